@@ -1,9 +1,9 @@
-"""Heads: the exact effect of every head on the loss, in all three ways, and what heads do together.
+"""The exact effect of every head on the loss by zero, mean and resample ablation, and interactions of heads.
 
 Effects do not add up: a head that stands in for another matters only without it, and one that feeds another shares its
 effect. So the joint effect of all heads stands beside the single ones, and pairs have an interaction.
 
-Heads: effects and estimates of every head on a text that is read in batches, since gradients hold a whole pass.
+A text is read in batches, since gradients hold a whole pass.
 """
 
 import time
@@ -33,7 +33,7 @@ def ablate(
     *,
     memory_bytes: int | None = None,
 ) -> ExactEffects:
-    """Exact effects of every head, and of all together.
+    """Return the exact effects of every head, and of all together.
 
     Args:
         model: the model.
@@ -73,9 +73,9 @@ def interactions(
     *,
     memory_bytes: int | None = None,
 ) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
-    """The effect of both heads of each pair minus those of each alone, in nats per token of each sequence.
+    """Return the effect of both heads of each pair minus those of each alone, in nats per token of each sequence.
 
-    Above 0: one makes up for the loss of the other, which is what redundant heads do. Below 0: they work together.
+    Above 0, one head makes up for the loss of the other, as redundant heads do. Below 0, they work together.
 
     Raises:
         UserError: as `check_text`, or when a pair names a head that is not there, or one twice.
@@ -104,20 +104,20 @@ def _removals(sets: Sequence[tuple[Head, ...]], stand_ins: Substitutes) -> list[
 
 
 def _changes(losses: Losses, n_sets: int) -> dict[Kind, np.ndarray]:
-    """By kind, of each set and sequence."""
+    """Return the change of each set's loss on each sequence, by kind of ablation."""
     changes = (losses.without - losses.whole).cpu().numpy()
     return {kind: changes[i * n_sets : (i + 1) * n_sets] for i, kind in enumerate(KINDS)}
 
 
 _LONG = 10.0
-"""Seconds from which on it is said how long it will take."""
+"""The duration in seconds from which on a message estimates the rest."""
 
 Batch = tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"], Substitutes]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchedText:
-    """A text, and another one that stands in for heads.
+    """A text, and another text whose contexts stand in for heads.
 
     Attributes:
         model: the model.
@@ -136,27 +136,27 @@ class BatchedText:
     tell: Callable[[str], object] = lambda _: None
 
     def exact(self) -> ExactEffects:
-        """As `ablate`, of the whole text."""
+        """Return the exact effects of `ablate` over the whole text."""
         return ExactEffects.joined([ablate(self.model, *batch) for batch in self._told("exact effects")])
 
     def attributed(self) -> Attribution:
-        """As `attribute`, of the whole text."""
+        """Return the estimates of `attribute` over the whole text."""
         return Attribution.joined([attribute(self.model, *batch) for batch in self._batches()])
 
     def integrated(self) -> dict[Kind, HeadEffects]:
-        """As `integrated`, of the whole text."""
+        """Return the integrated gradients of `integrated` over the whole text."""
         parts = [integrated(self.model, *batch) for batch in self._batches()]
         return {kind: HeadEffects.joined([part[kind] for part in parts]) for kind in KINDS}
 
     def interactions(self, pairs: Sequence[tuple[Head, Head]]) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
-        """As `interactions`, of the whole text."""
+        """Return the interactions of pairs over the whole text."""
         parts = [interactions(self.model, *batch, pairs) for batch in self._told("pairs")]
         return {kind: np.concatenate([part[kind] for part in parts], axis=1) for kind in KINDS}
 
     def faithfulness(
         self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0
     ) -> dict[Kind, Faithfulness]:
-        """As `faithfulness_in_batches`, of the whole text."""
+        """Return the faithfulness of a circuit over the whole text."""
         batches = self._told("the circuit")
         return faithfulness_in_batches(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed)
 
@@ -167,7 +167,7 @@ class BatchedText:
             yield self.inputs[here], self.targets[here], self.other.stand_ins(self.model, some)
 
     def _told(self, what: str) -> Iterator[Batch]:
-        """The batches; after the first, how long the others will take."""
+        """Yield the batches; after the first, report how long the others will take."""
         n, began = -(-len(self.inputs) // self.at_once), time.perf_counter()
         for at, batch in enumerate(self._batches()):
             if at == 1 and (left := (time.perf_counter() - began) * (n - 1)) > _LONG:

@@ -1,11 +1,8 @@
-"""Heads: which heads matter, in sentences. Numpy alone, as `heads.scores`.
+"""Results of an ablation of a finished model: the heads that matter, and the faithfulness of circuits, in sentences.
 
-A head is named where its effect is above .01 nats per token, to either side, by an interval that holds for all heads of
-the model at once; all others are bounded by the same intervals.
-
-Heads: how much of a model's loss some heads keep by themselves, and in words. Numpy alone, as `heads.scores`.
-
-Heads: what taking heads away showed of a finished model. Numpy alone, as `heads.scores`.
+A head is named if its effect is above 0.01 nats per token, to either side, by an interval that holds for all heads of
+the model at once. The same intervals bound all other heads. Faithfulness is the share of the loss that a circuit
+recovers alone. Numpy alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,15 +36,15 @@ from headway.heads.scores import HeadScores, five_digits, score_json
 MATTERS = 0.01
 """Nats per token from which on an effect is named."""
 _LEAST = 0.001
-"""Nats below which a bound is not said."""
+"""The nats below which a bound is not reported."""
 _RANKED = 4
-"""Heads below which a rank correlation says nothing."""
+"""The number of heads below which a rank correlation is not reported."""
 SAID: Mapping[Kind, str] = {"zero": "set to zero", "mean": "at their mean", "resample": "resampled"}
 ESTIMATES = {"michel": "Michel's importance", "first-order": "first-order attribution", "integrated": "integrated"}
 
 
 def effect_findings(found: "Ablation") -> Iterator[Finding]:
-    """Which heads matter by each way of taking them away, how far the ways agree, and what estimates are worth."""
+    """Yield findings: the heads that matter by each ablation, the agreement of ablations, and of estimates."""
     for kind in KINDS:
         yield Finding(about=f"{kind}_ablation_nats", sentence=_heads(found.exact.single[kind], kind))
     yield Finding(about="joint_effect", sentence=_joint(found))
@@ -60,7 +57,7 @@ def effect_findings(found: "Ablation") -> Iterator[Finding]:
 
 
 def nats(value: float) -> str:
-    """A number of nats as sentences have it: two digits after the point, three where it is small, no leading 0.
+    """Return nats as sentences write them: two decimals, three if small, no leading 0.
 
     Examples:
         >>> nats(0.5234), nats(-0.0312), nats(0.00042), nats(1.5), nats(-0.0001)
@@ -70,7 +67,7 @@ def nats(value: float) -> str:
 
 
 def within(value: float, ends: Sequence[float]) -> str:
-    """A number with its interval, to the same digits.
+    """Return a number with its interval, to one count of digits.
 
     Examples:
         >>> within(0.5234, (0.4719, 0.5688))
@@ -91,13 +88,13 @@ def _written(value: float, digits: int) -> str:
 
 
 def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
-    """What single effects are of the joint one; NaN where that cannot be told from 0: a share of noise says nothing."""
+    """Return the share of the joint effect that single effects explain; NaN if the joint effect may be 0."""
     low, high = interval(exact.joint[kind], exact.tokens)
     return exact.share_of_joint(kind) if low > 0 or high < 0 else float("nan")
 
 
 def heads_told(effects: HeadEffects) -> int:
-    """How many heads have an effect that is told from 0, by intervals that hold for all heads at once."""
+    """Return how many heads have an effect distinct from 0, by intervals that hold for all heads at once."""
     ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))])
     return int(((ends[:, 0] > 0) | (ends[:, 1] < 0)).sum())
 
@@ -157,7 +154,7 @@ def _joint(found: "Ablation") -> str:
 
 
 def _ways(found: "Ablation") -> str:
-    """Rank correlations of the ways with one another, as far as each tells an effect from 0."""
+    """Return rank correlations between the kinds of ablation, as far as each has an effect distinct from 0."""
     told = ways_told(found)
     agree = {ways: value for ways, value in found.agreement_of_kinds.items() if set(ways) <= set(told)}
     few = len(found.exact.single["mean"].flat()) < _RANKED
@@ -168,7 +165,7 @@ def _ways(found: "Ablation") -> str:
 
 
 def ways_told(found: "Ablation") -> list[Kind]:
-    """The ways of taking heads away in which some head's effect is told from 0: in others only noise has ranks."""
+    """Return the kinds of ablation with some effect distinct from 0; in others only noise has ranks."""
     return [kind for kind in KINDS if heads_told(found.exact.single[kind])]
 
 
@@ -213,7 +210,7 @@ def _pairs(found: "Ablation", kind: Kind) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Faithfulness:
-    """The loss when everything outside some heads is taken away, nats per token.
+    """The loss when every head outside a circuit is ablated, in nats per token.
 
     Attributes:
         heads: that stay.
@@ -236,34 +233,34 @@ class Faithfulness:
 
     @property
     def none(self) -> float:
-        """The loss without any."""
+        """The loss without any head."""
         return float(mean_over_tokens(self.losses.none, self.tokens))
 
     @property
     def circuit(self) -> float:
-        """The loss with these alone."""
+        """The loss with the circuit alone."""
         return float(mean_over_tokens(self.losses.circuit, self.tokens))
 
     @property
     def random(self) -> Float[np.ndarray, " draws"]:
-        """The loss with as many others alone, drawn at random, each."""
+        """The losses of random circuits of the same size."""
         return mean_over_tokens(self.losses.random, self.tokens)
 
     @property
     def circuit_interval(self) -> tuple[float, float]:
-        """Student's interval over sequences of the loss with these alone, 95 %."""
+        """Student's interval over sequences of the loss with the circuit alone, 95 %."""
         low, high = interval(self.losses.circuit, self.tokens)
         return float(low), float(high)
 
     @property
     def useful(self) -> bool:
-        """Whether all heads are good for something: .01 nats at least, told from nothing over sequences."""
+        """True if all heads together are worth 0.01 nats or more, and clearly more than nothing over sequences."""
         low, _ = interval(self.losses.none - self.losses.whole, self.tokens)
         return self.none - self.whole > MATTERS and (len(self.tokens) < 2 or bool(low > 0))
 
     @property
     def share(self) -> float:
-        """Of what all heads are good for, how much these are: 1 all of it, 0 none; NaN where that is nothing."""
+        """The share of the worth of all heads that the circuit keeps, from 0 to 1; NaN if heads are worth nothing."""
         return self._share(self.circuit)
 
     @property
@@ -282,7 +279,7 @@ class Faithfulness:
 
     @property
     def as_faithful(self) -> int:
-        """How many of the random circuits keep as much."""
+        """The number of random circuits that keep as much."""
         return int((self.random <= self.circuit).sum())
 
     @property
@@ -295,11 +292,11 @@ class Faithfulness:
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """A sentence about the circuit."""
         return circuit_sentence({self.kind: self})
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """Return everything as plain values."""
         return {
             "schema": 1,
             "heads": [named(head) for head in self.heads],
@@ -331,7 +328,7 @@ class CircuitLosses:
 
 
 def circuit_sentence(found: Mapping[Kind, Faithfulness]) -> str:
-    """How much a circuit keeps by each way of taking the others away, beside random ones of as many heads."""
+    """Return a sentence with the faithfulness of a circuit by each ablation, beside random ones of its size."""
     told = {kind: each for kind, each in found.items() if each.useful}
     if not told:
         ways = listed(f"{nats(each.none - each.whole)} ({SAID[kind]})" for kind, each in found.items())
@@ -351,7 +348,7 @@ def circuit_sentence(found: Mapping[Kind, Faithfulness]) -> str:
 
 
 def random_circuits_said(found: Faithfulness) -> str:
-    """What the circuits are called that stand beside one."""
+    """Return the name of the circuits that are compared with a circuit."""
     n, of = len(found.random), f"of {counted(len(found.heads), 'head')}"
     if found.exhaustive:
         return f"the only other circuit {of}" if n == 1 else f"all {n} other circuits {of}"
@@ -373,33 +370,33 @@ Ends = tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]
 
 @dataclass(frozen=True, kw_only=True)
 class PairEffects:
-    """What pairs of heads do beyond what each of them does: both taken away minus each alone."""
+    """The interactions of pairs of heads: the effect of removing both minus the effects of each alone."""
 
     heads: tuple[tuple[Head, Head], ...]
     why: tuple[str, ...]
-    """Why each pair was looked at: alike, or important."""
+    """The reason why each pair was measured: alike, or important."""
     cosine: tuple[float, ...]
-    """Of what the two write, the mean over positions; NaN for heads of different layers."""
+    """The cosine of what the two write, the mean over positions; NaN for heads of different layers."""
     per_sequence: Mapping[Kind, Float[np.ndarray, "pair batch"]]
     """In nats per token; above 0: one makes up for the loss of the other."""
     tokens: Int[np.ndarray, " batch"]
 
     def mean(self, kind: Kind) -> Float[np.ndarray, " pair"]:
-        """The interaction over all tokens, of each pair."""
+        """Return the interaction of each pair over all tokens."""
         return mean_over_tokens(self.per_sequence[kind], self.tokens)
 
     def interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
-        """Both ends of that of each pair on its own, over sequences; see `HeadEffects.interval`."""
+        """Return both ends of each pair's own interval over sequences, as `HeadEffects.interval` computes them."""
         return interval(self.per_sequence[kind], self.tokens, confidence)
 
     def corrected_interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
-        """Both ends of intervals that hold for all of these pairs at once: Bonferroni's correction."""
+        """Return both ends of intervals that hold for all of these pairs at once: Bonferroni's correction."""
         return self.interval(kind, 1 - (1 - confidence) / max(1, len(self.heads)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation(ModelOnText):
-    """What every head of a finished model does to the loss of a text: exact effects, and estimates of them.
+    """The effect of every head of a finished model on the loss of a text: exact, and estimated.
 
     Attributes:
         other: the other text, whose contexts stand in for heads, in words.
@@ -423,7 +420,7 @@ class Ablation(ModelOnText):
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Which heads matter, how far the ways of taking them away agree, and what estimates are worth."""
+        """Findings: the heads that matter, the agreement of the kinds of ablation, and the quality of estimates."""
         of_circuit = (
             () if self.circuit is None else (Finding(about="circuit", sentence=circuit_sentence(self.circuit)),)
         )
@@ -431,12 +428,12 @@ class Ablation(ModelOnText):
 
     @property
     def loss_nats(self) -> float:
-        """Of the whole model, per token."""
+        """The loss of the whole model per token."""
         return float(mean_over_tokens(self.exact.loss, self.exact.tokens))
 
     @cached_property
     def agreement(self) -> dict[Kind, dict[str, float]]:
-        """The rank correlation of each estimate with the exact effects, by way; NaN for a single head."""
+        """The rank correlation of each estimate with the exact effects, by kind of ablation; NaN for a single head."""
         michel = np.concatenate([*self.michel, np.zeros(0)])
         return {
             kind: {
@@ -452,13 +449,13 @@ class Ablation(ModelOnText):
 
     @cached_property
     def agreement_of_sizes(self) -> dict[Kind, float]:
-        """The rank correlation of Michel's importance, which has no sign, with the exact effects without theirs."""
+        """The rank correlation of Michel's importance, which has no sign, with the sizes of the exact effects."""
         michel = np.concatenate([*self.michel, np.zeros(0)])
         return {kind: rank_correlation(michel, np.abs(self.exact.single[kind].flat())) for kind in KINDS}
 
     @cached_property
     def agreement_of_kinds(self) -> dict[tuple[Kind, Kind], float]:
-        """The rank correlation of the exact effects in two ways; NaN for a single head."""
+        """The rank correlation of the exact effects of two kinds of ablation; NaN for a single head."""
         single = self.exact.single
         return {
             (one, other): rank_correlation(single[one].flat(), single[other].flat())
@@ -466,12 +463,12 @@ class Ablation(ModelOnText):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values, numbers to five digits; what is not finite is null.
+        """Return everything as plain values, numbers to five digits; non-finite numbers are null.
 
-        Of heads and pairs, `interval` is the 95 % interval of each on its own, and `corrected_interval` one of those
-        that hold for all heads, or for all pairs, at once: by these sentences say what matters. Rank correlations are
-        given of noise too; `heads_told_from_0` says of how many heads the corrected interval has no 0 in it, and where
-        that is none there was nothing to rank.
+        For heads and pairs, `interval` is the 95 % interval of each on its own. `corrected_interval` is one of those
+        that hold for all heads, or for all pairs, at once: by these intervals sentences decide what matters. Rank
+        correlations are given even for noise. `heads_told_from_0` counts the heads whose corrected interval excludes 0;
+        if it is 0 there was nothing to rank.
         """
         exact = self.exact
         low, high = interval(exact.loss, exact.tokens)
@@ -509,7 +506,7 @@ class Ablation(ModelOnText):
         }
 
     def _heads(self) -> list[dict[str, Any]]:
-        """A head each, those that the loss rises most without, at their mean, first."""
+        """Return an entry for each head, those whose removal raises the loss most first."""
         ends = {kind: effects.interval() for kind, effects in self.exact.single.items()}
         corrected = {kind: effects.corrected_interval() for kind, effects in self.exact.single.items()}
         means = {kind: effects.mean for kind, effects in self.exact.single.items()}
@@ -556,7 +553,7 @@ def effect_scores(
     first_order: Mapping[Kind, HeadEffects],
     integrated: Mapping[Kind, HeadEffects],
 ) -> dict[str, HeadScores]:
-    """Effects and estimates as metrics of the atlas, by metric; `names` are those of the attentions, by layer."""
+    """Return effects and estimates as metrics of the atlas, by metric; `names` are the attentions' by layer."""
     by_metric: dict[str, tuple[np.ndarray, ...]] = {
         **{f"{kind}_ablation_nats": exact.single[kind].mean for kind in KINDS},
         "michel_importance_nats": michel,

@@ -1,12 +1,12 @@
-"""Heads: cheap estimates of what heads do to the loss, from gradients.
+"""Attribution: cheap estimates from gradients of what heads do to the loss.
 
 A gate g on each head and example makes its context g z + (1 - g) s, where s stands in for it. At g = 1 the loss changes
-by -dL/dg when the head goes, to first order; Michel's importance is the size of that with s = 0. Along the way from all
-gates open to all gates closed the integral of it is a share of the joint effect of all heads.
+to first order by -dL/dg when the head goes. Michel's importance is the size of that with s = 0. The integral along the
+way from all gates open to all gates closed is the head's share of the joint effect of all heads.
 
 Paper: Michel et al. 2019, arXiv 1905.10650 (importance). Sundararajan et al. 2017, arXiv 1703.01365 (integrated
-gradients), there over inputs and here over the gates of all heads at once, so that the estimates of all heads sum to
-the exact joint effect, not each to the exact effect of its head.
+gradients), there over inputs and here over the gates of all heads at once. So the estimates of all heads sum to the
+exact joint effect; a single estimate need not equal the exact effect of its head.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,24 +30,24 @@ class Attribution:
     """Estimates of every head, from one forward and one backward pass."""
 
     gate_gradients: tuple[Float[np.ndarray, "_head batch"], ...]
-    """Of each layer dL/dxi, L the loss of a sequence in nats per token and xi the gate of a head on it."""
+    """dL/dxi of each layer, L the loss of a sequence in nats per token and xi the gate of a head on it."""
     first_order: Mapping[Kind, HeadEffects]
-    """The gradient times the difference that each way of taking a head away makes."""
+    """The gradient times the difference that each kind of ablation makes."""
 
     @property
     def michel(self) -> tuple[Float[np.ndarray, " _head"], ...]:
-        """Of each layer, the mean over sequences of |dL/dxi|."""
+        """Michel's importance of each layer's heads: the mean over sequences of |dL/dxi|."""
         return tuple(np.abs(gradients).mean(1) for gradients in self.gate_gradients)
 
     @property
     def michel_by_layer(self) -> tuple[Float[np.ndarray, " _head"], ...]:
-        """Michel's importance over its l2 norm in the layer; it depends on how many heads the layer has."""
+        """Michel's importance over its l2 norm in the layer, which depends on how many heads the layer has."""
         norms = [np.linalg.norm(importance) for importance in self.michel]
         return tuple(i / n if n else i for i, n in zip(self.michel, norms, strict=True))
 
     @classmethod
     def joined(cls, parts: Sequence["Attribution"]) -> "Attribution":
-        """Estimates on several parts of a text as those on all of it."""
+        """Return estimates on several parts of a text as those on all of it."""
         layers = zip(*(part.gate_gradients for part in parts), strict=True)
         return cls(
             gate_gradients=tuple(np.concatenate(layer, axis=1) for layer in layers),
@@ -61,7 +61,7 @@ def attribute(
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
 ) -> Attribution:
-    """Michel's importance and first-order effects of every head, all from one pass and its gradient.
+    """Return Michel's importance and first-order effects of every head, from one pass and its gradient.
 
     Args:
         model: the model; its parameters get no gradient.
@@ -105,7 +105,7 @@ def integrated(
     *,
     steps: int = 8,
 ) -> dict[Kind, HeadEffects]:
-    """Integrated gradients of every head along the way from all gates open to all closed, by the midpoint rule.
+    """Return integrated gradients of every head from all gates open to all closed, by the midpoint rule.
 
     Law: over all heads they sum to the joint effect, the nearer the more steps.
 
@@ -141,7 +141,7 @@ def integrated(
 def gate_gradients(
     model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]
 ) -> tuple[Float[np.ndarray, "_head batch"], ...]:
-    """Of each layer dL/dxi, as in `Attribution`, alone.
+    """Return dL/dxi of each layer's heads, as in `Attribution`.
 
     Raises:
         UserError: as `check_text` and `check_gradients`.
@@ -156,7 +156,7 @@ def gate_gradients(
 
 
 def check_gradients(model: Intervenable) -> None:
-    """Nothing, when a loss of the model has gradients.
+    """Raise UserError if a loss of the model has no gradients.
 
     Raises:
         UserError: when its weights are of no type that has them, or were made where torch records nothing.
@@ -176,7 +176,7 @@ def _between(gate: Tensor, stand_in: Tensor | None, z: Tensor) -> Tensor:
 
 
 def _gates(model: Intervenable, batch: int, value: float) -> list[Tensor]:
-    """A gate for each example and head."""
+    """Return a gate for each example and head."""
     some = next(model.parameters())
     return [
         torch.full((batch, n), value, dtype=some.dtype, device=some.device, requires_grad=True) for n in model.n_heads
@@ -184,7 +184,7 @@ def _gates(model: Intervenable, batch: int, value: float) -> list[Tensor]:
 
 
 def _total(model: Intervenable, stream: Tensor, targets: Tensor) -> Tensor:
-    """The losses of the sequences, summed: the gradient of what concerns one of them is that of its loss."""
+    """Return the summed losses of the sequences, whose gradient by a sequence's gates is that of its own loss."""
     logits = model.read_out(stream).flatten(0, 1).float()
     losses = nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=-1, reduction="none")
     return (losses.unflatten(0, targets.shape).sum(1) / counted(targets)).sum()
@@ -195,7 +195,7 @@ def _effects(model: Intervenable, changes: dict[int, Tensor], targets: Tensor) -
 
 
 def _per_layer(model: Intervenable, found: dict[int, Tensor], batch: int) -> tuple[np.ndarray, ...]:
-    """Arrays (head, batch) of all layers, in float64; empty for one without heads."""
+    """Return arrays (head, batch) of all layers, in float64; empty for a layer without heads."""
     return tuple(
         found[i].detach().double().cpu().numpy() if i in found else np.zeros((0, batch))
         for i in range(len(model.n_heads))

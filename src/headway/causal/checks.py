@@ -1,13 +1,11 @@
-"""Heads: what must hold on the model at hand before any number about its heads' effects is given.
+"""Checks on the model at hand, made before Headway reports any effect of its heads or any patching result.
 
-The errors that are made in the field are of one kind: a mask that is on another tensor than the contexts that enter the
-output projection, or that is read and ignored. Each leaves one of these checks failing.
-
-Heads: what must hold on the model at hand before any number about patching it is given.
+The usual mistakes are of one kind: a mask that acts on another tensor than the contexts that enter the output
+projection, or that is read and ignored. Each mistake makes one of these checks fail.
 
 A patch of queries, keys, values or a pattern is a context that Headway computes, put in where contexts enter the output
-projection. That is right only where the model itself computes the same: so each is held against a whole pass in which
-the model's own attention is given other queries, keys or values.
+projection. That is right only if the model itself computes the same. So each is compared with a whole pass in which the
+model's own attention is given other queries, keys or values.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,11 +29,11 @@ from headway.models.trace import AttentionTrace
 from headway.models.transformer import Transformer
 
 TOLERANCE = 1e-5
-"""Of the largest logit, or written entry, for single precision; what is compared differs in the order of sums alone."""
+"""The tolerance as a share of the largest logit or written entry, for sums in another order in float32."""
 
 
 def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:
-    """Nothing, when gates and edits do to the model what they are said to do.
+    """Raise UserError if gates and edits do not act on the model as they should.
 
     * gates of 1 change no bit;
     * the contributions of a layer's heads, and its bias, are what its attention writes;
@@ -109,7 +107,7 @@ def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> 
 def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
     inputs = tokens[:, :-1]
     targets = tokens[:, 1:].clamp(max=logits_of(model, inputs[:1]).shape[2] - 1)  # a read-out may be narrow
-    # Another text for what stands in: the same tokens, backwards.
+    # The tokens backwards serve as the other text.
     stand_ins = substitutes(model, inputs, tokens.flip(1)[:, :-1])
     heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
     removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
@@ -118,7 +116,7 @@ def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None
 
 
 def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Of each layer what its heads write, summed, and what its attention writes; the bias is in neither."""
+    """Yield each layer's sum of its heads' outputs and its attention's output, both without the bias."""
     if not isinstance(model, Transformer):
         yield from model.outputs(tokens)
         return
@@ -134,7 +132,7 @@ def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor,
 
 
 def _removed(model: Intervenable, tokens: Tensor, keep: list[np.ndarray]) -> Tensor:
-    """The logits of a model without some heads: one that does not have them, or where their rows of W_O are zero."""
+    """Return the logits of a model without some heads: removed, or with rows of zeros in W_O."""
     if isinstance(model, Transformer):
         return pruned(model, [mask.tolist() for mask in keep])(tokens)[0]
     return model.without(tokens, [torch.from_numpy(mask) for mask in keep])
@@ -150,7 +148,7 @@ def _ones(model: Intervenable) -> list[Tensor]:
 
 
 def compare(check: str, one: Tensor, other: Tensor, tolerance: float) -> None:
-    """Nothing, when two are the same, to a tolerance as a share of the largest.
+    """Raise an error if two tensors differ by more than a tolerance, as a share of the largest value.
 
     Raises:
         UserError: naming the check that failed, and by how much.
@@ -182,7 +180,7 @@ def check_patching(
     paths: bool = False,
     tolerance: float = TOLERANCE,
 ) -> None:
-    """Nothing, when patches do to the model what they are said to do.
+    """Raise UserError if patches do not act on the model as they should.
 
     In each layer that has heads:
 
@@ -206,7 +204,7 @@ def check_patching(
     Raises:
         UserError: naming the check that failed, and by how much.
     """
-    # Another text: the same tokens, backwards.
+    # The tokens backwards serve as the other text.
     runs = TwoRuns(model, tokens.flip(1), tokens, lambda logits: logits[:, -1, 0].float())
     with torch.no_grad():
         plain = logits_of(model, tokens)
@@ -256,7 +254,7 @@ def _parts_are_what_the_model_computes(
 def _cases(
     other: AttentionTrace, of: AttentionTrace, sites: tuple[PatchSite, ...]
 ) -> Iterator[tuple[str, tuple[Mapping[int, Tensor], Edits]]]:
-    """What is checked, by its name: contexts that are put in, and what does the same to the model's own attention."""
+    """Yield the cases to check by name: contexts put in, and the equal change of the model's own attention."""
     layer, one = of.layer, of.z.shape[1] // 2
     for site in _INTO:
         if site in sites or (site == "v" and "pattern" in sites):

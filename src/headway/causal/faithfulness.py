@@ -1,4 +1,4 @@
-"""Heads: the loss with some heads alone, read in batches, beside other circuits of the same number of heads."""
+"""Faithfulness of a circuit: the loss with only its heads, next to other circuits of the same number of heads."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -17,7 +17,7 @@ from headway.errors import UserError
 from headway.models.intervene import Intervenable
 
 DRAWS = 50
-"""Random circuits that a circuit is held against, where nobody says."""
+"""The default number of random circuits that a circuit is compared with."""
 
 
 def faithfulness(
@@ -31,7 +31,7 @@ def faithfulness(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Faithfulness:
-    """What the loss is with some heads alone, of a text that is read at once.
+    """Return the loss with some heads alone, on a text that is read at once.
 
     Args:
         model: the model.
@@ -59,7 +59,7 @@ def faithfulness_in_batches(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> dict[Kind, Faithfulness]:
-    """The same of a text in batches, by each way of taking the other heads away.
+    """Return the faithfulness of a circuit on a text in batches, by each kind of ablation of the other heads.
 
     Raises:
         UserError: as `check_text` and `check_circuit`.
@@ -86,7 +86,7 @@ def faithfulness_in_batches(
 
 
 def check_circuit(model: Intervenable, heads: Sequence[Head], draws: int = DRAWS) -> None:
-    """Nothing, when some heads are a circuit of the model.
+    """Raise UserError if some heads are no circuit of the model.
 
     Raises:
         UserError: for no heads, all of them, heads that are not there or stand twice, or nothing to hold them against.
@@ -110,7 +110,7 @@ def check_circuit(model: Intervenable, heads: Sequence[Head], draws: int = DRAWS
 
 
 def random_circuits(every: Sequence[Head], heads: Sequence[Head], draws: int, seed: int) -> list[tuple[Head, ...]]:
-    """Other circuits of as many heads, no two the same and none the circuit; all of them where they are few."""
+    """Return other circuits of as many heads, no two equal; all of them if they are few."""
     own, n = frozenset(heads), len(heads)
     if comb(len(every), n) - 1 <= draws:
         return [some for some in combinations(every, n) if frozenset(some) != own]
@@ -130,7 +130,7 @@ def _losses(
     circuits: Sequence[tuple[Head, ...]],
     kinds: Sequence[Kind],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of each sequence: of the whole model, and (kind, circuit, sequence) with each circuit alone."""
+    """Return losses per sequence: of the whole model, and (kind, circuit, sequence) of each circuit alone."""
     every = heads_of(model)
     outside = [tuple(head for head in every if head not in kept) for kept in circuits]
     removals = [Removal(heads, stand_ins.of[kind]) for kind in kinds for heads in outside]

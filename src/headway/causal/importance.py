@@ -1,25 +1,21 @@
-"""Heads: which heads go first when a model is pruned: an order of units, by a method.
+"""Importance of heads for pruning: methods, by name, that put a model's units in the order in which they go.
 
 Paper: `taylor`: Michel et al. 2019, arXiv 1905.10650: the mean over examples of |dL/dxi|, xi the gate of a unit; not
 divided by the layer's norm, which over ragged layers depends on their number of heads. `alike` is the article's
 hypothesis that alike heads are redundant. `magnitude` is the norm of what a head can write, W_V W_O, whose value does
 not depend on the head's arbitrary basis, as that of its matrices does.
 
-Of two alike heads `alike` lets that one go which adds less: it is chosen by its size as well as by its likeness. What
-each is worth alone is told by `alike-either`, which draws the one that goes, and `output`, which goes by size.
+Of two alike heads `alike` removes the one that adds less: it chooses by size as well as by likeness. Two methods
+separate these parts: `alike-either` draws the one that goes, and `output` goes by size alone.
 
-Heads: which heads go first, learned: gates on heads are trained while the model stays as it is.
-
-`gates`: hard concrete gates with an L0 penalty. Paper: Voita et al. 2019, arXiv 1905.09418, who tune the penalty's
-weight and train the model along; here the weight follows from the number of heads that are to stay (it rises while more
-are open), and the model is left alone.
+Learned methods train gates on heads while the model stays as it is. `gates`: hard concrete gates with an L0 penalty.
+Paper: Voita et al. 2019, arXiv 1905.09418, who tune the penalty's weight and train the model along; here the weight
+follows from the number of heads that are to stay (it rises while more are open), and the model is left alone.
 
 `budget`: a number of heads is open in every pass, chosen by a relaxed top-k with Gumbel noise that hardens as it cools;
-so there is no weight at all. Paper: Li, Cotterell and Sachan 2021, arXiv 2108.04657, where that number is the same
-throughout; here it falls from all heads, since two that need one another are hardly ever drawn together from few. With
-hard choices, whose gradients are the relaxed ones, it found none of 8 planted circuits, and relaxed all 8.
-
-Heads: the methods of pruning, by name.
+so it needs no weight. Paper: Li, Cotterell and Sachan 2021, arXiv 2108.04657, where that number is constant; here it
+falls from all heads, since two heads that need one another are hardly ever drawn together from few. With hard choices,
+whose gradients are the relaxed ones, it found none of 8 planted circuits, and relaxed all 8.
 """
 
 import math
@@ -51,7 +47,7 @@ _ALIKE, _SHARE = "output_dissimilarity", "output_share"
 
 @dataclass(frozen=True, kw_only=True)
 class PruningText:
-    """What a method may read: a text, in batches of some sequences; and a seed for what it draws.
+    """The text that a method may read, in batches of some sequences, and a seed for its draws.
 
     Methods that learn are also told how many heads are to stay.
     """
@@ -63,16 +59,16 @@ class PruningText:
     keep: int = 1
 
     def batches(self) -> list[tuple[Tensor, Tensor]]:
-        """Inputs and targets of each batch."""
+        """Yield inputs and targets of each batch."""
         return list(zip(self.inputs.split(self.at_once), self.targets.split(self.at_once), strict=True))
 
 
 Order = Callable[[Transformer, Sequence[Unit], PruningText], list[int]]
-"""The units in the order in which they go; those that are left out cannot."""
+"""Units in the order in which they go; units left out cannot go."""
 
 
 def taylor(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """By the mean over sequences of |dL/dxi|, xi a gate on the whole unit."""
+    """Order units by the mean over sequences of |dL/dxi|, xi a gate on the whole unit."""
     sizes = [
         np.stack([np.abs(sum(gradients[layer][head] for layer, head in unit)) for unit in units])
         for gradients in (gate_gradients(model, *batch) for batch in text.batches())
@@ -81,7 +77,7 @@ def taylor(model: Transformer, units: Sequence[Unit], text: PruningText) -> list
 
 
 def ablation(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """By the exact change of the loss without the unit, which pruning makes: its contexts are set to zero."""
+    """Order units by the exact change of the loss without the unit, its contexts set to zero as pruning does."""
     some = next(model.parameters())
     zero = tuple(some.new_zeros(1, 1, 1, 1) for _ in range(model.model.n_layers))
     removals = [Removal(unit, zero) for unit in units]
@@ -94,20 +90,20 @@ def ablation(model: Transformer, units: Sequence[Unit], text: PruningText) -> li
 
 
 def alike(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """Of the two units of a layer whose outputs are most alike, the one that adds less goes; and again."""
+    """Remove, again and again, the unit that adds less of the two units of a layer with most alike outputs."""
     likeness, share = _measured(model, units, text)
     return _of_pairs(likeness, lambda pair: min(pair, key=lambda unit: share[unit]))
 
 
 def alike_either(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """Of the two units of a layer whose outputs are most alike, one that the seed draws goes; and again."""
+    """Remove, again and again, a unit that the seed draws of the two units of a layer with most alike outputs."""
     likeness, _ = _measured(model, units, text)
     drawn = rng.generator(text.seed, "one of two alike heads pruned")
     return _of_pairs(likeness, lambda pair: pair[int(drawn.integers(2))])
 
 
 def output(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """By what the unit adds to the stream, as a share of what its layer's heads add."""
+    """Order units by what they add to the stream, as a share of what their layer's heads add."""
     _, share = _measured(model, units, text)
     return _ascending(np.array(share))
 
@@ -115,7 +111,7 @@ def output(model: Transformer, units: Sequence[Unit], text: PruningText) -> list
 def _measured(
     model: Transformer, units: Sequence[Unit], text: PruningText
 ) -> tuple[dict[tuple[int, int], float], list[float]]:
-    """The mean cosine of the outputs of each two units of a layer, and the output share of each unit."""
+    """Return the mean cosine of the outputs of each two units of a layer, and the output share of each unit."""
     stream = HeadStream([_ALIKE, _SHARE])
     with torch.no_grad():
         for inputs, _ in text.batches():
@@ -132,7 +128,7 @@ def _measured(
 
 
 def _of_pairs(likeness: Mapping[tuple[int, int], float], gone_of: Callable[[tuple[int, int]], int]) -> list[int]:
-    """One of the most alike pair, again and again, until each layer has one unit left."""
+    """Remove one unit of the most alike pair, again and again, until each layer has one unit left."""
     order, pairs = list[int](), dict(likeness)
     while pairs:
         gone = gone_of(max(pairs, key=lambda pair: pairs[pair]))
@@ -142,19 +138,19 @@ def _of_pairs(likeness: Mapping[tuple[int, int], float], gone_of: Callable[[tupl
 
 
 def magnitude(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """By the Frobenius norm of what the unit can write of what it looks at, W_V W_O; no text is read."""
+    """Order units by the Frobenius norm of W_V W_O, what they can write of attended tokens; no text is read."""
     del text
     return _ascending(np.array([sum(_squared_norm(model, head) for head in unit) for unit in units]))
 
 
 def at_random(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """In an order that the seed draws: the floor of every other method."""
+    """Order units at random by the seed: the floor of every other method."""
     del model
     return [int(unit) for unit in rng.generator(text.seed, "heads pruned at random").permutation(len(units))]
 
 
 def _squared_norm(model: Transformer, head: Head) -> float:
-    """||W_V W_O||^2 of a head, as the trace of two small matrices."""
+    """Return ||W_V W_O||^2 of a head, as the trace of two small matrices."""
     layer, number = head
     attention = cast(Attention, model.layers[layer].attention)
     kv = [kv for kv, count in enumerate(attention.queries) for _ in range(count)][number]
@@ -172,21 +168,21 @@ def _ascending(scores: np.ndarray) -> list[int]:
 
 
 STEPS, RATE = 200, 0.1
-"""Of Adam, on one number for each unit."""
+"""The steps and the learning rate of Adam, on one number for each unit."""
 TEMPERATURE, STRETCH, LOW = 0.33, 1.2, 0.1
-"""Of the hard concrete distribution: gates are clip(1.2 s - .1, 0, 1)."""
+"""Parameters of the hard concrete distribution: gates are clip(1.2 s - .1, 0, 1)."""
 _OPEN = 2.0
-"""Where the logarithms of the odds begin: nearly open."""
+"""The initial log odds of a gate: nearly open."""
 _WEIGHT = 0.3
-"""By how much the penalty's weight rises in a step, times the share of heads that is open too much."""
+"""The growth of the penalty's weight per step, times the share of heads that is open too much."""
 _FALLING = 0.6
-"""Share of the steps in which the number of open units falls to what is to stay."""
+"""The share of the steps in which the number of open units falls to its final value."""
 _WARM, _COLD = 1.0, 0.1
-"""Temperatures of the relaxed choice, first and last."""
+"""The temperatures of the relaxed choice, first and last."""
 
 
 def gates(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """By the odds that a gate with an L0 penalty is open."""
+    """Order units by the odds that a gate with an L0 penalty is open."""
     sizes = torch.tensor([float(len(unit)) for unit in units])
     odds, weight = torch.full((len(units),), _OPEN, requires_grad=True), 0.0
     draw = torch.Generator().manual_seed(_seed(text, "uniform numbers of gates"))
@@ -205,7 +201,7 @@ def gates(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[
 
 
 def budget(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """By the scores of a relaxed top-k, which opens fewer and fewer units, until as many as are to stay."""
+    """Order units by the scores of a relaxed top-k, which opens ever fewer units, down to the number to stay."""
     total = sum(map(len, units))
     k = min(len(units) - 1, max(1, round(text.keep * len(units) / total)))
     scores = torch.zeros(len(units), requires_grad=True)
@@ -223,13 +219,13 @@ def budget(model: Transformer, units: Sequence[Unit], text: PruningText) -> list
 
 
 def hard_concrete(odds: Tensor, uniform: Tensor) -> Tensor:
-    """A draw of gates: s = sigmoid((log u - log(1 - u) + log a) / .33), then clip(1.2 s - .1, 0, 1)."""
+    """Draw gates: s = sigmoid((log u - log(1 - u) + log a) / .33), then clip(1.2 s - .1, 0, 1)."""
     s = torch.sigmoid((uniform.log() - (1 - uniform).log() + odds) / TEMPERATURE)
     return (STRETCH * s - LOW).clamp(0, 1)
 
 
 def open_chance(odds: Tensor) -> Tensor:
-    """The probability that a gate is above 0: sigmoid(log a - .33 log(.1 / 1.1)).
+    """Return the probability that a gate is above 0: sigmoid(log a - .33 log(.1 / 1.1)).
 
     Examples:
         >>> round(float(open_chance(torch.tensor(0.0))), 3)
@@ -239,10 +235,10 @@ def open_chance(odds: Tensor) -> Tensor:
 
 
 def top_k(scores: Tensor, k: int, temperature: float) -> Tensor:
-    """Gates that sum to k and, the colder it is, are the nearer to 1 for the k highest scores and 0 for the others.
+    """Return gates that sum to k and approach 1 for the k highest scores, 0 for the others, as it cools.
 
-    Each is the sigmoid of how far its score lies above a threshold, which is where they sum to k; gradients go through
-    the threshold too (the implicit function theorem).
+    Each gate is the sigmoid of its score's distance above a threshold, at which the gates sum to k. Gradients go
+    through the threshold too (the implicit function theorem).
 
     Examples:
         >>> [round(gate, 2) for gate in top_k(torch.tensor([0.1, 3.0, 2.0]), 2, 0.2).tolist()]
@@ -258,13 +254,13 @@ def top_k(scores: Tensor, k: int, temperature: float) -> Tensor:
     opened = ((exact - middle) / temperature).sigmoid()
     slope = (opened * (1 - opened)).sum().detach().clamp(min=1e-30) / temperature
     total = opened.sum()
-    # Its value is the one found; its gradient is the one by which the sum stays.
+    # The value is the threshold found; its gradient keeps the sum at k.
     threshold = middle + (total - total.detach()) / slope
     return ((exact - threshold) / temperature).sigmoid().to(scores.dtype)
 
 
 def _nll(model: Transformer, units: Sequence[Unit], opened: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-    """The loss under a gate for each example and unit."""
+    """Return the loss under a gate for each example and unit."""
     unit_of = {head: at for at, unit in enumerate(units) for head in unit}
     here = opened.to(device=inputs.device, dtype=next(model.parameters()).dtype)
     by_layer = [
@@ -280,7 +276,7 @@ def _train(
     model: Transformer,
     text: PruningText,
 ) -> None:
-    """Adam on what is learned, over the batches of the text in turn; the model's weights get no gradient."""
+    """Train learned numbers with Adam over the batches in turn; the model's weights get no gradient."""
     check_text(model, text.inputs, text.targets)
     check_gradients(model)
     with uncompiled():

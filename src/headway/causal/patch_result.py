@@ -1,16 +1,10 @@
-"""Heads: which heads restore a metric's difference between two texts, in sentences. Numpy alone, as `heads.scores`.
+"""Results of activation patching on pairs of texts: which heads restore a metric's difference, in sentences.
 
-A head is named where the share that it restores is beyond 1 % of the difference, to either side, by an interval over
-examples that holds for all heads of the model at once. Of one pair of texts there is no interval: there heads are named
-from 5 % on, and it is said.
+A head is named if the share that it restores is beyond 1 % of the difference, to either side, by an interval over
+examples that holds for all heads of the model at once. One pair of texts has no interval: there heads are named from 5
+% on, and the sentence says so.
 
-Heads: what patching showed: how much of a metric's difference comes back with what one head did on another text.
-
-Numpy alone, as `heads.scores`.
-
-Heads: what patching showed of a finished model on pairs of texts, with the patterns of the heads on which it rests.
-
-Numpy alone, as `heads.scores`.
+The results include the patterns of the named heads on the first pair. Numpy alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,11 +22,11 @@ from headway.heads.results import ModelOnText
 from headway.heads.scores import five_digits
 
 MATTERS = 0.01
-"""The share of the difference beyond which an interval has to be for its head to be named."""
+"""The share of the difference that an interval has to exceed for its head to be named."""
 OF_ONE = 0.05
-"""The share from which on a head is named where there is one pair of texts, and so no interval."""
+"""The share from which on a head is named if there is one pair of texts, and so no interval."""
 _LEAST = 0.001
-"""The share below which a bound is not said."""
+"""The share below which a bound is not reported."""
 PARTS: Mapping["PatchSite", str] = {
     "z": "its context (z)",
     "q": "its queries (q)",
@@ -46,7 +40,7 @@ Row = tuple[Head, float, tuple[float, float]]
 
 
 def patch_sentences(found: "Patching") -> Iterator[str]:
-    """What there is to be restored, which heads restore it by each site, and what estimates are not to be trusted."""
+    """Yield sentences: the difference to restore, the heads that restore it by site, and unreliable estimates."""
     yield _difference(found)
     if not found.differs:
         said = "the metric does not differ between the texts" if len(found.clean) < 2 else (
@@ -62,7 +56,7 @@ def patch_sentences(found: "Patching") -> Iterator[str]:
 
 
 def share_within(share: float, ends: Iterable[float]) -> str:
-    """A share as sentences have it, with its interval where there is one.
+    """Return a share as sentences write it, with its interval if there is one.
 
     Examples:
         >>> share_within(0.813, (0.78, 0.846)), share_within(0.813, (float("nan"), float("nan")))
@@ -110,7 +104,7 @@ def _heads(found: "Patching", site: "PatchSite") -> str:
 
 
 def _side(row: Row) -> int:
-    """1 where a head is named for what it restores, -1 where for what it takes away, else 0."""
+    """Return 1 for a head that restores, -1 for a head that takes away, and 0 for a head that is not named."""
     _, share, (low, high) = row
     if not np.isfinite([low, high]).all():
         return int(share >= OF_ONE) - int(share <= -OF_ONE)
@@ -147,16 +141,16 @@ def _signed(share: float, ends: Sequence[float], sign: int) -> tuple[float, tupl
 
 PatchSite = Literal["z", "q", "k", "v", "pattern"]
 PATCH_SITES: tuple[PatchSite, ...] = get_args(PatchSite)
-"""What of a head is taken from the clean run: its context, its queries, keys or values, or its attention weights."""
+"""The parts of a head that are taken from the clean run: its context, queries, keys or values, or attention weights."""
 
 Through = Literal["q", "k", "v"]
 THROUGH: tuple[Through, ...] = get_args(Through)
-"""Into which input of a later head another one writes."""
+"""The inputs of a later head that an earlier one may write into."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadPaths:
-    """Direct effects of heads on later heads: what a later head does with what another one wrote on the clean text.
+    """Direct effects of heads on later heads, through what the earlier one wrote on the clean text.
 
     Attributes:
         heads: of each row (which writes) and column (which reads).
@@ -171,7 +165,7 @@ class HeadPaths:
 
 @dataclass(frozen=True, kw_only=True)
 class Patching:
-    """Heads of a corrupted run, each in turn as it was in the clean one.
+    """The effects of patching a corrupted run with each head of the clean one in turn.
 
     Attributes:
         heads: in the order of the model.
@@ -196,12 +190,12 @@ class Patching:
 
     @property
     def difference(self) -> float:
-        """Of the metric between the runs: what there is to be restored."""
+        """The difference of the metric between the runs, which patching restores."""
         return float((self.clean - self.corrupted).mean())
 
     @property
     def differs(self) -> bool:
-        """Whether the runs differ: by Student's interval over examples; of one example, by anything."""
+        """True if the runs differ: by Student's interval over examples, or at all for one example."""
         difference = self.clean - self.corrupted
         if len(difference) < 2:
             return bool(difference.any())
@@ -209,26 +203,26 @@ class Patching:
         return low > 0 or high < 0
 
     def difference_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Student's interval of the difference over examples; NaN with one."""
+        """Return Student's interval of the difference over examples; NaN with one."""
         low, high = interval(self.clean - self.corrupted, self._each, confidence)
         return float(low), float(high)
 
     def restored(self, site: PatchSite) -> Float[np.ndarray, "..."]:
-        """The share of the difference that each head brings back; NaN where the runs do not differ."""
+        """Return the share of the difference that each head brings back; NaN if the runs do not differ."""
         mean = self.effects[site].mean(-1)
         return np.asarray(mean / self.difference if self.differs else np.full_like(mean, np.nan))
 
     def interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head *pos 2"]:
-        """Student's interval of each mean effect over examples; NaN with one."""
+        """Return Student's interval of each mean effect over examples; NaN with one."""
         return np.stack(interval(self.effects[site], self._each, confidence), axis=-1)
 
     def restored_by_heads(self, site: PatchSite) -> Float[np.ndarray, " _head"]:
-        """As `restored`, of each head; by position the sum over positions."""
+        """Return the share that each head restores; by position, the sum over positions."""
         share = self.restored(site)
         return share if share.ndim == 1 else share.sum(1)
 
     def restored_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
-        """Student's interval of that over examples, of each head on its own; NaN where nothing is told."""
+        """Return Student's interval of each head's restored share over examples; NaN if nothing can be told."""
         effects = self.effects[site]
         totals = effects if effects.ndim == 2 else effects.sum(1)
         if not self.differs:
@@ -236,7 +230,7 @@ class Patching:
         return np.stack(share_interval(totals, self.clean - self.corrupted, self._each, confidence), axis=-1)
 
     def corrected_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
-        """The same for all heads at once: Bonferroni's correction for their number."""
+        """Return intervals that hold for all heads at once: Bonferroni's correction for their number."""
         return self.restored_interval(site, 1 - (1 - confidence) / max(1, len(self.heads)))
 
     @property
@@ -245,11 +239,11 @@ class Patching:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What there is to be restored, which heads restore it, a sentence for each site; estimates not to trust."""
+        """Sentences on the difference to restore, the heads that restore it by site, and unreliable estimates."""
         return tuple(patch_sentences(self))
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values, means and intervals over examples, numbers to five digits."""
+        """Return everything as plain values, means and intervals over examples, numbers to five digits."""
         return {
             "schema": 1,
             "heads": [named(head) for head in self.heads],
@@ -285,7 +279,7 @@ _INTO = {"q": "queries", "k": "keys", "v": "values"}
 
 @dataclass(frozen=True, kw_only=True)
 class HeadPattern:
-    """Where a head looks on both texts of the first pair."""
+    """The attention pattern of a head on both texts of the first pair."""
 
     head: Head
     clean: Float[np.ndarray, "query key"]
@@ -303,7 +297,7 @@ class StrongestPath:
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """A sentence about the path."""
         return (
             f"the strongest direct path between heads: {named(self.writer)} into the {_INTO[self.through]} of "
             f"{named(self.reader)} changes the metric by {self.change:.3g}".replace("-", "−")
@@ -312,7 +306,7 @@ class StrongestPath:
 
 @dataclass(frozen=True, kw_only=True)
 class PatchedModel(ModelOnText):
-    """A model on clean texts, and on corrupted ones into which its heads are put back one by one.
+    """A model on clean texts, and on corrupted ones into which its heads are patched one by one.
 
     Attributes:
         metric: what is asked about, in words.
@@ -334,19 +328,19 @@ class PatchedModel(ModelOnText):
 
     @property
     def read(self) -> str:
-        """How much of which texts was read, in words."""
+        """A phrase that says how much of which texts was read."""
         pairs, most = counted(self.n_sequences // 2, "pair"), "at most " if self.n_sequences > 2 else ""
         return f"{pairs} of texts of {most}{self.length:,} tokens, {self.n_tokens:,} tokens in all: {self.text}"
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """The metric on both texts, which heads restore it, and by which path."""
+        """Findings: the metric on both texts, the heads that restore it, and the strongest path."""
         found = [Finding(about="patching", sentence=sentence) for sentence in self.patching.sentences]
         path = strongest_path(self.patching) if self.patching.differs else None
         return (*found, *([] if path is None else [Finding(about="paths", sentence=path.sentence)]))
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values, numbers to five digits."""
+        """Return everything as plain values, numbers to five digits."""
         return {
             "schema": 1,
             **super().to_json(),
@@ -367,7 +361,7 @@ class PatchedModel(ModelOnText):
 
 
 def strongest_path(patching: Patching) -> StrongestPath | None:
-    """Of all pairs of heads and inputs; None where none was measured, or there is no later head."""
+    """Return the strongest path of all pairs of heads and inputs; None if no path was measured or possible."""
     paths = patching.paths
     if paths is None:
         return None

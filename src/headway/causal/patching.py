@@ -1,32 +1,24 @@
-"""Heads: activation patching: what a metric does when one head does what it did on another text.
+"""Activation patching, attribution patching and path patching between a clean and a corrupted text.
 
-Whatever is taken of a head, its queries, keys, values, weights or context, ends in another context: so every patch is a
-context, put in where contexts enter the output projection, and all of them share the layers below. From queries, keys
-and values contexts are computed as the trace says, with whatever mask, bias and cap it has; that this is what the model
-does is a check that is made before (`patch_check`).
+Activation patching asks how a metric changes when one head does what it did on another text. A patch of its queries,
+keys, values, weights or context always results in another context. So every patch is a context, put in where contexts
+enter the output projection, and all patches share the layers below. Contexts from patched queries, keys and values are
+computed as the trace says, with its mask, bias and cap; `causal.checks` first checks that the model does the same. If
+several query heads read a KV head, only what the one head reads is patched. Paper: Meng et al. 2022, arXiv 2202.05262
+(causal tracing); Zhang and Nanda 2024, arXiv 2309.16042 (best practices).
 
-Of a KV head that several query heads read, only what the one head reads is patched.
+Attribution patching estimates the same to first order, from one gradient of the corrupted run by each head's context.
+Queries and keys act through a softmax that saturates, so a gradient by them says little. Here the softmax is computed
+anew with the clean queries or keys, and only the rest is linear. If paths through later layers cancel, the gradient is
+small and the effect need not be. So the gradient is computed again without each later attention, layer by layer, and a
+head whose estimate is then much larger is named. Paper: Kramár et al. 2024, arXiv 2403.00745 (AtP*): its fix of queries
+and keys, and GradDrop, here with a layer's attention instead of the whole layer left out, and as a check beside the
+estimate instead of a mean.
 
-Paper: Meng et al. 2022, arXiv 2202.05262 (causal tracing); Zhang and Nanda 2024, arXiv 2309.16042 (best practices).
-
-Heads: attribution patching: what patching would do, to first order, from one gradient of the corrupted run.
-
-The gradient is that by each head's context. Queries and keys act through a softmax that saturates, so that a gradient
-by them says little: here the softmax is computed anew with the clean queries or keys, and only what follows is linear.
-
-Where paths through later layers cancel, the gradient is small and the effect need not be. So the gradient is taken anew
-with each later attention left out of it, layer by layer, and a head whose estimate is then much larger is named.
-
-Paper: Kramár et al. 2024, arXiv 2403.00745 (AtP*): its fix of queries and keys, and GradDrop, here with a layer's
-attention instead of the whole layer left out, and as a check beside the estimate instead of a mean.
-
-Heads: path patching: what a later head does with what an earlier one wrote, and nothing between them.
-
-What a head wrote on the clean text is put into the stream that one later head reads, into its queries, keys or values
-alone; everything else is as in the corrupted run. So an effect is that of a direct path. A norm between heads and the
-stream is part of the path.
-
-Paper: Wang et al. 2023, arXiv 2211.00593 (the IOI circuit); Goldowsky-Dill et al. 2023, arXiv 2304.05969.
+Path patching asks what a later head does with the output of an earlier one, with nothing between them. The clean output
+is put into the stream that one later head reads, into its queries, keys or values alone; everything else is as in the
+corrupted run. So the effect is that of a direct path. A norm between heads and the stream is part of the path. Paper:
+Wang et al. 2023, arXiv 2211.00593 (the IOI circuit); Goldowsky-Dill et al. 2023, arXiv 2304.05969.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,12 +43,12 @@ from headway.models.trace import AttentionTrace, Trace
 from headway.models.transformer import Transformer
 
 PatchMetric = Callable[[Tensor], Tensor]
-"""From logits (batch, pos, vocab) to a number for each example."""
+"""A function from logits (batch, pos, vocab) to a number for each example."""
 
 
 @dataclass(frozen=True, eq=False)
 class TwoRuns:
-    """A model on a clean text and on a corrupted one of the same shape, and a metric of it."""
+    """A model on a clean text and on a corrupted one of the same shape, with a metric."""
 
     model: Intervenable
     clean_tokens: Int[Tensor, "batch pos"]
@@ -84,25 +76,25 @@ class TwoRuns:
 
     @cached_property
     def clean(self) -> Trace:
-        """What every head did on the clean text."""
+        """The trace of the clean text."""
         with torch.no_grad():
             return self._traced(self.clean_tokens)
 
     @cached_property
     def corrupted(self) -> Trace:
-        """What every head did on the corrupted text."""
+        """The trace of the corrupted text."""
         with torch.no_grad():
             return self._traced(self.tokens)
 
     @cached_property
     def run(self) -> OwnRun | TheirRun:
-        """The corrupted run, as it goes on with other contexts."""
+        """The corrupted run, ready to be repeated with other contexts."""
         with torch.no_grad():
             return continued(self.model, self.tokens, self.corrupted)
 
     @cached_property
     def sums(self) -> StreamSums:
-        """Of a model that others wrote, whether what heads write reaches later layers as it is."""
+        """The finding whether heads' outputs reach later layers unchanged, in a model that others wrote."""
         assert not isinstance(self.model, Transformer), "of our own it is declared"
         with torch.no_grad():
             return self.model.stream_sums(self.tokens)
@@ -115,16 +107,16 @@ class TwoRuns:
         return trace
 
     def values(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
-        """The metric of a run."""
+        """Return the metric of a run."""
         with torch.no_grad():
             return self.metric(logits_of(self.model, tokens)).double()
 
     def pairs(self) -> Iterator[tuple[AttentionTrace, AttentionTrace]]:
-        """The attention of each layer that has one, clean and corrupted."""
+        """Return the attention of each layer that has one, clean and corrupted."""
         yield from zip(self.clean.attentions, self.corrupted.attentions, strict=True)
 
     def with_contexts(self, layer: int, patches: Sequence[Contexts]) -> Float[Tensor, "patch batch"]:
-        """The metric with each of some contexts of a layer's heads, in place of what those heads did."""
+        """Return the metric with each of some contexts in place of those of a layer's heads."""
         with torch.no_grad():
             return torch.stack([self.metric(logits).double() for logits in self.run.logits_with(layer, patches)])
 
@@ -132,7 +124,7 @@ class TwoRuns:
 def patched_context(
     clean: AttentionTrace, corrupted: AttentionTrace, head: int, site: PatchSite, at: slice = slice(None)
 ) -> Float[Tensor, "batch pos d_head"]:
-    """The context of a head with one of its parts, at some positions, from the clean run.
+    """Return the context of a head with one of its parts, at some positions, from the clean run.
 
     Positions are those of queries, or of keys where keys or values are patched.
     """
@@ -150,7 +142,7 @@ def patched_context(
 def patched_effects(
     runs: TwoRuns, site: PatchSite, *, by_position: bool = False
 ) -> tuple[tuple[Head, ...], Float[Tensor, "head *pos batch"]]:
-    """The change of the metric with each head's part from the clean run, exactly."""
+    """Return the exact change of the metric with each head's part from the clean run."""
     base, length = runs.values(runs.tokens), runs.tokens.shape[1]
     places = [slice(i, i + 1) for i in range(length)] if by_position else [slice(None)]
     heads: list[Head] = []
@@ -166,7 +158,7 @@ def patched_effects(
 
 
 def _with(x: Tensor, other: Tensor, at: slice) -> Tensor:
-    """A tensor (batch, head, pos, ...) with some positions of another."""
+    """Return a tensor (batch, head, pos, ...) with some positions of another."""
     if at == slice(None):
         return other
     mixed = x.clone()
@@ -175,13 +167,13 @@ def _with(x: Tensor, other: Tensor, at: slice) -> Tensor:
 
 
 _MUCH = 3.0
-"""How many times larger an estimate is without a layer where its paths are said to cancel."""
+"""The factor by which an estimate has to grow without a layer for its paths to count as cancelling."""
 
 
 def estimated_effects(
     runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool = False
 ) -> dict[PatchSite, Tensor]:
-    """Of each site (head, batch), or (head, pos, batch).
+    """Return the estimated effects of patches at each site: (head, batch), or (head, pos, batch).
 
     Raises:
         UserError: for a model whose weights have no gradient.
@@ -204,21 +196,21 @@ def estimated_effects(
 
 
 def cancelling(runs: TwoRuns) -> tuple[bool, ...]:
-    """Of each head, whether its estimate is much larger when some later attention is left out of the gradient."""
+    """Return for each head whether its estimate is much larger without some later attention in the gradient."""
     layers = layers_with_heads(runs.model)
     whole = _estimates_of_contexts(runs, None)
     largest = torch.zeros_like(whole)
     places = torch.tensor([of.layer for of in runs.corrupted.attentions for _ in range(of.z.shape[1])])
     for left_out in layers[1:]:
         without = _estimates_of_contexts(runs, left_out)
-        # What is left out of the gradient has no estimate of its own, and nothing later has another one.
+        # The omitted attention has no estimate, and later attentions keep theirs.
         largest = torch.where(places < left_out, largest.maximum(without.abs()), largest)
     floor = 0.01 * whole.abs().max()
     return tuple(bool(x) for x in (largest > _MUCH * whole.abs()) & (largest > floor))
 
 
 def _estimates_of_contexts(runs: TwoRuns, left_out: int | None) -> Tensor:
-    """(head,) for the contexts, the mean over examples."""
+    """Return (head,) estimates of patched contexts, the mean over examples."""
     gradients = _gradients(runs, left_out)
     with torch.no_grad():
         return torch.cat(
@@ -227,7 +219,7 @@ def _estimates_of_contexts(runs: TwoRuns, left_out: int | None) -> Tensor:
 
 
 def _gradients(runs: TwoRuns, left_out: int | None) -> dict[int, Tensor]:
-    """Of the metric of each example by the contexts of the corrupted run, by layer."""
+    """Return gradients of each example's metric by the contexts of the corrupted run, by layer."""
     model = runs.model
     check_gradients(model)
     layers, found = layers_with_heads(model), dict[int, Tensor]()
@@ -248,7 +240,7 @@ def _product(gradient: Tensor, change: Tensor) -> Tensor:
 
 
 def head_paths(runs: TwoRuns) -> HeadPaths:
-    """Direct effects between all pairs of heads, the mean over examples.
+    """Return direct effects between all pairs of heads, the mean over examples.
 
     Raises:
         UserError: for a model of which they cannot be measured, saying why.
@@ -275,14 +267,14 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
 
 
 def _changes(runs: TwoRuns, clean: AttentionTrace, of: AttentionTrace) -> Sequence[Tensor]:
-    """By how much each head of a layer, as on the clean text, changes the stream (batch, pos, d_model)."""
+    """Return how each head of a layer, with its clean context, changes the stream (batch, pos, d_model)."""
     if isinstance(runs.run, TheirRun) and (norm := runs.sums.norms.get(of.layer)) is not None:
         return list(runs.run.writes(of.layer, norm, [{head: z} for head, z in enumerate(clean.z.unbind(1))]))
     return (clean.contributions() - of.contributions()).unbind(1)
 
 
 def why_no_paths(runs: TwoRuns) -> str | None:
-    """Why direct effects between heads of a model cannot be measured, in words; None: they can."""
+    """Return why direct effects between heads of a model cannot be measured, in words; None: they can."""
     why = _why_no_sum(runs)
     return None if why is None else f"paths between heads are not measured: {why}"
 
@@ -300,7 +292,7 @@ def _why_no_sum(runs: TwoRuns) -> str | None:
 
 
 def _readers(runs: TwoRuns, later: AttentionTrace, parts: Mapping[Site, Tensor]) -> dict[Through, Tensor]:
-    """By input, the metric (reader, batch) when each head of a later layer reads a changed stream there."""
+    """Return the metric (reader, batch) by input, when each head of a later layer reads a changed stream there."""
     changed = replace(later, q=parts["q"], k=parts["k"], v=parts["v"])
     return {
         name: runs.with_contexts(

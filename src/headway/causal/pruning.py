@@ -1,13 +1,11 @@
-"""Heads: a model without some of its heads: an ordinary model of another layout, not one behind a mask.
+"""Pruning: a model without some of its heads, as an ordinary model of another layout and not behind a mask.
 
-Of every array that belongs to heads only the kept heads' rows or columns remain. A KV head goes when the last query
-head that reads it has gone. A layer may lose all heads: what it adds is then its output bias.
+Only the kept heads' rows or columns remain of every array that belongs to heads. A KV head goes when the last query
+head that reads it has gone. A layer may lose all heads: it then adds its output bias.
 
-Heads: a model pruned to a number of heads, at once or in steps with importance measured anew.
-
-Heads: a pruned model with the heads again that it has lost, drawn anew.
-
-What the kept heads and everything else do is as it was in the pruned model; the heads that are back write at random.
+A model can be pruned at once, or in steps with importance measured anew. A pruned model can also get its lost heads
+back, re-initialised. The kept heads and everything else then stay as in the pruned model; the returned heads write at
+random.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +29,7 @@ _PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
 
 
 def pruned(model: Transformer, keep: Keep) -> Transformer:
-    """A new model with the kept heads only; of the same precision, on the same device, in the same mode.
+    """Return a new model with the kept heads only, in its precision, device and mode.
 
     A map of low rank whose rank is above its new width becomes the whole matrix that the product is.
 
@@ -69,7 +67,7 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
-    """What stays of the heads of a layer, by its entries in the layer's width of queries, and of keys."""
+    """The kept heads of a layer, by their entries in the layer's width of queries, and of keys."""
 
     q: Tensor
     kv: Tensor
@@ -86,7 +84,7 @@ def _checked(model: Transformer, keep: Keep) -> Keep:
 
 
 def entries_of(heads: LayerHeads, stay: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The entries of some heads of a layer in its width of queries, and of their keys and values in that of keys."""
+    """Return the entries of some heads in a layer's width of queries, and in its width of keys."""
     kv_of = [kv for kv, count in enumerate(heads.queries) for _ in range(count)]
     kv = sorted({kv_of[head] for head in stay})
     return _entries(stay, heads.d_head), _entries(kv, heads.d_head)
@@ -104,7 +102,7 @@ def _entries(heads: Sequence[int], d_head: int) -> Tensor:
 def _attention_pruning(
     held: Mapping[str, Tensor], layer: int, of: _Kept, declared: TransformerModel
 ) -> dict[str, Tensor]:
-    """The arrays of what is left of an attention."""
+    """Return the arrays of the heads that an attention keeps."""
     at = f"layers.{layer}.attention"
     if not len(of.q):
         bias = held.get(f"{at}.o.bias", held.get(f"{at}.o.second.bias"))
@@ -122,7 +120,7 @@ def _attention_pruning(
 def _projection(
     held: Mapping[str, Tensor], at: str, entries: Tensor, *, of_output: bool, whole: bool
 ) -> dict[str, Tensor]:
-    """The kept rows of Q, K or V, or columns of O; `whole` for one matrix where there may have been two."""
+    """Return the kept rows of Q, K or V, or columns of O; `whole` for one matrix instead of two factors."""
     first, second = held.get(f"{at}.first.weight"), held.get(f"{at}.second.weight")
     bias = held.get(f"{at}.bias", held.get(f"{at}.second.bias"))
     entries = entries.to(next(iter(held.values())).device)
@@ -143,7 +141,7 @@ def _projection(
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A pruned model, and the heads of the whole one that it has."""
+    """A pruned model, and the heads of the whole model that it has."""
 
     model: Transformer
     heads: tuple[Head, ...]
@@ -158,7 +156,7 @@ def pruned_to(
     steps: int = 1,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Kept:
-    """A new model with so many heads.
+    """Return a new model with a given number of heads.
 
     Args:
         model: the model; it stays as it is.
@@ -192,7 +190,7 @@ def pruned_to(
 
 
 def _going(units: Sequence[Unit], order: Sequence[int], number: int, in_all: int) -> set[Head]:
-    """The heads that go: the first units of the order that fit, if the others of it can make up the number in all.
+    """Return the heads that go: the first units of the order that can make up the number together with others.
 
     Raises:
         UserError: when all of that number should go now, and cannot.
@@ -214,7 +212,7 @@ def _going(units: Sequence[Unit], order: Sequence[int], number: int, in_all: int
 
 
 def _fits(units: Sequence[Unit], number: int) -> bool:
-    """Whether some of the units have so many heads together."""
+    """Return whether some of the units together have exactly a number of heads."""
     sizes = {len(unit) for unit in units}
     if len(sizes) < 2:
         return not number or (bool(sizes) and number % min(sizes) == 0)
@@ -227,7 +225,7 @@ def regrown(
     held: Mapping[str, np.ndarray],
     heads: Sequence[Head],
 ) -> dict[str, np.ndarray]:
-    """Arrays of the whole model: those of the pruned one where it has them, drawn ones elsewhere.
+    """Return arrays of the whole model: those of the pruned one where it has them, drawn ones elsewhere.
 
     Args:
         whole: the model with all heads, of whole matrices.
@@ -259,7 +257,7 @@ def regrown(
 def _attention_regrowing(
     arrays: dict[str, np.ndarray], held: Mapping[str, np.ndarray], layer: int, of: LayerHeads, kept: Sequence[int]
 ) -> None:
-    """The arrays of one attention, in place."""
+    """Restore the arrays of one attention in place."""
     at = f"layers.{layer}.attention"
     bias = held.get(f"{at}.o.bias", held.get(f"layers.{layer}.emptied.bias"))
     if bias is not None:

@@ -1,25 +1,21 @@
-"""Heads: what the MLP of a layer multiplies first, without some of the layer's heads, from what it is with all.
+"""Losses without any sets of heads, and runs with other contexts in one layer, from shared forward passes.
 
-A head that goes changes the stream by few directions, as many as it is wide, and a norm only scales and centres each
-position. So the first matrix product of the MLP, about half of its work, is that of the whole model, plus a narrow one
-for what changes, times a number for each position. From the non-linearity on nothing can be shared.
+`reference_losses_without` is the obvious way: a whole forward pass for each set. `losses_without` computes these losses
+from shared work. A set changes nothing below its lowest layer. So the model walks up once; at each layer the sets that
+begin there leave the walk, side by side along the batch, and go through the layers above. A model that others wrote
+takes the layers above for one set after the other.
 
-Heads: how many forward passes some passes through a part of the layers amount to.
+A run with other contexts in one layer keeps the layers below. In Headway's own models every head's change goes through
+its own slice of W_O, and copies go side by side through the layers above. In models of others the input of the output
+projection is edited, and the layers above run as they always do.
 
-Counted are the floating-point operations of `headway.config.lm.budget.forward_flops`, in its parts.
+The first product of the MLP is shared too. A removed head changes the stream by few directions, as many as it is wide,
+and a norm only scales and centres each position. So the first matrix product of the MLP, about half of its work, is
+that of the whole model, plus a narrow product for the change, times a number for each position. From the non-linearity
+on nothing can be shared.
 
-Heads: the loss of each sequence without some heads, for any number of sets of heads.
-
-`reference_losses_without` is the obvious way: a whole forward pass for each set. `losses_without` takes the same losses
-from shared work: a set changes nothing below its lowest layer, so the model walks up once, and at each layer the sets
-that begin there leave it, side by side along the batch, and go through what is above. A model that others wrote goes
-through what is above one set after the other.
-
-Heads: a run of a model in which heads of one layer have other contexts, from shared work.
-
-Layers below are as they were. Of Headway's own models every head's change goes through its own slice of W_O, and copies
-go side by side through what is above. Of those that others wrote what enters the output projection is edited, and what
-is above runs as it always does.
+Costs are counted in forward passes: the floating-point operations of `headway.config.lm.budget.forward_flops`, in its
+parts.
 """
 
 import math
@@ -47,22 +43,22 @@ from headway.models.transformer import Transformer
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FirstProduct:
-    """Of one layer, ready to be changed."""
+    """The first product of one layer's MLP, ready to be changed."""
 
     norm: nn.Module
     mlp: Mlp
     stream: Float[Tensor, "batch pos d_model"]
-    """After the attention, with all heads."""
+    """The stream after the attention, with all heads."""
     product: Float[Tensor, "batch pos width"]
-    """Of the stream, less its mean where the norm takes that out, with the weights of the norm and of the MLP."""
+    """The product of the stream, less its mean if the norm removes it, with the weights of the norm and of the MLP."""
     W_O: Float[Tensor, "head d_head d_model"]
     of_heads: Float[Tensor, "head d_head width"]
-    """The same of what each head can write."""
+    """The product of each head's possible outputs with the weights of the norm and of the MLP."""
     constant: Float[Tensor, " width"]
 
     @classmethod
     def of(cls, model: Transformer, layer: int, stream: Tensor, written: Tensor) -> "FirstProduct | None":
-        """Of a layer of a model; None where its MLP does not read the stream through a norm, or there is none."""
+        """Return the first product of a layer; None without an MLP that reads the stream through a norm."""
         of = model.layers[layer]
         mlp, norm = cast(Mlp | None, of.mlp), cast(nn.Module, getattr(of, "mlp_norm", None))
         plain = model.model.norm_place == "before" and model.model.residual
@@ -85,7 +81,7 @@ class FirstProduct:
         )
 
     def after(self, changes: Sequence[tuple[Sequence[int], Float[Tensor, "batch pos _changing"]]]) -> Tensor:
-        """The stream after the layer, of each change side by side along the batch.
+        """Return the stream after the layer, for changes side by side along the batch.
 
         Args:
             changes: the heads whose contexts change, and by how much, head after head along the last axis.
@@ -95,24 +91,24 @@ class FirstProduct:
         return stream + self.mlp.down(self.mlp.between(inside))
 
     def _changed(self, heads: list[int], by: Tensor) -> tuple[Tensor, Tensor]:
-        """The stream after the attention, and what stands before the non-linearity."""
+        """Return the stream after the attention, and the input of the non-linearity."""
         stream = self.stream + by @ self.W_O[heads].flatten(0, 1)
         eps = cast(float, self.norm.eps)
         if isinstance(self.norm, nn.LayerNorm):
             gain = (stream.var(-1, correction=0, keepdim=True) + eps).rsqrt()
         else:
             gain = (stream.square().mean(-1, keepdim=True) + eps).rsqrt()
-        # The constant rides along in the narrow product, since what is wide is slow to walk through.
+        # The narrow product includes the constant, since passes over wide arrays are slow.
         narrow = torch.cat((by * gain, torch.ones_like(gain)), dim=-1)
         inside = narrow @ torch.cat((self.of_heads[heads].flatten(0, 1), self.constant[None]))
         return stream, inside.addcmul_(self.product, gain)
 
 
 def _first_maps(mlp: Mlp) -> tuple[Tensor, Tensor]:
-    """The matrices that read the normed stream, one below the other, and their biases."""
+    """Return the matrices that read the normed stream, one below the other, and their biases."""
     maps = [mlp.up, mlp.gate] if mlp.kind == "swiglu" else [mlp.up]
     biases = [m.weight.new_zeros(len(m.weight)) if m.bias is None else m.bias for m in maps]
-    # Of one map nothing is copied.
+    # A single map is not copied.
     W, b = ([m.weight for m in maps], biases)
     return (W[0], b[0]) if len(maps) == 1 else (torch.cat(W), torch.cat(b))
 
@@ -123,22 +119,22 @@ def _centred(norm: nn.Module, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The share of a forward pass of each of its parts. Law: attentions, MLPs and read-out sum to 1."""
+    """The parts of a forward pass as shares of it. Law: attentions, MLPs and read-out sum to 1."""
 
     attentions: tuple[float, ...]
-    """Of each layer."""
+    """The share of each layer's attention."""
     mlps: tuple[float, ...]
     readout: float
     first_products: tuple[float, ...]
-    """Of each MLP what it multiplies first: a part of its own share."""
+    """The share of each MLP's first product, which is part of the MLP's own share."""
 
     def after_attention(self, layer: int) -> float:
-        """Of what comes after the attention of a layer: its MLP, later layers, the read-out."""
+        """Return the work of a pass after the attention of a layer: its MLP, later layers, the read-out."""
         return self.mlps[layer] + sum(self.attentions[layer + 1 :]) + sum(self.mlps[layer + 1 :]) + self.readout
 
 
 def work_of(model: TransformerModel, vocab_size: int, n_ctx: int) -> Work:
-    """The parts of a forward pass of sequences of `n_ctx` tokens.
+    """Return the parts of a forward pass of sequences of `n_ctx` tokens.
 
     Examples:
         >>> from headway.config.lm.model import GptNeo
@@ -166,7 +162,7 @@ def work_of(model: TransformerModel, vocab_size: int, n_ctx: int) -> Work:
 
 
 def _scores(model: TransformerModel, layer: int, n_ctx: int) -> int:
-    """Logits and contexts of a layer."""
+    """Return logits and contexts of a layer."""
     heads, window = model.layout.layers[layer], model.window(layer) or n_ctx
     own = 0 if model.attends == "future" else 1
     return 2 * 2 * heads.n_heads * heads.d_head * sum(min(position + own, window) for position in range(n_ctx))
@@ -174,7 +170,7 @@ def _scores(model: TransformerModel, layer: int, n_ctx: int) -> int:
 
 @dataclass(frozen=True)
 class Removal:
-    """Heads that are taken away together, and what stands in for them."""
+    """Heads that are ablated together, with the contexts that stand in for them."""
 
     heads: tuple[Head, ...]
     stand_in: StandIn
@@ -182,12 +178,12 @@ class Removal:
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """Nats per token of each sequence: of the whole model, and without each set of heads."""
+    """Losses in nats per token of each sequence: of the whole model, and without each set of heads."""
 
     whole: Float[Tensor, " batch"]
     without: Float[Tensor, "set batch"]
     forward_passes: float
-    """How many of them the work amounts to."""
+    """The work as a number of forward passes."""
 
 
 def reference_losses_without(
@@ -196,7 +192,7 @@ def reference_losses_without(
     targets: Int[Tensor, "batch pos"],
     removals: Sequence[Removal],
 ) -> Losses:
-    """A whole forward pass for each set."""
+    """Return losses from a whole forward pass for each set."""
     with torch.no_grad():
         whole = sequence_losses(model, model.hidden(inputs)[0], targets)
         found = [
@@ -218,7 +214,7 @@ def losses_without(
     *,
     memory_bytes: int | None = None,
 ) -> Losses:
-    """The same losses from shared work.
+    """Return the losses of each sequence without sets of heads, from shared work.
 
     Args:
         model: the model, which drops nothing at random.
@@ -234,7 +230,7 @@ def losses_without(
 
 
 def _one_by_one(model: TheirModel, inputs: Tensor, targets: Tensor, removals: Sequence[Removal]) -> Losses:
-    """Layers below the lowest of a set give what they gave, which is all that is known of them."""
+    """Return losses one set after another; only layers below a set's lowest layer are shared."""
     with torch.no_grad():
         kept, passes = model.kept(inputs), 1.0
         whole = sequence_losses(model, kept.logits, targets)
@@ -283,19 +279,19 @@ def _side_by_side(
 
 @dataclass(frozen=True)
 class _Branch:
-    """What leaves the walk at a layer."""
+    """The sets of heads that leave the walk at a layer, with the state of the layer."""
 
     model: Transformer
     layer: int
     stream: Tensor
-    """Before the layer."""
+    """The stream before the layer."""
     written: Tensor
     z: Tensor
     first: FirstProduct | None
-    """Of the layer's MLP, where it can be shared."""
+    """The first product of the layer's MLP, if it can be shared."""
 
     def losses(self, removals: Sequence[Removal], targets: Tensor) -> Tensor:
-        """Of each set and sequence."""
+        """Return the losses of each set and sequence."""
         model, sets = self.model, len(removals)
         stream = self._after(removals)
         for layer in range(self.layer + 1, model.model.n_layers):
@@ -303,21 +299,24 @@ class _Branch:
         return sequence_losses(model, stream, targets.repeat(sets, 1)).unflatten(0, (sets, -1))
 
     def _after(self, removals: Sequence[Removal]) -> Tensor:
-        """The stream after the layer without the heads, sets side by side along the batch."""
+        """Return the stream after the layer without the heads, sets side by side along the batch."""
         if self.first is not None:
             return self.first.after([self._change(removal) for removal in removals])
         written = torch.cat([self._written(removal) for removal in removals])
         return self.model.rest(self.stream.repeat(len(removals), 1, 1), written, self.layer)
 
     def _written(self, removal: Removal) -> Tensor:
-        """What the attention writes without the heads: each one's change of z goes through its own slice of W_O."""
+        """Return what the attention writes without the heads.
+
+        Each removed head's change of z goes through its own slice of W_O.
+        """
         attention = cast(Attention, self.model.layers[self.layer].attention)
         W_O = attention.o.weight.T.unflatten(0, (-1, attention.d_head))
         heads, change = self._change(removal)
         return self.written + change @ W_O[heads].flatten(0, 1)
 
     def _change(self, removal: Removal) -> tuple[list[int], Tensor]:
-        """The heads of this layer that go, and by how much their contexts change, head after head."""
+        """Return the heads of this layer that go, and by how much their contexts change, head after head."""
         heads = [head for layer, head in removal.heads if layer == self.layer]
         stand_in = removal.stand_in[self.layer]
         assert stand_in is not None, "a layer with heads has what stands in for them"
@@ -326,7 +325,7 @@ class _Branch:
 
 
 def _later(removals: Sequence[Removal], layer: int) -> Edits | None:
-    """The edits of a later layer, sets side by side along the batch."""
+    """Return the edits of a later layer, sets side by side along the batch."""
     concerned = [any(at == layer for at, _ in removal.heads) for removal in removals]
     if not any(concerned):
         return None
@@ -348,18 +347,21 @@ def _capture(into: list[Tensor], z: Tensor) -> Tensor:
 
 
 def _first(removal: Removal) -> int | None:
-    """The lowest layer of a set; None of an empty one."""
+    """Return the lowest layer of a set; None for an empty set."""
     return min((layer for layer, _ in removal.heads), default=None)
 
 
 def _passes(work: Work, layer: int, sets: int, *, shares: bool) -> float:
-    """What follows the attention, for each set; the first product of the MLP, where it is shared, once."""
+    """Return the work after the attention for each set; a shared first product of the MLP counts once."""
     shared = work.first_products[layer] if shares else 0.0
     return sets * (work.after_attention(layer) - shared) + shared
 
 
 def _sets_at_once(model: Transformer, batch: int, length: int, memory_bytes: int | None) -> int:
-    """How many sets fit: of each the stream, what an MLP or an attention holds on the way, and a few logits."""
+    """Return how many sets fit into memory side by side.
+
+    Each needs the stream, the intermediate arrays of an MLP or an attention, and a few logits.
+    """
     size = next(model.parameters()).element_size()
     attention = max((3 * h.n_heads * h.d_head for h in model.model.layout.layers), default=0)
     mlp = 3 * max(model.model.mlp_widths)
@@ -369,13 +371,13 @@ def _sets_at_once(model: Transformer, batch: int, length: int, memory_bytes: int
 
 
 Contexts = Mapping[int, Float[Tensor, "batch pos d_head"]]
-"""By head of a layer what stands in for its context."""
+"""Replaced contexts by head of a layer."""
 
 Stream = Float[Tensor, "batch pos d_model"]
 
 _READ: tuple[Site, ...] = ("q", "k", "v")
 _STREAMS, _LOGITS = 1 << 22, 1 << 24
-"""Entries of the streams, and of the logits, of copies that are held at once."""
+"""The most entries of the streams, and of the logits, of copies that are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,7 +388,7 @@ class OwnRun:
     trace: Trace
 
     def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
-        """The logits with each of some patches of a layer."""
+        """Return the logits with each of some patches of a layer."""
         at_once = max(1, _STREAMS // self.trace.streams[layer].numel())
         for start in range(0, len(patches), at_once):
             yield from self._some(layer, patches[start : start + at_once])
@@ -410,7 +412,7 @@ class OwnRun:
         return model.read_out(stream).chunk(len(parts))
 
     def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
-        """Queries, keys and values of a layer with each of some changes of the stream before it."""
+        """Return queries, keys and values of a layer with each of some changes of the stream before it."""
         for change in changes:
             seen: dict[Site, Tensor] = {}
             edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
@@ -418,7 +420,7 @@ class OwnRun:
             yield seen
 
     def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
-        """The logits with each of some changes of the stream after the last layer."""
+        """Return the logits with each of some changes of the stream after the last layer."""
         for change in changes:
             yield self.model.read_out(self.trace.streams[-1] + change)
 
@@ -430,38 +432,38 @@ class TheirRun:
     kept: KeptPass
 
     def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
-        """The logits with each of some patches of a layer."""
+        """Return the logits with each of some patches of a layer."""
         for some in self._together(patches):
             logits = self.kept.again(layer, {(layer, "z"): partial(_patched, some)}, len(some))
             yield from logits.chunk(len(some))
 
     def writes(self, layer: int, norm: nn.Module, patches: Sequence[Contexts]) -> Iterator[Stream]:
-        """What a norm between a layer's heads and the stream gives more with each of some patches than without."""
+        """Yield how each of some patches changes the output of a norm between a layer's heads and the stream."""
         was = self.kept.writes(layer, norm, {})
         for some in self._together(patches):
             found = self.kept.writes(layer, norm, {(layer, "z"): partial(_patched, some)}, len(some))
             yield from (part - was for part in found.chunk(len(some)))
 
     def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
-        """Queries, keys and values of a layer with each of some changes of the stream before it."""
+        """Return queries, keys and values of a layer with each of some changes of the stream before it."""
         for some in self._together(changes):
             read = {site: x.chunk(len(some)) for site, x in self.kept.reads(layer, torch.cat(list(some))).items()}
             yield from ({site: parts[at] for site, parts in read.items()} for at in range(len(some)))
 
     def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
-        """The logits with each of some changes of the stream after the last layer."""
+        """Return the logits with each of some changes of the stream after the last layer."""
         for some in self._together(changes):
             yield from self.kept.ends(torch.cat(list(some))).chunk(len(some))
 
     def _together(self, things: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """So many as can go side by side."""
+        """Yield groups as large as can go side by side."""
         at_once = max(1, _LOGITS // self.kept.logits.numel()) if self.kept.repeats else 1
         for start in range(0, len(things), at_once):
             yield things[start : start + at_once]
 
 
 def continued(model: Intervenable, tokens: Int[Tensor, "batch pos"], trace: Trace) -> OwnRun | TheirRun:
-    """A run of tokens, of which the trace is known."""
+    """Return a run of tokens, whose trace is known, that can be repeated from any layer on."""
     return OwnRun(model, trace) if isinstance(model, Transformer) else TheirRun(model.kept(tokens))
 
 

@@ -1,17 +1,13 @@
-"""Heads: what stands in for the context of a head that is taken away.
+"""Substitutes: the contexts that replace those of an ablated head, and the loss of each sequence.
 
-Three ways, always side by side, since they change the answer more than any method does: zero, which most models have
-never seen; the mean over another text, which takes away only what varies; and what the head does on a sequence of
-another text, which stays a thing that the head does.
+Three kinds stand side by side, since they change the answer more than any method does. Zero is a context that most
+models have never seen. The mean over another text removes only what varies. Resampling takes what the head does on a
+sequence of another text, which stays a thing that the head does.
 
-Heads: another text, from which contexts stand in for heads of a model that reads a long one, batch by batch.
+A long text is read batch by batch. The mean over the other text is then taken once, and only those of its sequences are
+read again whose contexts are asked for.
 
-`substitutes` says the same of two texts at once; here its mean is taken once, and of its sequences only those are read
-again whose contexts are asked for.
-
-Heads: the loss of each sequence, from the stream after the last layer.
-
-Logits of all tokens at once are often the largest thing in a forward pass, and a loss needs them a few rows at a time.
+Logits of all tokens at once are often the largest array of a forward pass, so the loss takes them a few rows at a time.
 """
 
 from collections.abc import Iterable
@@ -36,7 +32,7 @@ StandIn = tuple[Tensor | None, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Substitutes:
-    """What stands in for each head, by kind, and how it was made."""
+    """The contexts that stand in for each head, by kind, and how they were made."""
 
     of: dict[Kind, StandIn]
     mean_over: MeanOver
@@ -53,7 +49,7 @@ def substitutes(
     mean_over: str = "positions",
     seed: int = 0,
 ) -> Substitutes:
-    """What stands in for the heads on a text, from another text: one forward pass of it.
+    """Return the substitutes for heads on a text, from one forward pass of another text.
 
     Args:
         model: the model.
@@ -80,14 +76,14 @@ def substitutes(
 def substitutes_of(
     *, mean: StandIn, resampled: StandIn, mean_over: MeanOver, seed: int, donors: tuple[int, ...]
 ) -> Substitutes:
-    """What stands in for heads, from the means and the contexts of the donors."""
+    """Return the substitutes for heads, from the means and the contexts of the donors."""
     zero = tuple(None if z is None else z.new_zeros(1, 1, 1, 1) for z in mean)
     of: dict[Kind, StandIn] = {"zero": zero, "mean": mean, "resample": resampled}
     return Substitutes(of=of, mean_over=mean_over, seed=seed, donors=donors)
 
 
 def check_mean_over(mean_over: str) -> MeanOver:
-    """What the mean is over.
+    """Return what the mean is taken over; raise UserError for an unknown name.
 
     Raises:
         UserError: for something else.
@@ -98,12 +94,12 @@ def check_mean_over(mean_over: str) -> MeanOver:
 
 
 def mean_axes(mean_over: MeanOver) -> tuple[int, ...]:
-    """The axes of z (batch, head, pos, d_head) that a mean is over."""
+    """Return the axes of z (batch, head, pos, d_head) that a mean is over."""
     return (0, 2) if mean_over == "positions" else (0,)
 
 
 def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"], seed: int) -> tuple[int, ...]:
-    """A sequence of the other text for each of the text: all different where there are enough.
+    """Return a sequence of the other text for each of the text: all different where there are enough.
 
     Raises:
         UserError: when the other text is shorter, or a sequence would be its own donor.
@@ -126,7 +122,7 @@ def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"
 
 
 def donors_among(n: int, seed: int) -> tuple[int, ...]:
-    """Another sequence of the same text for each of it, all different: one cycle through all of them.
+    """Return another sequence of the same text for each, all different: one cycle through all of them.
 
     Raises:
         UserError: for a single sequence.
@@ -144,7 +140,7 @@ def donors_among(n: int, seed: int) -> tuple[int, ...]:
 
 
 def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> tuple[Tensor | None, ...]:
-    """Z of every layer, (batch, head, pos, d_head); None for one without heads."""
+    """Return z of every layer, (batch, head, pos, d_head); None for a layer without heads."""
     found: dict[int, Tensor] = {}
     with torch.no_grad():
         model.hidden(tokens, edits={(i, "z"): partial(found.setdefault, i) for i in layers_with_heads(model)})
@@ -152,22 +148,22 @@ def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> tuple[
 
 
 def layers_with_heads(model: Intervenable) -> list[int]:
-    """The layers that have heads."""
+    """Return the layers that have heads."""
     return [i for i, n in enumerate(model.n_heads) if n]
 
 
 def layout_of(model: Intervenable) -> str:
-    """How many heads each layer has, as layouts are written."""
+    """Return the number of heads of each layer, as layouts are written."""
     return "-".join(map(str, model.n_heads))
 
 
 def heads_of(model: Intervenable) -> list[Head]:
-    """All heads of a model."""
+    """Return all heads of a model."""
     return [(layer, head) for layer, n in enumerate(model.n_heads) for head in range(n)]
 
 
 def without(heads: Iterable[Head], stand_in: StandIn) -> Edits:
-    """The edits that take some heads away: what stands in for each is put in its place."""
+    """Return the edits that replace the contexts of ablated heads by their substitutes."""
     by_layer: dict[int, list[int]] = {}
     for layer, head in heads:
         by_layer.setdefault(layer, []).append(head)
@@ -190,7 +186,7 @@ class OtherText:
     mean_over: MeanOver
     seed: int
     donors: tuple[int, ...]
-    """The sequence of it whose contexts each sequence of the text gets when resampled."""
+    """The sequence of the other text whose contexts each sequence of the text gets when resampled."""
 
     @classmethod
     def read(
@@ -203,7 +199,7 @@ class OtherText:
         seed: int = 0,
         at_once: int = 8,
     ) -> "OtherText":
-        """One forward pass of another text.
+        """Return the other text after one forward pass of it.
 
         Args:
             model: the model.
@@ -231,7 +227,7 @@ class OtherText:
         return cls(tokens=tokens, mean=mean, mean_over=over, seed=seed, donors=donors)
 
     def stand_ins(self, model: Intervenable, some: range) -> Substitutes:
-        """What stands in for heads on some sequences of the text."""
+        """Return the substitutes for heads on some sequences of the text."""
         donors = self.donors[some.start : some.stop]
         chosen = torch.tensor(donors, device=self.tokens.device)
         return substitutes_of(
@@ -244,13 +240,15 @@ class OtherText:
 
 
 _LOGITS = 4 << 20
-"""Logits that are held at once; more would only leave the processor's cache."""
+"""The number of logits that are held at once; more would only leave the processor's cache."""
 
 
 def sequence_losses(
     model: Intervenable, stream: Float[Tensor, "batch pos d_model"], targets: Int[Tensor, "batch pos"]
 ) -> Float[Tensor, " batch"]:
-    """Mean cross-entropy in nats per token of each sequence, in float64, over the targets that are not -1.
+    """Return mean cross-entropy in nats per token of each sequence, in float32.
+
+    The mean is over the targets that are not -1.
 
     Law: their mean, weighted by `counted` tokens, is `mean_nll` of the logits.
 
@@ -270,12 +268,12 @@ def sequence_losses(
 
 
 def counted(targets: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-    """How many tokens of each sequence count."""
+    """Return how many tokens of each sequence count."""
     return (targets != -1).sum(1)
 
 
 def check_text(model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "others span"]) -> None:
-    """Nothing, when effects can be measured on a text.
+    """Raise UserError if effects cannot be measured on a text.
 
     Raises:
         UserError: when inputs and targets do not fit each other, a sequence has no target, or the model drops entries.
