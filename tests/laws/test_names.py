@@ -17,6 +17,12 @@ PRINTERS = {
     "execute/worker.py": "a worker's log",
 }
 
+FOLDERS = ["base", "config", "data", "models", "hf", "icl", "heads", "causal", "train", "stats", "adaptive", "analysis"]
+"""Folders whose docstrings keep the law of first lines; widen the list until it has all folders."""
+
+BACKWARDS = ("Of ", "The same", "Nothing", "That ", "As ", "By ", "In which")
+"""Beginnings that only make sense beside another sentence."""
+
 
 def test_no_two_classes_have_one_name():
     places = defaultdict(set)
@@ -37,6 +43,36 @@ def test_a_room_names_its_modules(package):
     named = set(re.findall(r"(?<!`)`([a-z_][a-z0-9_]*)`", docstring))
     assert inside - named == set(), "modules that the docstring does not name"
     assert named - inside == set(), "names in the docstring that are no modules"
+
+
+def test_a_docstring_begins_with_a_line_that_stands_alone():
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    rewritten = [module for module in modules() if module.place.split("/")[0] in FOLDERS]
+    assert len(rewritten) > 100
+    backwards = {
+        f"{module.place}: {line}"
+        for module in rewritten
+        for node in ast.walk(module.tree)
+        if isinstance(node, kinds)
+        for line in [first_line(node)]
+        if line.startswith(BACKWARDS)
+    }
+    assert backwards == set()
+
+
+def test_a_module_does_not_begin_with_the_name_of_its_folder():
+    rewritten = [module for module in modules() if module.place.split("/")[0] in FOLDERS]
+    repeating = {
+        module.place: line
+        for module in rewritten
+        for line in [first_line(module.tree)]
+        if any(line.lower().startswith(f"{folder}:") for folder in module.place.split("/")[:-1])
+    }
+    assert repeating == {}
+
+
+def first_line(node):
+    return (ast.get_docstring(node) or "").partition("\n")[0]
 
 
 def test_only_the_door_prints():
