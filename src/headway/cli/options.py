@@ -180,7 +180,7 @@ def print_answer(store: "Store", results: "Results", out: Path | None = None) ->
 
 
 def check_out(out: Path | None, *, draws: bool = True) -> None:
-    """Nothing, when what is measured can be drawn, if it is, and written afterwards.
+    """Raise UserError if figures that are asked for cannot be drawn, or the output cannot be written afterwards.
 
     Raises:
         UserError: when it cannot.
@@ -196,7 +196,7 @@ def check_out(out: Path | None, *, draws: bool = True) -> None:
 
 
 def check_writable(place: Path, said: str) -> None:
-    """Nothing, when files can be made in a folder, or in the nearest above it that exists.
+    """Raise UserError if no file can be made in a folder, or in the nearest existing folder above it.
 
     Raises:
         UserError: when they cannot.

@@ -212,7 +212,7 @@ def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot,
 
 
 def to_the_end(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot, None, None]:
-    """As `run_all`, for whoever cannot do without the results.
+    """Work on runs like `run_all`, and raise StorageFailed if results can no longer be stored.
 
     Raises:
         StorageFailed: after the last snapshot, where the directory cannot be stored any more.

@@ -218,7 +218,7 @@ class Store:
         making: Making = _ALONE,
         tell: Callable[[str], object] = lambda _: None,
     ) -> tuple["Store", tuple[Run, ...]]:
-        """The same, with a folder for each of these runs, so that no other process takes their arms away.
+        """Open or make the directory with a folder for each of these runs, so that no other process removes their arms.
 
         Args:
             path: of the directory.
@@ -305,7 +305,7 @@ class Store:
         return self._add(arm, seed, None, None)
 
     def _add(self, arm: Arm, seed: int, batch: RunBatch | None, threads: int | None) -> Run:
-        """The same, of a run that is to be trained in a batch, with so many threads; None: those of who begins it."""
+        """Make the folder of a run, with its batch and its number of threads; None: whoever begins it decides."""
         path = self._folder(arm.full_name, seed)
         spec = arm.spec(seed)
         run = Run(

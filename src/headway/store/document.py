@@ -119,7 +119,7 @@ def missing(directory: Path) -> list[Name]:
 
 
 def missing_and_strangers(directory: Path) -> tuple[list[Name], list[Name]]:
-    """The same, and the runs that have a folder and that the document neither names nor calls dropped."""
+    """Return the missing runs, and the runs that have a folder but that the document does not know."""
     runs = named(directory)
     if runs is None:
         return [], []

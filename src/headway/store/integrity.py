@@ -7,8 +7,7 @@ lease and the user's own files are free.
 
 `DIR/.checked.json` notes which runs were read whole, and found as they were sealed. A file with an unchanged size,
 times and inode is not read again. The note is about this place: in a copy of the directory every file has another
-inode, and
-so is read once more. The note can be deleted at any time; if it cannot be written, nothing is remembered.
+inode, and so is read once more. The note can be deleted at any time; if it cannot be written, nothing is remembered.
 """
 
 import contextlib
@@ -132,7 +131,7 @@ def damages(path: Path, contents: Mapping[str, Content], *, by_size: bool = Fals
 
 
 def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
-    """The same for each file that Headway would read and that a run had not when it was sealed."""
+    """Return a sentence for each file that Headway would read and that was not there when the run was sealed."""
     return [f"{name} was not there when the run was finished" for name in sorted(_present(path) - set(sealed))]
 
 

@@ -61,7 +61,7 @@ def born_at(pid: int) -> int:
 
 
 def command_lines() -> Iterator[Sequence[str]]:
-    """Of the processes of this machine, as far as they may be read."""
+    """Yield the command lines of the processes of this machine that may be read."""
     return (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
 
 
@@ -255,7 +255,7 @@ def _create(path: Path, holder: Holder) -> bool:
 
 
 def _claim(path: Path, temporary: Path) -> bool:
-    """The same where there are no hard links: the name is taken first, and filled by a rename."""
+    """Make a lease where there are no hard links: take its name first, then fill it by a rename."""
     try:
         with open(path, "x"):
             pass

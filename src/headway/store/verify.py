@@ -130,7 +130,7 @@ def _why_not_signed(directory: Path, file: Path) -> str:
 
 
 def _why_not_page(directory: Path, file: Path) -> str:
-    """The same of a page, whose last line has the hash of the rest; one that somebody made by hand has none."""
+    """Return why a page is not as written: its last line holds the hash of the rest. A page made by hand has none."""
     try:
         content = read_bytes(file)
     except OSError as error:
@@ -142,7 +142,7 @@ def _why_not_page(directory: Path, file: Path) -> str:
 
 
 def _why_not_code(_: Path, file: Path) -> str:
-    """The same of code that the directory keeps, whose name has its hash."""
+    """Return why kept code is not as written: its name holds its hash."""
     try:
         check_kept(file)
     except (DeclarationError, OSError) as error:
@@ -151,7 +151,7 @@ def _why_not_code(_: Path, file: Path) -> str:
 
 
 def _figures(directory: Path) -> Iterator[str]:
-    """The same of figures, whose hashes stand beside them."""
+    """Return why figures are not as written: their hashes stand beside them."""
     folder = inside(directory, "figures")
     noted = kept_json(folder / DIGESTS)
     for name, digests in noted.items() if isinstance(noted, dict) else ():
