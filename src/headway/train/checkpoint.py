@@ -66,7 +66,7 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint(Commit):
-    """The state of a trainer at a step, and what its owner says of it."""
+    """The state of a trainer at a step, and its commit."""
 
     state: Arrays
 

@@ -75,7 +75,7 @@ def find_device(asked: str) -> torch.device:
 
 @cache
 def instruction_sets() -> dict[str, str]:
-    """The instruction set of each library that computes for torch on this processor, as the library itself says.
+    """Return the instruction set of each library that computes for torch on this processor, as reported by the library.
 
     Environment variables lower them (ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS, MKL_CBWR, ONEDNN_MAX_CPU_ISA), and
     so do virtual machines. Sums in another order have other last bits. A library that torch was built without is left

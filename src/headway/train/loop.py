@@ -77,7 +77,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Conclusion:
-    """How a trained model is judged: its final metrics, and curves that are too long for a record."""
+    """The evaluation of a trained model: its final metrics, and curves that are too long for a record."""
 
     metrics: Mapping[str, Any]
     curves: Mapping[str, Any] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True)
 class Unrecorded:
-    """The losses of the steps since the milestone at step `since`: what a run needs to go on from between two."""
+    """The losses since the milestone at step `since`, which a run needs to resume between two milestones."""
 
     since: int
     losses: Float64[np.ndarray, "n ..."]
@@ -127,7 +127,7 @@ class Unrecorded:
 
 @dataclass(frozen=True, kw_only=True)
 class Beat:
-    """The run is alive at a step that is not recorded yet, and could go on from here later.
+    """A sign of life at a step that is not recorded yet, from which the run could resume.
 
     `losses` are those since the milestone at step `since`, portion by portion. If it is `measuring`, what comes next
     is measuring for a milestone at this very step, which leaves the trainer as it is.
@@ -328,7 +328,7 @@ class TrainingSlice(ABC):
         device: str = "auto",  # noqa: ARG002
         joins: Collection[int] = (),  # noqa: ARG002
     ) -> Sequence[Study]:
-        """Runs of one shape, a study of each, which take their steps together when they are advanced in turn.
+        """Open studies of several runs of one shape; studies that are advanced in turn take their steps together.
 
         Args:
             runs: all of the program; those that are not advanced take part as rows that nobody reads.
@@ -357,15 +357,15 @@ class TrainingSlice(ABC):
         raise UserError(f"{len(runs)} runs were to be tried together, which this laboratory cannot; try one alone")
 
     def about_trial(self, run: Any) -> str:  # noqa: ARG002
-        """How the trial differs from a run, in a sentence; empty where it does not."""
+        """Return a sentence on how the trial differs from a run; empty if it does not."""
         return ""
 
     def why_not_fused(self, run: Any) -> str | None:  # noqa: ARG002
-        """Why the fused trainer cannot train a run, in a clause; None where it can."""
+        """Return a clause on why the fused trainer cannot train a run, or None if it can."""
         return "it trains in-context models of one layer only"
 
     def slower_unasked(self, run: Any) -> str | None:  # noqa: ARG002
-        """Why a run that one would expect the fused trainer to train is left to PyTorch; None where none is."""
+        """Return why a run that users expect the fused trainer to train is left to PyTorch, or None."""
         return None
 
 

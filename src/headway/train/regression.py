@@ -167,7 +167,7 @@ class _Judge:
         return Measured(metrics={"w": w, "mu": mu, "mu_dot_w": _plain((mu * w).sum(0)), "sum_mu": _plain(mu.sum(0))})
 
     def conclude(self) -> Conclusion:
-        """How the model is judged."""
+        """Evaluate the model."""
         run, task = self._run, self._run.task
         prompts = evaluation_prompts(task, run.evaluation.prompts)
         predictions = self._predict(prompts, None)

@@ -115,7 +115,7 @@ class TorchTrainer:
         return {name: _array(parameter) for name, parameter in self._parameters.items()}
 
     def state(self) -> Arrays:
-        """All that a later `restore` needs: `weights/NAME`, and `optimizer/KEY/NAME` for what is kept of NAME."""
+        """Return what `restore` needs: `weights/NAME`, and `optimizer/KEY/NAME` for the optimizer's state of NAME."""
         kept = {
             f"optimizer/{key}/{name}": _array(value)
             for name, optimizer in self._owners()
@@ -141,13 +141,13 @@ class TorchTrainer:
         self.step = step
 
     def _owners(self) -> list[tuple[str, torch.optim.Optimizer]]:
-        """Each parameter's name and its optimizer."""
+        """Yield each parameter's name and its optimizer."""
         of = {p: o for o in self._optimizers for group in o.param_groups for p in group["params"]}
         return [(name, of[parameter]) for name, parameter in self._parameters.items()]
 
 
 def compiling_obstacle(device: str = "cpu") -> str | None:
-    """Why torch cannot compile here, in a sentence, found by compiling a sum; None when it can."""
+    """Return why torch cannot compile here, found by compiling a sum; None if it can."""
     try:
         torch.compile(lambda tensor: tensor + 1, dynamic=False)(torch.ones(2, device=device))
     except Exception as error:  # noqa: BLE001 - whatever a missing or broken compiler makes torch raise

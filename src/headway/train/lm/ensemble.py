@@ -217,7 +217,7 @@ class _AdamW:
         self._clips = None if clips.isinf().all() else clips[:, None].to(stack.rows.device)
 
     def update(self, step: int) -> None:
-        """One step (the first is 1) with the gradients of the stack."""
+        """Update the parameters by one step (the first is 1) with the gradients of the stack."""
         stack = self._stack
         if self._clips is not None:
             norms = stack.grads.norm(dim=1, keepdim=True)
@@ -327,7 +327,7 @@ class Ensemble:
 
 
 class Member:
-    """One of an ensemble (a `train.loop.Trainer`).
+    """A member of an ensemble (a `train.loop.Trainer`).
 
     Members are advanced in turn. Whoever asks at the front takes the others along; those behind get what was done
     meanwhile, so that after a round all stand at one step.
@@ -418,7 +418,7 @@ def _template(module: Transformer) -> Transformer:
 
 
 def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Collection[int] = ()) -> tuple[Study, ...]:
-    """A study of each of some runs; advanced in turn, they take their steps together.
+    """Open a study of each run; studies that are advanced in turn take their steps together.
 
     Args:
         runs: of one shape (`RunSpec.shape`).

@@ -66,7 +66,7 @@ class Judge:
         return tokens | {"learning_rate": training.learning_rate * rate_share(training, step, self.steps)}
 
     def conclude(self) -> Conclusion:
-        """How the trained model is judged."""
+        """Evaluate the trained model."""
         run = self.run
         batches = self.examples.evaluation_batches(run.evaluation.sequences, self.loss.part_size)
         further = self.further_metrics()
@@ -123,7 +123,7 @@ class Judge:
 
 
 def judge_of(run: TokensRun, examples: Examples, loss: TokensLoss, steps: int) -> Judge:
-    """The judge of a run."""
+    """Return the evaluation of a run."""
     return _kind(run)(run, examples, loss, steps)
 
 
@@ -137,7 +137,7 @@ def check_judged(run: TokensRun, examples: Examples) -> None:
 
 
 def _kind(run: TokensRun) -> type[Judge]:
-    """The judge that the task of a run names."""
+    """Return the class of evaluation that the task of a run names."""
     found: type[Judge] = imported(run.task.judge)
     return found
 
@@ -268,7 +268,7 @@ def prompt_tokens(wanted: Samples, tokens: Tokens) -> list[int]:
 
 
 def repetition(written: Sequence[int]) -> list[float]:
-    """For each 100 tokens, the share whose last four tokens, their own included, stood earlier in the sample.
+    """Return, for each 100 tokens, the share whose last four tokens, their own included, stood earlier in the sample.
 
     Examples:
         >>> repetition([1, 2, 3, 4, 5, 1, 2, 3, 4, 9])
@@ -327,7 +327,7 @@ class TextJudge(Judge):
         return (Measure(due=lambda step: step in (0, self.steps), take=self._sampled),)
 
     def conclude(self) -> Conclusion:
-        """Adds the loss in bits per byte, which does not depend on the tokens, where they give the text back."""
+        """Evaluate the trained model, and add bits per byte, which no tokenizer affects, if the text can be decoded."""
         found, run, kept = super().conclude(), self.run, self.examples.tokens.text_kept
         metrics = {**found.metrics, "text_kept": kept}
         if kept < TEXT_KEPT:

@@ -58,7 +58,7 @@ class Started:
 
     @classmethod
     def read(cls, run: TokensRun, content: Mapping[str, Any]) -> "Started":
-        """From the content of the file of a run.
+        """Return the record from the content of a run's file.
 
         Raises:
             ResultsError: when it is not what `content` gave.
@@ -89,7 +89,7 @@ class Beginning:
 
 
 def begin(run: TokensRun, origin: Origin, examples: Examples, place: torch.device | str = "cpu") -> Beginning:
-    """Do to another run what a run says, and give what is left of it.
+    """Initialise a run from another run as the run asks, and return its weights and their record.
 
     Args:
         run: with a start.

@@ -60,7 +60,7 @@ def is_guided(run: TokensRun) -> bool:
 
 
 def terms(trace: Trace, regularizers: Sequence[Regularizer]) -> Float[Tensor, " term"]:
-    """Each measure's mean over the layers that have two heads or more."""
+    """Return each regularizer's mean over the layers that have two heads or more."""
     several = [attention for attention in trace.attentions if attention.q.shape[1] > 1]
     means = [
         torch.stack([TERMS[term.metric].measure(attention).float() for attention in several]).mean()

@@ -37,7 +37,7 @@ from headway.train.loop import Measure, Measured
 
 
 def head_probes(run: TokensRun, examples: Examples, loss: TokensLoss, steps: int) -> tuple[Measure, ...]:
-    """The one measure that takes all that a run's probes ask for; none where they ask for nothing.
+    """Return the one measurement that takes all that a run's probes ask for, or none if they ask for nothing.
 
     It is due at the first and the last step, at every `every` steps and at each step up to `dense_until`.
     """
@@ -77,7 +77,7 @@ class _Probe:
         return Measured(metrics={"probe_loss_nats": loss_nats}, arrays=to_arrays(scores.values()))
 
     def _importance(self) -> dict[str, HeadScores]:
-        """How much the loss is sensitive to each head, and what to first order it would do without."""
+        """Return the sensitivity of the loss to each head, and the first-order estimate of the loss without it."""
         layout, found = self._run.model.layout, []
         for inputs, targets, _ in self._text:
             counts = (targets >= 0).any(1)  # of a batch that is filled up, the sequences
@@ -198,7 +198,7 @@ def _metrics(exact: ExactEffects) -> dict[str, Any]:
 
 
 def _heads_of_half(effects: np.ndarray) -> int | None:
-    """The fewest heads whose single effects, where they are above 0, are half of their sum; None where none is."""
+    """Return the fewest heads whose positive single effects are half of their sum; None if no effect is positive."""
     above = np.sort(effects.clip(0))[::-1]
     if not above.any():
         return None

@@ -135,7 +135,7 @@ def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
 def _begun(
     run: TokensRun, origin: Origin | None, beginning: Mapping[str, Any] | None, examples: Examples, place: torch.device
 ) -> tuple[Started | None, Weights]:
-    """How a run began that started from another, and the weights; of one that goes on they are restored later."""
+    """Return how a run started from another run, and its weights; a resumed run restores its weights later."""
     if run.start is None or beginning is not None:
         begun = None if beginning is None else Started.read(run, beginning)
         model = run.model if begun is None else begun.model
@@ -174,7 +174,7 @@ def _compiles(run: TokensRun, asked: bool | None, steps: int, place: torch.devic
 
 
 def execution_of(examples: Examples, place: torch.device, compiled: bool) -> dict[str, Any]:
-    """How a run is computed."""
+    """Return the execution record of a run."""
     computed = {"trainer": "torch", "device": place.type, "compile": compiled, "corpus": examples.digest}
     if place.type == "cuda":
         gpu = torch.cuda.get_device_properties(place)
