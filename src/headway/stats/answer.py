@@ -50,7 +50,7 @@ def _told(found: Sequence[tuple[Comparison | JudgedContrast, str]], results: Res
 
 
 def without_pairs(results: Results) -> str:
-    """How many comparisons of the primary metric no seed allows yet, in a sentence; empty for none."""
+    """Return a sentence on how many comparisons of the primary metric no seed allows yet; empty for none."""
     # After a search most arms have no fresh seeds, and are not to have any.
     n = 0 if results.search else sum(c.n_pairs == 0 for c in results.judged)
     return f"{counted(n, 'comparison')} {'has' if n == 1 else 'have'} no pairs of seeds yet" if n else ""

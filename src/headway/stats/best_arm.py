@@ -36,7 +36,7 @@ _DRAWS = 20_000
 
 
 def sizes(n_arms: int) -> tuple[int, ...]:
-    """How many arms are left in each round.
+    """Return the number of arms in each round.
 
     Examples:
         >>> sizes(32), sizes(5)
@@ -49,7 +49,7 @@ def sizes(n_arms: int) -> tuple[int, ...]:
 
 
 def new_seeds(n_arms: int, budget: int) -> tuple[int, ...]:
-    """How many new seeds every arm that is left gets in each round, for so many runs in all.
+    """Return the new seeds of every remaining arm in each round, for a total number of runs.
 
     A round gets an equal part of the runs that are left, but a seed at least.
 
@@ -84,7 +84,7 @@ def ranked(y: Float[np.ndarray, "arm seed"]) -> tuple[int, ...]:
 
 
 def chances(y: Float[np.ndarray, "arm seed"], first: int) -> Float[np.ndarray, " arm"]:
-    """How probable it is of each arm that it is truly the least, given all seeds.
+    """Return each arm's probability of having the least true mean, given all seeds.
 
     Arms scatter normally about a common mean, with a spread that is read off the first round; runs about their arm and
     seed, with the pooled spread. That arms of chance were dropped by the same seeds needs no correction then: given the
@@ -231,7 +231,7 @@ def planned_runs(search: StoredSearch) -> int:
 def _finalists(
     experiment: Experiment, search: StoredSearch, found: Picked, runs: RunsOfArm, looks: Looking
 ) -> tuple[tuple[Comparison, ...], str]:
-    """The picked arm against the others, judged together, and what holds for all of it."""
+    """Compare the picked arm with the others, judged together, and return a sentence for the family."""
     metric, titles = METRICS[search.metric], titles_of(experiment)
     others = found.finalists[1:]
     weights: list[Weights] = [{found.arm: 1.0, other: -1.0} for other in others]
@@ -263,7 +263,7 @@ def fresh_estimate(arm: str, metric: str, runs: RunsOfArm, seeds: Sequence[int])
 
 
 def fresh_sentence(found: FreshEstimate, arm: str) -> str:
-    """How good the picked arm is.
+    """Return a sentence on the picked arm's result on fresh seeds.
 
     Examples:
         >>> found = FreshEstimate(metric="eval_mse", mean=0.98, interval=(0.97, 0.99), n_seeds=3)

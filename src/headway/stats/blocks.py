@@ -74,7 +74,7 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyVerdict:
-    """All contrasts of a family, and what they share.
+    """All contrasts of a family, and the values that they share.
 
     Attributes:
         contrasts: in the order in which they were asked.
@@ -276,7 +276,7 @@ def _residual(y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm see
 
 
 def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.ndarray, " contrast"]) -> float:
-    """How alike variances are: the degrees of freedom of the inverse chi-square about which they scatter.
+    """Return how similar variances are: the degrees of freedom of the inverse chi-square about which they scatter.
 
     Infinite where they differ by no more than chance. Paper: Smyth 2004, section 6.2 (`limma`'s moment estimator).
 

@@ -63,7 +63,7 @@ class Cells:
 
     @classmethod
     def of(cls, arms: Iterable[str], metric: str, runs: RunsOfArm) -> "Cells":
-        """Those of a metric."""
+        """Collect the cells of a metric."""
         names = tuple(dict.fromkeys(arms))
         seeds = tuple(sorted({seed for name in names for seed in runs.get(name, {})}))
         shape = len(names), len(seeds)
@@ -84,11 +84,11 @@ class Cells:
         return bool((self.values[np.isfinite(self.values)] > 0).all())
 
     def as_logarithms(self) -> "Cells":
-        """With 100 ln of the values, whose differences are in per cent."""
+        """Return the cells with 100 ln of the values, whose differences are in per cent."""
         return replace(self, values=100 * np.log(self.values))
 
     def at(self, seeds: Sequence[int]) -> "Cells":
-        """Those of some seeds, in their order, whether they were run or not."""
+        """Return the cells of some seeds, in their order, whether or not they were run."""
         where = {seed: place for place, seed in enumerate(self.seeds)}
         there = [(at, where[seed]) for at, seed in enumerate(seeds) if seed in where]
         new, old = [at for at, _ in there], [at for _, at in there]
@@ -151,7 +151,7 @@ class Match:
         return not self.arm.template.has_units_of(self.baseline.template)
 
     def no_merit(self, metric: str) -> str:
-        """Why a difference between the two is no merit of either, in a sentence; empty where it is one."""
+        """Return why a difference between the two arms is no merit of either; empty if it is one."""
         return self.arm.template.no_merit(self.baseline.template, metric)
 
 

@@ -32,7 +32,7 @@ from headway.store.run import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A family of differences, in the order in which they were asked."""
+    """A family of differences, in the order of their questions."""
 
     of: Kind
     metric: str
@@ -43,7 +43,7 @@ class Asked:
 
 
 def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
-    """A family by a rule; by `paired` where values are 0 or below, so that they have no logarithm."""
+    """Judge a family by a rule; by `paired` if values are 0 or below, since they have no logarithm."""
     if looks.seeds:
         asked = replace(asked, cells=asked.cells.at(looks.seeds))
     plan = looks.plan_of(len(asked.cells.seeds))
@@ -217,7 +217,7 @@ class JudgedContrast(JudgedDifference):
 def contrasts_judged(
     experiment: Experiment, runs: RunsOfArm, looks: Looking
 ) -> tuple[tuple[JudgedContrast, ...], tuple[JudgedFamily, ...]]:
-    """Those of an experiment without a control, and under each control that has runs."""
+    """Judge the contrasts of an experiment without a control, and under each control that has runs."""
     controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in runs)
     found, families = list[JudgedContrast](), list[JudgedFamily]()
     for control in controls:
@@ -238,7 +238,7 @@ def _is_late(contrast: Contrast, looks: Looking) -> bool:
 
 
 def _asked(experiment: Experiment, control: str | None, runs: RunsOfArm) -> list[Contrast]:
-    """Those that the document names, and of others those that all runs are asked for."""
+    """Return the contrasts that the document names, and other contrasts whose arms all have runs."""
     names = _names(experiment, control)
     named = bool(experiment.document.contrasts)
     return [one for one in experiment.contrasts if named or all(names[arm] in runs for arm in one.weights)]
@@ -369,14 +369,14 @@ _PER_TOKEN = "nats per token"
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Comparisons, and the families that they were judged in."""
+    """Comparisons, and the families in which they were judged."""
 
     comparisons: tuple[Comparison, ...]
     families: tuple[JudgedFamily, ...]
 
 
 def comparisons(matches: Sequence[Match], runs: RunsOfArm, experiment: Experiment, looks: Looking) -> Compared:
-    """One comparison per metric with a better direction and match; those of the primary metric come first.
+    """Judge one comparison per match and metric with a better direction; those of the primary metric come first.
 
     Nats per token of different tokens are not compared. Bits per byte are the same comparison as those, so they are
     told only where they are the primary metric. What is compared in one metric without a control is a family, and so
@@ -401,7 +401,7 @@ def comparisons(matches: Sequence[Match], runs: RunsOfArm, experiment: Experimen
 def family_of(
     matches: Sequence[Match], metric: Metric, runs: RunsOfArm, experiment: Experiment, looks: Looking
 ) -> tuple[JudgedFamily, list[Comparison]]:
-    """Some matches, all under one control, judged together in a metric."""
+    """Judge matches, all under one control, together in a metric."""
     weights: list[Weights] = [{m.arm.full_name: 1.0, m.baseline.full_name: -1.0} for m in matches]
     cells = Cells.of((name for one in weights for name in one), metric.name, runs)
     asked = Asked(

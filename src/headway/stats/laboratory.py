@@ -44,7 +44,7 @@ class References:
 
     @property
     def reached(self) -> Mapping[str, Mapping[str, float]]:
-        """`baselines`, as far as they are numbers."""
+        """The numbers of `baselines`."""
         return {
             name: {metric: value for metric, value in found.items() if value is not None}
             for name, found in self.baselines.items()
@@ -93,7 +93,7 @@ class ComparisonSlice(ABC):
         return ()
 
     def untrained(self, experiment: Experiment, runs: Sequence[Run]) -> Collection[str]:  # noqa: ARG002
-        """The arms, by full name, that are no better than what needs no training, so that nothing is said of them."""
+        """Return the full names of arms that are no better than predictors without training, and get no verdict."""
         return ()
 
     def further(

@@ -172,7 +172,7 @@ def _differs(former: JudgedDifference, now: JudgedDifference) -> bool:
 
 
 def _reading(c: JudgedDifference) -> int | None:
-    """Which of the two is better; 0 where they are not told apart, None where there is no verdict."""
+    """Return which side is better: 0 without a clear difference, None without a verdict."""
     if c.estimate is None or c.interval is None:
         return None
     return int(np.sign(c.estimate)) if c.is_told else 0

@@ -110,7 +110,7 @@ def _outcome(n_pairs: int, p: float | None) -> Outcome:
 
 
 def corrected(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """The comparisons with `p_family`, by Holm's method, and what is told apart by that.
+    """Return the comparisons with `p_family`, by Holm's method, and with the outcome by it.
 
     Those in one metric without a control are a family, and so are those under each control: a control that is run
     later is another question, and leaves the first answer as it was.
@@ -191,7 +191,7 @@ def detectable_effect(n_pairs: int) -> float:
 
 
 def interval_of_mean(values: Sequence[float] | Float[np.ndarray, " value"]) -> tuple[float, tuple[float, float] | None]:
-    """The mean of independent values and its 95 % interval (t), None where they show no spread.
+    """Return the mean of independent values and its 95 % interval (t), None if they show no spread.
 
     Examples:
         >>> mean, (low, high) = interval_of_mean([0.9, 1.1, 0.8])

@@ -118,7 +118,7 @@ class IclComparisonSlice(ComparisonSlice):
 
 
 def _read_kept(path: Path, key: str) -> References | None:
-    """The kept errors of a task; None where they are absent, not as they were written, or of another schema."""
+    """Return the kept errors of a task, or None if they are absent, damaged, or of another schema."""
     kept = kept_json(path)
     try:
         if not isinstance(kept, dict) or (kept.get("schema"), kept.get("task")) != (SCHEMA, key):

@@ -47,7 +47,7 @@ SCHEMA = 2
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """How a run ended; `metrics` are its final ones, None where it is not done.
+    """The end of a run; `metrics` are its final ones, None if it is not done.
 
     `task` names what it was judged on, one of the keys of `Results.tasks`.
     """
@@ -119,7 +119,7 @@ class Results:
         return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
 
     def family(self, one: JudgedDifference) -> JudgedFamily | None:
-        """The family that a comparison or a contrast was judged in; None in a file of before."""
+        """Return the family in which a comparison or a contrast was judged; None in an older file."""
         asked = one.of, one.metric, one.control
         return next((f for f in self.families if (f.of, f.metric, f.control) == asked), None)
 
@@ -156,7 +156,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def read(path: Path) -> Results:
-    """The results of a directory as they were last written.
+    """Return the results of a directory as they were last written.
 
     Raises:
         ResultsError: when there are none, or they are damaged or of another schema.
@@ -171,7 +171,7 @@ def read(path: Path) -> Results:
 
 
 def write(store: Store, out: Path | None = None) -> Results:
-    """Derive `results.json` anew and put it in place of the former one; what it holds.
+    """Derive `results.json` again, replace the previous file, and return its content.
 
     Args:
         store: the results directory.
@@ -287,7 +287,7 @@ def _tasks(directory: Path, runs: Sequence[Run], task_of: Mapping[str, str]) -> 
 
 
 def _task_digest(spec: RunSpec) -> str:
-    """Names what a run is judged on."""
+    """Return a digest that identifies the task on which a run is evaluated."""
     content = spec.content()
     return digest({"task": content["task"], "evaluation": content.get("evaluation", {})})
 

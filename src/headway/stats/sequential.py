@@ -51,7 +51,7 @@ def looks_until(at_most: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def levels(looks: tuple[int, ...], level: float = 0.05) -> tuple[float, ...]:
-    """The two-sided level of each look at so many seeds, of which the last ends the plan.
+    """Return the two-sided level of each interim analysis at these numbers of seeds, of which the last ends the plan.
 
     Examples:
         >>> [round(one, 6) for one in levels((3, 6))]
@@ -67,7 +67,7 @@ def levels(looks: tuple[int, ...], level: float = 0.05) -> tuple[float, ...]:
 
 
 def error_of(looks: Sequence[int], level: float = 0.05) -> float:
-    """The chance that one of several looks, each at the full level, tells apart what is alike.
+    """Return the chance that one of several analyses, each at the full level, finds a difference that does not exist.
 
     Examples:
         >>> round(error_of((3, 5)), 3), round(error_of((3, 5, 10)), 3)
@@ -258,7 +258,7 @@ def _before(plan: LookPlan, y: Float[np.ndarray, "arm seed"], weights: Float[np.
 
 
 def _unsaid(judged: Judged) -> Settled:
-    """Before a look: open, whatever an interval would say."""
+    """Return the state of a contrast before an interim analysis: open, whatever an interval would tell."""
     said = reading(judged, 0.0)
     return Settled(judged=judged, outcome=said if said in ("few", "none") else "open")
 
@@ -298,7 +298,7 @@ class Looking:
 
 
 def looks_of(store: Store) -> Looking:
-    """How a directory is looked at: the one place that says so.
+    """Return how a directory is analysed; no other function decides this.
 
     Raises:
         ResultsError: when the stored plan cannot be read.

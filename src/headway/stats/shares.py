@@ -20,7 +20,7 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """So many of a number of seeds."""
+    """The share of seeds that say yes."""
 
     yes: int
     n: int
@@ -47,7 +47,7 @@ class Share:
 
 
 def mid_p(first_only: int, second_only: int) -> float:
-    """The two-sided mid-p of McNemar's exact test, from the seeds in which only one side says yes.
+    """Return the two-sided mid-p of McNemar's exact test, from the seeds in which only one side says yes.
 
     Examples:
         >>> round(mid_p(6, 0), 6), mid_p(3, 3)
@@ -143,7 +143,7 @@ _MOST_DIGITS = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Solver:
-    """A side: what it is called, and whether such a model can solve the task at all; None where nobody knows.
+    """A side of a comparison: its name, and whether such a model can solve the task; None if that is unknown.
 
     `task` is what it is asked, where the two sides are asked different things.
     """

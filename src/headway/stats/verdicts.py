@@ -36,7 +36,7 @@ class Sides:
 
     @property
     def both(self) -> str:
-        """Both of them; apart, where one is several."""
+        """The names of both sides, set apart by commas if one side is a list."""
         if any(" and " in side for side in (self.first, self.second)):
             return f"{self.first}, and {self.second},"
         return f"{self.first} and {self.second}"
@@ -56,7 +56,7 @@ class Sides:
         return None if self.better is None else (difference < 0) == (self.better == "lower")
 
     def outcome(self, difference: float, hedge: str = "") -> str:
-        """Which of the two is ahead, by no amount yet."""
+        """Return the clause that tells which side is ahead, without an amount."""
         improves = self.improves(difference)
         if improves is None:
             be = f"{hedge}be" if hedge else "is"
@@ -218,7 +218,7 @@ def _paired_value(c: JudgedDifference, label: str) -> str:
 
 
 def _unsaid(c: JudgedDifference, family: JudgedFamily, metric: Metric, what: str, on: str) -> str | None:
-    """Why there is no verdict, with the estimate where there is one; None where there is a verdict."""
+    """Return a sentence on why there is no verdict, with the estimate if there is one; None if there is a verdict."""
     if c.n_pairs == 0 or c.means is None or c.share is None:
         which = "both" if family.of == "comparisons" else "all of its arms"
         return f"{what} cannot be compared{on}: no seed gave a result for {which}"

@@ -255,7 +255,7 @@ def worthless(
 
 @dataclass(frozen=True, kw_only=True)
 class _Beyond:
-    """Arms of which something changes more than it should, those answers, and how far what they are about is apart."""
+    """Arms whose change is too large, the answers that it affects, and the difference that these answers are about."""
 
     arms: tuple[str, ...]
     answers: tuple[Answer, ...]
@@ -264,7 +264,7 @@ class _Beyond:
 
     @classmethod
     def of(cls, arms: Mapping[str, float], answers: Sequence[Answer], apart: str, among: Collection[str]) -> "_Beyond":
-        """The one that is told is that of the largest share `among` some."""
+        """Collect the arms beyond a limit; the arm that is named has the largest share `among` some."""
         most = max((arm for arm in arms if arm in among), key=lambda arm: arms[arm], default="")
         return cls(arms=tuple(arms), answers=tuple(answers), most=most, apart=apart)
 
@@ -318,7 +318,7 @@ def _named_trust(found: Sequence[Stray], titles: Mapping[str, str]) -> Iterator[
 
 
 def _by_arm(found: Sequence[Stray], titles: Mapping[str, str], cells: Cells) -> Iterator[str]:
-    """How many of the arms that have the most of them, and how many further ones there are."""
+    """Yield the arms with the most strays and their numbers, and how many further arms have some."""
     counts = Counter(one.arm for one in found).most_common()
     for arm, n in counts[:_ARMS]:
         of_arm = [one for one in found if one.arm == arm]
@@ -352,7 +352,7 @@ def _means(experiment: Experiment, runs: RunsOfArm) -> dict[str, float]:
 
 
 def _plain(experiment: Experiment) -> list[Arm]:
-    """The arms without a control that are judged on the task of the first: those differ in merit alone."""
+    """Return the arms without a control that do the first arm's task, and so differ in merit alone."""
     plain = [arm for arm in experiment.arms if arm.control is None]
     # In bits per byte another tokenizer is another way to do the same task.
     free = ("tokenizer",) if experiment.primary == PER_BYTE else ()
@@ -471,7 +471,7 @@ MOST = 12
 
 
 def looked_at(looks: Looking, primary: str, families: Sequence[JudgedFamily]) -> int | None:
-    """The seeds that the answer rests on where no plan says when to look; None before there are verdicts."""
+    """Return the seeds that the answer rests on without a plan; None before there are verdicts."""
     if looks.plan is not None:
         return None
     of_answer = [f for f in families if f.metric == primary and f.control is None and f.look is not None]
@@ -480,7 +480,7 @@ def looked_at(looks: Looking, primary: str, families: Sequence[JudgedFamily]) ->
 
 
 def unplanned(looks: Looking, now: int | None, before: Sequence[int], runs: Sequence[Run]) -> Iterator[str]:
-    """A sentence where looks were not as planned at first: what they cost, or that seeds count for no verdict.
+    """Yield sentences if interim analyses were not as first planned: their cost, or that seeds count for no verdict.
 
     Args:
         looks: how the directory is looked at.

@@ -33,11 +33,11 @@ class TokensComparisonSlice(ComparisonSlice):
         yield from unmeasured(experiment, runs)
 
     def untrained(self, experiment: Experiment, runs: Sequence[Run]) -> Collection[str]:
-        """Those that are no better than counting pairs of tokens."""
+        """Return the arms that are no better than counting pairs of tokens."""
         return above_bigram(experiment, runs)
 
     def further(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> Further:
-        """Curves, and what the probes of finished runs say."""
+        """Return the curves, and the findings from the probes of finished runs."""
         associations, claims = findings.probed_heads(experiment, runs, comparisons)
         return Further(
             fits=tuple(findings.head_fits(experiment, runs)),

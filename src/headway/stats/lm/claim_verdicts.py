@@ -69,7 +69,7 @@ def claims(
     associations: Sequence[LayerAssociation],
     comparisons: Sequence[Comparison],
 ) -> Iterator[JudgedStatement]:
-    """Every statement that the runs can be asked about, without a control and under each.
+    """Judge every statement that the runs can answer, without a control and under each control.
 
     Args:
         experiment: what was declared.
@@ -194,7 +194,7 @@ def _also(reading: Reading, ones: Sequence[Evidence]) -> float | None:
 
 
 def _known(values: Sequence[float | np.ndarray | None]) -> Float[np.ndarray, "seed number"]:
-    """A row per seed that has any number, of those numbers that every such seed has."""
+    """Return a row per seed that has any number, of the numbers that every such seed has."""
     rows = np.array([np.atleast_1d(value) for value in values if value is not None], dtype=float)
     if not rows.size:
         return np.empty((0, 0))
@@ -410,7 +410,7 @@ Metrics = Mapping[int, Mapping[str, float]]
 def pruned_at_once(
     arms: Sequence[Arm], finals: Mapping[str, Metrics], steps: Mapping[str, int]
 ) -> Iterator[PrunedAtOnce]:
-    """Each arm that was pruned and not trained, and has a whole model to be compared with.
+    """Return each arm that was pruned and not trained, and that has a whole model to compare with.
 
     Args:
         arms: of an experiment.

@@ -103,7 +103,7 @@ def late_rise_beyond_layer_0(one: Evidence, metric: str) -> np.ndarray | None:
 
 
 def late_change_of_layer_0(one: Evidence, metric: str) -> float | None:
-    """How much layer 0 changes in the second half."""
+    """Return the change of layer 0 in the second half of training."""
     rises = _late_rises(one, metric)
     return None if rises is None else rises[0]
 
@@ -119,7 +119,7 @@ def _late_rises(one: Evidence, metric: str) -> tuple[float, float] | None:
 
 
 def rises(one: Evidence, metric: str) -> np.ndarray | None:
-    """From the first probe to the end, how much the mean over pairs rises in each layer."""
+    """Return the rise of the mean over pairs in each layer, from the first probe to the end."""
     return _rises(one, one.progress.mean[metric])
 
 
@@ -136,18 +136,18 @@ def _rises(one: Evidence, values: np.ndarray) -> np.ndarray | None:
 
 
 def first_layers_less_last(one: Evidence, metric: str) -> float | None:
-    """At the end, the mean of the first three layers (the first half, of fewer than six) less that of the others."""
+    """Return the final mean of the first three layers (the first half, of fewer than six) less that of the others."""
     first, last = first_layers(one, metric), last_layers(one, metric)
     return None if first is None or last is None else first - last
 
 
 def first_layers(one: Evidence, metric: str) -> float | None:
-    """At the end, the mean of those first layers."""
+    """Return the mean of the first three layers (the first half, of fewer than six), at the end."""
     return _mean_of(one, metric, _are_first(one))
 
 
 def last_layers(one: Evidence, metric: str) -> float | None:
-    """At the end, the mean of the other layers."""
+    """Return the mean of the layers after the first three (or after the first half, of fewer than six), at the end."""
     return _mean_of(one, metric, ~_are_first(one))
 
 
@@ -193,7 +193,7 @@ def p_of_early_r2(one: Evidence, metric: str) -> float | None:
 
 
 def slope_of_early_r2(one: Evidence, metric: str) -> float | None:
-    """How much early R^2 changes from layer to layer: the slope of a straight line through them."""
+    """Return the slope of a straight line through the early R^2 of the layers."""
     return _slope(_early(one.r2, metric))
 
 
@@ -218,7 +218,7 @@ def _early(found: Mapping[tuple[str, str], ByLayer], metric: str, end: str = "")
 
 
 def _split(one: Evidence, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Layer 0 (step,) and the other layers (step, layer) of which the metric says something."""
+    """Return layer 0 (step,) and the other layers (step, layer) that have a value of the metric."""
     known = np.isfinite(values).all(0)
     if one.progress.layers[0] != 0 or not known[0] or known.sum() < 2:
         return None

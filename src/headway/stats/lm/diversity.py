@@ -89,7 +89,7 @@ class Association:
 def associate(
     ys: Sequence[Float[np.ndarray, " point"]], xs: Sequence[Float[np.ndarray, "point _"]]
 ) -> Association | None:
-    """How much of each y its regressors explain, and how much of that is more than chance.
+    """Return R^2 of each y on its regressors, and how much of R^2 exceeds chance.
 
     Args:
         ys: a series (point,) for each seed, all at the same points.
@@ -133,7 +133,7 @@ def associate(
 
 
 def untested(n_seeds: int) -> str:
-    """Why an association has no p, in words; empty where seeds are enough.
+    """Return why an association has no p; empty if seeds are enough.
 
     Examples:
         >>> untested(3), untested(4)
@@ -228,7 +228,7 @@ def _explained(
 
 @dataclass(frozen=True, kw_only=True)
 class HeadProgress:
-    """The probes of one run, per step and layer; NaN where a metric says nothing, as of pairs in a layer of one head.
+    """The probes of one run, per step and layer; NaN where a metric has no value, as of pairs in a layer of one head.
 
     Attributes:
         steps: the probed steps, ascending.
@@ -358,7 +358,7 @@ Window = Literal["early", "whole"]
 
 @dataclass(frozen=True, kw_only=True)
 class LayerAssociation(Association):
-    """How much of a loss the diversity of one layer explains, in one arm.
+    """The share of a loss that the diversity of one layer explains, in one arm.
 
     Attributes:
         arm: its full name.

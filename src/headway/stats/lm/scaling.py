@@ -66,7 +66,7 @@ class Curve:
 
 
 def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
-    """Every local least-squares minimum of a form inside the range of b that the totals can show, by falling b.
+    """Return every local least-squares minimum of a form, by falling b, inside the range of b that the totals can show.
 
     Examples:
         >>> published = minima(PUBLISHED_FORM, np.array([45.0, 90.0, 180.0]), np.array([1.86, 1.74, 1.65]))
@@ -101,7 +101,7 @@ def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -
 
 
 def refitted(form: str, totals: Array, losses: Float[np.ndarray, "draw point"], near: float) -> list[Curve]:
-    """For each of many losses the curve that is next to `near`; a level or a straight line where there is no minimum.
+    """Return, for each of many losses, the curve next to `near`; a level or a straight line if it has no minimum.
 
     It is `fit` of each, thirty times as fast.
     """
@@ -154,7 +154,7 @@ def _grid(totals: np.ndarray) -> np.ndarray:
 def _profiles(
     form: str, b: Float[np.ndarray, "#draw b"], totals: Array, losses: Float[np.ndarray, "draw point"]
 ) -> tuple[Float[np.ndarray, "draw b"], ...]:
-    """For each of many losses and values of b the best a and c, and the sum of squares that they leave."""
+    """Return, for each of many losses and values of b, the best a and c, and the residual sum of squares."""
     decay = np.exp(-b[:, :, None] * totals)
     centred, rest = decay - decay.mean(axis=2, keepdims=True), losses - losses.mean(axis=1, keepdims=True)
     if form == PUBLISHED_FORM:
@@ -207,7 +207,7 @@ def layout_of(arm: Arm) -> HeadLayout:
 
 
 def on_curves(experiment: Experiment, arms: Sequence[Arm]) -> tuple[Arm, ...]:
-    """Those of some arms, all without a control or all under one, that are put on a curve per scheme.
+    """Return the arms, all without a control or all under one, that form a curve per scheme.
 
     Where the experiment has groups, those in no group are points to compare with and not to be fitted. None at all
     when more than the heads differs, or when all have as many heads.
@@ -305,7 +305,7 @@ class Fit:
 
 
 def fits(points: Iterable[Point], control: str | None = None) -> Iterator[Fit]:
-    """One per form and scheme, the form as published first; none unless two totals of one scheme can be told apart."""
+    """Return a fit per form and scheme, the published form first; none unless a scheme has two different totals."""
     schemes = _schemes(points)
     if not schemes:
         return

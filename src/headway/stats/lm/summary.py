@@ -181,7 +181,7 @@ def text_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
 
 
 def known_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
-    """The best of any model among the arms, where theory says it, and chance; what each could reach stands with it."""
+    """Return the best possible metrics among the arms' models, as far as theory tells, and chance."""
     found: dict[str, float] = {}
     for run in runs:
         for metric, value in run.spec.best_possible.items():
