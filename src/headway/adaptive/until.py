@@ -146,7 +146,7 @@ Wanted = Sequence[tuple[str, int]]
 
 @dataclass(kw_only=True)
 class Spending:
-    """Seconds since somebody began, and how long runs take.
+    """The seconds since a user's call began, and the durations of runs.
 
     Attributes:
         seconds: that may be spent; None: as many as it takes.
@@ -180,7 +180,7 @@ class Spending:
         return self._slower * max(max(each), sum(each) / min(self.n_places, len(each)))
 
     def learn(self, wanted: Wanted, runs: Sequence[Run], took_s: float) -> None:
-        """Compare how long runs took with what their own clocks say."""
+        """Compare the measured durations of runs with their own clocks."""
         self._slower = 1.0
         if expected := self.expected_s(wanted, runs):
             self._slower = min(max(1.0, took_s / expected), 100.0)
@@ -214,7 +214,7 @@ class Hands:
     spending: Spending
 
     def train(self, wanted: Wanted) -> None:
-        """Work on runs, and learn how long they take."""
+        """Work on runs, and learn their durations."""
         began = time.monotonic()
         fresh = {(run.name, run.seed) for run in self.store().runs() if run.status != "done"} | set(wanted)
         self.run([(self.experiment.arm(name), seed) for name, seed in wanted])
@@ -330,7 +330,7 @@ class Until:
 
 
 def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
-    """Why there is nothing to be settled between some arms, and what to do."""
+    """Return why there is nothing to settle between some arms, and what to do."""
     said = f"{experiment.name} asks nothing of {listed(names)}"
     if not experiment.contrasts:
         return (
@@ -368,7 +368,7 @@ def check_first(wanted: Wanted, hands: Hands, what: str) -> None:
 
 
 def follow_plan(plan: StoredPlan, hands: Hands) -> Sequence[str]:
-    """Add seeds where something is open, look as planned, and say what was found."""
+    """Add seeds where a question is open, analyse as planned, and return the findings."""
     try_again(plan.arms, plan.seeds, hands)
     before: Wanted | None = None
     while True:
@@ -397,7 +397,7 @@ def try_again(arms: Sequence[str], seeds: Sequence[int], hands: Hands) -> None:
 
 
 def _looked(plan: StoredPlan, table: SeedTable, hands: Hands) -> Followed:
-    """Make the looks that are due, keep what they found, and tell what is new."""
+    """Make the interim analyses that are due, store their findings, and report what is new."""
     former = stored_plan(hands.path)
     made = {look.n_seeds: look for look in (former.history if former else ())}
     settled: list[str] = []
@@ -451,7 +451,7 @@ def _affordable(plan: StoredPlan, wanted: Wanted, state: Followed, runs: Sequenc
 
 
 def _n_done(path: Path, arms: Sequence[str]) -> int:
-    """How many seeds, from 0 on, are done in all arms of a directory."""
+    """Return how many seeds, from 0 on, are done in all arms of a directory."""
     if not (path / "experiment.yaml").exists():
         return 0
     done = {(run.name, run.seed) for run in Store.open(path).runs() if run.status == "done"}

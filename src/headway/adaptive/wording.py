@@ -51,7 +51,7 @@ def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
 
 
 def where_it_stands(directory: Path) -> Iterator[str]:
-    """How far the plan of a directory, or its search, has got.
+    """Yield sentences on the progress of a directory's plan or search.
 
     Raises:
         ResultsError: when what is stored cannot be read.
@@ -145,7 +145,7 @@ def _cost(plan: StoredPlan, state: Followed, at: int, seconds: float | None) -> 
 
 
 def searched(search: StoredSearch) -> str:
-    """How a search is going to be done, and what comes after it."""
+    """Yield sentences on how a search is going to be done, and on what comes after it."""
     left, parts = len(search.arms), []
     for n in search.new_seeds:
         parts.append(f"{counted(n, 'seed')} for {left}")
