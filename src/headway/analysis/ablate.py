@@ -85,7 +85,7 @@ def circuit(
 
 
 def circuit_of(model: "Intervenable", heads: Sequence[str], draws: int = 1) -> list[Head]:
-    """Heads that somebody named, as a circuit of a model.
+    """Return the heads that a user names, as a circuit of a model.
 
     Raises:
         UserError: for what is no head, and heads that are no circuit of it.
@@ -190,7 +190,7 @@ def ablate(
 
 
 def _alike(work: "BatchedText") -> "tuple[HeadScores, list[AttentionTrace]]":
-    """How alike the outputs of a layer's heads are on the text, and the attentions, from their first batch."""
+    """Return the similarity of a layer's head outputs on the text, and the attentions, from the first batch."""
     import torch
 
     from headway.heads.measure import HeadStream

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnExamples:
-    """Examples of a task that is no text, the fixed ones that its runs are judged on.
+    """Fixed examples of a task that is no text, on which its runs are evaluated.
 
     Attributes:
         name: what sentences call them.
@@ -57,7 +57,7 @@ class OwnExamples:
         )
 
     def first(self, n: int) -> "OwnExamples":
-        """So many of them, at most."""
+        """Return the first n examples at most."""
         if n >= len(self.inputs):
             return self
         return OwnExamples(name=self.name, inputs=self.inputs[:n], targets=self.targets[:n], complete=False)
@@ -75,7 +75,7 @@ def brings_text(run: RunSpec) -> bool:
 
 
 def no_text(run: RunSpec) -> str:
-    """Why a run reads and writes no text, and what it reads, in a sentence's end; empty where it has one."""
+    """Return why a run reads no text, and what it reads instead, as a sentence's end; empty if it reads text."""
     if not _is_examples(run):
         return ""
     end = "it can neither read a text nor write one"
@@ -91,7 +91,7 @@ def no_text(run: RunSpec) -> str:
 
 
 def own_text(model: object) -> "str | OwnExamples":
-    """The text that a run is judged on, or else trained on; of a task that is no text its examples.
+    """Return the text that a run is evaluated on, or else trained on; for a task that is no text, its examples.
 
     Args:
         model: its path; a model in memory brings none.
@@ -260,7 +260,7 @@ def evaluating(module: "torch.nn.Module") -> Iterator[None]:
 
 
 def check_measurable(opened: Opened) -> None:
-    """It has heads that can be traced, and its weights are numbers; where they are not, their layers are named.
+    """Raise UserError if a model has no heads to trace, or if weights are not finite numbers, naming their layers.
 
     Raises:
         UserError: where it is not so.
@@ -352,7 +352,7 @@ class LossSoFar:
         return self.nats / self.tokens if self.tokens and self.why is None else None
 
     def _why_not(self, *, given: bool) -> str | None:
-        """Why the loss cannot be measured."""
+        """Return why the loss cannot be measured, or None if it can."""
         if self.opened.reads_numbers:
             return "its loss is a squared error and not in nats: the report of its runs tells it"
         if given:
@@ -372,7 +372,7 @@ class LossSoFar:
             self.tokens += n
 
     def _logits(self, reading: "Redrawable", tokens: "torch.Tensor", at: int) -> "torch.Tensor | None":
-        """Those of a sequence, (pos, vocab)."""
+        """Return the logits of one sequence (pos, vocab)."""
         import torch
 
         opened = self.opened

@@ -88,7 +88,7 @@ def _open(model: "str | Path | Transformer", tokenizer: str | None, device: str)
 
 
 def not_yet(name: str, architecture: str) -> str:
-    """Why heads of a model cannot be removed, and what can be done with it."""
+    """Return why heads of a model cannot be removed, and what can be done with it."""
     return (
         f"{name} is a {architecture}: its heads can be measured (`headway xray`) and, in a decoder, masked (`headway "
         "ablate`) and patched (`headway patch`), but not yet removed; Headway does that to its own runs, to GPT-Neo, "

@@ -71,7 +71,7 @@ def kept_steps(
     below: str,
     composed: bool,
 ) -> KeptSteps:
-    """Open the run's model at each of these steps, and look at what is shown of the finished one.
+    """Open the run's model at each of these steps, and measure what the page shows of the finished model.
 
     Args:
         run: that trained the model; None: nobody kept anything.
@@ -121,7 +121,7 @@ def _at(run: "Run", step: int, seen: SeenModel) -> SeenModel:
 
 
 def _fitting(shown: ShownPatterns, n_steps: int) -> int:
-    """How many sequences may fit at every step: early patterns, which are smooth, pack better than those of the end."""
+    """Return how many sequences may fit at every step; early, smooth patterns pack better than those of the end."""
     left = _SMOOTHER * shown.room
     for at in range(len(shown.sequences)):
         left -= n_steps * sum(len(packed.data) for (_, number), packed in shown.patterns.items() if number == at)
@@ -147,7 +147,7 @@ EXPERIMENT = "experiment.yaml"
 
 
 def models_in(paths: Sequence[Path]) -> list[Path]:
-    """The models to be looked at: paths as they are, and of a results directory a finished run of each arm.
+    """Return the models of a page: paths as they are, and, for a results directory, a finished run of each arm.
 
     Raises:
         UserError: for a results directory without a finished run of language models, or too many models for a page.
@@ -201,7 +201,7 @@ def numbers(
     draws: int | None,
     seed: int,
 ) -> XRay:
-    """An x-ray on the text; of a text that is too short for one, what few tokens can say, and a note.
+    """Return an x-ray on the text; for a text that is too short for one, what few tokens can tell, and a note.
 
     Args:
         opened: the model, where it is to be.

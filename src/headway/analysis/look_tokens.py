@@ -54,7 +54,7 @@ class SeenModel:
 
     @classmethod
     def first(cls, opened: Opened, tokens: np.ndarray, heads: str | None) -> "SeenModel":
-        """After a first short pass, which says what attentions there are."""
+        """Open a model after a first short pass, which finds its attentions."""
         # A module of one's own may read sequences of one length alone.
         few = tokens[:1] if opened.brought else tokens[:1, :2]
         found = tuple(map(described, opened.trace(few).attentions))
@@ -73,7 +73,7 @@ class SeenModel:
         return self.opened.brought and not self.opened.causal
 
     def notes(self) -> Iterator[str]:
-        """Whose patterns were not asked for."""
+        """Yield a note on heads whose patterns were not asked for."""
         few = sum(map(len, self.chosen.values()))
         if few < self.n_heads:
             yield f"patterns are kept of {few} of {counted(self.n_heads, 'head')}, as asked (--heads)"
@@ -96,7 +96,7 @@ class SeenModel:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownPatterns:
-    """Patterns as far as they fit.
+    """The patterns that fit into a page.
 
     Attributes:
         patterns: of the wanted heads.
@@ -331,20 +331,20 @@ class PageRoom:
 
     @property
     def below(self) -> str:
-        """Why there is no more room, and what gives more, in words."""
+        """The reason why there is no more room, and the options that give more."""
         more = "fewer heads (--heads), a shorter --length or a larger --largest keep more"
         return f"so that the page stays below {self.largest / 1e6:,.3g} MB; {more}"
 
     def steps(self, kept: Sequence[int]) -> list[int]:
-        """Those of the steps whose weights were kept that are on the page, evenly on a log scale."""
+        """Return the steps with kept weights that are on the page, evenly on a log scale."""
         most = max(2, min(_MOST, int(_SHARE * self.largest / (_OF_A_STEP * self.n_heads))))
         return [kept[at] for at in thinned(kept, most)] if kept else []
 
     def left_out(self, kept: Sequence[int]) -> Iterator[str]:
-        """Which of the steps are not, in a sentence."""
+        """Yield a sentence on the steps that the page leaves out."""
         if (few := len(self.steps(kept))) < len(kept):
             yield f"circuits are those of {few} of {counted(len(kept), 'step')} whose weights were kept"
 
     def for_patterns(self, n_steps: int) -> int:
-        """Bytes that are left for patterns, as they are before a page writes them in letters."""
+        """Return the bytes that are left for patterns, before a page encodes them as letters."""
         return (self.largest - _BESIDES - (_OF_A_HEAD + _OF_A_STEP * n_steps) * self.n_heads) * 3 // 4

@@ -27,7 +27,7 @@ _TRIED = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """How a tokenizer makes tokens of a text.
+    """The tokenization of a text by some tokenizer.
 
     Attributes:
         encode: the tokens of a text alone.
@@ -83,7 +83,7 @@ class Encoder:
 
 
 def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:
-    """A letter, and where a vocabulary, of digits say, has no token for it some of its own words."""
+    """Return a letter, and some of the vocabulary's own words if it has no token for the letter, as one of digits."""
     yield "a"
     yield from sorted(vocabulary())[:_TRIED]
 
@@ -174,7 +174,7 @@ class Opened:
 
     @cached_property
     def encoder(self) -> Encoder:
-        """How a text becomes tokens.
+        """The encoder that turns a text into tokens.
 
         Raises:
             UserError: when there is no tokenizer.
@@ -352,7 +352,7 @@ def whole_numbers(given: "TokenIds") -> np.ndarray:
 
 
 def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: int) -> Iterator[str]:
-    """So much of each document from its beginning; the pieces of a long one are not kept beyond that."""
+    """Yield the beginning of each document; the pieces of a long document are not kept beyond it."""
     begun: list[str] = []
     length, given = 0, False
     for each in documents:
@@ -368,7 +368,7 @@ def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: i
 
 
 def not_ours(name: str, architecture: str) -> str:
-    """Why a model of another architecture cannot do what only Headway's own can, and what to do."""
+    """Return why a model of another architecture cannot do what only Headway's own can, and what to do."""
     return (
         f"{name} is a {architecture}, which Headway's own model cannot be: its heads can be measured, but only "
         "Headway's own models write and are exported; give a run, or a folder of GPT-Neo, GPT-2, Llama, Mistral or of "

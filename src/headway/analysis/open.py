@@ -216,7 +216,7 @@ def _fitting(
 
 
 def _named(tokenizer: str) -> "Tokenizer":
-    """The tokenizer that somebody names: `bytes`, `gpt2`, or a folder.
+    """Return the tokenizer that a user names: `bytes`, `gpt2`, or a folder.
 
     Raises:
         UserError: when it cannot be had.

@@ -69,7 +69,7 @@ def patch(
 
 
 def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
-    """All that patching shows of two runs."""
+    """Measure all that patching shows of two runs."""
     from headway.causal.patching import cancelling, estimated_effects, head_paths, patched_effects, why_no_paths
 
     refused = why_no_paths(runs) if paths else None

@@ -184,7 +184,7 @@ class Pruned:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All of it but the weights, as plain values."""
+        """Return everything but the weights, as plain values."""
         return {
             "schema": 1,
             "by": self.by,
@@ -277,7 +277,7 @@ def prune(
 
 
 def _examples(model: object) -> OwnExamples:
-    """Those of the task of a run.
+    """Return the examples of a run's task.
 
     Raises:
         UserError: where a text has to be given; and for a task of numbers.

@@ -118,7 +118,7 @@ def of_examples(
     sequences: int | None,
     length: int | None,
 ) -> TwoTexts:
-    """Examples of a task and others of them; where they are all that there are, they stand in for one another.
+    """Return examples of a task and others as substitutes; if these are all examples, they replace one another.
 
     Raises:
         UserError: for another text or length, or too few examples.
@@ -156,7 +156,7 @@ def of_examples(
 def with_targets(
     opened: Opened, inputs: "str | Path | TokenIds", targets: "TokenIds", reference: "str | Path | TokenIds | None"
 ) -> TwoTexts:
-    """Tokens whose targets somebody gives: not every next token, or not the next ones.
+    """Return tokens with the targets that a user gives, which need not be every next token.
 
     Raises:
         UserError: for what are no tokens of the model, targets of another shape, or nothing to stand in.
@@ -245,7 +245,7 @@ class TextPairs:
 
     @property
     def n(self) -> int:
-        """How many pairs."""
+        """The number of pairs."""
         return len(self.clean)
 
     @classmethod
@@ -257,7 +257,7 @@ class TextPairs:
         answer: str | Sequence[str],
         wrong: str | Sequence[str] | None,
     ) -> "TextPairs":
-        """From what somebody wrote: a text for one pair, several for as many, and answers for all or for each.
+        """Make pairs from the texts of a user: one text or several, with answers for all pairs or for each.
 
         Raises:
             UserError: for texts of different numbers or lengths, and answers that are none.

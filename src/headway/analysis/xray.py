@@ -142,7 +142,7 @@ class XRayNotes:
         )
 
     def drawable(self, opened: Opened, tokens: np.ndarray, draws: int) -> int:
-        """How many draws there are: none of a model that was brought without its matrices."""
+        """Return the number of draws; 0 for a model in memory without its matrices."""
         if not draws or not opened.brought:
             return draws
         if all(attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions):
@@ -386,7 +386,7 @@ def _bytes(trace: "Trace") -> int:
 
 
 def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
-    """After how many tokens they are repeated; None where induction and duplicate-token scores say nothing."""
+    """Return the period of the repeated tokens; None if induction and duplicate-token scores have no value."""
     period = min(_PERIOD, length // 2, opened.vocab_size)
     if opened.reads_numbers:
         notes.said.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
@@ -407,7 +407,7 @@ def _repetition(opened: Opened, period: int, seed: int, place: "torch.device") -
 
 
 def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]") -> "Composition | None":
-    """How heads compose, of models of ours."""
+    """Return the composition of heads, for Headway's own models."""
     from headway.heads.token_circuits import compositions
 
     model = opened.ours
