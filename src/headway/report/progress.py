@@ -30,7 +30,7 @@ MOST_ROWS = 500
 
 
 def rows_of(runs: Sequence[Progress]) -> list[tuple[str, Progress]]:
-    """For each row its seeds in words, and the run that it shows, or the first of those that are done or wait.
+    """Return, for each row, its seeds in words, and the run that it shows, or the first that is done or waits.
 
     Examples:
         >>> shared = dict(message="", steps=9, steps_per_s=None, work_per_step=1.0, name="h2")
@@ -86,7 +86,7 @@ def can_be_shown() -> bool:
 
 
 def watch(snapshots: Generator[Snapshot]) -> None:
-    """Show runs until they end: as a table that is alive in a terminal or a notebook, else line by line."""
+    """Show runs until they end: as a live table in a terminal or a notebook, else line by line."""
     console = Terminal()
     with closing(snapshots):
         if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")):
@@ -123,7 +123,7 @@ def _with_time(shapes: Iterable[str], n: int, console: Console) -> Iterator[str]
 
 
 def status_table(store: Store) -> Group:
-    """How far every run of a directory is, in rows (`rows_of`); and what is to be said of some.
+    """Return the state of every run of a directory, in rows (`rows_of`), and messages of some.
 
     Of files their sizes are looked at, and nothing is read but what each run says of itself.
     """
@@ -175,7 +175,7 @@ def _silent(directory: Path, runs: Sequence[Progress]) -> Iterator[str]:
 
 
 def _picture(snapshot: Snapshot, height: int) -> Group:
-    """The table, those that are going on first, as many as fit; a line about all of them, and what is to be said."""
+    """Return the table, current runs first, as many as fit; a line on all runs; and messages."""
     order = {"running": 0, "failed": 1, "interrupted": 1, "damaged": 1, "waiting": 2, "done": 3}
     runs = sorted(snapshot.runs, key=lambda run: order[run.status])
     shown = runs[: max(1, height - 5)]

@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def _run(self) -> RunSpec:
-        """One of them: what all runs of a laboratory are told by."""
+        """A run that tells what all runs of a laboratory have in common."""
         return self.costs[0].run
 
     def tables(self) -> tuple[Table, Table]:
@@ -102,7 +102,7 @@ class Plan:
         yield from ((together(group, len(names)), row) for row, group in alike.items())
 
     def starts(self) -> tuple[Tree, ...]:
-        """Which arm starts from which, and what it does to it first; nothing where none does."""
+        """Return the tree of arms that start from others, with what each does first; empty if none does."""
         arms = [cost.arm for cost in self.costs]
         if all(arm.parent is None for arm in arms):
             return ()

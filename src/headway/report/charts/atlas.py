@@ -32,7 +32,7 @@ def atlas(
     title: str = "Head atlas",
     caption: str = "",
 ) -> Figure | None:
-    """Every head under every metric; of a metric of pairs the mean over a head's others.
+    """Draw every head under every metric; for a metric of pairs, the mean over a head's others.
 
     Args:
         scores: by metric; metrics of layers are left out.
@@ -122,7 +122,7 @@ def _rounded(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str]) -> str:
-    """Which layers have a single head, where a metric of pairs is among the panels."""
+    """Return the layers with a single head, if a metric of pairs is among the panels."""
     alone = {
         labels[attention]: None
         for metric, found in heads.items()
@@ -175,7 +175,7 @@ def _panel(
     table: Any,
     size: _Size,
 ) -> Any:
-    """One metric: cells, the null at their right, and numbers where there is room for them."""
+    """Draw one metric: cells, the null at their right, and numbers if there is room for them."""
     import altair as alt
 
     field, declared = f"m{at}", score.declared
@@ -241,7 +241,7 @@ def _numbers(cells: Any, field: str, written: str, light: str) -> Any:
 
 
 def _digits(most: float) -> str | None:
-    """How the numbers of a panel are written, as an expression of {v}; None where they would say nothing."""
+    """Return the number format of a panel, as an expression of {v}; None if numbers would all be 0."""
     if most >= 999.5:
         return "format({v}, '.2~s')"
     if most >= 10:

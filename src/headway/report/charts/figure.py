@@ -160,7 +160,7 @@ Look = tuple[str, str, tuple[float, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A chart, the name of its files, its title, and a caption that says in plain words what is drawn.
+    """A chart, the name of its files, its title, and a caption in plain words.
 
     A folded one is drawn when the reader opens its part's further figures. `animation` makes the bytes of a GIF, which
     is written beside the other files.
@@ -188,7 +188,7 @@ class Figure:
 
 
 def _read(rows: Any) -> Any:
-    """The rows of a chart; only where one of their characters is told by its number may one of them be odd."""
+    """Return the rows of a chart; odd characters are allowed only where a character is named by its number."""
     if not isinstance(rows, str):  # of a chart of the user's own
         return _plain(rows)
     values = json.loads(rows)
@@ -258,7 +258,7 @@ def _short(value: Any) -> Any:
 
 
 def keyed(column: str, looks: Sequence[Look], *, nested: bool = True) -> dict[str, Any]:
-    """How lines look by the names in a column: colour, dashes and width, with one legend below.
+    """Return the colour, dash and width of lines by the names in a column, with one legend below.
 
     Nested: solid lines are drawn in order, each thinner than the one before, so that where they coincide all can be
     seen.

@@ -67,7 +67,7 @@ def write_figures(
 
 
 def remove_outdated(folder: Path, drawn: Iterable[Figure], state: str) -> None:
-    """Remove the files of a folder that `write_figures` would draw anew, or remove; the others are left.
+    """Remove the figures of a folder that `write_figures` would draw again or remove; leave the others.
 
     Raises:
         ResultsError: when what is left cannot be noted.
@@ -153,7 +153,7 @@ _ADDRESSES = 66 << 30
 
 @cache
 def why_not_drawn() -> str:
-    """Why this process cannot draw figures, a sentence; empty where it can.
+    """Return why this process cannot draw figures; empty if it can.
 
     vl_convert ends the process if it cannot reserve its addresses, so that is tried first.
     """

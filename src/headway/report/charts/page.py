@@ -71,7 +71,7 @@ def policy(scripts: Sequence[str]) -> str:
 
 @cache
 def _vega() -> str:
-    """Vega and its kin, exactly as they stand in a page."""
+    """Return the scripts of Vega, exactly as they stand in a page."""
     check_drawable()
     import vl_convert
 

@@ -43,7 +43,7 @@ class Parts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All parts, each model's in its order."""
+        """The names of all parts, each model's in its order."""
         return tuple(dict.fromkeys(part for parts in self.counts.values() for part in parts))
 
     @property

@@ -56,7 +56,7 @@ class Difference:
 
     @property
     def reach(self) -> float:
-        """How far from zero something of it is drawn."""
+        """The largest distance from zero that the difference is drawn at."""
         return max(map(abs, (*self.values, self.low, self.high)))
 
 
@@ -113,7 +113,7 @@ def drawn(found: Sequence[Difference], metric: Metric, *, margin: float | None) 
 
 
 def _small(found: Sequence[Difference], margin: float) -> list[Difference]:
-    """Those below the widest gap between differences, where it is wide enough for an axis of their own."""
+    """Return the differences below the widest gap, if the gap is wide enough for an axis of their own."""
     ordered = sorted(found, key=lambda one: one.reach)
     reaches = [max(one.reach, margin, 1e-300) for one in ordered]
     gaps = [larger / smaller for smaller, larger in pairwise(reaches)]
@@ -218,7 +218,7 @@ def _asked(material: ReportData, *, shares: bool) -> Iterator[Difference]:
 
 
 def _found(material: ReportData, *, shares: bool) -> Iterator[Difference]:
-    """Each comparison by which one arm can be better than another, and that has a pair."""
+    """Yield each comparison by which one arm can be better than another, and that has a pair."""
     arms = {arm.name: arm for arm in material.arms}
     metric = material.results.primary
     fair = {
@@ -262,7 +262,7 @@ def _difference(
     shares: bool,
     **what: str,
 ) -> Difference:
-    """With its mean and, where there is one, its interval."""
+    """Return the difference with its mean and its interval, if it has one."""
     assert one.estimate is not None
     mean = _shown(one, one.estimate, shares=shares)
     known = one.interval is not None and len(values) >= SEEDS
@@ -282,7 +282,7 @@ def _difference(
 
 
 def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
-    """How the interval reads, in a few words."""
+    """Return the meaning of an interval in a few words."""
     family = material.results.family(one)
     if family is not None and family.look is None:
         return "not looked at yet"

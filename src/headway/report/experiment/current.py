@@ -40,7 +40,7 @@ def state(directory: Path, plugins: Sequence[str] = (), out: Path | None = None)
 
 
 def with_look(state: str, directory: Path) -> str:
-    """The state of the page alone, which links to the look at its heads where there is one."""
+    """Return the state of a page that links to the page of its heads, if there is one."""
     return f"{state}+look" if (directory / LOOK).is_file() else state
 
 
@@ -51,7 +51,7 @@ def look_state(runs: Iterable[Run]) -> str:
 
 
 def signed(page: str, state: str) -> str:
-    """A page that says what it was written from, and what it then held."""
+    """Return a page that names the state that it was written from, and the digest of its content."""
     return f"{page}\n{signature(state, page.encode())}\n"
 
 

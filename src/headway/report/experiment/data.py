@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ArmStyle:
-    """How an arm is named and drawn. `point` is its short name beside a point; `scheme` is None where none counts."""
+    """The name and style of an arm. `point` is its short name beside a point; `scheme` is None if no scheme counts."""
 
     label: str
     point: str
@@ -43,7 +43,7 @@ class ArmStyle:
 
 
 def looks(experiment: Experiment) -> dict[str, ArmStyle]:
-    """How every arm that an experiment declares looks, by its full name, in the order of figures."""
+    """Return the style of every arm that an experiment declares, by full name, in the order of figures."""
     # Arms without a control come first, so that a control never changes their colours.
     arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
     titles = [title(arm, experiment) for arm in arms]
@@ -201,7 +201,7 @@ class ReportData:
 
     @property
     def tasks(self) -> tuple[tuple[str, "ReportData"], ...]:
-        """The arms of each task apart, and what a reader calls the task.
+        """The arms of each task, and the task's name for readers.
 
         That is their control, if it is all theirs, and otherwise the arms themselves.
         """

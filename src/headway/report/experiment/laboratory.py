@@ -110,7 +110,7 @@ def _compared(one: JudgedDifference, key: str, margin: str) -> str:
 
 
 def _in_per_cent(one: JudgedDifference, value: Any) -> str:
-    """A difference or the ends of its interval; in the metric's unit where they are no shares."""
+    """Return a difference or the ends of its interval in per cent, or in the metric's unit if it has no share."""
     ends = value if isinstance(value, tuple) else (value,)
     shares = [share for end in ends if (share := one.as_share(end)) is not None]
     if len(shares) < len(ends):
@@ -120,7 +120,7 @@ def _in_per_cent(one: JudgedDifference, value: Any) -> str:
 
 
 def runs(material: ReportData) -> Table:
-    """How every run ended."""
+    """Return the table of how every run ended."""
     rows = [
         Row(
             cells=(

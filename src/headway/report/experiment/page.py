@@ -74,7 +74,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """Sentences that were judged together, and what holds for all of them."""
+    """Sentences that were judged together, and the sentence that holds for all of them."""
 
     scope: str
     verdicts: tuple[Verdict, ...]
@@ -112,7 +112,7 @@ def write_report(store: "Store", results: Results, *, files: bool = True, out: P
 
 
 def figures(material: ReportData) -> Iterator[Figure]:
-    """Every figure that the results have the numbers for; none at all before a run has finished."""
+    """Yield every figure that the results have numbers for; none before a run has finished."""
     if material.arms:
         laboratory = laboratory_of(material.run)
         yield from (figure for figure in laboratory.answers(material) if figure is not None)
@@ -162,7 +162,7 @@ def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None)
 
 
 def _alone(material: ReportData) -> str:
-    """A run to look at on its own, where a page does not hold one of each arm; empty where it does."""
+    """Return a run to open by itself, if a page does not hold a run of each arm; empty if it does."""
     names = {run.name for run in material.runs if run.status == "done"}
     if not material.arms or len(names) <= MOST_MODELS:
         return ""
@@ -210,7 +210,7 @@ def by_title(material: ReportData) -> dict[str, list[Answered]]:
 
 
 def progress(material: ReportData) -> str:
-    """How many runs there are, over how many seeds, and how many are not done."""
+    """Return how many runs there are, over how many seeds, and how many are not done."""
     done = sum(run.status == "done" for run in material.runs)
     failed = sum(run.status == "failed" for run in material.runs)
     said = f"{counted(len(material.runs), 'run')}: {done} done"

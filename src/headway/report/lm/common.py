@@ -76,7 +76,7 @@ OF_ANSWERS = replace(
 
 
 def loss_of(material: ReportData) -> OutcomeMeasure:
-    """The loss in nats as it is told of the task: per token, or per answer where it is no text."""
+    """Return the loss metric of the task in nats: per token, or per answer if the task is no text."""
     return LOSS if is_text(material.run) else OF_ANSWERS
 
 
@@ -90,7 +90,7 @@ def values(material: ReportData) -> dict[str, float]:
 
 
 def looks_within(material: ReportData, domain: Sequence[float]) -> list[tuple[Look, float]]:
-    """Those that lie inside the ends of an axis, with their look."""
+    """Return the references that lie inside the ends of an axis, with their style."""
     return [(NGRAMS[name], loss) for name, loss in values(material).items() if domain[0] <= loss <= domain[1]]
 
 

@@ -99,7 +99,7 @@ def _maps(arm: ArmResults, metric: str, n_steps: int, n_heads: int) -> Maps:
 
 
 def evenly(steps: Sequence[int], limit: int) -> list[int]:
-    """At most so many of the probed steps, evenly among them, the first and the last kept.
+    """Return a limited number of the probed steps, evenly spaced, with the first and the last.
 
     Examples:
         >>> evenly([0, 1, 2, 3, 10], 3)

@@ -36,7 +36,7 @@ SPREAD = ("query_orthogonality_raw", "query_cka", "output_dissimilarity", "outpu
 
 
 def progress(material: ReportData, *, every: bool = True) -> Iterator[Figure]:
-    """A figure per probed metric, and of some the variance over pairs; those apart from the headline are folded.
+    """Yield a figure per probed metric, and of some the variance over pairs; only the headline is unfolded.
 
     Not `every`: the headline and what was measured as published alone, so that many controls make no endless page.
     """
@@ -93,7 +93,7 @@ def is_logarithmic(metric: str) -> bool:
 
 
 def layer_colour(n_layers: int) -> Any:
-    """Layers from dark to light by depth, named one by one where they are few."""
+    """Return colours of layers from dark to light by depth, named one by one if layers are few."""
     import altair as alt
 
     if n_layers > MOST_LINES:
@@ -183,7 +183,7 @@ def _caption(
 
 
 def _alone(arms: Sequence[ArmResults]) -> str:
-    """Which layers have one head only, of which a metric of pairs says nothing."""
+    """Return a sentence on layers with one head only, which have no metric of pairs."""
     found = [
         f"layer {layer} of {arm.label}"
         for arm in arms
@@ -249,7 +249,7 @@ def by_layer(material: ReportData, metric: str = "output_dissimilarity") -> Figu
 
 
 def seeds_said(material: ReportData) -> str:
-    """Over how many seeds means are, and whether they have intervals."""
+    """Return a sentence on the number of seeds of the means, and on whether they have intervals."""
     if material.n_seeds == 1:
         return "One seed."
     if material.n_seeds == 2:

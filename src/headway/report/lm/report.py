@@ -38,7 +38,7 @@ def answers(material: ReportData) -> Iterator[Figure | None]:
 
 
 def probed(material: ReportData, control: str | None) -> Iterator[Figure]:
-    """Every figure of the probes of arms under one control; those under a control are in a part of their own."""
+    """Yield every figure of the probes of arms under one control; those under a control are a part of their own."""
     for figure in _figures(material.under(control), every=control is None):
         if control is None:
             yield figure
@@ -65,7 +65,7 @@ def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
 
 
 def atlases(material: ReportData) -> Iterator[Figure]:
-    """Every head of each arm's shown run at its last probed step; the first is open, the others are folded."""
+    """Yield every head of each arm's shown run at its last probed step; the first is open, the others are folded."""
     drawn = 0
     for arm in (each for each in material.arms if is_probed(each.shown)):
         step = int(heads_of(arm.shown).steps[-1])
@@ -122,7 +122,7 @@ class TokensReportSlice(ReportSlice):
     controls_apart: ClassVar[bool] = True
 
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
-        """How a task is done whose answer is known; what the loss does without heads, where arms were pruned."""
+        """Yield the figures of a task with known answers, and those of the loss without heads if arms were pruned."""
         yield from answers(material)
         for draw in OF_STARTS if _starts(material) else ():
             yield from (_under(material, control, draw) for control in material.controls)

@@ -40,7 +40,7 @@ FORMS = dict(zip(PARAMETERS, ("exp(−b n) + c, as published", "a exp(−b n) + 
 
 
 def loss_against_heads(material: ReportData) -> Figure | None:
-    """None unless arms with a loss have different totals, and not for their depth alone."""
+    """Draw the loss against heads; None unless arms with a loss differ in total heads, and not by depth alone."""
     import altair as alt
 
     arms = [arm for arm in material.arms if len(arm.final(METRIC))]

@@ -27,7 +27,7 @@ LIMITS = {"best possible": INK, "chance": QUIET}
 
 
 def accuracies(material: ReportData) -> Figure | None:
-    """A row per arm with a point per seed, and lines at what is possible and at chance; None without such arms."""
+    """Draw a row per arm with a point per seed, and lines at the best possible and at chance; None without arms."""
     import altair as alt
 
     arms = [arm for arm in material.arms if len(arm.final("accuracy"))]
@@ -66,7 +66,7 @@ def accuracies(material: ReportData) -> Figure | None:
 
 
 def _points(arms: list[ArmResults], x: Any, y: Any) -> tuple[Any, Any]:
-    """Each seed, and their medians."""
+    """Return a point of each seed, and their medians."""
     import altair as alt
 
     seeds = [
@@ -94,7 +94,7 @@ def _limits(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
 
 
 def by_kind(material: ReportData) -> Figure | None:
-    """The share of right answers by kind of question, such as the number of hops; None where there is one kind."""
+    """Draw the share of right answers by kind of question, such as the number of hops; None if there is one kind."""
     import altair as alt
 
     chart = _lines(material, "accuracy_by_kind", "hops", lambda at: at)
@@ -332,7 +332,7 @@ def _panel_solved_map(arm: ArmResults) -> str:
 
 
 def _mlp(arm: ArmResults) -> str:
-    """Arms with an MLP, or with smeared keys, stand apart from those of attention alone."""
+    """Return the name of the panel of arms with an MLP, with smeared keys, or with attention alone."""
     model = declared(arm.shown).model
     return ("attention alone" if model.mlp == "none" else "with an MLP") + ", keys smeared" * model.smeared_keys
 

@@ -103,7 +103,7 @@ def _rows_learning(arm: ArmResults, x_of: Any) -> Iterator[dict[str, Any]]:
 
 
 def _what(arm: ArmResults) -> str:
-    """Its name in the legend: in a panel for each group, the scheme says it."""
+    """Return an arm's name in the legend: the scheme's, if a panel is a group."""
     return arm.look.scheme if arm.look.scheme and arm.shown.run.group else arm.label
 
 
@@ -401,7 +401,7 @@ def over_training(material: ReportData) -> Figure | None:
 
 
 def prunable(material: ReportData) -> Statement | None:
-    """How many heads can go at each step and the loss hardly rises, by the upper end of its interval.
+    """Return how many heads can go at each step without a clear rise of the loss, by the upper end of its interval.
 
     None where they were taken at one step, or where seeds are too few for an interval.
     """

@@ -288,7 +288,7 @@ def head_intervals(found: Ablation, *, part: str) -> Figure:
 
 
 def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
-    """The interaction of each pair that was looked at; None where none was."""
+    """Draw the interaction of each measured pair; None if no pair was measured."""
     pairs = found.pairs
     if pairs is None or not pairs.heads:
         return None

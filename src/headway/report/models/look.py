@@ -169,7 +169,7 @@ class ShownModel:
 
     @cached_property
     def rows(self) -> list[tuple[str, str, int]]:
-        """Each attention in the order of the page: its name, what it is called, and its heads."""
+        """Each attention in the order of the page: its name, its label, and its number of heads."""
         n_heads = {attention.name: attention.n_heads for attention in self.view.found.attentions}
         return [(name, label, n_heads[name]) for name, label in self.view.found.labels.items()]
 

@@ -131,7 +131,7 @@ def pair_maps(
     title: str | None = None,
     caption: str = "",
 ) -> Figure | None:
-    """A metric of pairs as one map a layer, all in one scale; large ones are thinned, and said so.
+    """Draw a metric of pairs as one map per layer, on one scale; large maps are thinned, with a note.
 
     Args:
         score: of a metric of pairs.
@@ -196,7 +196,7 @@ def alike_order(value: np.ndarray, *, high_is_alike: bool) -> list[int]:
 
 
 def _kept(n_heads: Mapping[str, int]) -> dict[str, list[int]]:
-    """The heads of each layer that are drawn: all, or evenly spaced ones where they are too many."""
+    """Return the heads of each layer that are drawn: all, or evenly spaced ones if they are too many."""
     limit = PAIR_MAPS_SIDE
     while limit > 8 and sum(min(n, limit) ** 2 for n in n_heads.values()) > CELLS:
         limit -= 1

@@ -263,7 +263,7 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
 
 
 def nearer(worth: Worth) -> str | None:
-    """Which theory a task is nearer to, `exact` or `effective`, with all of its interval; None where it is open."""
+    """Return the theory that a task is nearer to with its whole interval, `exact` or `effective`; None if open."""
     between = math.sqrt(worth.exact * worth.effective)
     upper, lower = ("exact", "effective") if worth.exact > worth.effective else ("effective", "exact")
     return upper if worth.low > between else lower if worth.high < between else None

@@ -165,7 +165,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
 
 
 def lengths(material: ReportData) -> Figure | None:
-    """All arms in one panel, with the estimators of their task if they share one."""
+    """Draw all arms in one panel, with the estimators of their task if they share one."""
     arms = [arm for arm in material.arms if _curve(arm)]
     if not arms:
         return None
@@ -250,7 +250,7 @@ def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
 
 
 def _above(rows: list[dict[str, Any]], floor: float) -> Iterator[dict[str, Any]]:
-    """Curves down to where they cross the floor, and no further: clipping costs seconds for each picture."""
+    """Return curves down to where they cross the floor, and no further: clipping costs seconds for each picture."""
     for at, row in enumerate(rows):
         if row["mse"] >= floor:
             yield {**row, "low": max(row["low"], floor)}
