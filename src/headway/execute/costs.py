@@ -67,7 +67,7 @@ class Cost:
 
     @property
     def about_trial(self) -> str:
-        """How its trial differed from a run, in a sentence; empty where it did not, or was not made."""
+        """Return a sentence on how the trial differed from a run; empty if it did not, or was not made."""
         if self.steps_per_s is None:
             return ""
         if self.together > 1:
@@ -123,7 +123,7 @@ def _sizes(value: Any) -> Any:
 
 
 def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
-    """Which runs do not fit into the memory of this machine, in sentences."""
+    """Yield sentences on runs that do not fit into the memory of this machine."""
     there = psutil.virtual_memory().total
     said: dict[str, list[str]] = defaultdict(list)
     for cost in found:
@@ -158,7 +158,7 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _alone(run: RunSpec) -> tuple[str, ...]:
-    """Why a run is trained alone of which many would be trained together otherwise: others are alone anyway."""
+    """Yield why a run is trained alone that would otherwise be trained with others."""
     said = about_alone(run) if run.small else ""
     return (said,) if said else ()
 

@@ -29,7 +29,7 @@ OpenTogether = Callable[[Sequence[RunSpec], Collection[int]], Sequence[Study]]
 
 
 def work_together(path: Path, open_study: OpenStudy, open_together: OpenTogether, *, parent: int | None = None) -> int:
-    """Train and judge the run in a folder, and along with it what is left of its batch.
+    """Train and evaluate the run in a folder, together with what is left of its batch.
 
     Members that failed before are left alone, unless this one did, too: then all are tried again.
 
@@ -68,7 +68,7 @@ class _Patient(Wishes):
 
     @property
     def patient(self) -> bool:
-        """Always; a second wish interrupts nevertheless."""
+        """Always True; a second signal interrupts nevertheless."""
         return True
 
     @patient.setter
@@ -77,7 +77,7 @@ class _Patient(Wishes):
 
 
 def left_of_batch(path: Path) -> tuple[Path, ...]:
-    """The folders of what is left of a run's batch, in the order in which they are owned; its own where it is alone."""
+    """Return the unfinished folders of a run's batch, in the order of their leases; a run alone gives its own."""
     try:
         first = Run.open(path)
         if first.batch is None:
@@ -90,7 +90,7 @@ def left_of_batch(path: Path) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Member:
-    """One run of a batch that is left, owned by this process, and its log."""
+    """An unfinished run of a batch, owned by this process, and its log."""
 
     run: Run
     lease: Lease
@@ -176,7 +176,7 @@ class _Rounds:
         return self._codes
 
     def _put_in(self, number: int, step: int) -> None:
-        """Begin with a member that goes on from a step where the others stand."""
+        """Put in a member that resumes from a step which the others have reached."""
         self._goings[number] = self._owned[number].going(self._opening(number))
         self._next(number)
         if number in self._goings and self._studies[number].trainer.step != step:
@@ -212,7 +212,7 @@ class _Rounds:
             del self._goings[number]
 
     def _stop(self) -> None:
-        """Those that were not put in yet stay where they are stored."""
+        """Record members that were not put in yet as stopped at the step where they are stored."""
         for number, step in self._waiting.items():
             with contextlib.redirect_stdout(self._members[number].log):
                 self._codes[self._members[number].run.path] = self._owned[number].stopped_before(step)

@@ -115,7 +115,7 @@ class Left:
 
     @property
     def undone(self) -> int:
-        """Runs that wait or are worked on, so that somebody who comes may have something to do."""
+        """The number of runs that wait or are worked on, and so may give work to a process that joins."""
         return self.waiting + self.elsewhere
 
     def __str__(self) -> str:

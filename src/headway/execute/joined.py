@@ -24,7 +24,7 @@ class JoinedWorker:
 
     @property
     def ended(self) -> int | None:
-        """None while one of the runs is held; then what the folder of the first says, or that it is to go on."""
+        """None while one of the runs is held; then the exit code by the status of the first."""
         if _held(self.runs, self.watch):
             return None
         try:
@@ -52,7 +52,7 @@ class JoinedPlace:
 
     @property
     def ready(self) -> bool:
-        """Whoever they are, they have begun."""
+        """Always True, since such a worker has already started."""
         return True
 
     def make_ready(self) -> None:

@@ -107,7 +107,7 @@ class LocalPlace:
 
     @property
     def ready(self) -> bool:
-        """Always."""
+        """Always True, since the machine is at hand."""
         return True
 
     def make_ready(self) -> None:
@@ -129,7 +129,7 @@ class LocalPlace:
     def process(
         self, run: Path, log: Path, options: Sequence[str] = (), *, keep: int | None = None
     ) -> subprocess.Popen[bytes]:
-        """A process on a run folder; with `keep`, it has this descriptor and is told more on its standard input.
+        """Start a process on a run folder; with `keep`, it gets this descriptor and reads runs from standard input.
 
         Raises:
             OSError: when it cannot be started.
@@ -183,7 +183,7 @@ _ENDING_S = 5.0
 
 @dataclass(kw_only=True)
 class _Served:
-    """A process that is told runs, and what it has answered."""
+    """A process that is told runs, and its answers."""
 
     process: subprocess.Popen[bytes]
     answers: int
@@ -192,7 +192,7 @@ class _Served:
     """Whether it said that it does nothing more."""
 
     def code(self) -> int | None:
-        """How the run that it was told last ended, taken once; the process's own exit code when it has ended."""
+        """Return how the last run ended, once, or the process's own exit code when it has ended."""
         ended = self.process.poll()  # looked at first: what it answered before its end is then there to be read
         with contextlib.suppress(BlockingIOError):
             self.read += os.read(self.answers, 4096)
@@ -263,7 +263,7 @@ class LastingPlace:
 
     @property
     def ready(self) -> bool:
-        """Always."""
+        """Always True, since the place starts its process when a run comes."""
         return True
 
     def make_ready(self) -> None:
@@ -318,5 +318,5 @@ class LastingPlace:
 
 
 def lasting(places: Sequence[LocalPlace]) -> tuple[LastingPlace, ...]:
-    """Places whose processes go on with the next run."""
+    """Return places whose processes continue with the next run."""
     return tuple(LastingPlace(place=place) for place in places)

@@ -435,7 +435,7 @@ class RayCluster:
         self.ray, self.has_token = ray, has_token
 
     def nodes(self) -> tuple[RayNode, ...]:
-        """Those that are there now."""
+        """Return the nodes that are in the cluster now."""
         return tuple(
             RayNode(
                 id=node["NodeID"],
@@ -476,7 +476,7 @@ class RayCluster:
 
 
 def why_not(node: RayNode, said: Mapping[str, str]) -> str:
-    """Why no runs can be worked on at a node; empty where they can."""
+    """Return why no runs can be worked on at a node; empty if they can."""
     python, here = ".".join(platform.python_version_tuple()[:2]), ray_probe.package_hash(Path(__file__).parents[1])
     name = f"Ray node {node.host} ({node.id[:8]})"
     if not said["headway"]:

@@ -152,7 +152,7 @@ class _Copy:
         return Changes(files=files, names=names, step=step, steps_per_s=rate, code=code, worker=worker)
 
     def _beginning(self) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """The run.json of a worker that has just begun: the folder says then that the run goes on, as everywhere."""
+        """Return the run.json of a worker that has just started, which marks the run as running."""
         stamp = self._stamp("run.json")
         if stamp is None or stamp == self._told.get("run.json"):
             return {}, ()
@@ -331,7 +331,7 @@ def _order(name: str) -> tuple[int, str]:
 
 
 def _plugins_of(run: Path) -> dict[str, bytes]:
-    """The code of one's own that its directory keeps, and the document that names it, where they stand from the run."""
+    """Return the plugin files that a directory keeps, and the document that names them, as paths from the run."""
     above = run.parent.parent.parent
     kept = entries(inside(above, "plugins"), "*.py")
     sent = [above / "experiment.yaml", *kept] if kept else []

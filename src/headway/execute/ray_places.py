@@ -110,7 +110,7 @@ class RayPlace:
             self.beginning, self._asked_at = self._actor.__ray_ready__.remote(), self._needed_at
 
     def begun(self) -> None:
-        """Its actor has begun, or never will."""
+        """Note that the actor has started, or that it never will."""
         try:
             self.cluster.ray.get(self.beginning)
             self.beginning, self._failed = None, 0
@@ -123,7 +123,7 @@ class RayPlace:
 
     @property
     def waits_s(self) -> float:
-        """For how long it has been waiting for its actor to begin."""
+        """Return the seconds that the place has been waiting for its actor to start."""
         return 0.0 if self.beginning is None else time.monotonic() - self._asked_at
 
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> RayWorker | CopyWorker:
@@ -145,7 +145,7 @@ class RayPlace:
         return self._worker
 
     def _lose(self) -> None:
-        """Its actor is gone: likely the node too, which is told later; until then nothing is to be lost there again."""
+        """Give up the actor: its node is likely lost too, and no actor is started there until Ray tells so."""
         self._actor, self.beginning, self.rests_until = None, None, time.monotonic() + _REST_S
 
     def rest(self) -> None:
@@ -177,7 +177,7 @@ _LATE_S, _BUSY_S = 5.0, 15.0
 
 
 class RayPlaces:
-    """The slots of all nodes that can be used, as they are when one goes through them.
+    """The slots of all usable nodes, current whenever they are iterated.
 
     Args:
         cluster: that one has joined.
@@ -232,7 +232,7 @@ class RayPlaces:
         return [place for there in self._places.values() for place in there]
 
     def _hear(self, waiting: list[RayPlace]) -> None:
-        """Learn which actors have begun; that the cluster is busy is told once."""
+        """Learn which actors have started; report once that the cluster is busy."""
         if waiting:
             asked = {place.beginning: place for place in waiting}
             begun, _ = self._cluster.ray.wait(list(asked), num_returns=len(asked), timeout=0)
@@ -247,7 +247,7 @@ class RayPlaces:
             )
 
     def _look(self) -> None:
-        """Learn which nodes there are; those that came are asked what they have."""
+        """Learn which nodes exist, and ask new nodes for their resources."""
         first = not self._places
         for place in self._all():
             place.spare()
@@ -290,7 +290,7 @@ class RayPlaces:
                 file.unlink(missing_ok=True)
 
     def _share(self, nodes: list[RayNode], seen: dict[RayNode, bool], why: dict[RayNode, str]) -> list[RayNode]:
-        """Those nodes that can be used in the way that was found out, or was asked for."""
+        """Return the nodes that can be used with or without copies, as found out or as asked for."""
         if self._copies is None:
             self._copies, found = not all(seen[node] for node in nodes), ""
         else:

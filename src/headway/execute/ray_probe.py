@@ -30,7 +30,7 @@ def bytes_of(path: str, folder: str) -> int:
 
 
 def look(probe: str, token: str, folder: str = "", files: Mapping[str, int] | None = None) -> dict[str, str]:
-    """Which Headway there is, whether a directory can be seen and written, and which files are not as elsewhere.
+    """Return the node's Headway, whether it can see and write a directory, and which files differ from elsewhere.
 
     Args:
         probe: a file of it, and the beginning of the name of one that is to be made.

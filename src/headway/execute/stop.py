@@ -32,7 +32,7 @@ _LOOK_EVERY_S = 0.25
 
 
 class Stop(BaseException):
-    """The process was asked to stop; the message says where and how. Like KeyboardInterrupt, it is no error."""
+    """The request that stops a process; the message tells where and how. Like KeyboardInterrupt, it is no error."""
 
 
 class Wishes:
@@ -49,7 +49,7 @@ class Wishes:
 
     @property
     def stop(self) -> str:
-        """How the process was asked to stop, as in `by SIGTERM`; empty if it was not."""
+        """The way in which the process was asked to stop, as in `by SIGTERM`; empty if it was not."""
         return "by the end of the process that started it" if self._is_orphan else self._signal
 
     @contextmanager
@@ -101,7 +101,7 @@ class Wishes:
 
 
 class Interruptions:
-    """Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 at a process that started workers: they raise KeyboardInterrupt.
+    """Handlers of Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 in a process that started workers: they raise KeyboardInterrupt.
 
     Attributes:
         ending: whether the process is about to end its workers; then signals are only counted.

@@ -83,7 +83,7 @@ def time_arms(
 
 
 def _too_short(runs: Sequence[Run], untimed: Sequence[Run], n_places: int) -> str:
-    """Why timing does not pay, in a sentence; empty where it does."""
+    """Return why timing does not pay; empty if it does."""
     training_s = sum(run.metrics.get("wall_s") or 0.0 for run in runs) / max(1, min(n_places, len(runs)))
     rates = {run.name: run.metrics.get("steps_per_s") for run in runs if run.metrics.get("steps_per_s")}
     timing_s = sum(_BEGINNING_S + _timed_s(rates.get(run.name)) for run in untimed)

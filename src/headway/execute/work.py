@@ -187,7 +187,7 @@ OpenStudy = Callable[[RunSpec, Mapping[str, Any]], Study]
 
 
 def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int:
-    """Train and judge the run in a folder, unless it is done or another process is at it.
+    """Train and evaluate the run in a folder, unless it is done or another process works on it.
 
     Args:
         path: the run folder.
@@ -324,7 +324,7 @@ class OwnedRun:
         )
 
     def _is_kept(self, first: Run, metrics: Mapping[str, Any], notes: list[str]) -> bool:
-        """Compare the result of somebody who was faster with this one; whether the folder holds it as it was."""
+        """Compare this result with that of a faster process; return whether the faster process's files are intact."""
         differing = verify.differences(first, metrics, {**self._contents, **self._stored()})
         said = verify.said(first, self._run.execution, differing)
         _say(said or f"finished twice, with the same bits; the result of {first.execution.get('host')} is kept")
@@ -342,7 +342,7 @@ class OwnedRun:
         self._contents[name] = Content.of(text.encode())
 
     def _sealed(self) -> str:
-        """Seal the folder, before its run.json says that it is done; the digest of the seal."""
+        """Seal the folder, before its run.json marks it as done, and return the digest of the seal."""
         stored = self._stored()
         self._lease.check()
         return integrity.write(self._run.path, {**self._contents, **stored})
@@ -353,7 +353,7 @@ class OwnedRun:
         return {f"checkpoint/{name}": content for name, content in found.items()}
 
     def _start(self, study: Study, resumed: Checkpoint | None) -> None:
-        """Put the trainer where it goes on, and record how it is executed from here."""
+        """Put the trainer where it resumes, and record its execution from here."""
         execution: dict[str, Any] = {**study.execution, **surroundings()}
         if resumed:
             self._check_corpus(execution)
@@ -389,7 +389,7 @@ class OwnedRun:
         return {"steps": self._run.steps, **({"tokens": metrics["tokens"]} if "tokens" in metrics else {})}
 
     def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
-        """Seconds and memory until now, with those of the processes whose work this one goes on with."""
+        """Return the seconds and memory until now, including those of the processes that this one continues."""
         memory = {"peak_memory_bytes": peak_bytes(), **study.memory()}
         return {
             "wall_s": round(base.get("wall_s", 0.0) + time.perf_counter() - self._began, 3),
@@ -435,7 +435,7 @@ def serve(
     command: Sequence[str],
     environment: Mapping[str, str],
 ) -> int:
-    """Work on a run, and on all that are told on the standard input, until it is closed.
+    """Work on a run, and on all that are named on the standard input, until it is closed.
 
     Args:
         first: the folder of the first run.

@@ -116,7 +116,7 @@ def _serve(
 
 
 def share_cores() -> None:
-    """Threads of this process that wait for one another soon sleep, unless somebody chose otherwise.
+    """Let waiting threads of this process sleep soon, unless the user chose otherwise.
 
     To be done before torch is imported, which reads it once.
     """
@@ -142,7 +142,7 @@ def set_up_process(threads: int) -> str:
 
 
 def _own_compiler_cache() -> str:
-    """Let torch load pickles and compiled code from where nobody else can have put them, or where the user says.
+    """Let torch load pickles and compiled code only from a place that others cannot write, or that the user chose.
 
     Its own choice is a folder of the common temporary one, which is whoever's makes it first.
     """
@@ -155,7 +155,7 @@ def _own_compiler_cache() -> str:
 
 
 def _load_plugins(path: Path) -> None:
-    """Run the plugins of the directory of a run; what is wrong with one is told by the run that needs it."""
+    """Run the plugins of a run's directory; a broken plugin is reported by the run that needs it."""
     from headway.config.plugins import allow, directory_of
 
     try:
@@ -166,7 +166,7 @@ def _load_plugins(path: Path) -> None:
 
 
 def _stored_threads(path: Path) -> int | None:
-    """The threads that a run was made for, or began with; None where its folder does not say it."""
+    """Return the threads that a run was made for, or started with; None if its folder does not tell them."""
     record = path / "run.json"  # read here: what reads others imports numpy, which reads the threads that are set
     try:
         return json.loads(record.read_text())["execution"].get("threads") if record.is_file() else None
@@ -205,7 +205,7 @@ def _open_together(specs: Sequence["RunSpec"], joins: Collection[int], *, thread
 
 
 def _set_up(study: "Study", threads: int) -> "Study":
-    """Torch as it is used here, where it is used, and a study that says with how many threads and instruction sets."""
+    """Set up torch, if it is used here, and a study that records its threads and instruction sets."""
     execution = {**study.execution, "threads": threads}
     if "torch" in sys.modules:
         import torch
