@@ -113,7 +113,7 @@ def _about_batch(run: "Run", there: int) -> str:
 
 
 def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
-    """Which arm, what it needs, and the batch that would fit."""
+    """Return which arm needs too much memory, how much, and the batch that would fit."""
     said = f"{name} needs about {_size(estimate)}"
     if spec.budget.judging_bytes > there:
         return f"{said} for the prompts that it is judged on, and {_size(there)} are there; {spec.saves_judging}"
@@ -212,7 +212,7 @@ def _is_name(arm: object, seed: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Making:
-    """How runs that are made now are to be executed, whoever works on them later.
+    """The execution of runs that are made now, whoever works on them later.
 
     Attributes:
         together: runs of one shape in a batch at most; `auto`: `USUAL` of those whose steps are small.
@@ -226,7 +226,7 @@ class Making:
 
     @classmethod
     def at(cls, slots: Sequence[Slot], together: str | int = "auto") -> "Making":
-        """For places of this machine; elsewhere, where there are none, a run gets one thread.
+        """Make the choice for places of this machine; a run elsewhere gets one thread.
 
         Raises:
             UserError: as `checked_together`.
@@ -244,7 +244,7 @@ class Making:
         return None if self.together == "auto" else int(self.together)
 
     def batches(self, runs: Mapping[Name, RunSpec]) -> tuple[dict[Name, RunBatch], list[str]]:
-        """The batches of runs that are made at once, by member, and what is to be said of them.
+        """Return the batches of runs that are made at once, by member, and notes on them.
 
         Runs of one seed stay in one batch where they fit, so that the halves of a pair are executed alike.
         """
@@ -274,7 +274,7 @@ class Making:
 
 
 def _split(names: Sequence[Name], limit: int) -> Iterator[list[Name]]:
-    """Runs in portions of a limit, those of one seed in one portion where they fit."""
+    """Split runs into portions of a limit, those of one seed in one portion if they fit."""
     by_seed: dict[int, list[Name]] = {}
     for name in names:
         by_seed.setdefault(name[1], []).append(name)
@@ -292,7 +292,7 @@ def _split(names: Sequence[Name], limit: int) -> Iterator[list[Name]]:
 
 
 def checked_together(asked: str | int) -> str:
-    """How many runs are to be trained together, as text.
+    """Return the number of runs to train together, from its text.
 
     Raises:
         UserError: for anything but `auto` and numbers from 1.
@@ -308,7 +308,7 @@ def checked_together(asked: str | int) -> str:
 
 
 def about_alone(spec: RunSpec) -> str:
-    """Why a run is not trained together with others, a sentence; empty where it can be."""
+    """Return a sentence on why a run is not trained together with others; empty if it can be."""
     return (
         f"trained alone, and not together with others of its shape: {'; '.join(why)}"
         if (why := spec.trained_alone)
@@ -317,7 +317,7 @@ def about_alone(spec: RunSpec) -> str:
 
 
 def how_many(spec: RunSpec, at_most: int | None, gpu_bytes: int | None = None) -> tuple[int, str]:
-    """How many runs of a shape are trained together, and where memory bounds it, a sentence that says so.
+    """Return how many runs of a shape are trained together, and a sentence if memory bounds it.
 
     Args:
         spec: one of them.
@@ -346,7 +346,7 @@ Members = Callable[[Path], RunBatch | None]
 
 
 def half_made(waiting: Sequence[Path], batch_of: Members, missing: Sequence[Name]) -> dict[Name, RunBatch]:
-    """The batches that a process which was killed has made in part, of which nobody has begun: they are completed.
+    """Return the batches that a killed process made in part and that no process has started; they are completed.
 
     Args:
         waiting: the folders of a directory's runs that nobody has begun.

@@ -155,7 +155,7 @@ def visible_gpus() -> tuple[str, ...]:
 
 
 def _listed() -> int:
-    """How many GPUs the driver's tool lists, where they have no files of their own."""
+    """Return how many GPUs the driver's tool lists, if they have no files of their own."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return 0

@@ -98,7 +98,7 @@ def check_content(path: Path) -> None:
 
 
 def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
-    """Why a run is not the one that the document of a directory asks for; empty where it is.
+    """Return why a run is not the one that the document of a directory asks for; empty if it is.
 
     Args:
         directory: the directory.
@@ -156,7 +156,7 @@ def _drop(directory: Path, names: Sequence[str]) -> str:
 
 
 def _readable(path: Path) -> list[Run]:
-    """The runs whose run.json says what they are asked to do; the others are damaged, and described by no document."""
+    """Return the runs whose run.json tells their task; the others are damaged, and described by no document."""
     runs = []
     for file in entries(path, "runs/*/seed-*/run.json"):
         with contextlib.suppress(ResultsError):

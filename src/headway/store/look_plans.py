@@ -99,12 +99,12 @@ class StoredPlan:
 
     @property
     def seeds(self) -> range:
-        """Those that are judged, in the order in which they are run."""
+        """The seeds that are judged, in the order in which they are run."""
         return range(self.first_seed, self.first_seed + self.at_most)
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """Those that a question is about."""
+        """The arms that questions are about."""
         return tuple(dict.fromkeys(arm for weights in self.asked.values() for arm in weights))
 
     @property
@@ -182,7 +182,7 @@ def damages(directory: Path) -> Iterator[str]:
 
 
 def why_not(directory: Path, name: str) -> str:
-    """Why a file of `DIR/looks` is not to be believed, and what to do; empty where it is, or cannot be there."""
+    """Return why a file of `DIR/looks` cannot be believed, and what to do; empty if it can, or if it cannot exist."""
     file, known = document.look_file(directory, name), document.anchors(directory).get(name)
     state = document.state_of(file)
     if state in (known or [None]) or (known is None and not _is_strange(directory, file)):
@@ -223,7 +223,7 @@ def unaccounted(directory: Path) -> Iterator[str]:
 
 
 def settle(directory: Path) -> None:
-    """Have the document say what is there of files that a killed process was writing.
+    """Make the document match the files that a killed process was writing.
 
     Raises:
         OSError: when it cannot be written.
@@ -307,7 +307,7 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
 
 
 def keep_plan(directory: Path, plan: StoredPlan) -> StoredPlan:
-    """Store a plan, or the one that goes on where a stored one ends; the plan that stands there afterwards."""
+    """Store a plan, or the continuation of a stored plan; return the plan that is stored afterwards."""
     found = keep(directory, "plan", plan)
     if plan.at_most > found.at_most and plan.looks[: len(found.looks)] == found.looks:
         try:
@@ -328,7 +328,7 @@ def _there(directory: Path, name: str, value: _Stored) -> _Stored | None:
 
 
 def _write(directory: Path, name: str, value: _Stored) -> None:
-    """Write a file and have the document say so, for whoever has the turn."""
+    """Write a file and its record in the document, as the process whose turn it is."""
     file = document.look_file(directory, name)
     text = json_text(_content(value))
     before, now = document.state_of(file), Content.of(text.encode()).sha256[:16]

@@ -172,7 +172,7 @@ def _resumable(path: Path, run: str) -> tuple[Checkpoint | None, list[str]]:
 
 
 def stored_step(path: Path, run: str) -> int:
-    """The step that an unfinished run goes on from; 0 for the start, and where that cannot be read.
+    """Return the step that an unfinished run resumes from; 0 for the start, or if it cannot be read.
 
     Args:
         path: the folder of the run.
@@ -186,7 +186,7 @@ def stored_step(path: Path, run: str) -> int:
 
 
 def why_not_newest(path: Path, run: str) -> list[str]:
-    """A sentence for each reason why an unfinished run could not go on from its newest checkpoint.
+    """Return a sentence for each reason why an unfinished run cannot resume from its newest checkpoint.
 
     Args:
         path: the folder of the run.
@@ -197,7 +197,7 @@ def why_not_newest(path: Path, run: str) -> list[str]:
 
 
 def _why_not(path: Path, run: str, commit: Commit) -> str | None:
-    """Why a checkpoint cannot be gone on with; None where it can."""
+    """Return why a run cannot resume from a checkpoint, or None if it can."""
     if commit.run and run and commit.run != run:
         return f"the checkpoint of step {commit.step} is that of another run"
     if commit.records is None:

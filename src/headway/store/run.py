@@ -88,7 +88,7 @@ def content_of(path: Path) -> dict[str, Any]:
 
 
 def schema_of(file: Path) -> int | None:
-    """The schema of a run.json, whatever else it says; None where it has none or cannot be read."""
+    """Return the schema of a run.json of any schema; None if it has none or cannot be read."""
     content = kept_json(file)
     schema = content.get("schema") if isinstance(content, dict) else None
     return schema if isinstance(schema, int) else None
@@ -213,7 +213,7 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Optimizer steps when it is done; 0 for a damaged run, and for one whose corpus has yet to say it."""
+        """The optimizer steps of the whole run; 0 for a damaged run, and until its corpus tells them."""
         if self.status == "damaged":
             return 0
         return self.counted_steps if self.counted_steps is not None else self.spec.declared_steps or 0
@@ -349,7 +349,7 @@ def read(path: Path) -> Run:
 
 
 def damaged(path: Path, message: str) -> Run:
-    """The run of a folder that cannot be relied on: what the folder's name says, and nothing of what it holds.
+    """Return the run of an unreliable folder: it has what the folder's name tells, and nothing of the content.
 
     Its seed is -1 where the name has none.
     """

@@ -84,7 +84,7 @@ _FILES = 16
 
 
 def why_no_room(directory: Path, n_bytes: int = 0) -> OSError | None:
-    """Why no run can be stored in a directory, found out by trying; None where there is room.
+    """Return why no run can be stored in a directory, found out by trying; None if there is room.
 
     Args:
         directory: of the results.
@@ -125,7 +125,7 @@ def failure(directory: Path, error: OSError) -> StorageFailed:
 
 @contextmanager
 def stored(directory: Path) -> Iterator[None]:
-    """In the block, whatever a full or failing disk keeps from being written is told as such.
+    """Raise `StorageFailed` if a full or failing disk prevents a write in the block.
 
     Raises:
         StorageFailed: when a disk is full or fails.

@@ -16,7 +16,7 @@ def timing_file(directory: Path, name: str) -> Path:
 
 
 def read_timing(file: Path) -> dict[str, Any] | None:
-    """A timing; None where it cannot be read or is not as it was written."""
+    """Return a timing, or None if it cannot be read or has changed since it was written."""
     found = kept_json(file)
     if not isinstance(found, dict) or not is_as_signed(found):
         return None
@@ -24,6 +24,6 @@ def read_timing(file: Path) -> dict[str, Any] | None:
 
 
 def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:
-    """Every timing of a directory, by the full name of its arm; None for one that is damaged or gone."""
+    """Return every timing of a directory, by the full name of its arm; None for a damaged or missing timing."""
     there = {file.stem: read_timing(file) for file in entries(inside(directory, "timings"), "*.json")}
     return {**dict.fromkeys(document.timed(directory)), **there}

@@ -23,7 +23,7 @@ _LOOK_EVERY_S = 0.25
 
 @dataclass
 class _Seen:
-    """The last look at a lease, and for how long nothing had changed."""
+    """The last sight of a lease, and the time since its last change."""
 
     sight: Sight
     at: float
@@ -52,12 +52,12 @@ class Watch:
         return not give_up(directory, sight)
 
     def silent_s(self, directory: Path) -> float:
-        """For how long the holder of a lease has been watched without a beat, until the last look."""
+        """The seconds for which the holder of a lease has been watched without a beat."""
         known = self._seen.get(directory)
         return known.silent_s if known else 0.0
 
     def forget(self, directory: Path) -> None:
-        """It will not be looked at any more."""
+        """Stop watching a lease."""
         self._seen.pop(directory, None)
 
     def _look(self, directory: Path, sight: Sight) -> _Seen:
@@ -71,7 +71,7 @@ class Watch:
 
 
 def take_patiently(directory: Path) -> Lease:
-    """Take a lease, once it is certain whether somebody has it: at once, or after a minute of watching.
+    """Take a lease, once it is certain whether it is held: at once, or after a minute of watching.
 
     Raises:
         LeaseHeld: when its holder lives.
