@@ -46,7 +46,7 @@ def finish(
     out: Path | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> "Results":
-    """Derive results.json, the report and, unless they are not wanted as files, its figures; what the runs say.
+    """Derive results.json, the report and its figures (as files if wanted), and return the results.
 
     Args:
         store: the results directory.
@@ -90,7 +90,7 @@ def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = 
 
 
 def final_runs(store: Store) -> list[Run]:
-    """The runs that `headway look` on a directory takes, as far as they have a text; none while any is worked on."""
+    """Return the runs that `headway look` opens from a directory, if they have a text; none while any is running."""
     from headway.analysis.inputs import brings_text
 
     if not any(brings_text(arm.template) for arm in store.experiment.arms):
@@ -104,7 +104,7 @@ def final_runs(store: Store) -> list[Run]:
 
 
 def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object], out: Path | None = None) -> Path:
-    """Look at the heads of runs and write the page, which says what it was made from, to the directory or to `out`.
+    """Measure the heads of runs and write their page, which names its inputs, to the directory or to `out`.
 
     Raises:
         HeadwayError: when none of them can be looked at, or the page cannot be written.
@@ -122,7 +122,7 @@ def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object],
 
 
 def write_signed(page: "LookPage", path: Path, runs: Sequence[Run]) -> Path:
-    """Write a page that says what it was made from, so that a report makes it anew when that changes, and only then.
+    """Write a page that names its inputs, so that a report makes it again only if they change.
 
     Raises:
         ResultsError: when it cannot be written.
@@ -292,7 +292,7 @@ def carry_out(
     tell: Callable[[str], None],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], "Results"]:
-    """From an experiment to its report; the results directory, the runs that were asked for, and the results.
+    """Carry out an experiment to its report; return the directory, the runs asked for, and the results.
 
     Args:
         experiment: with what is asked for.

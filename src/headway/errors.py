@@ -32,7 +32,7 @@ def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
 
 
 class HeadwayError(Exception):
-    """Anything that Headway itself reports."""
+    """An error that Headway itself reports."""
 
 
 class UserError(HeadwayError, ValueError):
@@ -66,7 +66,7 @@ class StorageFailed(ResultsError):
 
 
 class Unreadable(ResultsError):
-    """A file cannot be read now, which says nothing of what it holds: it is no damage."""
+    """A file that cannot be read now; its content may be undamaged."""
 
 
 class RunFailed(HeadwayError, RuntimeError):
@@ -87,7 +87,7 @@ class LeaseLost(HeadwayError, RuntimeError):
 
 @contextlib.contextmanager
 def explained(what: str, advice: str) -> Iterator[None]:
-    """Whatever another library raises within is told to the user, also a panic of one in Rust.
+    """Raise UserError for any error of another library in the block, also for a panic of one in Rust.
 
     Such a panic is no Exception and passes every `except` that names one.
 

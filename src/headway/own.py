@@ -173,7 +173,7 @@ def _mean(total: str) -> "Callable[..., Tensor]":
 def run_metric(
     *, sentence: str, unit: str = "1", better: Literal["lower", "higher"] | None = None, null: float | None = None
 ) -> "Callable[[F], F]":
-    """Register a metric of runs: from a model and the batches that it is judged on to a number.
+    """Register a metric of runs: a function of a model and its evaluation batches that returns a number.
 
     It is measured at every evaluation, and arms are compared by it.
 
