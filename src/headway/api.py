@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 LARGEST_MB = 10
-"""Of a page on which one looks at heads, where nobody says."""
+"""The default limit of the page of `headway look`, in megabytes."""
 
 
 def finish(

@@ -361,7 +361,7 @@ def callback(function: Callable[..., Any]) -> Iterator[str]:
 
 _ALL_IDS = 2**31
 _REPORTED = {"loss_nats": ("eval_loss_nats", "accuracy", "solved"), "mse": ("eval_mse", "nmse")}
-"""What is measured of a task, by its loss."""
+"""The metrics of a task, by its loss."""
 
 
 def task(name: str, kind: type[OwnTask], measured: tuple[str, ...]) -> Iterator[str]:

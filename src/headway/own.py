@@ -44,7 +44,7 @@ T = TypeVar("T", bound=OwnTask)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RECORDED = ("step", "learning_rate", "probe_loss_nats", *REGULARIZED)
-"""What stands in a logged line beside declared metrics."""
+"""The keys of a logged line beside declared metrics."""
 
 PART = "Of your own"
 """The part of a report that holds figures of one's own."""

@@ -31,7 +31,7 @@ from headway.store.look_plans import LookMade, StoredPlan, damages, keep, keep_p
 from headway.store.run import Run
 
 AT_MOST = 12
-"""Seeds at which a plan ends where nobody says where."""
+"""The default number of seeds at which a plan ends."""
 
 _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|min|m|h|d)")

@@ -163,7 +163,7 @@ def _asked(batches: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 TOKENS = 4096
-"""What is read where nobody says: enough for two digits, and seconds on two cores."""
+"""The default number of tokens: enough for two digits, in seconds on two cores."""
 
 
 @dataclass(frozen=True, kw_only=True)

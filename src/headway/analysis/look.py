@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _SMOOTHER = 2
-"""How much better early patterns pack, at best."""
+"""The factor by which early patterns pack better, at best."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ def _below(patterns: Patterns, n: int) -> dict[tuple[str, int], PackedPatterns]:
 
 
 EXPERIMENT = "experiment.yaml"
-"""What a results directory has."""
+"""The file that every results directory has."""
 
 
 def models_in(paths: Sequence[Path]) -> list[Path]:
@@ -221,9 +221,9 @@ def numbers(
 
 
 SEQUENCES, LENGTH = 4, 128
-"""Sequences of the text, and as many of repeated tokens, and tokens of each, where nobody says."""
+"""The default numbers of sequences, of the text and of repeated tokens each, and of tokens in a sequence."""
 LARGEST = 10_000_000
-"""Bytes of a page where nobody says."""
+"""The default limit of a page, in bytes."""
 
 
 def look(

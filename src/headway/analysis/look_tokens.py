@@ -40,7 +40,7 @@ _SHORTEST = 16
 _AT_ONCE = 1024
 """Tokens that are traced at once."""
 Patterns = Mapping[tuple[str, int], PackedPatterns]
-"""By attention and number of the sequence."""
+"""Packed patterns by attention and number of the sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +312,7 @@ _BESIDES, _OF_A_HEAD, _OF_A_STEP = 300_000, 3_000, 1_000
 SMALLEST = 2 * _BESIDES
 """Bytes of the smallest page."""
 _SHARE = 0.2
-"""Of a page, at most, for the circuits of steps of its training."""
+"""The largest share of a page for the circuits of training steps."""
 _MOST = 60
 """Steps of a slider."""
 

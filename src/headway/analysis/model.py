@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     TokenIds = torch.Tensor | np.ndarray | Sequence[int] | Sequence[Sequence[int]]
 
 _TOKENS = 200
-"""Tokens that are written where nobody says how many."""
+"""The default number of generated tokens."""
 _ENOUGH = 64
 """Characters of a document that are read for each token that is wanted: more than any tokenizer takes for one."""
 _GIVE = "tokenizer: give the one that it was trained with, as a folder, or as bytes or gpt2"

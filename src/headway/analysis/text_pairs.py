@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 TOKENS, LENGTH = 8192, 256
-"""What is read where nobody says: sequences are what intervals are over, so there are many."""
+"""The default numbers of tokens and of tokens in a sequence: intervals are over sequences, so there are many."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,7 +198,7 @@ def widest(attentions: Sequence[AttentionHeads]) -> int:
 
 
 LENGTH = 512
-"""Tokens of a sequence where nobody says."""
+"""The default number of tokens in a sequence."""
 _BATCH = 1024
 """Tokens that are traced at once: what a trace keeps of them is small beside the model."""
 _TRACE_BYTES = 32 * 2**20
@@ -206,7 +206,7 @@ _TRACE_BYTES = 32 * 2**20
 _REPEATED, _PERIOD = 8, 64
 """Sequences of repeated random tokens, each after a period of its own, and the longest of these."""
 DRAWS = 16
-"""How many times heads are drawn anew where nobody says: few chances are below what that many can tell."""
+"""The default number of re-initialisations of heads; few chances are too small for it to resolve."""
 MOST_DRAWS = 1_000
 """A spread is known to 2 % by then."""
 _COMPOSITION_FLOPS = 3e12

@@ -24,7 +24,7 @@ from headway.store.run import Run
 from headway.train.loop import laboratory_of
 
 SLOW_FLOPS_PER_S = 20e9
-"""What a slow core does; a trial that would last too long even at this rate is left out."""
+"""The rate of a slow core; a trial that would last too long even at this rate is left out."""
 LONGEST_TRIAL_S = 10.0
 
 
@@ -38,7 +38,7 @@ class Cost:
     steps: int | None
     steps_per_s: float | None
     untimed: str | None
-    """Why no trial was made."""
+    """The reason why no trial was made."""
     together: int
     """Runs that were tried as one program, as they would be trained."""
 

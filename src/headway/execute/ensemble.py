@@ -154,7 +154,7 @@ class _Rounds:
         self._owned = {n: OwnedRun(member.run, member.lease, wishes) for n, member in self._members.items()}
         self._goings: dict[int, Generator[bool, None, int]] = {}
         self._measures: dict[int, bool] = {}
-        """Which of those that have begun may measure, before their next step, what is in their row."""
+        """By started member, whether it may measure, before its next step, what is in its row."""
         self._studies: Sequence[Study] = ()
         self._broken: Exception | None = None
         self._codes: dict[Path, int] = {}

@@ -26,7 +26,7 @@ from headway.store.environment import Slot, cores, slots
 from headway.store.lease import Holder
 
 LOST = 69
-"""EX_UNAVAILABLE of sysexits.h: the place of a worker is gone, and its run goes on at another."""
+"""EX_UNAVAILABLE of sysexits.h: the place of a worker is gone, and its run resumes at another place."""
 
 WORKER = (sys.executable, "-m", "headway.runs.worker")
 
@@ -103,7 +103,7 @@ class LocalPlace:
 
     slot: Slot
     command: tuple[str, ...] = WORKER
-    """What starts a worker; the run folder and options follow."""
+    """The command that starts a worker; the run folder and options follow."""
 
     @property
     def ready(self) -> bool:
@@ -189,7 +189,7 @@ class _Served:
     answers: int
     read: bytes = b""
     ends: bool = False
-    """Whether it said that it does nothing more."""
+    """Whether the process has announced that it takes no more runs."""
 
     def code(self) -> int | None:
         """Return how the last run ended, once, or the process's own exit code when it has ended."""

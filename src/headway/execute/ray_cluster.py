@@ -40,13 +40,13 @@ from headway.store.lease import command_lines, is_alive, machine, parsed, this_p
 from headway.store.storage import failure, why_no_room
 
 PRIVATE = "hw-ray-"
-"""How the folder of a private Ray begins."""
+"""The prefix of the name of a private Ray's folder."""
 _ANSWERS_WITHIN_S = 3.0
 _LETS_IN_WITHIN_S = 10.0
 _IMPORTED_WITHIN_S = 120.0
 _SETTINGS = b"\4"
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
-"""How HTTP/2 begins, which Ray speaks: whoever does answers at once with a frame of settings, too."""
+"""The first bytes of HTTP/2, Ray's protocol: a server answers at once with a settings frame of its own."""
 _START = "start one with the head option of `ray start`, or take local"
 _ASK = """
 import sys

@@ -30,7 +30,7 @@ from headway.store.storage import DISK_FULL, UNREACHABLE, exit_code
 _LOOK_EVERY_S = 0.02
 _TELL_EVERY_S = 1.0
 LEFT_OUT = ("lease",)
-"""What of a run folder belongs to the place where it is."""
+"""The parts of a run folder that belong to its place, and are not copied."""
 
 
 @dataclass(frozen=True, kw_only=True)

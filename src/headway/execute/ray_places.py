@@ -173,7 +173,7 @@ class RayPlace:
 
 _LOOK_EVERY_S = 2.0
 _LATE_S, _BUSY_S = 5.0, 15.0
-"""An actor that has not begun after so long has others before it; after the second time that is told."""
+"""An actor that has not started after the first time waits for others; after the second, this is reported."""
 
 
 class RayPlaces:

@@ -15,18 +15,18 @@ from contextlib import contextmanager
 from types import FrameType
 
 FROM_PARENT = signal.SIGUSR1
-"""What the process that started a worker stops it with, so that it is told apart from what others send.
+"""The signal by which the process that started a worker stops it, unlike the signals of other senders.
 
-Schedulers send it too, some time before they end a job: to who started workers, or to every process.
+Schedulers also send it some time before they end a job, to the process that started workers, or to every process.
 """
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, FROM_PARENT)
 
 TOGETHER_S = 2.0
-"""Signals of others within this time are one wish; later ones are impatience."""
+"""Signals of other senders within this time are one request; a later signal interrupts."""
 
 ASKED_AGAIN_S = 1.0
-"""The same for those of the process that started a worker, which may come after a scheduler's."""
+"""Signals of the process that started a worker within this time are one request; they may follow a scheduler's."""
 
 _LOOK_EVERY_S = 0.25
 

@@ -26,10 +26,10 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 _WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 _SPINS = "10000"
-"""How often a thread of OpenMP looks whether there is more to do before it sleeps, about half a millisecond.
+"""The checks for more work that an OpenMP thread makes before it sleeps, about half a millisecond.
 
-With OpenMP's own 300,000 threads burn the time that the others wait for, wherever something else wants the cores; when
-they sleep at once, half the speed of an idle machine goes into waking them (LOG.md, benchmarks/waiting.py).
+With OpenMP's default of 300,000, waiting threads take the cores that other work needs. With none, half the speed of an
+idle machine goes into waking the threads (LOG.md, benchmarks/waiting.py).
 """
 
 

@@ -76,7 +76,7 @@ _SAID_EVERY_S = 30.0
 _TIMED_FIRST = 3
 """Shapes after which one knows about how long the others take."""
 _LOOKED_FOR_S = 2.5
-"""For beats of workers on other machines, which come every second."""
+"""The time to wait for beats of workers on other machines, which come every second."""
 
 
 def can_be_shown() -> bool:

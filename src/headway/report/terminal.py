@@ -215,7 +215,7 @@ def _matched(what: str, values: Mapping[str, Hashable]) -> str:
 
 
 ALL = "shapes"
-"""What stands for every published model."""
+"""The name that stands for every published model."""
 
 
 def named_shapes(names: Sequence[str], *, options_given: bool = False) -> Parts | None:

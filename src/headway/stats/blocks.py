@@ -28,7 +28,7 @@ LEVEL = 0.05
 POWER = 0.8
 
 _WILD = 100.0
-"""An arm whose runs vary by this much more than those of the others (in variance) is judged by itself."""
+"""An arm is judged by itself if its runs vary by this factor more than the other arms' (in variance)."""
 OWN_SHARE = 4
 """A contrast's own spread never weighs less than one part in five."""
 

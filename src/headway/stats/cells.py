@@ -30,7 +30,7 @@ RunsOfArm = Mapping[str, Mapping[int, Run]]
 """The runs of each arm, by its full name, by seed."""
 
 Weights = Mapping[str, float]
-"""Of a difference: by full name of an arm; those above 0 are of the first side, the others of the second."""
+"""The weights of a difference by full name of an arm: above 0 on the first side, below on the second."""
 
 _ENDED = ("done", "failed", "damaged")
 

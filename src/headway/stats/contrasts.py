@@ -361,7 +361,7 @@ def called(contrast: Contrast, experiment: Experiment) -> str:
 
 
 _TOLD = 6
-"""Arms of a weighted sum that are told one by one."""
+"""At most this many arms of a weighted sum are named one by one."""
 
 
 _PER_TOKEN = "nats per token"

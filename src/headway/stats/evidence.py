@@ -16,17 +16,17 @@ from typing import ClassVar, Literal
 from headway.stats.sequential import LookPlan, Outcome
 
 Rule = Literal["blocks", "paired", "shares"]
-"""How a difference is judged."""
+"""The rule by which a difference is judged."""
 
 LOGARITHM = "100 ln"
 """The unit of a difference by the rule `blocks`: of 100 times the logarithm of the metric, near to per cent."""
 
 Doubt = Literal["untrained", "falling", "rates"]
-"""What makes an answer worth nothing: no arm of it is better than counting pairs of tokens; what is judged still falls
-by more than the answer is about; the learning rate moves it by more."""
+"""Reasons why an answer is worth nothing: no arm of it is better than counting pairs of tokens; the metric still falls
+by more than the answer's difference; the learning rate changes the metric by more."""
 
 Kind = Literal["comparisons", "contrasts"]
-"""Of single arms, or of what the document asks of several at once."""
+"""Comparisons are of two single arms; contrasts are those that the document declares."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ EXECUTION_KEYS = (
     "processor",
     "system",
 )
-"""What of a run's execution can change its bits or its speed; the two halves of a pair should agree in it.
+"""The keys of a run's execution that can change its bits or its speed; the two runs of a pair should agree in them.
 
-And in `together`, the size of the batch that it was trained in: who else was in it changes nothing.
+The runs should also agree in `together`, the size of their batches; the other members of a batch change nothing.
 """
 
 

@@ -16,7 +16,7 @@ from headway.store.directory import Store
 from headway.store.look_plans import Asked, StoredPlan
 
 _MOST_ERROR = 0.2
-"""A plan does not go on where chance alone would settle more than this."""
+"""A plan is not prolonged if chance alone would settle more than this share."""
 
 
 def asked_of(experiment: Experiment, arms: Sequence[str]) -> tuple[Asked, bool]:

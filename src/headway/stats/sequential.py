@@ -120,8 +120,8 @@ FEWEST = 3
 """Seeds below which nothing is settled: two seeds know no spread."""
 
 Outcome = Literal["apart", "small", "same", "open", "few", "none"]
-"""Told apart; told apart, by less than the margin; the same within it; none of these; too few seeds to say; no seed at
-all, or no spread."""
+"""A clear difference; a clear difference below the margin; no difference beyond the margin; no verdict yet; too few
+seeds; no seed at all, or no spread."""
 
 
 @dataclass(frozen=True, kw_only=True)

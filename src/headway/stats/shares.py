@@ -15,7 +15,7 @@ from headway.stats.evidence import Comparison, JudgedDifference
 from headway.stats.paired import LEVEL, paired
 
 _Z = 1.959963984540054
-"""Of 95 %."""
+"""The quantile of the normal distribution for a 95 % interval."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ _NUMBERS = """
 351,1,1,7,15,21,11,81,45 355,1,3,7,3,25,31,65,79 357,1,3,1,1,19,11,3,205 361,1,1,5,9,19,21,29,157
 369,1,3,7,11,1,33,89,185 391,1,3,3,3,15,9,79,71 397,1,3,7,11,15,39,119,27
 """
-"""Of each dimension but the first: the polynomial, and the first odd numbers."""
+"""The polynomial and the first odd numbers of each dimension but the first."""
 
 _SOBOL_MOST = 48
 """Dimensions that are made here; more are left to scipy."""

@@ -32,7 +32,7 @@ from headway.stats.sequential import FEWEST, Looking, LookPlan, error_of
 from headway.store.run import Run
 
 _DOUBTED_LEAST = 1e-9
-"""What one side is at least of the other, where it is nothing."""
+"""The least difference, as a share of the other side, so that no difference counts as 0."""
 
 Judged = TypeVar("Judged", Comparison, JudgedContrast)
 
@@ -140,10 +140,10 @@ _FAR = 5.0
 """Standard deviations, as half of the residuals tell them."""
 
 _TO_DEVIATION = 1.4826
-"""From a median of absolute residuals to a standard deviation."""
+"""The factor from a median of absolute residuals to a standard deviation."""
 
 _STRAYS_LEAST = 0.5
-"""In per cent: nobody minds less."""
+"""The least residual of a stray run, in per cent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ _NAMED = 4
 _ARMS = 3
 
 LEAST = 0.005
-"""Where nothing was answered, a metric that falls or moves by less than this share of itself is not worth a word."""
+"""Without an answer, a smaller relative change of a metric gives no warning."""
 
 
 def unlike(experiment: Experiment, runs: RunsOfArm, families: Sequence[JudgedFamily]) -> Iterator[str]:
@@ -467,7 +467,7 @@ def _about_matches(matches: Sequence[Match], runs: RunsOfArm, experiment: Experi
 
 
 MOST = 12
-"""Looks that are told one by one."""
+"""At most this many interim analyses are named one by one."""
 
 
 def looked_at(looks: Looking, primary: str, families: Sequence[JudgedFamily]) -> int | None:

@@ -139,7 +139,7 @@ def _size(n: int) -> str:
 
 
 USUAL = 64
-"""Runs that are trained together at most, where nobody says how many."""
+"""The default limit of runs that are trained together."""
 
 _MEMORY = 0.5
 """The share of the machine's memory, or of what is free of a GPU's, that runs may take together, by the estimate."""

@@ -18,8 +18,8 @@ from headway.errors import ResultsError, Unreadable
 from headway.train.loop import BEGINNING, Arrays
 
 READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", BEGINNING)
-"""What Headway reads in a run's folder, beside its run.json, checkpoints and what it keeps of some steps; all of it is
-sealed."""
+"""The files that Headway reads in a run's folder, beside run.json, checkpoints and the files of single steps; all of
+them are sealed."""
 
 OF_STEPS = ("heads", "weights")
 """The folders of a run's folder that hold a file of arrays for each of some steps."""

@@ -53,7 +53,7 @@ from headway.train.loop import Arrays, laboratory_of
 
 SCHEMA = 1
 _END = f',\n "{DIGEST}": "'
-"""What stands between the content and its digest, which comes last."""
+"""The text between the content and its digest, which comes last."""
 
 
 def content_of(path: Path) -> dict[str, Any]:
@@ -322,7 +322,7 @@ class Run:
 
 
 IDENTITY = ("id", "arm", "control", "group", "seed")
-"""What run.json says first."""
+"""The first keys of run.json."""
 
 
 def read(path: Path) -> Run:

@@ -17,7 +17,7 @@ from headway.store import lease as leases
 from headway.store.lease import Lease, LeaseHeld, Sight, give_up, machine, seen
 
 _LONGEST_GAP_S = 5.0
-"""What counts at most as watched between two looks: who slept meanwhile saw nothing."""
+"""The most that counts as watched between two observations: an observer that slept meanwhile saw nothing."""
 _LOOK_EVERY_S = 0.25
 
 

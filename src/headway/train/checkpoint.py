@@ -109,7 +109,7 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
 
 
 WhyNot = Callable[[Commit], str | None]
-"""Says why a checkpoint cannot be gone on with; None where it can."""
+"""Returns why a run cannot resume from a checkpoint, or None if it can."""
 
 
 def load(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Checkpoint | None, list[str]]:
@@ -161,7 +161,7 @@ def contents(directory: Path) -> dict[str, Content]:
 
 
 _DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, NotOrdinary, SafetensorError)
-"""What reading something else than what was written may raise."""
+"""Errors that may arise when a changed checkpoint is read."""
 
 
 def _commits(directory: Path) -> list[Path]:

@@ -43,7 +43,7 @@ OF_MKL = (
     torch.tanh,
     torch.trunc,
 )
-"""What torch has MKL compute where it is built with it; elsewhere the calls do no harm."""
+"""The functions that torch computes with MKL, if it is built with MKL; else calling them does no harm."""
 
 
 @cache

@@ -267,7 +267,7 @@ class _Pace:
 
 
 TrainerChoice = Literal["auto", "fused", "torch"]
-"""What trains a model: `fused` is native code; `auto` takes it where it can."""
+"""The trainer of a model: `fused` is native code; `auto` takes native code if it can train the model."""
 
 
 @dataclass(frozen=True, kw_only=True)

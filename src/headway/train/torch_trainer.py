@@ -17,8 +17,8 @@ from headway.errors import Diverged
 from headway.train.loop import Arrays
 
 Loss = Callable[..., Tensor]
-"""From a part's tensors to a scalar that is minimised, or to a vector: its first entry is minimised, the others are the
-loss as it is recorded and terms that are recorded beside it."""
+"""A function of a part's tensors that returns a scalar to minimise, or a vector. The vector's first entry is minimised;
+the others are the recorded loss, and terms that are recorded beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from PIL import ImageDraw
 
 FRAME_MS, LAST_MS = 180, 1_800
-"""How long a frame stays, and the last one."""
+"""The duration of a frame, and of the last one."""
 
 SHADES = 61
 """Colours of the scale; an odd number, so that zero has one of its own."""

@@ -65,7 +65,7 @@ ESTIMATORS: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "ridge": ("ridge (Bayes)", "#a07d4b", (8, 3, 2, 3)),
     "least_squares": ("least squares", "#c9b492", (2, 2)),
 }
-"""Of each estimator: its label, colour and dashes."""
+"""The label, colour and dashes of each estimator."""
 
 SCHEME_COLOURS: dict[str | None, str] = {
     "ascending": "#c2185b",
@@ -89,7 +89,7 @@ NGRAMS: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "bigram": ("bigram model", "#22262b", (4, 2)),
     "entropy": ("entropy of the text", "#a07d4b", (8, 3, 2, 3)),
 }
-"""Of each model that is not trained by gradient: its label, colour and dashes."""
+"""The label, colour and dashes of each reference that is not trained by gradient."""
 
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 INK = "#22262b"
@@ -148,7 +148,7 @@ def config() -> dict[str, Any]:
 
 
 ASKED = "#7f3c8d"
-"""What the document asks of several arms at once, which is the colour of none of them."""
+"""The colour of contrasts of several arms, which no arm has."""
 
 
 WIDTH = 1000
@@ -323,7 +323,7 @@ def over_seeds(values: Sequence[float] | np.ndarray) -> Mean:
 
 
 Side = tuple[float, float, str]
-"""Where a name stands from its point: pixels to the right, pixels down, and its alignment."""
+"""The position of a name relative to its point: pixels to the right, pixels down, and alignment."""
 
 E, W, N, S = (10.0, 4.0, "left"), (-10.0, 4.0, "right"), (0.0, -11.0, "center"), (0.0, 19.0, "center")
 NE, SE, NW, SW = (7.0, -9.0, "left"), (7.0, 17.0, "left"), (-7.0, -9.0, "right"), (-7.0, 17.0, "right")

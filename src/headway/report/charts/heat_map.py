@@ -9,15 +9,15 @@ import numpy as np
 from headway.config.head_metrics import NATS
 
 SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
-"""From the least to the most."""
+"""Colours from the least to the greatest value."""
 DIVERGING = ("#174a86", "#6ea6d0", "#f2f2f0", "#ef9a7e", "#a01528")
-"""From the most negative over zero to the most positive; an absent head is white, zero is not."""
+"""Colours from the most negative over zero to the most positive value; an absent head is white, zero is not."""
 _DARK = 0.55
-"""From this share of the range on, a number in a cell is white."""
+"""A number in a cell is white from this share of the range on."""
 _LEAST = 0.1
 """A bounded metric's range is at least this wide: a score of .01 is not dark because no other is higher."""
 _LEAST_SHARE = 0.05
-"""So is that of a metric without bounds, as a share of its largest value: what is the same is not made to differ."""
+"""The least range of a metric without bounds, as a share of its largest value: equal values look equal."""
 _DECADES = 50.0
 """A metric without bounds whose values differ by more than this factor is drawn on a log scale."""
 

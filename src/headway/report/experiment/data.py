@@ -173,7 +173,7 @@ class ReportData:
     runs: tuple["Run", ...]
     arms: tuple[ArmResults, ...]
     timings: Mapping[str, Mapping[str, Any]]
-    """What a short timing with the machine to itself measured, by full name of an arm."""
+    """The measurements of a short timing with the machine to itself, by full name of an arm."""
 
     @property
     def run(self) -> "RunSpec":

@@ -80,7 +80,7 @@ class Answered:
     verdicts: tuple[Verdict, ...]
     control: str | None = None
     title: str = ""
-    """What it is folded under where sentences are many; empty: nothing folds it."""
+    """The title under which the sentences are folded if there are many; empty: never folded."""
 
 
 def write_report(store: "Store", results: Results, *, files: bool = True, out: Path | None = None) -> Path:

@@ -72,7 +72,7 @@ OF_ANSWERS = replace(
     references={},
     ticks="",
 )
-"""Of tasks that are no text."""
+"""The loss of tasks that are no text."""
 
 
 def loss_of(material: ReportData) -> OutcomeMeasure:

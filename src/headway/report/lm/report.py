@@ -86,7 +86,7 @@ Draw = Callable[[ReportData], Figure | None]
 LOSS_AGAINST_HEADS, LEARNING, HOURS = (
     partial(by_task, draw) for draw in (heads_size.loss_against_heads, training.learning, training.hours)
 )
-"""Those that are about the loss, which of different tasks is another."""
+"""The figures of the loss, one for each task, since losses of different tasks differ."""
 
 PER_CONTROL: tuple[Draw, ...] = (
     LOSS_AGAINST_HEADS,

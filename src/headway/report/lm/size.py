@@ -34,7 +34,7 @@ SIDES = {
     "constant": (figure.NE, figure.E, figure.SE),
     "descending": (figure.SW, figure.S, figure.W),
 }
-"""Where a point's name is tried first: schemes have nearly the same totals, so each has a side of its own."""
+"""The preferred sides of a point's name by scheme: schemes have nearly equal totals."""
 
 FORMS = dict(zip(PARAMETERS, ("exp(−b n) + c, as published", "a exp(−b n) + c"), strict=True))
 

@@ -23,7 +23,7 @@ from headway.stats.shares import Share, decimal
 LABELS = 300
 ROW = 30
 LIMITS = {"best possible": INK, "chance": QUIET}
-"""What is drawn beside arms, and in which colour."""
+"""The reference lines beside arms, and their colours."""
 
 
 def accuracies(material: ReportData) -> Figure | None:
@@ -172,7 +172,7 @@ def _rows_known_parts(arm: ArmResults, metric: str, place: Callable[[int], int])
 
 
 SMALLEST = 1e-12
-"""What is drawn of an error of 0 on an axis of logarithms."""
+"""The value at which an error of 0 is drawn on a log axis."""
 
 
 def errors_by_heads(material: ReportData) -> Figure | None:

@@ -144,7 +144,7 @@ def _note(sample: dict[str, Any], seed: int) -> str:
 
 
 COLOURS = {"holds": "#2a9d5c", "does not hold": "#c2185b", "cannot be told": "#b4b8bf"}
-"""Of each verdict."""
+"""The colour of each verdict."""
 NARROW = 40
 """Characters of a line of a statement, so that the columns of controls have room."""
 

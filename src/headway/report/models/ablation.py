@@ -257,7 +257,7 @@ def _panel_interval_panels(
 
 
 MOST = 40
-"""At most so many rows."""
+"""The largest number of rows."""
 
 
 def head_intervals(found: Ablation, *, part: str) -> Figure:

@@ -373,7 +373,7 @@ def _of_course(shown: ShownModel) -> list[str]:
 
 
 _SHARE_OF_TRAINING = 0.2
-"""Of a page, at most, for what heads were while they trained."""
+"""The largest share of a page for the metrics of heads during training."""
 
 
 @dataclass(frozen=True, kw_only=True)

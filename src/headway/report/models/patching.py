@@ -180,7 +180,7 @@ def _legend() -> Any:
 
 
 MOST = 24
-"""At most so many heads."""
+"""The largest number of heads."""
 
 
 def restored_intervals(found: Patching, *, part: str) -> Figure | None:

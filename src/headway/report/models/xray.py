@@ -24,7 +24,7 @@ from headway.report.charts.page import Row, Table
 from headway.report.models.page import ModelPage
 
 SIDE = 60
-"""At most so many heads on a side of a map."""
+"""The largest number of heads on a side of a map."""
 
 
 def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | None:
@@ -115,9 +115,9 @@ def _axis(names: list[str], cell: float, angle: int) -> Any:
 
 
 CELLS = 20_000
-"""At most so many cells in a figure: more are slow to draw and too small to see."""
+"""The largest number of cells in a figure: more are slow to draw and too small to see."""
 PAIR_MAPS_SIDE = 64
-"""At most so many heads on the side of a map."""
+"""The largest number of heads on the side of a map."""
 
 IN_PLACE, ALIKE = "in place", "alike ones together"
 

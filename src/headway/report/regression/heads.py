@@ -142,7 +142,7 @@ def _caption(arms: list[ArmResults]) -> str:
 
 CIRCUIT_MAPS_COLUMNS = 8
 COLOURS = ("#174a86", "#6ea6d0", "#ffffff", "#ef9a7e", "#a01528")
-"""From the most negative entry over zero to the most positive one."""
+"""Colours from the most negative entry over zero to the most positive one."""
 
 PALE = " The y column is pale: the query's y is 0, so it is never used nor trained."
 

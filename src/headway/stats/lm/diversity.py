@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 
 FEWEST = 12
-"""Points below which nothing is said."""
+"""The fewest points for an association."""
 
 FEWEST_SEEDS = 4
-"""Of three there are 6 permutations, so that no p is below .05."""
+"""The fewest seeds for a p: three seeds have 6 permutations, so no p is below .05."""
 
 _ALL = 7
 """Seeds up to which every permutation is made."""

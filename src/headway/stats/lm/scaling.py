@@ -42,13 +42,13 @@ PARAMETERS = {PUBLISHED_FORM: ("b", "c"), FREE_FORM: ("a", "b", "c")}
 """The forms, as published first, and their parameters."""
 
 START = 0.05 * 96
-"""Where the search begins: b times the median total. That is b = .05 for the published totals."""
+"""The start of the search, b times the median total: b = .05 for the published totals."""
 
 GRID = 400
 """Values of b at which minima are looked for."""
 
 _TURNS = 40
-"""Of a golden section: what is left of two steps of the grid is 1e-9 of the logarithm of b."""
+"""Turns of the golden section, which narrow two steps of the grid to 1e-9 of the logarithm of b."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -168,7 +168,7 @@ def unmeasured(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
 
 
 MEASURED = {"unigram": "unigram_loss_nats", "bigram": "bigram_loss_nats", "entropy": "entropy_nats"}
-"""What models are compared with, and the metric of a run that holds it: each run of a task measures the same."""
+"""The references of models, and the metric of a run that holds each: all runs of a task measure equal values."""
 
 
 def text_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:

@@ -113,7 +113,7 @@ class TokensLoss:
         self.asked_last = run.task.asked_last if run.model.attends == "past" else None
         trained = self._guided if self.guided else self._eager
         self.value: Loss = torch.compile(trained, dynamic=False) if compile else trained
-        """What is trained on."""
+        """The loss that is minimised."""
 
     def _eager(self, inputs: Tensor, targets: Tensor) -> Tensor:
         with self._precision():

@@ -138,7 +138,7 @@ _SMALL = 0.01
 
 _OF_A_WAY = ("largest_nats", "all_nats", "share_that_adds_up")
 METRICS = (*(f"{kind}_ablation_{what}" for kind in KINDS for what in _OF_A_WAY), "idle_head_share", "half_effect_heads")
-"""What the final record has of it."""
+"""The metrics of ablation in the final record."""
 
 
 def ablated(asked: AblateHeads | None, examples: Examples, loss: TokensLoss, steps: int) -> tuple[Measure, ...]:
