@@ -210,7 +210,7 @@ def run(
 
     Raises:
         UserError: when the directory holds something else, or a corpus cannot be used.
-        StorageFailed: when its disk is full or fails; the same call goes on where this one ended.
+        StorageFailed: when its disk is full or fails; a repeated call resumes where this one ended.
 
     Examples:
         >>> import headway, tempfile

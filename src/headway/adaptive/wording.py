@@ -43,7 +43,7 @@ def planned(plan: StoredPlan) -> Iterator[str]:
 
 
 def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
-    """Return a sentence that a plan goes on beyond its end, with the cost of that."""
+    """Return a sentence that a plan is prolonged beyond its end, with the cost of that."""
     return (
         f"the plan of this directory ended at {former.at_most} seeds and goes on to {plan.at_most}: of all its looks "
         f"together, chance alone now tells apart {100 * plan.level:.2g} of 100, and {100 * former.level:.2g} before"

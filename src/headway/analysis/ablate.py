@@ -53,7 +53,7 @@ def circuit(
 
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
-        heads: that stay, such as `["L0H3", "L1H0"]`.
+        heads: the heads that stay, such as `["L0H3", "L1H0"]`.
         text: as of `headway.ablate`, like `reference`, `targets`, `tokenizer`, `sequences`, `length` and `device`.
         reference: see there.
         targets: see there.
@@ -132,13 +132,13 @@ def ablate(
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
         text: a text file, whose documents are parted by `<|endoftext|>`, or any other corpus that a task can name; or
-            (sequence, pos) tokens; None: of a run what it was judged on.
+            (sequence, pos) tokens; None: the evaluation data of the run.
         reference: another text, whose contexts stand in for heads; None: the text's further sequences.
         targets: what is predicted at each of the text's tokens, -1 where nothing is; None: every next token.
         mean: what the mean of a head is over: `positions` (and sequences) of the other text, or its sequences
             `per-position`.
         pairs: whether interactions are measured, of the most alike and the most important pairs of heads.
-        circuit: heads such as `["L0H3", "L1H0"]`, of which is measured what they keep when all others go.
+        circuit: heads such as `["L0H3", "L1H0"]`; the share of the loss that they keep alone is measured.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         sequences: of each text, at most; None: 8,192 tokens of them.
         length: tokens of each; None: what the model was made for, at most 256.

@@ -247,9 +247,9 @@ def look(
         path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory, as in
             `headway.xray`.
         text: a text file, whose documents are parted by `<|endoftext|>`, or any other corpus that a task can name;
-            None, without tokens: of a run what it was judged on.
+            None, without tokens: the evaluation data of the run.
         tokens: in place of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
-        heads: whose patterns are kept, such as `L0H3,L2`; None: all.
+        heads: the heads whose patterns are kept, such as `L0H3,L2`; None: all.
         sequences: how many of the text are shown, and as many of repeated tokens; None: 4.
         length: tokens of each; None: what the model was made for, at most 128; of given tokens all.
         draws: as in `headway.xray`, from which the numbers are.
@@ -308,7 +308,7 @@ class _Read:
     Attributes:
         opened: the model.
         read: as many sequences as numbers are from.
-        given: whether somebody gave them, and no text.
+        given: whether the user gave tokens instead of a text.
         n: how many sequences are shown.
         run: that trained the model, if one of Headway's did.
     """

@@ -122,7 +122,7 @@ class Opened:
         vocab_size: tokens below it are the model's.
         n_ctx: tokens of the longest text that it was made for; None where nothing bounds it.
         longest: tokens of the longest text that it can read, likewise.
-        brought: whether it is a module that somebody brought, which says itself what its heads do.
+        brought: whether it is the user's own module, which tells itself what its heads do.
         no_text: why it reads no text, in a clause of which it is the subject; empty where it does.
     """
 

@@ -119,7 +119,7 @@ _BATCH = 1024
 class LossChange:
     """The loss of a text before and after, nats per token, and its change with a 95 % interval over sequences.
 
-    Of a task's own examples only answers count.
+    In a task's own examples only answers count.
     """
 
     text: str
@@ -227,7 +227,7 @@ def prune(
             of a run's task, where that is no text.
         out: a folder for the model, which is made; None: it is not written.
         held_out: another text on which the loss is measured before and after.
-        steps: importance is measured anew after each.
+        steps: importance is measured again after each.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         sequences: of each text, at most; None: 8,192 tokens of them.
         length: tokens of each; None: what the model was made for, at most 256.

@@ -231,7 +231,7 @@ class TextPairs:
         clean: the tokens of the clean text of each pair.
         corrupted: those of the corrupted one, as many.
         right: of the answer after each pair.
-        wrong: of what should not follow; None where nobody asked.
+        wrong: of what should not follow; None if none was given.
         words: what is written for a token.
         texts: the texts, in words.
     """

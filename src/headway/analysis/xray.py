@@ -232,7 +232,7 @@ def xray(
         path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory: one of
             Headway's own, of transformers, or a module whose `trace(tokens)` says what its heads do.
         text: a text file, whose documents are parted by `<|endoftext|>`; or any other corpus that a task can name;
-            None, without tokens: of a run what it was judged on.
+            None, without tokens: the evaluation data of the run.
         tokens: in place of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         sequences: how many are read, at most; None: 4,096 tokens of them; of given tokens all.

@@ -59,7 +59,7 @@ class JoinedPlace:
         """Do nothing, since the workers are ready."""
 
     def found(self, *runs: Path) -> JoinedWorker | None:
-        """The worker that has a run already, or one of its batch; None where nobody has."""
+        """Return the worker that already has a run, or one of its batch; None if there is none."""
         return JoinedWorker(runs=runs, watch=self.watch) if _held(runs, self.watch) else None
 
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> JoinedWorker:

@@ -63,7 +63,7 @@ class RaySlot:
         device: of its place.
         threads: of a worker.
         command: what starts one.
-        lasts: whether a worker goes on with the next run.
+        lasts: whether a worker continues with the next run.
         folder: where the paths begin that runs name, if there is such a folder here.
     """
 

@@ -57,7 +57,7 @@ def listeners(run: "Run", say: Callable[[str], None]) -> Callable[[Mapping[str, 
         for entry in tuple(called):
             try:
                 entry.value(run, dict(line))
-            except Exception as error:  # noqa: BLE001 - whatever it raises, training goes on
+            except Exception as error:  # noqa: BLE001 - whatever it raises, training continues
                 called.remove(entry)
                 say(f"callback {entry.name} is called no more: {type(error).__name__}: {error}")
 
@@ -72,7 +72,7 @@ class Course:
     """The training of a study in a run folder.
 
     Args:
-        study: what is trained, standing where it goes on.
+        study: the study, restored to the step where it resumes.
         recorder: what writes the folder.
         lease: of the folder.
         wishes: whether to stop.

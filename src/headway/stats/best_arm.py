@@ -165,7 +165,7 @@ class SearchResult:
         arms: among which it was searched.
         n_runs: that the search took, without those of finalists.
         sentences: all of it in words.
-        picked: the arm; None while the search goes on.
+        picked: the arm; None while the search continues.
         chances: of each arm to be the best.
         finalists: that got fresh seeds, `picked` first.
         fresh: how good the picked arm is; None before a fresh seed is done.

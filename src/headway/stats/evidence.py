@@ -50,7 +50,7 @@ class JudgedDifference:
         bound: how many standard errors the interval reaches.
         p: of this difference alone.
         p_family: corrected for the others.
-        outcome: told apart; told apart, and smaller than the margin; the same within it; open; too few seeds to say
+        outcome: a clear difference; a clear one below the margin; none beyond it; open; too few seeds to say
             (one or two); nothing to say (no seed, or no spread).
         detectable: the true difference that this very verdict finds with 80 % power.
         seeds_for_margin: about how many seeds would tell a difference of the margin, and the ends of a range of 80 %.

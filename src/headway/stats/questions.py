@@ -41,7 +41,7 @@ def asked_of(experiment: Experiment, arms: Sequence[str]) -> tuple[Asked, bool]:
 
 
 def extended(plan: StoredPlan, at_most: int) -> StoredPlan:
-    """Return a plan that goes on beyond its end; its earlier verdicts stay.
+    """Return a plan prolonged beyond its end; its earlier verdicts stay.
 
     Error is spent on at the same rate, so that the looks that were made keep their levels, and all looks together err
     more often: `level` says how often.

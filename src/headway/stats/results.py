@@ -49,7 +49,7 @@ SCHEMA = 2
 class RunResult:
     """The end of a run; `metrics` are its final ones, None if it is not done.
 
-    `task` names what it was judged on, one of the keys of `Results.tasks`.
+    `task` names the task of its evaluation, one of the keys of `Results.tasks`.
     """
 
     arm: str

@@ -8,7 +8,7 @@
     looks/picked.json      the arm that the search picked
 
 Each file is written once, whole. If several processes come at once, one writes it and the others read it. Only a plan
-that goes on beyond its end replaces the previous one.
+that is prolonged beyond its end replaces the previous one.
 
 Verdicts rest on these files. So the directory's document holds the hash of each, and a damaged or missing plan is an
 error. The document is written first, with what is going to be written; then the file; then the document again. A
@@ -199,7 +199,7 @@ def _is_strange(directory: Path, file: Path) -> bool:
     """Return whether a file that the document does not know is damaged, or was put there by others."""
     if (directory / document.FILE).exists() and not document.doubt(directory):
         return True
-    content = kept_json(file)  # what cannot be read is told by who reads it
+    content = kept_json(file)  # its reader reports what cannot be read
     return isinstance(content, dict) and not is_as_signed(content)
 
 
@@ -299,7 +299,7 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
         if (found := _there(directory, name, value)) is not None:
             return found
         with turn(directory):
-            if (found := _there(directory, name, value)) is None:  # somebody else may have had the turn before
+            if (found := _there(directory, name, value)) is None:  # another process may have had the turn before
                 _write(directory, name, value)
     except OSError as error:
         raise _unwritable(directory, name, error) from None

@@ -181,7 +181,7 @@ def stored_step(path: Path, run: str) -> int:
     try:
         found, _, _ = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
     except (OSError, ResultsError):
-        return 0  # who goes on with it says what is wrong
+        return 0  # the process that resumes it reports what is wrong
     return found.step if found else 0
 
 

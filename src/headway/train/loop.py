@@ -314,8 +314,8 @@ class TrainingSlice(ABC):
             trainer: what trains it.
             compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
-            origin: the run that it starts from; None where it starts from nothing, or goes on.
-            beginning: of a run that goes on and started from another: what its folder says of that.
+            origin: the run that it is initialised from; None if there is none, or if the run resumes.
+            beginning: the record of its start, if the run resumes and was initialised from another.
 
         Raises:
             UserError: for a trainer or device that cannot do it, or data that are missing or not fit.

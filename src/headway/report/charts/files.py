@@ -55,7 +55,7 @@ def write_figures(
     for file in [f for f in before if f and f.rpartition(".")[0] not in made_from]:
         _remove(folder / file)
     kept = {f: made for f, made in before.items() if f in current or (f not in needed and (folder / f).is_file())}
-    if kept != before:  # forget what is drawn anew first: who is killed on the way draws it again
+    if kept != before:  # first forget what is drawn again: a killed process then draws it later
         _write_digests(folder, kept)
     for figure in every:
         _draw(folder, figure, [file for file in made_from[figure.name] if file not in current])

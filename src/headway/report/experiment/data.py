@@ -64,7 +64,7 @@ def looks(experiment: Experiment) -> dict[str, ArmStyle]:
 
 
 def _by_scheme(experiment: Experiment) -> bool:
-    # Heads that an arm has left of another's are no scheme that somebody chose.
+    # The heads that pruning left of another arm are no chosen scheme.
     started = any(arm.parent is not None for arm in experiment.arms)
     schemes = {arm.template.scheme for arm in experiment.arms if arm.group is not None}
     return len(schemes) > 1 and not started

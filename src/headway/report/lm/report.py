@@ -132,7 +132,7 @@ class TokensReportSlice(ReportSlice):
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         trained = _trained(material)
         per_control = {draw: [_under(trained, control, draw) for control in shown] for draw in PER_CONTROL}
-        if not _starts(material):  # the heads of a pruned arm are no layout that somebody chose
+        if not _starts(material):  # the heads of a pruned arm are no chosen layout
             yield from per_control[LOSS_AGAINST_HEADS]
             yield by_task(size.loss_against_parameters, material)
         yield (

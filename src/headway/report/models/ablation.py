@@ -116,7 +116,7 @@ _ROWS = (_ALL, _OWN, _RANDOM, _NONE)
 
 
 def circuit_losses(found: Ablation, *, part: str) -> Figure | None:
-    """The loss with all heads, with the circuit, with each other one, and with none; None where nobody asked."""
+    """Draw the loss with all heads, the circuit, each random circuit, and no heads; None if not asked for."""
     import altair as alt
 
     if found.circuit is None:

@@ -178,7 +178,7 @@ def swapped_shares(
 def p_of_swaps(shares: Float[np.ndarray, "seed seed"]) -> float:
     """The share of permutations of seeds whose mean R^2 is as large as that of seeds with themselves.
 
-    Of the trace of any such table: a p below .05 comes in at most 5 of 100 experiments in which nothing goes together.
+    It is exact for the trace of any such table: p is below .05 in at most 5 of 100 experiments with unrelated series.
 
     Examples:
         >>> round(p_of_swaps(np.eye(4)), 4), round(p_of_swaps(np.eye(5)[::-1]), 4)

@@ -250,10 +250,10 @@ class _AdamW:
 class Ensemble:
     """Models of one shape that take their steps together.
 
-    Law: each member is the run that it would be alone: the same data and initial weights, and losses that differ by
-    rounding only. Of the others its bits depend on nothing but how many they are: a member that failed, or is done,
-    stays as a row that nobody reads. `joins` are steps at which rows that were stored there are put in: no step goes
-    beyond one of them before.
+    Law: each member is the run that it would be alone: equal data and initial weights, and losses that differ by
+    rounding only. Its bits depend on the number of the other members, and on nothing else of them. A member that failed
+    or is done stays as an unread row. `joins` are steps at which rows that were stored there are put in; training stops
+    at each of them until that has happened.
     """
 
     def __init__(

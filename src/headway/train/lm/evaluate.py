@@ -227,7 +227,7 @@ BLOCK = 100
 def take_samples(module: Transformer, run: TokensRun, tokens: Tokens) -> tuple[dict[str, Any], ...]:
     """The texts that a run asks for, of the model as it now is, with their measures.
 
-    The end of a text stops nothing: how a model goes on is what is measured.
+    The end of a text does not stop generation, since the continuation is measured.
     """
     wanted = run.samples
     if wanted is None:

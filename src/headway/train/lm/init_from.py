@@ -38,7 +38,7 @@ class Started:
         origin: the other run's arm and seed.
         model: what is trained now.
         heads: of its heads, in the order of the model, what each is called in the model that was declared.
-        steps_before: training steps that the weights have behind them; the data go on from there.
+        steps_before: training steps that the weights have behind them; the data continue from there.
     """
 
     origin: str
@@ -77,7 +77,7 @@ class Started:
 _BATCH = 1024
 """Tokens that are read together."""
 _CHECKED = 32
-"""Tokens on which it is seen that a head masked is the head removed."""
+"""Tokens of the check that masking a head equals removing it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,7 @@ METRICS = (*(f"{kind}_ablation_{what}" for kind in KINDS for what in _OF_A_WAY),
 
 
 def ablated(asked: AblateHeads | None, examples: Examples, loss: TokensLoss, steps: int) -> tuple[Measure, ...]:
-    """The measure that takes the heads away after the last step; none where nobody asks."""
+    """Return the measurement that ablates the heads after the last step; none if it is not asked for."""
     if asked is None or not loss.run.model.layout.total:
         return ()
 
