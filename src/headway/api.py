@@ -178,35 +178,35 @@ def run(
     look: bool | None = None,
     progress: bool | None = None,
 ) -> Store:
-    """Train what is missing of an experiment, compare and report; the results directory.
+    """Train the missing runs of an experiment, compare the arms and write the report; return the results directory.
 
     Every run is a process of its own. A run that fails is recorded with its reason and stops no other.
 
     Args:
-        experiment: from `headway.load`, or its name or path, or what its file would hold, as a mapping; or a results
-            directory, whose own experiment then goes on there with the runs that it has.
+        experiment: a value from `headway.load`, a name or path, or the content of an experiment's file as a mapping; or
+            a results directory, whose own experiment is resumed there with its runs.
         out: the results directory; `results/NAME-SCALE` by default.
-        seeds: how many (0 to N - 1), or which; the experiment's own if None.
-        until: instead of a number of seeds: the difference that matters, such as `0.5%`. Seeds are added, at planned
-            looks, until every question is told apart, the same within it, or open at the end of the plan.
-        at_most: seeds at which that plan ends; 12 if None.
-        budget: a time such as `2h` after which no seeds are started that would not fit; with `best` also runs, of the
-            search alone.
-        best: instead of a number of seeds: search the best of the arms by halving them, within the budget; two to four
+        seeds: the number of seeds (0 to N - 1), or the seeds; None: those of the experiment.
+        until: the difference that matters, such as `0.5%`, instead of a number of seeds. Interim analyses then add
+            seeds until every comparison has an answer, or the plan ends.
+        at_most: the number of seeds at which this plan ends; None: 12.
+        budget: a time such as `2h`: no seeds are started that would not end within it. With `best`, it may also be a
+            number of runs, for the search alone.
+        best: search the best arm by successive halving within the budget, instead of a number of seeds. Two to four
             finalists then get fresh seeds.
-        workers: runs at a time; a core each if None.
-        trainer: `fused` and `torch` insist on one.
-        together: runs of one shape in a batch, which is trained as one program: `auto`, or a number. It decides for
-            runs that are made here; those that exist keep their batches.
+        workers: the number of runs at a time; None: one for each core.
+        trainer: `fused` (native code) or `torch`; `auto` takes native code for runs that it can train.
+        together: runs of one shape in a batch, which is trained as one program: `auto`, or a number. It holds
+            for new runs; existing runs keep their batches.
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`.
-        runs_per_gpu: runs that share a GPU; small ones leave most of it idle.
-        ray: a Ray cluster to work on: `auto` for that of this machine, its address, or `local` for one of its own.
-        shared: whether its nodes see the directory; None: that is found out.
-        timing: whether arms of language models are each timed alone in the end, for figures of time against heads;
-            None: where that takes little of the time that training takes.
-        figures: whether the figures are written as files beside the report, which holds them anyway.
-        look: whether look.html, on which one looks at the heads of language models, is written too; None: with figures.
-        progress: whether it shows how far it is; None: where a terminal or a notebook is there to see it.
+        runs_per_gpu: the number of runs that share a GPU; a small run leaves most of a GPU idle.
+        ray: a Ray cluster to work on: `auto` for this machine's cluster, an address, or `local` for a private one.
+        shared: whether the nodes of the cluster see the directory; None: Headway checks it.
+        timing: whether each arm of language models is timed alone in the end, for figures of time against heads;
+            None: if timing takes little of the training time.
+        figures: whether the figures are also written as files beside the report.
+        look: whether look.html, the page of language models' heads, is also written; None: if `figures` is.
+        progress: whether progress is shown; None: in a terminal or a notebook.
 
     Raises:
         UserError: when the directory holds something else, or a corpus cannot be used.
@@ -265,10 +265,10 @@ def open(out: str | Path, *, plugins: Iterable[str | Path] = ()) -> Store:
 
     Args:
         out: the directory.
-        plugins: code of one's own that is run: files that the directory keeps, which others made, or files of figures.
+        plugins: plugins to run: files that the directory keeps and others wrote, or files of figures.
 
     Raises:
-        ResultsError: when it is none, or is of code that nobody asked to run here.
+        ResultsError: if it is no results directory, or needs plugins that `plugins` does not name.
 
     Examples:
         >>> import headway
@@ -407,11 +407,11 @@ def prepare(
     tell: Callable[[str], object] = lambda _: None,
     together: str | int = "auto",
 ) -> tuple[Store, tuple[Run, ...]]:
-    """The results directory of an experiment, with a folder for every run that is asked for.
+    """Make the results directory of an experiment, with a folder for every run that is asked for, and return it.
 
-    The tokens of every corpus that is still to be trained on are made here, once; workers find them. `slots` are where
-    runs will be worked on; `tell` is given what was done with texts that one may not expect, and what is to be known
-    of batches. `together` is for runs that are made here: those that exist keep their batches and their threads.
+    The tokens of every corpus of unfinished runs are made here, once; workers find them. `slots` are the places of the
+    runs. `tell` receives sentences on surprises in texts and batches. `together` holds for new runs; existing runs keep
+    their batches and their threads.
 
     Raises:
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are

@@ -57,9 +57,9 @@ def circuit(
         text: as of `headway.ablate`, like `reference`, `targets`, `tokenizer`, `sequences`, `length` and `device`.
         reference: see there.
         targets: see there.
-        kind: what becomes of the other heads: `mean`, `zero` or `resample`.
-        mean: what their mean is over, as of `headway.ablate`.
-        draws: other circuits of as many heads, all different; all that there are where they are fewer.
+        kind: the ablation of the other heads: `mean`, `zero` or `resample`.
+        mean: the positions of their mean, as of `headway.ablate`.
+        draws: the number of different random circuits of as many heads, or all that exist.
         tokenizer: see there.
         sequences: see there.
         length: see there.
@@ -131,20 +131,20 @@ def ablate(
 
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
-        text: a text file, whose documents are parted by `<|endoftext|>`, or any other corpus that a task can name; or
+        text: a text file with `<|endoftext|>` between documents, or any other corpus that a task can name; or
             (sequence, pos) tokens; None: the evaluation data of the run.
-        reference: another text, whose contexts stand in for heads; None: the text's further sequences.
-        targets: what is predicted at each of the text's tokens, -1 where nothing is; None: every next token.
-        mean: what the mean of a head is over: `positions` (and sequences) of the other text, or its sequences
+        reference: another text, whose contexts substitute for heads; None: the text's further sequences.
+        targets: the target at each of the text's tokens, -1 for none; None: every next token.
+        mean: the mean of a head is over `positions` (and sequences) of the other text, or over its sequences
             `per-position`.
-        pairs: whether interactions are measured, of the most alike and the most important pairs of heads.
+        pairs: whether interactions of the most similar and the most important pairs of heads are measured.
         circuit: heads such as `["L0H3", "L1H0"]`; the share of the loss that they keep alone is measured.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
-        sequences: of each text, at most; None: 8,192 tokens of them.
-        length: tokens of each; None: what the model was made for, at most 256.
+        sequences: the largest number of sequences of each text; None: as many as have 8,192 tokens.
+        length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of which sequences stand in for which.
-        tell: is given how long it takes, where that is long.
+        tell: receives the expected time, if it is long.
 
     Raises:
         UserError: for a model or text that cannot be opened or measured; for heads that are no circuit; for a model

@@ -244,20 +244,20 @@ def look(
     """Measure a finished model for the page of `headway look`.
 
     Args:
-        path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory, as in
+        path: a run's folder, its checkpoint, or a local Hugging Face folder; or a model in memory, as for
             `headway.xray`.
-        text: a text file, whose documents are parted by `<|endoftext|>`, or any other corpus that a task can name;
+        text: a text file with `<|endoftext|>` between documents, or any other corpus that a task can name;
             None, without tokens: the evaluation data of the run.
-        tokens: in place of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
+        tokens: instead of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         heads: the heads whose patterns are kept, such as `L0H3,L2`; None: all.
-        sequences: how many of the text are shown, and as many of repeated tokens; None: 4.
-        length: tokens of each; None: what the model was made for, at most 128; of given tokens all.
-        draws: as in `headway.xray`, from which the numbers are.
+        sequences: the number of shown sequences, of the text and of repeated tokens each; None: 4.
+        length: the tokens of a sequence; None: the model's context, at most 128, or all given tokens.
+        draws: the number of re-initialisations of heads, as for `headway.xray`.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
-        largest: bytes of a page: patterns that do not fit are left out, and a note says so.
+        largest: the largest page in bytes; patterns that do not fit are left out, with a note.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`; a model in memory stays where it is.
         seed: of the repeated random tokens.
-        trust_code: whether code that comes with a folder of Hugging Face is run where it cannot be opened without.
+        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
 
     Raises:
         UserError: for a model or text that cannot be opened or measured, or no such head, before anything runs.

@@ -32,7 +32,7 @@ _PADDING = 0.05
 
 
 def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bool = False) -> Opened:
-    """The finished model behind a path, and its tokenizer where there is one.
+    """Open the finished model behind a path, with its tokenizer if it has one.
 
     Args:
         path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face.

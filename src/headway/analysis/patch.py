@@ -45,13 +45,12 @@ def patch(
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or one of Headway's models.
         clean: a text, or (sequence, pos) tokens, on which the model does what is asked about.
-        corrupted: another of the same length, on which it does not; pairs, sequence by sequence.
-        metric: from logits (sequence, pos, vocab) to a number for each sequence, such as the logit of the right answer
-            less that of the wrong one.
-        sites: what is put in, in turn: z (the context), q, k, v, pattern.
-        by_position: whether each position is patched by itself, of queries, or of keys for k and v.
-        paths: whether direct effects between heads are measured; where they cannot be, `no_paths` of what is found says
-            why.
+        corrupted: a text of equal length on which it does not, paired with `clean` sequence by sequence.
+        metric: a function from logits (sequence, pos, vocab) to a number for each sequence, such as the logit of the
+            right answer less that of the wrong one.
+        sites: the sites to patch, in turn: z (the context), q, k, v, pattern.
+        by_position: whether each position is patched by itself: of queries, or of keys for k and v.
+        paths: whether direct effects between heads are measured; if they cannot be, the result's `no_paths` tells why.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
 
@@ -134,15 +133,15 @@ def patch_texts(
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face.
         clean: a text after which the answer is right, or one for each pair.
-        corrupted: of each pair one of as many tokens, after which it is not.
-        answer: what should follow, one for all pairs or one for each; of several tokens the first.
-        wrong: what should not; None: the metric is the logarithm of the answer's probability.
+        corrupted: for each pair, a text of as many tokens, after which the answer is wrong.
+        answer: the right continuation, one for all pairs or one for each; only its first token counts.
+        wrong: the wrong continuation; None: the metric is the logarithm of the answer's probability.
         sites: as of `headway.patch`, like all that follow.
         by_position: see there.
         paths: see there.
         tokenizer: see there.
         device: see there.
-        tell: is given what is done.
+        tell: receives the steps of the work.
 
     Raises:
         UserError: as `headway.patch`; for pairs that do not fit, saying which and its tokens, and answers that begin

@@ -220,20 +220,20 @@ def prune(
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
         by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `gates` and `budget` (learned),
-            `alike` (of the most alike two the one that adds less), `alike-either` (one of them, drawn), `output` (what
-            adds least), `magnitude` (the norm of what a head can write), or `random`.
-        keep: how many heads stay, or which share: `24`, `50%`, `0.5`.
-        text: what importance is measured on: a file or another corpus, or (sequence, pos) tokens; None: the examples
-            of a run's task, where that is no text.
-        out: a folder for the model, which is made; None: it is not written.
-        held_out: another text on which the loss is measured before and after.
-        steps: importance is measured again after each.
+            `alike` (the less effective of the two most similar heads), `alike-either` (a random one of them), `output`
+            (the head that adds least), `magnitude` (the norm of the output that a head can write), or `random`.
+        keep: the number or share of heads to keep: `24`, `50%`, `0.5`.
+        text: the text on which importance is measured: a file or another corpus, or (sequence, pos) tokens; None: the
+            examples of a run's task, if the task is no text.
+        out: a new folder for the model; None: the model is not written.
+        held_out: another text, on which the loss is measured before and after.
+        steps: the number of pruning steps; importance is measured again after each.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
-        sequences: of each text, at most; None: 8,192 tokens of them.
-        length: tokens of each; None: what the model was made for, at most 256.
+        sequences: the largest number of sequences of each text; None: as many as have 8,192 tokens.
+        length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of what is drawn.
-        tell: is given what is done.
+        tell: receives the steps of the work.
 
     Raises:
         UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model

@@ -229,19 +229,19 @@ def xray(
     """Measure every head of a finished model on a text, or on tokens.
 
     Args:
-        path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory: one of
-            Headway's own, of transformers, or a module whose `trace(tokens)` says what its heads do.
-        text: a text file, whose documents are parted by `<|endoftext|>`; or any other corpus that a task can name;
+        path: a run's folder, its checkpoint, or a local Hugging Face folder; or a model in memory: Headway's own, one
+            of transformers, or a module whose `trace(tokens)` returns what its heads do.
+        text: a text file with `<|endoftext|>` between documents, or any other corpus that a task can name;
             None, without tokens: the evaluation data of the run.
-        tokens: in place of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
+        tokens: instead of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
-        sequences: how many are read, at most; None: 4,096 tokens of them; of given tokens all.
-        length: tokens of each; None: what the model was made for, at most 512; of given tokens all.
-        draws: how many times heads are drawn anew on the same stream, to see what stands out of untrained ones; None:
-            16; 0: none, and then only what is read off weights can stand out.
+        sequences: the largest number of sequences; None: as many as have 4,096 tokens, or all given tokens.
+        length: the tokens of a sequence; None: the model's context, at most 512, or all given tokens.
+        draws: the number of re-initialisations of heads on the same stream, the null that heads must stand out from;
+            None: 16; 0: none, and then only metrics of weights can stand out.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`; a model in memory stays where it is.
         seed: of the repeated random tokens.
-        trust_code: whether code that comes with a folder of Hugging Face is run where it cannot be opened without.
+        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
 
     Raises:
         UserError: for a model or text that cannot be opened or measured, saying why, before anything runs.
