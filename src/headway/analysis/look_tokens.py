@@ -69,7 +69,7 @@ class SeenModel:
 
     @property
     def of_one_length(self) -> bool:
-        """Whether the model may read sequences of one length only: it reads a task's examples without a causal mask."""
+        """True if the model may read sequences of one length only: it reads a task's examples without a causal mask."""
         return self.opened.brought and not self.opened.causal
 
     def notes(self) -> Iterator[str]:

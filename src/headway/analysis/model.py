@@ -164,12 +164,12 @@ class Opened:
 
     @property
     def causal(self) -> bool:
-        """Whether every position sees itself and the positions before it, and nothing else."""
+        """True if every position sees itself and the positions before it, and nothing else."""
         return self.kind == "causal"
 
     @property
     def reads_numbers(self) -> bool:
-        """Whether the model's inputs are numbers instead of tokens."""
+        """True if the model's inputs are numbers instead of tokens."""
         return self.ours is not None and self.ours.model.encoder is not None
 
     @cached_property

@@ -48,7 +48,7 @@ class TwoTexts:
 
     @property
     def among(self) -> bool:
-        """Whether the text's own sequences stand in for one another."""
+        """True if the text's own sequences stand in for one another."""
         return self.other_inputs is self.inputs
 
     @property

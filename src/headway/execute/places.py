@@ -53,7 +53,7 @@ class Place(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether a run can begin at the place at once."""
+        """True if a run can begin at the place at once."""
 
     def make_ready(self) -> None:
         """Become ready for a waiting run, if the place is not ready; it is called again and again."""

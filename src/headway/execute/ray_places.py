@@ -96,7 +96,7 @@ class RayPlace:
 
     @property
     def ready(self) -> bool:
-        """Whether the actor has started: the cluster may be busy with other work for hours."""
+        """True if the actor has started: the cluster may be busy with other work for hours."""
         return self._actor is not None and self.beginning is None
 
     def make_ready(self) -> None:

@@ -109,7 +109,7 @@ def follow_trials(arms: Sequence[str]) -> Iterable[str]:
 
 
 def _with_time(shapes: Iterable[str], n: int, console: Console) -> Iterator[str]:
-    """Yield the same values; after a few of them, say about how long the others take, if that is long."""
+    """Yield the shapes, and print after the first few how long the others take, if that is long."""
     began_s = 0.0
     for i, shape in enumerate(shapes):
         if i == 1:  # the first loads what all of them need

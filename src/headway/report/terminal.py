@@ -22,7 +22,7 @@ from headway.store.environment import cores
 
 
 class Terminal(Console):
-    """Where tables are printed: what stands in them comes from files, and no character of it steers the terminal."""
+    """A console for tables, in which no character of a file's content can steer the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """The pieces of a picture; those that steer are Rich's own."""

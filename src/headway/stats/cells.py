@@ -147,7 +147,7 @@ class Match:
 
     @property
     def other_texts(self) -> bool:
-        """Whether the two arms predict tokens of different tokenizers or corpora."""
+        """True if the two arms predict tokens of different tokenizers or corpora."""
         return not self.arm.template.has_units_of(self.baseline.template)
 
     def no_merit(self, metric: str) -> str:

@@ -95,7 +95,7 @@ class JudgedDifference:
 
     @property
     def is_told(self) -> bool:
-        """Whether the two sides differ beyond chance."""
+        """True if the two sides differ beyond chance."""
         return self.outcome in ("apart", "small")
 
     @property

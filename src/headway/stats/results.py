@@ -2,8 +2,6 @@
 
 It is computed from the run folders and written whole, so it can be deleted at any time. Everything printed and drawn
 is made from the value that was written. Only readers from outside, and tests, read the file.
-
-`upgraded` reads files of the first schema, in which every difference was judged by a paired t test.
 """
 
 import os
@@ -119,7 +117,7 @@ class Results:
         return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
 
     def family(self, one: JudgedDifference) -> JudgedFamily | None:
-        """Return the family in which a comparison or a contrast was judged; None in an older file."""
+        """Return the family in which a comparison or a contrast was judged, or None if the file lacks it."""
         asked = one.of, one.metric, one.control
         return next((f for f in self.families if (f.of, f.metric, f.control) == asked), None)
 

@@ -163,12 +163,12 @@ class Settled:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the contrast has its verdict."""
+        """True if the contrast has its verdict."""
         return self.outcome in ("apart", "small", "same")
 
     @property
     def is_open(self) -> bool:
-        """Whether more seeds could settle the contrast; False if all runs of an arm fail."""
+        """True if more seeds could settle the contrast, which they cannot if all runs of an arm fail."""
         return self.look is None or self.outcome in ("open", "few")
 
 
@@ -293,7 +293,7 @@ class Looking:
 
     @property
     def awaits_what_has_no_folder(self) -> bool:
-        """Whether runs without a folder are still to come; without a plan, nobody asked for them."""
+        """True if runs without a folder are still to come; without a plan, nobody asked for them."""
         return self.plan is not None
 
 

@@ -38,7 +38,7 @@ def surroundings() -> dict[str, Any]:
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences between two executions, each as `KEY BEFORE -> NOW`.
 
-    An instruction set that only one of them records, as in older directories, is unknown and no difference.
+    An instruction set that only one of them records is unknown, and no difference.
 
     Examples:
         >>> changes({"threads": 1, "versions": {"numpy": "2.0"}}, {"threads": 1, "versions": {"numpy": "2.1"}})

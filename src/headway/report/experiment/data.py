@@ -196,7 +196,7 @@ class ReportData:
 
     @property
     def one_task(self) -> bool:
-        """Whether all arms were evaluated on one set of prompts."""
+        """True if all arms were evaluated on one set of prompts."""
         return len({arm.shown.task for arm in self.arms}) == 1
 
     @property
