@@ -145,10 +145,10 @@ class FreshEstimate:
     """A metric of the arm that was picked, on seeds that did not pick it.
 
     Attributes:
-        metric: by which arms are judged.
-        mean: over those seeds.
-        interval: 95 % (t); None for fewer than three seeds, and where they show no spread.
-        n_seeds: how many.
+        metric: the metric by which arms are compared.
+        mean: the mean over the fresh seeds.
+        interval: 95 % (t); None for fewer than three seeds, or if they show no spread.
+        n_seeds: the number of fresh seeds.
     """
 
     metric: str
@@ -162,15 +162,15 @@ class SearchResult:
     """The best of many arms.
 
     Attributes:
-        arms: among which it was searched.
-        n_runs: that the search took, without those of finalists.
-        sentences: all of it in words.
-        picked: the arm; None while the search continues.
-        chances: of each arm to be the best.
-        finalists: that got fresh seeds, `picked` first.
-        fresh: how good the picked arm is; None before a fresh seed is done.
-        comparisons: of the picked arm with the other finalists, on fresh seeds.
-        first_fresh: the seed from which on finalists are judged; those before chose them.
+        arms: the arms that were searched.
+        n_runs: the runs of the search, without those of the finalists.
+        sentences: the result in words.
+        picked: the picked arm; None while the search continues.
+        chances: the probability of each arm to be the best.
+        finalists: the arms that got fresh seeds, `picked` first.
+        fresh: the picked arm's metric on fresh seeds; None before a fresh seed is done.
+        comparisons: the picked arm against the other finalists, on fresh seeds.
+        first_fresh: the first of the fresh seeds, on which finalists are judged; earlier seeds chose them.
     """
 
     arms: tuple[str, ...]

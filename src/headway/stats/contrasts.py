@@ -198,11 +198,11 @@ class JudgedContrast(JudgedDifference):
     """A contrast in one metric.
 
     Attributes:
-        name: in the document.
-        label: what it is called.
-        values: by seed, as `estimate` has them.
-        sentence: what they say.
-        late: whether it was asked after an answer was seen, so that no plan has it.
+        name: the name in the document.
+        label: the label in figures and sentences.
+        values: the difference by seed, on the scale of `estimate`.
+        sentence: the verdict in words.
+        late: whether the contrast was asked after an answer was seen, so that no plan has it.
     """
 
     of: ClassVar[Kind] = "contrasts"

@@ -36,30 +36,30 @@ class JudgedDifference:
     Law: swapping the sides negates `estimate` and `interval`, and leaves all that is about their size.
 
     Attributes:
-        metric: in which they are compared.
-        control: under which.
-        rule: that it was judged by.
-        n_pairs: seeds of which every arm has a value.
-        means: of the two sides over those seeds, in the metric's unit.
-        difference: of the means.
-        relative: `difference` over the size of what is subtracted; None where that is 0.
+        metric: the metric of the comparison.
+        control: the control of the arms.
+        rule: the rule by which the difference was judged.
+        n_pairs: the number of seeds for which every arm has a value.
+        means: the means of the two sides over those seeds, in the metric's unit.
+        difference: the difference of the means.
+        relative: `difference` over the size of the subtracted mean; None if that is 0.
         estimate: the mean over seeds, in 100 ln of the metric; by the rule `paired` in its unit, as all that follows.
-        interval: 95 %; by the rule `blocks` those of a family hold at once. None where there is no verdict yet.
-        se: standard error.
-        freedom: degrees of freedom of `se`.
-        bound: how many standard errors the interval reaches.
-        p: of this difference alone.
-        p_family: corrected for the others.
-        outcome: a clear difference; a clear one below the margin; none beyond it; open; too few seeds to say
-            (one or two); nothing to say (no seed, or no spread).
+        interval: 95 %; by the rule `blocks` simultaneous for a family. None before there is a verdict.
+        se: the standard error.
+        freedom: the degrees of freedom of `se`.
+        bound: the number of standard errors that the interval reaches.
+        p: the p of this difference alone.
+        p_family: the p corrected for the other differences.
+        outcome: a clear difference; a clear one below the margin; none beyond it; open; too few seeds (one or two);
+            no answer (no seed, or no spread).
         detectable: the true difference that this very verdict finds with 80 % power.
-        seeds_for_margin: about how many seeds would tell a difference of the margin, and the ends of a range of 80 %.
-        doubts: what makes `outcome` worth nothing.
-        seeds: that all of this rests on.
-        look: the look of the plan, from 1, at which it was judged; a settled one is looked at no more. None before the
-            first.
+        seeds_for_margin: about how many seeds would detect a difference of the margin, and the ends of a range of 80 %.
+        doubts: the reasons why `outcome` is worth nothing.
+        seeds: the seeds of all these numbers.
+        look: the interim analysis, from 1, that gave the outcome; a settled difference is analysed no more. None before
+            the first.
         unit: of `estimate`, `interval`, `se` and `detectable`: "100 ln" of a ratio, or that of the metric.
-        seed_s: seconds that a run of each of its arms takes, one after the other: what another seed costs.
+        seed_s: the seconds of a run of each arm, one after the other: the cost of another seed.
     """
 
     of: ClassVar[Kind] = "comparisons"
@@ -138,19 +138,19 @@ class JudgedFamily:
     """The shared values of comparisons that are judged together: all of one metric without a control, or under one.
 
     Attributes:
-        of: whether they are of single arms, or what the document asks of several at once.
-        metric: in which.
-        control: under which.
-        rule: that they are judged by.
-        size: how many.
-        plan: when one looks, and the margin.
-        look: the last look that was made, from 1; None before the first.
-        level: of all intervals of that look together.
-        residual_sd: of a run, beside its arm and its seed, in 100 ln of the metric.
-        freedom: degrees of freedom of that.
-        d0: how alike the arms' spreads are, in degrees of freedom; None where they may all be one.
-        pairing: the share of the spread of runs that their seeds explain.
-        wild: arms that spread ten times as much as the others, and are judged by their own spread.
+        of: `comparisons` of single arms, or `contrasts` of the document.
+        metric: the metric of the differences.
+        control: the control of the arms.
+        rule: the rule by which the differences are judged.
+        size: the number of differences.
+        plan: the interim analyses, and the margin.
+        look: the last interim analysis, from 1; None before the first.
+        level: the error probability of all intervals of that analysis together.
+        residual_sd: the standard deviation of a run beside its arm and its seed, in 100 ln of the metric.
+        freedom: the degrees of freedom of `residual_sd`.
+        d0: how similar the arms' spreads are, in degrees of freedom; None if all may be equal.
+        pairing: the share of the runs' variance that their seeds explain.
+        wild: arms with ten times the spread of the others, which are judged by their own spread.
     """
 
     of: Kind

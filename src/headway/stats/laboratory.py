@@ -34,9 +34,9 @@ class References:
     """The metrics that predictors without training reach on a task.
 
     Attributes:
-        baselines: by name, and by the name of what is measured: `mse` and its standard error `se`, or `loss_nats`.
-        curves: the same against the length of the prompt: the lengths under `n_pairs`, and by name; None where there
-            is no length.
+        baselines: values by predictor and metric: `mse` and its standard error `se`, or `loss_nats`.
+        curves: errors by predictor against the length of the prompt, with the lengths under `n_pairs`; None for tasks
+            without a length.
     """
 
     baselines: Mapping[str, Mapping[str, float | None]]

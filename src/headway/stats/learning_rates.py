@@ -48,8 +48,8 @@ class RateMean:
 class ComparedAtBest(JudgedDifference):
     """An arm at its best learning rate against a baseline at its own.
 
-    `changed` says whether the verdict is another than at the rates of the document; where one of the two is none, with
-    one seed or two, nothing has changed.
+    `changed` tells whether the verdict differs from that at the document's rates. It is False if one of the two
+    verdicts is missing, with one seed or two.
     """
 
     baseline: str
@@ -63,12 +63,12 @@ class RatesOfArm:
     """An arm at several learning rates.
 
     Attributes:
-        arm: its name.
-        rates: from the lowest to the highest.
-        best: the factor of the least mean.
-        at_edge: whether that is the lowest or the highest.
-        comparisons: the arm at its best with each of its baselines at theirs.
-        sentence: which is best, in words.
+        arm: the name of the arm.
+        rates: its learning rates, from the lowest to the highest.
+        best: the factor of the rate with the least mean.
+        at_edge: whether the best rate is the lowest or the highest.
+        comparisons: the arm at its best rate against each baseline at its best rate.
+        sentence: the best rate in words.
     """
 
     arm: str

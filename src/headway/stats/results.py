@@ -72,24 +72,24 @@ class Results:
     Law: `Results.from_json(results.to_json()) == results`.
 
     Attributes:
-        schema: of the file.
-        experiment: its name.
-        scale: the scale that it was resolved for.
-        primary: the metric that its arms are judged by.
+        schema: the schema of the file.
+        experiment: the name of the experiment.
+        scale: the scale at which the experiment was resolved.
+        primary: the metric by which arms are compared.
         runs: every run, done or not.
-        baselines: what needs no training reaches on the baseline arm's task, by name and metric.
-        tasks: the same of every task, by its digest.
-        contrasts: what the document asks of several arms at once, in the primary metric; again under each control.
+        baselines: metrics of predictors without training on the baseline arm's task, by name and metric.
+        tasks: metrics of predictors without training on every task, by the task's digest.
+        contrasts: the document's contrasts of several arms in the primary metric, again under each control.
         comparisons: arms against their baselines, those of the primary metric first.
-        families: of contrasts and comparisons, what those that were judged together share; contrasts come first.
+        families: the shared values of contrasts and comparisons that were judged together; contrasts come first.
         fits: curves of loss against heads.
-        plain_curve: models against plain ones of their size.
-        learning_rates: arms of which several learning rates were run.
-        associations: how much of the loss the diversity of a layer's heads explains.
-        claims: published statements on heads, judged.
-        warnings: what to know before any of it is believed.
-        doubts: those of them that may make answers worth nothing.
-        search: the best of many arms, where it was searched.
+        plain_curve: models against plain models of their size.
+        learning_rates: arms with runs at several learning rates.
+        associations: the share of the loss that the diversity of a layer's heads explains.
+        claims: published statements on heads, with verdicts.
+        warnings: sentences to read before any result is believed.
+        doubts: the warnings that may make answers worth nothing.
+        search: the result of the search for the best arm, if there was one.
     """
 
     schema: int

@@ -129,9 +129,9 @@ class LookPlan:
     """A plan of interim analyses: their numbers of seeds, and the difference that matters.
 
     Attributes:
-        looks: numbers of seeds, ascending; the last ends the plan.
-        margin: in per cent: what is certainly smaller is the same.
-        level: of all looks together.
+        looks: the numbers of seeds of the analyses, ascending; the last ends the plan.
+        margin: the difference that matters, in per cent; a certainly smaller one counts as none.
+        level: the error probability of all analyses together.
     """
 
     looks: tuple[int, ...]

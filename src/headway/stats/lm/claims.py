@@ -417,14 +417,14 @@ class JudgedArm:
     """The verdict of one arm on a statement.
 
     Attributes:
-        arm: its full name.
-        seeds: how many could be asked.
-        value: the mean of the number that the statement rests on; of a number per layer, of the layer where it is
-            least. None where it takes more seeds.
-        interval: 95 %; None with one seed or two, and where seeds show no spread. Of a number per layer it is that of
-            the least of all layers, whichever that is, and holds for all arms at once.
-        also: the mean of a further number, where there is one.
-        verdict: on the statement, in this arm.
+        arm: the full name of the arm.
+        seeds: the number of seeds with evidence.
+        value: the mean of the statement's number; for a number per layer, that of the layer where it is least. None
+            if it takes more seeds.
+        interval: 95 %; None with one seed or two, or if seeds show no spread. For a number per layer, it is that of the
+            least of all layers, whichever that is, and holds for all arms at once.
+        also: the mean of a further number, if there is one.
+        verdict: the verdict on the statement in this arm.
     """
 
     arm: str
@@ -440,16 +440,16 @@ class JudgedStatement:
     """The verdict on a published statement, without a control or under one, by one metric.
 
     Attributes:
-        name: of the statement.
-        says: what was published.
-        short: what it is called in a row of others.
-        control: what the arms are under.
-        metric: that it is read off.
-        as_published: whether that is the metric as it was published.
-        bound: on which side of it the number has to lie.
-        verdict: of all arms together.
-        sentence: that in words.
-        arms: what each says.
+        name: the name of the statement.
+        says: the published statement.
+        short: a short name for a row of statements.
+        control: the control of the arms.
+        metric: the metric of the statement's number.
+        as_published: whether this is the metric as it was published.
+        bound: the bound on one side of which the number has to lie.
+        verdict: the verdict of all arms together.
+        sentence: the verdict in words.
+        arms: the verdict of each arm.
     """
 
     name: str

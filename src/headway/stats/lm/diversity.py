@@ -361,14 +361,14 @@ class LayerAssociation(Association):
     """The share of a loss that the diversity of one layer explains, in one arm.
 
     Attributes:
-        arm: its full name.
-        control: what it is under.
-        metric: of diversity.
-        loss: which of the losses.
-        window: of the training.
-        steps: the first and the last of it.
-        layer: from 0.
-        seeds: in the order of the values per series.
+        arm: the full name of the arm.
+        control: the control of the arm.
+        metric: the metric of diversity.
+        loss: the metric of the loss.
+        window: the part of the training.
+        steps: the first and the last step of the window.
+        layer: the layer, from 0.
+        seeds: the seeds, in the order of the values per series.
     """
 
     arm: str

@@ -39,14 +39,14 @@ class SizeComparison:
     """A model against the curve of plain models at its own size.
 
     Attributes:
-        arm: its full name.
-        n_parameters: its size.
-        n_pairs: seeds that it and all plain models have.
-        relative: to the curve; below 0 is better. None without a pair.
-        interval: 95 %, of `relative`; None below three seeds, and without a spread over them.
-        p: of the paired t test, likewise.
-        sentence: that in words.
-        control: what all of them are under.
+        arm: the full name of the arm.
+        n_parameters: the number of trained parameters.
+        n_pairs: the number of seeds that it and all plain models have.
+        relative: the relative difference to the curve; below 0 is better. None without a pair.
+        interval: the 95 % interval of `relative`; None below three seeds, or if they show no spread.
+        p: the p of the paired t test; None likewise.
+        sentence: the difference in words.
+        control: the control of the arms.
     """
 
     arm: str

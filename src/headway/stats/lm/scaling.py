@@ -270,21 +270,21 @@ class Fit:
     """A form fitted to the arms of a scheme.
 
     Attributes:
-        scheme: of the layouts.
+        scheme: the scheme of the layouts.
         form: one of `PARAMETERS`.
-        control: what all its arms are under.
-        params: of the curve by name; None, like `value` and `sse`, where no curve of the form falls through the points.
-        intervals: 95 %, of each parameter and of `value`; None where there is no band.
-        at: the largest total that every scheme reaches.
-        value: of the curve there.
+        control: the control of all its arms.
+        params: the parameters by name; None, like `value` and `sse`, if no falling curve of the form fits the points.
+        intervals: 95 % intervals of each parameter and of `value`; None without a band.
+        at: the largest total number of heads that every scheme reaches.
+        value: the loss of the curve at `at`.
         sse: the sum of squared residuals.
-        other: parameters and `sse` of another minimum that fits better; None where there is none.
+        other: the parameters and `sse` of another minimum that fits better; None if there is none.
         arms: the full names of its points.
-        seeds: those that all arms have.
-        band: around the curve.
-        against: the curve at `at` against that of the constant scheme.
-        sentence: that in words; empty where there is nothing to compare with.
-        note: why there is no curve or no band.
+        seeds: the seeds that all arms have.
+        band: the band around the curve.
+        against: the difference to the curve of the constant scheme at `at`.
+        sentence: the difference in words; empty without one.
+        note: the reason why there is no curve or no band.
     """
 
     scheme: str
