@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.execute.places import LOST
-from headway.execute.queue import AtWork, Queue
+from headway.execute.queue import Assignment, Queue
 
 LOOK_EVERY_S = 0.25
 
@@ -104,9 +104,9 @@ class Cluster:
         self.now = self.busy_s = 0.0
         self.done = self.failed = self.lost = 0
 
-    def begin(self, item: int, place: SlotOfNode) -> AtWork:
+    def begin(self, item: int, place: SlotOfNode) -> Assignment:
         worker = WorkerOfNode(self, self.runs[item], place.node, self.now, place.node.generation)
-        return AtWork(worker=worker, place=place)
+        return Assignment(worker=worker, place=place)
 
     def has_settled(self, item: int, code: int) -> bool:
         self.done += code == 0

@@ -24,8 +24,8 @@ from headway.train.loop import TrainerChoice
 
 if TYPE_CHECKING:
     from headway.adaptive.goal import Goal
-    from headway.adaptive.until import Hands
-    from headway.execute.site import Site, Where
+    from headway.adaptive.until import SearchContext
+    from headway.execute.site import ExecutionOptions, Executors
     from headway.execute.sweep import Snapshot
     from headway.heads.results import ModelView
     from headway.report.models.look import LookPage
@@ -223,11 +223,11 @@ def run(
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
     from headway.adaptive.goal import goal_of
-    from headway.execute.site import Where
+    from headway.execute.site import ExecutionOptions
     from headway.report.progress import can_be_shown, watch
     from headway.store.directory import asked_in, is_directory
 
-    where = Where(
+    where = ExecutionOptions(
         workers=workers,
         trainer=trainer,
         together=together,
@@ -283,7 +283,7 @@ def carry_out(
     experiment: Experiment,
     out: Path | None,
     *,
-    where: "Where",
+    where: "ExecutionOptions",
     timing: bool | None,
     figures: bool,
     look: bool | None = None,
@@ -338,7 +338,7 @@ def _trained(
     experiment: Experiment,
     out: Path | None,
     goal: "Goal | None",
-    site: "Site",
+    site: "Executors",
     making: "Making",
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
@@ -368,18 +368,18 @@ def _hands(
     experiment: Experiment,
     out: Path | None,
     goal: "Goal",
-    site: "Site",
+    site: "Executors",
     making: "Making",
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
-) -> "Hands":
+) -> "SearchContext":
     """Return what a goal works with: this experiment, its directory, and these places."""
-    from headway.adaptive.until import Hands, Spending
+    from headway.adaptive.until import SearchContext, Spending
     from headway.execute.sweep import to_the_end
 
     path = out or experiment.directory
     on_processor = bool(site.slots) and all(slot.device == "cpu" for slot in site.slots)
-    return Hands(
+    return SearchContext(
         experiment=experiment,
         path=path,
         run=lambda pairs: watch(

@@ -31,7 +31,7 @@ from headway.data.corpus import OwnDocuments
 from headway.data.synthetic import OwnTask, examples_of
 from headway.data.task_laws import broken, raised
 from headway.errors import UserError, near
-from headway.heads.attention import Subject, subject
+from headway.heads.attention import MaskedAttention, subject
 from headway.heads.measure import measure
 from headway.heads.scores import HeadScores
 from headway.models.trace import AttentionTrace, Trace
@@ -163,7 +163,7 @@ def traced() -> Trace:
         return small_model().trace(tokens)
 
 
-def head_metric(name: str, function: Callable[[Subject], Tensor]) -> Iterator[str]:
+def head_metric(name: str, function: Callable[[MaskedAttention], Tensor]) -> Iterator[str]:
     """Yield a sentence for each law that a metric of heads breaks."""
     declared, trace = HEAD_METRICS[name], traced()
     try:
@@ -197,7 +197,9 @@ def out_of_range(declared: HeadMetric, scores: HeadScores) -> Iterator[str]:
                 return
 
 
-def _check_shape(declared: HeadMetric, attention: AttentionTrace, function: Callable[[Subject], Tensor]) -> None:
+def _check_shape(
+    declared: HeadMetric, attention: AttentionTrace, function: Callable[[MaskedAttention], Tensor]
+) -> None:
     n = attention.q.shape[1]
     value = tried(lambda: function(subject(attention)), "measuring an attention", _equal_heads)
     wanted = {"head": (n,), "pair": (n, n), "layer": ()}[declared.of]
@@ -227,7 +229,7 @@ def _reversed(attention: AttentionTrace) -> AttentionTrace:
     )
 
 
-def regularizer(function: Callable[[Subject], Tensor]) -> Iterator[str]:
+def regularizer(function: Callable[[MaskedAttention], Tensor]) -> Iterator[str]:
     """Yield a sentence for each law that a regularizer breaks."""
     first = traced().attentions[0]
     try:

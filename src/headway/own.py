@@ -33,11 +33,11 @@ from headway.heads.metric import FUNCTIONS, NULLS, SUMS, TERMS, Term
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from headway.heads.attention import Subject
+    from headway.heads.attention import MaskedAttention
     from headway.report.experiment.data import ReportData
     from headway.store.run import Run
 
-    OfHeads = Callable[[Subject], Tensor]
+    OfHeads = Callable[[MaskedAttention], Tensor]
 
 Task = OwnTask
 T = TypeVar("T", bound=OwnTask)

@@ -322,7 +322,10 @@ OTHERS_THAT_BREAK = [
         OF_HEADS.format(value="torch.arange(of.n_heads) / 9", null=0),
         "heads in another order did not have their scor",
     ),
-    (OF_HEADS.format(value="of.nothing", null=0), "AttributeError: 'Subject' object has no attribute 'nothing'"),
+    (
+        OF_HEADS.format(value="of.nothing", null=0),
+        "AttributeError: 'MaskedAttention' object has no attribute 'nothing'",
+    ),
     (TERM.format(value="of.attention.z.mean(0)"), "it gave a tensor of shape (3, 12, 8); give one number"),
     (TERM.format(value="of.attention.z.mean().item()"), "of an attention it gave float; give one number"),
     (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.stats.blocks import Judged, judge
+from headway.stats.blocks import ContrastEstimate, judge
 from headway.stats.sequential import LookPlan, follow, needed_arms, reading
 
 STAR = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]])
@@ -26,12 +26,12 @@ def runs(n, effects, spread=0.5, seed=0):
 )
 def test_readings(interval, margin, expected):
     middle, half = np.mean(interval), (interval[1] - interval[0]) / 2
-    judged = Judged(n_seeds=4, estimate=float(middle), se=1.0, freedom=6.0, bound=float(half))
+    judged = ContrastEstimate(n_seeds=4, estimate=float(middle), se=1.0, freedom=6.0, bound=float(half))
     assert reading(judged, margin) == expected
 
 
 def test_two_seeds_settle_nothing():
-    judged = Judged(n_seeds=2, estimate=50.0, se=0.1, freedom=5.0, bound=3.0)
+    judged = ContrastEstimate(n_seeds=2, estimate=50.0, se=0.1, freedom=5.0, bound=3.0)
     assert reading(judged, 1.0) == "few"
 
 

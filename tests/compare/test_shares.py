@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headway.stats.cells import Cells
-from headway.stats.contrasts import Asked, judged
+from headway.stats.contrasts import ContrastFamily, judged
 from headway.stats.sequential import Looking
 from headway.stats.shares import Share, Solver, compare_shares, decimal, difference_interval, mid_p, share_finding
 
@@ -82,7 +82,9 @@ def family(solved):
     )
     differences = [{arm: 1.0, arms[0]: -1.0} for arm in arms[1:]]
     runs = {arm: {} for arm in arms}
-    asked = Asked(of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs=runs)
+    asked = ContrastFamily(
+        of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs=runs
+    )
     return judged(asked, "blocks", Looking(margin=1.0))[1]
 
 

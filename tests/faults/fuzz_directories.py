@@ -41,7 +41,7 @@ from fuzz_experiments import Finding
 from headway.base.files import Content
 from headway.base.identity import DIGEST, signed
 from headway.config.yaml import write_yaml
-from headway.execute.places import LastingPlace, LocalPlace, LocalWorker
+from headway.execute.places import LocalPlace, LocalWorker, PersistentPlace
 from headway.store.run import Run, document
 
 SECONDS_OF_CPU = 30
@@ -375,7 +375,7 @@ def prepare() -> None:
     headway.report.charts.parameters.render = lambda _: "<svg/>"
     headway.report.charts.parameters.convert = lambda svg, _: svg.encode()
     LocalPlace.start = _start  # type: ignore[method-assign]
-    LastingPlace.start = lambda self, run, *, log, options=(): _start(self.place, run, log=log, options=options)  # type: ignore[method-assign]
+    PersistentPlace.start = lambda self, run, *, log, options=(): _start(self.place, run, log=log, options=options)  # type: ignore[method-assign]
 
 
 def _start(place: LocalPlace, run: Path, *, log: Path, options: Sequence[str] = ()) -> LocalWorker:

@@ -55,7 +55,7 @@ from headway import api
 from headway.adaptive.goal import goal_of
 from headway.config.experiment import Experiment
 from headway.config.load import resolve
-from headway.execute.site import Where
+from headway.execute.site import ExecutionOptions
 from headway.stats.results import write
 from headway.store.directory import Store
 from headway.store.lease import last_holder
@@ -282,7 +282,7 @@ def _sweep(directory: Path, name: str) -> int:
     api.carry_out(
         laboratory.experiment(),
         directory,
-        where=Where(workers=2, trainer=laboratory.trainer, together=laboratory.together, device="cpu"),
+        where=ExecutionOptions(workers=2, trainer=laboratory.trainer, together=laboratory.together, device="cpu"),
         timing=False,
         figures=False,
         goal=goal_of(**{**nothing, **laboratory.goal}) if laboratory.goal else None,

@@ -5,7 +5,7 @@ import pytest
 
 from headway.stats.blocks import judge
 from headway.stats.cells import Cells
-from headway.stats.contrasts import Asked, judged
+from headway.stats.contrasts import ContrastFamily, judged
 from headway.stats.sequential import Looking, levels
 
 SWEEPS = 2_000
@@ -126,7 +126,9 @@ def answered(y, weights, margin=1.0):
     there = np.ones(y.shape, bool)
     cells = Cells(arms=arms, seeds=seeds, values=np.exp(y / 100), ended=there, asked=there)
     differences = [{arm: w for arm, w in zip(arms, row, strict=True) if w} for row in weights]
-    asked = Asked(of="contrasts", metric="eval_loss_nats", control=None, differences=differences, cells=cells, runs={})
+    asked = ContrastFamily(
+        of="contrasts", metric="eval_loss_nats", control=None, differences=differences, cells=cells, runs={}
+    )
     return judged(asked, "blocks", Looking(margin=margin))[1]
 
 

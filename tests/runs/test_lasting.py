@@ -9,7 +9,7 @@ import pytest
 import quadratic
 
 from headway.execute import work
-from headway.execute.places import WORKER, LastingPlace, LocalPlace, local_places
+from headway.execute.places import WORKER, LocalPlace, PersistentPlace, local_places
 from headway.execute.sweep import run_all
 from headway.icl import fused
 from headway.store.directory import Store
@@ -37,9 +37,9 @@ def runs_of(directory, **document) -> list[Run]:
     return list(Store.with_runs(directory, of, of.runs)[1])
 
 
-def place_of(trainer: str) -> LastingPlace:
+def place_of(trainer: str) -> PersistentPlace:
     (place,) = local_places("cpu", workers=1, runs=1, command=(*WORKER, "--trainer", trainer))
-    return LastingPlace(place=place)
+    return PersistentPlace(place=place)
 
 
 def worked_on(place, runs) -> list[int | None]:
@@ -164,13 +164,13 @@ def _without_torch() -> dict:
 DOUBLE = Path(__file__).with_name("lasting_double.py")
 
 
-def double(tmp_path) -> tuple[LastingPlace, list[Path]]:
+def double(tmp_path) -> tuple[PersistentPlace, list[Path]]:
     """A place whose process only pretends, and some folders."""
     folders = [tmp_path / f"seed-{n}" for n in range(3)]
     for folder in folders:
         folder.mkdir()
     slot = Slot(device="cpu", threads=1)
-    return LastingPlace(place=LocalPlace(slot=slot, command=(sys.executable, str(DOUBLE)))), folders
+    return PersistentPlace(place=LocalPlace(slot=slot, command=(sys.executable, str(DOUBLE)))), folders
 
 
 def test_answers_are_those_of_each_run_and_a_dead_process_is_followed_by_another(tmp_path):

@@ -13,7 +13,7 @@ import small_text
 
 from headway.execute import sweep as lines_module
 from headway.execute.places import local_places
-from headway.execute.sweep import Lines, run_all
+from headway.execute.sweep import RunDependencies, run_all
 from headway.store import lease as lease_module
 from headway.store.directory import Store
 from headway.store.lease import Lease
@@ -44,8 +44,8 @@ class Told:
         return Path(self.name) / f"seed-{self.seed}"
 
 
-def lines_of(*runs: Told) -> Lines:
-    return Lines(cast(list[Run], list(runs)), lambda run: cast(Told, run).cost)
+def lines_of(*runs: Told) -> RunDependencies:
+    return RunDependencies(cast(list[Run], list(runs)), lambda run: cast(Told, run).cost)
 
 
 def test_a_line_is_as_long_as_all_that_wait_in_it():
@@ -96,7 +96,7 @@ def test_a_parent_elsewhere_whose_worker_is_silent_is_given_up(tmp_path, monkeyp
         update(parent, lease, status="running")
     silent = replace(lease_module.this_process(), machine="another machine")
     (parent.path / "lease" / "000002.json").write_text(json.dumps(asdict(silent)))
-    lines = Lines([child], lambda _: 1.0)
+    lines = RunDependencies([child], lambda _: 1.0)
     until = time.monotonic() + 10.0
     while not (said := lines.why_never(child, {})) and time.monotonic() < until:
         time.sleep(0.02)

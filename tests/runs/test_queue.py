@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from simulated_places import Cluster
 
-from headway.execute.queue import AtWork, Queue
+from headway.execute.queue import Assignment, Queue
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Anywhere:
 
 @dataclass
 class Notes:
-    """Overseer that note what they were asked; a code of 1 brings an item back."""
+    """Callbacks that note what they were asked; a code of 1 brings an item back."""
 
     taken: dict[str, Slow] = field(default_factory=dict)
     joined: dict[str, Slow] = field(default_factory=dict)
@@ -57,10 +57,10 @@ class Notes:
         if item in self.impossible:
             return None
         if item in self.joined:
-            return AtWork(worker=self.joined[item], place=None)
+            return Assignment(worker=self.joined[item], place=None)
         self.taken[item] = Slow()
         self.order.append(item)
-        return AtWork(worker=self.taken[item], place=place)
+        return Assignment(worker=self.taken[item], place=place)
 
     def has_settled(self, item, code):
         return code == 0

@@ -31,7 +31,7 @@ from headway.execute.ray_cluster import ray_cluster as ray_cluster_ray_cluster
 from headway.execute.ray_copies import Changes, CopyWorker, RaySlot, write_changes
 from headway.execute.ray_places import RayPlaces, RayWorker
 from headway.execute.ray_probe import bytes_of, look, package_hash
-from headway.execute.site import Where
+from headway.execute.site import ExecutionOptions
 from headway.execute.sweep import run_all
 from headway.execute.work import ELSEWHERE
 from headway.report.progress import status_table
@@ -180,7 +180,7 @@ def test_a_cluster_without_a_token_is_told_with_what_to_do(tmp_path, monkeypatch
     nodes, told = Nodes(), []
     monkeypatch.setattr("headway.execute.site.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
     for nodes.has_token in (True, False):
-        with Where(ray="auto", device="cpu").site(tmp_path, (), uses_gpu=False, files=(), tell=told.append):
+        with ExecutionOptions(ray="auto", device="cpu").site(tmp_path, (), uses_gpu=False, files=(), tell=told.append):
             pass
     assert told == [
         "Ray: the cluster has no token, so everybody who reaches its ports can run programs on its nodes. To give it a "
@@ -534,7 +534,9 @@ def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
     nodes = Nodes()
     monkeypatch.setattr("headway.execute.site.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
     files = [Path("mine.jsonl"), Path("none")]
-    with Where(ray="auto", device="cpu").site(tmp_path, (), uses_gpu=False, files=files, tell=lambda _: None) as site:
+    with ExecutionOptions(ray="auto", device="cpu").site(
+        tmp_path, (), uses_gpu=False, files=files, tell=lambda _: None
+    ) as site:
         assert len(list(site.places)) == 2
     assert nodes.files == {"mine.jsonl": 2}, "what is missing here is told by whoever reads it"
 

@@ -19,7 +19,7 @@ import quadratic
 
 import headway.store.lease
 from headway.adaptive.goal import Goal, goal_of
-from headway.adaptive.until import Hands, Spending
+from headway.adaptive.until import SearchContext, Spending
 from headway.base import rng
 from headway.config.experiment import Experiment
 from headway.config.load import resolve
@@ -68,7 +68,9 @@ def study(spec, stored):
     return type(found)(**{**vars(found), "measures": (), "conclude": lambda: Conclusion(metrics=metrics)})
 
 
-def hands(path: Path, of: Experiment, tell: Callable[[str], object], apart: bool = False, **spending: object) -> Hands:
+def hands(
+    path: Path, of: Experiment, tell: Callable[[str], object], apart: bool = False, **spending: object
+) -> SearchContext:
     """What a goal works with: this process, or processes of their own (`apart`), at two places."""
     places = local_places("cpu", workers=2, runs=2, command=WORKER)
 
@@ -82,7 +84,7 @@ def hands(path: Path, of: Experiment, tell: Callable[[str], object], apart: bool
             pass
 
     guessed = spending.pop("guessed", {})
-    return Hands(
+    return SearchContext(
         experiment=of,
         path=path,
         run=run,

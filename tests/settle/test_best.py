@@ -5,7 +5,7 @@ import pytest
 from planted_effects import experiment, hands, settle, wished
 from scipy import stats
 
-from headway.adaptive.until import Hands
+from headway.adaptive.until import SearchContext
 from headway.adaptive.wording import where_it_stands
 from headway.errors import UserError
 from headway.stats.answer import answer
@@ -114,9 +114,9 @@ def test_a_search_that_was_interrupted_goes_on_with_the_rounds_that_were_made(tm
             raise Interrupted
         return train(self, wanted)
 
-    train = Hands.train
+    train = SearchContext.train
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hands, "train", interrupted)
+        patch.setattr(SearchContext, "train", interrupted)
         with pytest.raises(Interrupted):
             settle(tmp_path / "d", experiment(EFFECTS), goal)
     rounds = sorted(file.name for file in folder_of(tmp_path / "d").glob("round-*"))
@@ -135,17 +135,19 @@ def test_a_round_waits_for_a_run_that_another_process_was_stopped_with(tmp_path,
         calls.append(wanted)
         return train(self, wanted[:-1] if len(calls) == 1 else wanted)
 
-    train = Hands.train
+    train = SearchContext.train
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hands, "train", stopped)
+        patch.setattr(SearchContext, "train", stopped)
         assert settle(tmp_path / "d", experiment(EFFECTS), wished(best=True, budget="18"))[1] == ending
     assert calls[1] == calls[0][-1:]
 
 
 def test_a_round_whose_run_does_not_end_decides_nothing(tmp_path):
-    train = Hands.train
+    train = SearchContext.train
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hands, "train", lambda self, wanted: train(self, [one for one in wanted if one[0] != "a2"]))
+        patch.setattr(
+            SearchContext, "train", lambda self, wanted: train(self, [one for one in wanted if one[0] != "a2"])
+        )
         told, ending = settle(tmp_path / "d", experiment(EFFECTS), wished(best=True, budget="18"))
     assert told[-1] == "stopped: 1 run of the round did not end; the same command goes on"
     assert ending[0].startswith("the search is in round 1 of 3: ")

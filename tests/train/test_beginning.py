@@ -12,7 +12,7 @@ from headway.data.batch import open_examples
 from headway.errors import UserError
 from headway.models.weights import initial_weights
 from headway.train.lm.init_from import Started, begin
-from headway.train.loop import Origin
+from headway.train.loop import InitFrom
 
 MODEL = {"n_heads": "4:2-4"}
 
@@ -33,7 +33,7 @@ def origin(examples):
     run = parse_run(content(model=MODEL, samples=None))
     assert isinstance(run, TokensRun)
     weights = initial_weights(run.model, examples.vocab_size, 7)
-    return Origin(name="dense seed 0", run=run, beginning=None, steps=40, weights=lambda step: weights)
+    return InitFrom(name="dense seed 0", run=run, beginning=None, steps=40, weights=lambda step: weights)
 
 
 @pytest.mark.parametrize("by", ["taylor", "ablation", "alike", "alike-either", "output", "magnitude", "random"])

@@ -14,8 +14,8 @@ from headway.adaptive import wording
 from headway.adaptive.until import (
     AT_MOST,
     Allowance,
-    Begun,
-    Hands,
+    Plan,
+    SearchContext,
     Until,
     Wanted,
     allowance_of,
@@ -69,7 +69,7 @@ class Best:
         """The seconds that may be spent; None: no limit."""
         return self.allowance.seconds
 
-    def begin(self, hands: Hands) -> Begun:
+    def begin(self, hands: SearchContext) -> Plan:
         """Look whether it can be done; nothing is written yet.
 
         Raises:
@@ -85,9 +85,9 @@ class Best:
             return _searched(keep(hands.path, "search", search), hands)
 
         seeds = list(range(search.new_seeds[0]))
-        return Begun(experiment=hands.experiment.select(arms=search.arms, seeds=seeds), go_on=go_on)
+        return Plan(experiment=hands.experiment.select(arms=search.arms, seeds=seeds), go_on=go_on)
 
-    def _search(self, hands: Hands) -> StoredSearch:
+    def _search(self, hands: SearchContext) -> StoredSearch:
         arms = tuple(arm.full_name for arm in hands.experiment.selected)
         if former := stored(hands.path, "search", StoredSearch):
             if set(former.arms) != set(arms):
@@ -110,7 +110,7 @@ class Best:
             at_most=self.at_most,
         )
 
-    def _new_seeds(self, arms: Sequence[str], hands: Hands) -> tuple[int, ...]:
+    def _new_seeds(self, arms: Sequence[str], hands: SearchContext) -> tuple[int, ...]:
         """Return the new seeds per round, from the allowed runs, or from the time beside the finalists' analysis."""
         runs, said = self.allowance.runs, f"budget {counted(self.allowance.runs or 0, 'run')}"
         if self.allowance.seconds is not None:
@@ -136,7 +136,7 @@ class Best:
             ) from None
 
 
-def _searched(search: StoredSearch, hands: Hands) -> Sequence[str]:
+def _searched(search: StoredSearch, hands: SearchContext) -> Sequence[str]:
     """Make every round, pick, and follow the plan of the finalists."""
     hands.tell(wording.searched(search))
     titles = titles_of(hands.experiment)
@@ -171,7 +171,7 @@ def _named(arms: Sequence[str], titles: Mapping[str, str]) -> str:
     return listed(titles[arm] for arm in arms)
 
 
-def _round(alive: Sequence[str], n: int, hands: Hands) -> bool:
+def _round(alive: Sequence[str], n: int, hands: SearchContext) -> bool:
     """Train the runs that a round waits for, while there is time; whether all of them have ended."""
     before: Wanted | None = None
     while wanted := _unended(alive, n, hands.store().runs()):
@@ -196,13 +196,13 @@ def _unended(arms: Sequence[str], n: int, runs: Sequence[Run]) -> Wanted:
     return [(arm, seed) for seed in range(n) for arm in arms if (arm, seed) not in ended]
 
 
-def _signed(search: StoredSearch, hands: Hands, arms: Sequence[str], n: int) -> Float[np.ndarray, "arm seed"]:
+def _signed(search: StoredSearch, hands: SearchContext, arms: Sequence[str], n: int) -> Float[np.ndarray, "arm seed"]:
     """The metric in per cent, less is better."""
     table = seed_table(hands.store(), metric=search.metric, seeds=range(n), asked={}, arms=arms)
     return table.y if METRICS[search.metric].better == "lower" else -table.y
 
 
-def _picked(search: StoredSearch, arm: str, n: int, hands: Hands) -> Picked:
+def _picked(search: StoredSearch, arm: str, n: int, hands: SearchContext) -> Picked:
     if found := stored(hands.path, "picked", Picked):
         return found
     chance = chances(_signed(search, hands, search.arms, n), search.new_seeds[0])
@@ -215,7 +215,7 @@ def _picked(search: StoredSearch, arm: str, n: int, hands: Hands) -> Picked:
     return keep(hands.path, "picked", value)
 
 
-def _final_plan(search: StoredSearch, found: Picked, hands: Hands) -> StoredPlan:
+def _final_plan(search: StoredSearch, found: Picked, hands: SearchContext) -> StoredPlan:
     """Looks at seeds that nobody has seen: those that chose a winner flatter it."""
     if former := stored_plan(hands.path):
         return former
@@ -232,7 +232,7 @@ def _final_plan(search: StoredSearch, found: Picked, hands: Hands) -> StoredPlan
     return keep_plan(hands.path, plan)
 
 
-def _fresh(found: Picked, plan: StoredPlan, hands: Hands) -> Sequence[str]:
+def _fresh(found: Picked, plan: StoredPlan, hands: SearchContext) -> Sequence[str]:
     """Return the picked arm's result on seeds that did not pick it, as sentences."""
     fresh = fresh_estimate(found.arm, plan.metric, runs_of_arms(hands.store().runs()), plan.seeds)
     return () if fresh is None else (fresh_sentence(fresh, titles_of(hands.experiment)[found.arm]),)

@@ -194,7 +194,7 @@ class Spending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hands:
+class SearchContext:
     """The experiment, its directory and the callbacks that a search or a plan works with.
 
     Attributes:
@@ -227,7 +227,7 @@ class Hands:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun:
+class Plan:
     """A goal that can be reached: the first runs, and the callback that does the rest.
 
     Attributes:
@@ -253,7 +253,7 @@ class Until:
     at_most: int | None = None
     seconds: float | None = None
 
-    def begin(self, hands: Hands) -> Begun:
+    def begin(self, hands: SearchContext) -> Plan:
         """Look whether it can be done; nothing is written yet.
 
         Raises:
@@ -273,7 +273,7 @@ class Until:
                 hands.tell(said)
             return follow_plan(stored, hands)
 
-        return Begun(
+        return Plan(
             experiment=hands.experiment.select(arms=plan.arms, seeds=list(plan.seeds[: plan.looks[0]])), go_on=go_on
         )
 
@@ -345,7 +345,7 @@ def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
     )
 
 
-def check_first(wanted: Wanted, hands: Hands, what: str) -> None:
+def check_first(wanted: Wanted, hands: SearchContext, what: str) -> None:
     """Raise UserError if the first runs take longer than the budget, as far as their time is known.
 
     Raises:
@@ -367,7 +367,7 @@ def check_first(wanted: Wanted, hands: Hands, what: str) -> None:
         )
 
 
-def follow_plan(plan: StoredPlan, hands: Hands) -> Sequence[str]:
+def follow_plan(plan: StoredPlan, hands: SearchContext) -> Sequence[str]:
     """Add seeds where a question is open, analyse as planned, and return the findings."""
     try_again(plan.arms, plan.seeds, hands)
     before: Wanted | None = None
@@ -388,7 +388,7 @@ def follow_plan(plan: StoredPlan, hands: Hands) -> Sequence[str]:
     return tuple(wording.ending(plan, state, [hands.spending.expected_s(wanted, runs) for wanted in per_seed]))
 
 
-def try_again(arms: Sequence[str], seeds: Sequence[int], hands: Hands) -> None:
+def try_again(arms: Sequence[str], seeds: Sequence[int], hands: SearchContext) -> None:
     """Train the runs that a former call left failed or interrupted, if there is time; a look does not wait for them."""
     runs = [run for run in hands.store().runs() if run.name in arms and run.seed in seeds]
     left = [(run.name, run.seed) for run in runs if run.status in ("failed", "interrupted")]
@@ -396,7 +396,7 @@ def try_again(arms: Sequence[str], seeds: Sequence[int], hands: Hands) -> None:
         hands.train(left)
 
 
-def _looked(plan: StoredPlan, table: SeedTable, hands: Hands) -> Followed:
+def _looked(plan: StoredPlan, table: SeedTable, hands: SearchContext) -> Followed:
     """Make the interim analyses that are due, store their findings, and report what is new."""
     former = stored_plan(hands.path)
     made = {look.n_seeds: look for look in (former.history if former else ())}
@@ -430,7 +430,7 @@ def _wanted(plan: StoredPlan, table: SeedTable, state: Followed) -> Wanted:
     ]
 
 
-def _affordable(plan: StoredPlan, wanted: Wanted, state: Followed, runs: Sequence[Run], hands: Hands) -> Wanted:
+def _affordable(plan: StoredPlan, wanted: Wanted, state: Followed, runs: Sequence[Run], hands: SearchContext) -> Wanted:
     """Return the runs of an interim analysis if the budget allows all of them, else none; at first one seed."""
     expected, budget_s = hands.spending.expected_s(wanted, runs), hands.spending.seconds
     if expected is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.base.text import Amount, brief, counted, listed
 from headway.config.metrics import METRICS, metric_name
 from headway.stats.best_arm import MOST_FINALISTS, planned_runs
-from headway.stats.sequential import FEWEST, Followed, Settled
+from headway.stats.sequential import FEWEST, Followed, InterimDecision
 from headway.stats.warnings import recounted
 from headway.store.look_plans import RoundMade, StoredPlan, StoredSearch, stored, stored_plan
 
@@ -101,12 +101,12 @@ def look(plan: StoredPlan, state: Followed, before: Sequence[str]) -> Iterator[s
         yield f"  {len(before)} of {len(plan.asked)} had been settled before"
 
 
-def finding(one: Settled, margin: float) -> str:
+def finding(one: InterimDecision, margin: float) -> str:
     """The difference, its interval, and how that reads.
 
     Examples:
-        >>> from headway.stats.blocks import Judged
-        >>> told = Judged(n_seeds=5, estimate=0.7, se=0.1, freedom=8.0, bound=3.0)
+        >>> from headway.stats.blocks import ContrastEstimate
+        >>> told = ContrastEstimate(n_seeds=5, estimate=0.7, se=0.1, freedom=8.0, bound=3.0)
         >>> finding(Settled(judged=told, outcome="apart", look=0), 0.5)
         '0.7 % (0.4 to 1.0 %): told apart'
     """

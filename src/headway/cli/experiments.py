@@ -174,7 +174,7 @@ def run(
     """
     from headway.adaptive.goal import goal_of
     from headway.api import carry_out
-    from headway.execute.site import Where
+    from headway.execute.site import ExecutionOptions
     from headway.report.progress import watch
     from headway.store.directory import is_directory
 
@@ -182,7 +182,7 @@ def run(
     store, runs, results = carry_out(
         _experiment(name, scale, settings, arms, control, seeds, plugins, directory),
         Path(name) if is_directory(name) else directory,
-        where=Where(
+        where=ExecutionOptions(
             workers=workers,
             trainer=trainer,
             together=together,

@@ -21,7 +21,7 @@ from jaxtyping import Int64
 from headway.base import rng
 from headway.base.identity import digest
 from headway.config.lm.synthetic import EndpointTask, HopsTask, InductionTask, ParityTask, RecallTask, RetrievalTask
-from headway.config.lm.task import KnownTask
+from headway.config.lm.task import SyntheticTask
 from headway.data.batch import MASKED, Batch, Examples
 from headway.data.task_laws import broken, raised
 from headway.errors import UserError
@@ -43,7 +43,7 @@ class KnownExamples(Examples):
     of them once, in one order, whatever the seed.
     """
 
-    def __init__(self, task: KnownTask, *, every: Batch | None = None, draw: Draw | None = None):
+    def __init__(self, task: SyntheticTask, *, every: Batch | None = None, draw: Draw | None = None):
         """Take one of two.
 
         Args:
@@ -315,7 +315,7 @@ def induction_examples(task: InductionTask) -> KnownExamples:
 _LIST = "let every() give a Batch(inputs=..., targets=...) of all inputs"
 
 
-class OwnTask(KnownTask):
+class OwnTask(SyntheticTask):
     """The base of the user's own tasks; a subclass has `kind`, `n_ctx`, `vocab_size`, and `draw` or `every`.
 
     Other members are optional: `title`, `n_answers` if answers are no tokens, `best_possible`, `primary`, the metric

@@ -15,7 +15,7 @@ from typing import IO, Any
 from headway.base.files import appending
 from headway.config.run import RunSpec
 from headway.errors import ResultsError
-from headway.execute.stop import Wishes
+from headway.execute.stop import StopRequest
 from headway.execute.work import DONE, ELSEWHERE, OpenStudy, OwnedRun, work
 from headway.store.lease import Lease, LeaseHeld
 from headway.store.recorder import stored_step
@@ -63,8 +63,8 @@ def work_together(path: Path, open_study: OpenStudy, open_together: OpenTogether
         return codes.get(path, DONE)
 
 
-class _Patient(Wishes):
-    """Wishes that are kept until the end of a round: a step that is broken off is broken off for all members."""
+class _Patient(StopRequest):
+    """Requests to stop, kept until the end of a round: a step that is broken off is broken off for all members."""
 
     @property
     def patient(self) -> bool:
@@ -145,7 +145,7 @@ def _is_left(run: Run, first: Run) -> bool:
 class _Rounds:
     """The members of a batch, gone through in rounds: an event of each, so that all stand at one step after it."""
 
-    def __init__(self, rows: Sequence[_Row], wishes: Wishes, open_together: OpenTogether):
+    def __init__(self, rows: Sequence[_Row], wishes: StopRequest, open_together: OpenTogether):
         self._rows, self._wishes, self._open_together = rows, wishes, open_together
         self._batch_id = next(iter(batch.id for row in rows if row.member and (batch := row.member.run.batch)), "")
         self._members = {number: row.member for number, row in enumerate(rows) if row.member is not None}

@@ -22,7 +22,7 @@ from headway.config.plugins import allow
 from headway.errors import ResultsError, UserError, shortened
 from headway.execute.costs import check_and_prepare
 from headway.execute.places import WORKER, lasting, local_places
-from headway.execute.stop import Interruptions
+from headway.execute.stop import SignalHandler
 from headway.execute.sweep import Snapshot, to_the_end
 from headway.store.batches import check_batches, checked_together
 from headway.store.directory import Store
@@ -167,7 +167,7 @@ class Joining:
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
         store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
-        with Interruptions().heard(), stored(self.directory):
+        with SignalHandler().heard(), stored(self.directory):
             first = True
             while not self._is_time:
                 store = store.anew()

@@ -13,7 +13,7 @@ from headway.base.text import command_line, numbered
 from headway.errors import ResultsError
 from headway.store.records import beginning_of
 from headway.store.run import Run
-from headway.train.loop import Origin
+from headway.train.loop import InitFrom
 
 
 def parent_of(run: Run) -> Run | None:
@@ -46,7 +46,7 @@ def _how(parent: Run) -> str:
     return {"failed": f"failed{said}", "damaged": f"is damaged{said}"}.get(parent.status, f"is {parent.status}{said}")
 
 
-def origin_of(path: Path) -> Origin | None:
+def origin_of(path: Path) -> InitFrom | None:
     """What a run in a folder starts from, for whoever trains it; None where it starts from nothing.
 
     Raises:
@@ -63,7 +63,7 @@ def origin_of(path: Path) -> Origin | None:
     def weights(step: int | None) -> dict[str, Any]:
         return parent.weights() if step is None else _stored(parent, step)
 
-    return Origin(
+    return InitFrom(
         name=f"{parent.name} seed {parent.seed}",
         run=parent.spec,
         beginning=beginning_of(parent.path),

@@ -4,7 +4,7 @@ A place starts workers; a worker may be a process here or elsewhere. The queue, 
 the timing of arms know only the protocols `Worker` and `Place`. There are three kinds of place: this machine; a
 Ray cluster (`headway.execute.ray_places`); and workers that join (`headway.execute.joined`).
 
-`LastingPlace` keeps its process for the next run where that changes no bit, since starting a process takes about as
+`PersistentPlace` keeps its process for the next run where that changes no bit, since starting a process takes about as
 long as a small in-context run. The process is told one run after the other, and reports how each ended. A run that
 used torch, failed, or has another number of threads leaves the process in a state that a new process would not have.
 The process then restarts itself (`headway.execute.work`).
@@ -222,7 +222,7 @@ class _Served:
 class LastingWorker:
     """The work of a lasting process on one run."""
 
-    place: "LastingPlace"
+    place: "PersistentPlace"
     served: _Served
     code: int | None = None
 
@@ -251,7 +251,7 @@ class LastingWorker:
 
 
 @dataclass(kw_only=True)
-class LastingPlace:
+class PersistentPlace:
     """A share of this machine with one process for run after run.
 
     Attributes:
@@ -317,6 +317,6 @@ class LastingPlace:
         return _Served(process=process, answers=answers)
 
 
-def lasting(places: Sequence[LocalPlace]) -> tuple[LastingPlace, ...]:
+def lasting(places: Sequence[LocalPlace]) -> tuple[PersistentPlace, ...]:
     """Return places whose processes continue with the next run."""
-    return tuple(LastingPlace(place=place) for place in places)
+    return tuple(PersistentPlace(place=place) for place in places)

@@ -19,17 +19,17 @@ _ItemIn = TypeVar("_ItemIn", bound=Hashable, contravariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AtWork:
+class Assignment:
     """A worker on an item, and the place that it fills; None for one that has come by itself and fills none."""
 
     worker: Worker
     place: Place | None
 
 
-class Overseer(Protocol[_ItemIn]):
+class QueueCallbacks(Protocol[_ItemIn]):
     """Who knows what the items of a queue are."""
 
-    def begin(self, item: _ItemIn, place: Place) -> AtWork | None:
+    def begin(self, item: _ItemIn, place: Place) -> Assignment | None:
         """Start a worker on an item, at this place if none is at it already; None where nothing is left to do."""
 
     def has_settled(self, item: _ItemIn, code: int) -> bool:
@@ -48,7 +48,7 @@ class Queue(Generic[Item]):
     def __init__(
         self,
         items: Iterable[tuple[Item, float]],
-        hands: Overseer[Item],
+        hands: QueueCallbacks[Item],
         may_begin: Callable[[Item], bool] = lambda _: True,
     ):
         self._hands, self._may_begin = hands, may_begin
@@ -57,7 +57,7 @@ class Queue(Generic[Item]):
         self._order = {item: number for number, item in enumerate(self._work)}
         self._waiting = [(-work, self._order[item], item) for item, work in self._work.items()]
         heapq.heapify(self._waiting)
-        self._begun: dict[Item, AtWork] = {}
+        self._begun: dict[Item, Assignment] = {}
         self._busy: set[int] = set()
         """Places that are filled, by identity: equal ones are not the same."""
 

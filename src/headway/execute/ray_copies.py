@@ -20,7 +20,7 @@ from typing import Any
 from headway.base.files import entries, files_below, folder_in, inside, read_bytes, remove, write_bytes, write_new
 from headway.errors import LeaseLost
 from headway.execute.ensemble import left_of_batch
-from headway.execute.places import LOST, WORKER, LastingPlace, LocalPlace, Worker
+from headway.execute.places import LOST, WORKER, LocalPlace, PersistentPlace, Worker
 from headway.execute.ray_cluster import Scratch
 from headway.execute.work import ELSEWHERE, STOPPED
 from headway.store.environment import Slot
@@ -73,7 +73,7 @@ class RaySlot:
         with contextlib.suppress(OSError):
             os.chdir(folder or ".")
         place = LocalPlace(slot=Slot(device=device, threads=threads), command=command)
-        self._place: Any = LastingPlace(place=place) if lasts else place
+        self._place: Any = PersistentPlace(place=place) if lasts else place
         self._worker: Worker | None = None
         self._copy: _Copy | None = None
         self._others: dict[str, _Copy] = {}

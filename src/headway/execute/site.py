@@ -14,7 +14,7 @@ from headway.store.environment import Slot, check_device
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
+class ExecutionOptions:
     """The user's request for places.
 
     Attributes:
@@ -59,7 +59,7 @@ class Where:
         uses_gpu: bool,
         files: Iterable[Path],
         tell: Callable[[str], object],
-    ) -> Iterator["Site"]:
+    ) -> Iterator["Executors"]:
         """In the block, have what is asked for.
 
         Args:
@@ -73,7 +73,7 @@ class Where:
             UserError: when there is no such cluster.
         """
         if self.ray is None:
-            yield Site(slots=tuple(place.slot for place in here), places=lasting(here))
+            yield Executors(slots=tuple(place.slot for place in here), places=lasting(here))
             return
         if not self.device.startswith("cuda"):  # whether nodes have GPUs is not known here
             check_device(self.device, workers=self.workers, runs_per_gpu=self.runs_per_gpu)
@@ -96,7 +96,7 @@ class Where:
                 command=self._command,
                 tell=tell,
             )
-            yield Site(slots=(), places=places)
+            yield Executors(slots=(), places=places)
 
     @property
     def _command(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class Where:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class Executors:
     """The places where runs are worked on, and the slots of this machine (none if runs are elsewhere)."""
 
     slots: tuple[Slot, ...]

@@ -35,7 +35,7 @@ class Stop(BaseException):
     """The request that stops a process; the message tells where and how. Like KeyboardInterrupt, it is no error."""
 
 
-class Wishes:
+class StopRequest:
     """Requests to this process to stop, by a signal or by the end of the process that it works for.
 
     Attributes:
@@ -53,7 +53,7 @@ class Wishes:
         return "by the end of the process that started it" if self._is_orphan else self._signal
 
     @contextmanager
-    def heard(self) -> Iterator["Wishes"]:
+    def heard(self) -> Iterator["StopRequest"]:
         """Listen to the signals in the block, and for the end of the parent."""
         # One that is ignored stays so: nohup and a shell's background jobs ask for that.
         heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
@@ -100,7 +100,7 @@ class Wishes:
             raise self.fulfilled()
 
 
-class Interruptions:
+class SignalHandler:
     """Handlers of Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 in a process that started workers: they raise KeyboardInterrupt.
 
     Attributes:
@@ -113,7 +113,7 @@ class Interruptions:
         self._last: float | None = None
 
     @contextmanager
-    def heard(self) -> Iterator["Interruptions"]:
+    def heard(self) -> Iterator["SignalHandler"]:
         """Listen in the block, to signals that are not ignored; only a main thread can."""
         asked = SIGNALS if threading.current_thread() is threading.main_thread() else ()
         others = (signal.SIG_DFL, signal.default_int_handler)  # a notebook's own way is left as it is
@@ -138,5 +138,5 @@ class Interruptions:
 
 
 def _is_ours(handler: object) -> bool:
-    """Return whether a signal's handler is another `Interruptions`, around this one."""
-    return isinstance(getattr(handler, "__self__", None), Interruptions)
+    """Return whether a signal's handler is another `SignalHandler`, around this one."""
+    return isinstance(getattr(handler, "__self__", None), SignalHandler)

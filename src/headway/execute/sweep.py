@@ -20,8 +20,8 @@ from headway.errors import ResultsError, StorageFailed, UserError
 from headway.execute.joined import JoinedPlace
 from headway.execute.parents import parent_of, why_never
 from headway.execute.places import LOST, Place, Worker
-from headway.execute.queue import AtWork, Queue
-from headway.execute.stop import FROM_PARENT, Interruptions
+from headway.execute.queue import Assignment, Queue
+from headway.execute.stop import FROM_PARENT, SignalHandler
 from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED
 from headway.store.batches import needed_bytes
 from headway.store.lease import Holder, Lease, LeaseHeld, last_holder, release_left
@@ -40,7 +40,7 @@ from headway.store.storage import (
 from headway.store.watch import Watch
 
 
-class Lines:
+class RunDependencies:
     """Runs in lines, each before those that start from it.
 
     Args:
@@ -197,7 +197,7 @@ def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot,
     """
     release_left()  # what an earlier sweep of this process had, while its disk was full
     sweep = _Sweep(runs, places)
-    with Interruptions().heard() as interruptions:
+    with SignalHandler().heard() as interruptions:
         try:
             while sweep.look():
                 yield sweep.snapshot()
@@ -268,7 +268,9 @@ class _Sweep:
                     run.path if run.batch is None else run.batch.id, run.path
                 )
                 self._units.setdefault(item, []).append(run.path)
-        self._lines = Lines(list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path])
+        self._lines = RunDependencies(
+            list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path]
+        )
         work = {path: self._lines.work_until_the_end(run) for path, run in self._by_path.items()}
         self._queue = Queue(
             ((item, sum(work[path] for path in unit)) for item, unit in self._units.items()), self, self._may_begin
@@ -293,7 +295,7 @@ class _Sweep:
         self._pause_s = min(_SOON_S if self._news else 2 * self._pause_s, _LOOK_EVERY_S)
         time.sleep(self._pause_s)
 
-    def stop(self, interruptions: Interruptions) -> None:
+    def stop(self, interruptions: SignalHandler) -> None:
         """End all workers: first so that they store where they are, at last by force."""
         self._stopping = True
         for within_s in _ASKED_FOR_S:
@@ -303,7 +305,7 @@ class _Sweep:
         for place in self._places:
             place.rest()
 
-    def _end(self, how: Callable[[Worker], None], within_s: float, interruptions: Interruptions) -> None:
+    def _end(self, how: Callable[[Worker], None], within_s: float, interruptions: SignalHandler) -> None:
         """Do something to the workers that are left, and wait for their end for so long."""
         left = [worker for _, worker in self._queue.workers() if worker.ended is None]
         for worker in left:
@@ -340,16 +342,16 @@ class _Sweep:
             return False
         return bool(self._lines.why_never(run, self._settled)) or self._lines.may_start(run, self._settled)
 
-    def begin(self, path: Path, place: Place) -> AtWork | None:
-        """See who has a run, and start a worker if nobody does; see `headway.execute.queue.Overseer`."""
+    def begin(self, path: Path, place: Place) -> Assignment | None:
+        """See who has a run, and start a worker if nobody does; see `headway.execute.queue.QueueCallbacks`."""
         if why_never := self._lines.why_never(self._by_path[path], self._settled):
             self._settle(self._by_path[path], "failed", why_never)
             if path in self._settled:
                 return None
             # Another process has it, be it to write the same: nobody settles a run that has left the queue.
-            return AtWork(worker=self._joined.start(path, log=path / "log.txt"), place=None)
+            return Assignment(worker=self._joined.start(path, log=path / "log.txt"), place=None)
         if joined := self._joined.found(*_batch_folders(self._by_path[path])):
-            return AtWork(worker=joined, place=None)
+            return Assignment(worker=joined, place=None)
         left = {member: now for member in self._units[path] if (now := self._undone(member)) is not None}
         if not left:
             return None
@@ -358,7 +360,7 @@ class _Sweep:
         try:
             self._written |= {member: _written_ns(self._by_path[member]) for member in left}
             self._on[path] = first
-            return AtWork(worker=place.start(first, log=first / "log.txt"), place=place)
+            return Assignment(worker=place.start(first, log=first / "log.txt"), place=place)
         except OSError as error:
             said = outcome(first, error) if is_of_storage(error, first) else str(error)
             for member in left:

@@ -29,7 +29,7 @@ from headway.base.files import Content, appending, json_text, plain, write_text
 from headway.config.plugins import directory_of, load_kept
 from headway.config.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, UserError
-from headway.execute.stop import Stop, Wishes
+from headway.execute.stop import Stop, StopRequest
 from headway.store import integrity, verify
 from headway.store.batches import is_out_of_memory, out_of_memory
 from headway.store.environment import changes, surroundings
@@ -68,7 +68,7 @@ _BETWEEN_S = 1.0
 """Between two milestones it is not stored more often than that."""
 
 
-class Course:
+class TrainingSession:
     """The training of a study in a run folder.
 
     Args:
@@ -89,7 +89,7 @@ class Course:
         study: Study,
         recorder: Recorder,
         lease: Lease,
-        wishes: Wishes,
+        wishes: StopRequest,
         *,
         steps: int,
         log_every: int,
@@ -204,7 +204,7 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
         return DONE
     try:
         lease = Lease.take(path / "lease")
-        with Wishes(parent).heard() as wishes, lease, _output_to(path / "log.txt"):
+        with StopRequest(parent).heard() as wishes, lease, _output_to(path / "log.txt"):
             run = Run.open(path)  # its former owner may have finished it since
             return DONE if run.status == "done" else OwnedRun(run, lease, wishes).outcome(open_study)
     except LeaseHeld as held:
@@ -218,7 +218,7 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
 class OwnedRun:
     """A run in the hands of its owner."""
 
-    def __init__(self, run: Run, lease: Lease, wishes: Wishes):
+    def __init__(self, run: Run, lease: Lease, wishes: StopRequest):
         self._run, self._lease, self._wishes = run, lease, wishes
         self._began = time.perf_counter()
         self._contents: dict[str, Content] = {}
@@ -290,7 +290,7 @@ class OwnedRun:
                 _say(note)
             base = resumed.counters if resumed else {}
             yield resumed is None or resumed.unrecorded is not None
-            training_s = yield from Course(
+            training_s = yield from TrainingSession(
                 study,
                 recorder,
                 self._lease,

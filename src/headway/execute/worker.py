@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
     environment = dict(os.environ)
     said = set_up_process(threads)
-    from headway.execute.stop import Stop, Wishes
+    from headway.execute.stop import Stop, StopRequest
     from headway.execute.work import STOPPED
 
     def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from headway.execute.timing import time_steps
 
             _load_plugins(asked.run_dir)
-            with Wishes(asked.parent).heard():
+            with StopRequest(asked.parent).heard():
                 return time_steps(asked.run_dir, open_study, asked.time)
         if asked.answers is not None:
             return _serve(asked, threads, work_on, environment)

@@ -23,7 +23,7 @@ from headway.models.trace import AttentionTrace
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class MaskedAttention:
     """The parts of an attention that a metric may use."""
 
     attention: AttentionTrace
@@ -56,7 +56,7 @@ def subject(
     streams: Sequence[Tensor] = (),
     period: int | Int[Tensor, " batch"] | None = None,
     begins: int | Int[Tensor, " batch"] = 0,
-) -> Subject:
+) -> MaskedAttention:
     """Return an attention with the queries and keys that count.
 
     Args:
@@ -70,7 +70,7 @@ def subject(
     counted = sees.any(2)
     if attention.rows is not None:
         counted = counted & attention.rows
-    return Subject(
+    return MaskedAttention(
         attention=attention,
         counted=counted,
         keys_counted=(sees & counted[:, :, None]).any(1) if attention.some is None else attention.some.keys_counted,
@@ -96,7 +96,7 @@ def _in_float32(attention: AttentionTrace) -> AttentionTrace:
     return replace(attention, **floats)
 
 
-Sum = Callable[[Subject], Tensor]
+Sum = Callable[[MaskedAttention], Tensor]
 NOTHING = 1e-6
 """The bound below which a contribution, relative to its context and weights, is rounding and counts as zero."""
 
@@ -109,49 +109,49 @@ def additive(function: Sum) -> Sum:
 
 
 @additive
-def rows(of: Subject) -> Float[Tensor, ""]:
+def rows(of: MaskedAttention) -> Float[Tensor, ""]:
     """Return the number of positions that count."""
     return of.counted.sum(dtype=torch.float64)
 
 
 @additive
-def texts(of: Subject) -> Float[Tensor, ""]:
+def texts(of: MaskedAttention) -> Float[Tensor, ""]:
     """Return the number of texts with a counting position; a partly present text counts by its present share."""
     return of.counted.any(1).sum(dtype=torch.float64) * of.share
 
 
 @additive
-def query_gram(of: Subject) -> Float[Tensor, "head width head width"]:
+def query_gram(of: MaskedAttention) -> Float[Tensor, "head width head width"]:
     """Return Q_i^T Q_j for every pair of heads."""
     return gram(only(of.counted, of.attention.q), of.counted.flatten())
 
 
 @additive
-def query_total(of: Subject) -> Float[Tensor, "head width"]:
+def query_total(of: MaskedAttention) -> Float[Tensor, "head width"]:
     """Return the sum of each head's queries."""
     return only(of.counted, of.attention.q).sum(0, dtype=torch.float64)
 
 
 @additive
-def context_gram(of: Subject) -> Float[Tensor, "head width head width"]:
+def context_gram(of: MaskedAttention) -> Float[Tensor, "head width head width"]:
     """Return C_i^T C_j for every pair of heads."""
     return gram(only(of.counted, of.attention.z), of.counted.flatten())
 
 
 @additive
-def context_total(of: Subject) -> Float[Tensor, "head width"]:
+def context_total(of: MaskedAttention) -> Float[Tensor, "head width"]:
     """Return the sum of each head's contexts."""
     return only(of.counted, of.attention.z).sum(0, dtype=torch.float64)
 
 
 @additive
-def context_cosines(of: Subject) -> Float[Tensor, "head head"]:
+def context_cosines(of: MaskedAttention) -> Float[Tensor, "head head"]:
     """Return cosines of two heads' contexts, summed over rows."""
     return cosines(only(of.counted, of.attention.z))
 
 
 @additive
-def value_cosines(of: Subject) -> Float[Tensor, "head head"]:
+def value_cosines(of: MaskedAttention) -> Float[Tensor, "head head"]:
     """Return cosines of two query heads' values, summed over the keys that count.
 
     Heads that share values have a cosine of 1.
@@ -161,13 +161,13 @@ def value_cosines(of: Subject) -> Float[Tensor, "head head"]:
 
 
 @additive
-def value_rows(of: Subject) -> Float[Tensor, ""]:
+def value_rows(of: MaskedAttention) -> Float[Tensor, ""]:
     """Return the number of keys that count."""
     return of.keys_counted.sum(dtype=torch.float64)
 
 
 @additive
-def output_cosines(of: Subject) -> Float[Tensor, "head head"]:
+def output_cosines(of: MaskedAttention) -> Float[Tensor, "head head"]:
     """Return cosines of what two heads add to the stream, z_i W_O^i and z_j W_O^j, summed over rows.
 
     With W_O^i = R_i^T B_i, B_i of orthonormal rows, a contribution has the coordinates z_i R_i^T in the directions B_i,
@@ -188,7 +188,7 @@ def output_cosines(of: Subject) -> Float[Tensor, "head head"]:
 
 
 @additive
-def output_sizes(of: Subject) -> Float[Tensor, " head"]:
+def output_sizes(of: MaskedAttention) -> Float[Tensor, " head"]:
     """Return the squared size of what each head adds to the stream, ||z_h W_O^h||^2 (gain included).
 
     It is summed over rows. A contribution is as long as its coordinates in the directions that W_O^h writes in, so no
@@ -201,7 +201,7 @@ def output_sizes(of: Subject) -> Float[Tensor, " head"]:
 
 
 @additive
-def stream_cosines(of: Subject) -> Float[Tensor, ""]:
+def stream_cosines(of: MaskedAttention) -> Float[Tensor, ""]:
     """Return cosines of each token's stream before layer 0 and after this layer, summed over rows."""
     assert of.before is not None
     assert of.after is not None

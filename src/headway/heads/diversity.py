@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.heads.attention import Subject, additive, cosines, only, rows
+from headway.heads.attention import MaskedAttention, additive, cosines, only, rows
 from headway.heads.metric import metric
 from headway.heads.patterns import Looks, PlacedLooks, blocks, every_query, per_query, some_head_sees, two_keys
 
@@ -144,14 +144,14 @@ def disagreement_position(looks: PlacedLooks) -> Float[Tensor, "batch 1 query"]:
 
 
 @additive
-def shared_values(of: Subject) -> Number:
+def shared_values(of: MaskedAttention) -> Number:
     """Return the share of pairs of heads, a head with itself included, that have the same values."""
     kv_of = torch.tensor(of.attention.kv_of, device=of.attention.q.device)
     return (kv_of[:, None] == kv_of).double().mean()
 
 
 @additive
-def batches(of: Subject) -> Number:
+def batches(of: MaskedAttention) -> Number:
     """Return the number of batches that were added."""
     return torch.ones((), dtype=torch.float64, device=of.attention.q.device)
 
@@ -184,7 +184,7 @@ def attention_variance_published(
 
 
 @additive
-def slice_cosines(of: Subject) -> Float[Tensor, "head head"]:
+def slice_cosines(of: MaskedAttention) -> Float[Tensor, "head head"]:
     """Return cosines of slices of the attention's output, one as wide as another, summed over rows.
 
     They are zero if d_model is no multiple of the number of heads, so that there are no such slices.
@@ -199,13 +199,13 @@ def slice_cosines(of: Subject) -> Float[Tensor, "head head"]:
 
 
 @additive
-def sliced_rows(of: Subject) -> Float[Tensor, ""]:
+def sliced_rows(of: MaskedAttention) -> Float[Tensor, ""]:
     """Return the number of positions that count, if there are slices."""
     return rows(of) if _sliceable(of) else torch.zeros_like(rows(of))
 
 
 @additive
-def variances(of: Subject) -> Float[Tensor, " head"]:
+def variances(of: MaskedAttention) -> Float[Tensor, " head"]:
     """Return per text the unbiased variance over queries of each key's weight, averaged over keys.
 
     It is summed over texts.
@@ -225,10 +225,10 @@ def variances(of: Subject) -> Float[Tensor, " head"]:
 
 
 @additive
-def texts_with_variance(of: Subject) -> Float[Tensor, ""]:
+def texts_with_variance(of: MaskedAttention) -> Float[Tensor, ""]:
     """Return the number of texts with two queries or more."""
     return (of.counted.sum(1) > 1).sum(dtype=torch.float64)
 
 
-def _sliceable(of: Subject) -> bool:
+def _sliceable(of: MaskedAttention) -> bool:
     return of.attention.W_O.shape[2] % of.n_heads == 0

@@ -29,7 +29,7 @@ from headway.heads import (
     diversity,  # noqa: F401 - they register theirs
     patterns,  # noqa: F401 - they register theirs
 )
-from headway.heads.attention import Subject, only, subject
+from headway.heads.attention import MaskedAttention, only, subject
 from headway.heads.circuits import CIRCUITS, circuit_scores, readable
 from headway.heads.metric import FUNCTIONS, NULLS, SUMS
 from headway.heads.nulls import GAUSSIAN, OF_SOME, gaussian_attention, logit_variance, reach
@@ -187,14 +187,14 @@ class _Tally:
         return function(**{name: self.sums[name] for name in _needs(function)})
 
 
-def _is_finite(of: Subject) -> bool:
+def _is_finite(of: MaskedAttention) -> bool:
     """Return whether everything that counts in an attention is finite; sums and cosines might hide a NaN."""
     a = of.attention
     counted = [only(of.counted, a.q), only(of.counted, a.z), only(of.keys_counted, a.k), only(of.keys_counted, a.v)]
     return all(bool(x.sum().isfinite()) for x in (*counted, a.W_O))
 
 
-def _measured(of: Subject, metrics: Sequence[str], nulls: bool) -> _Tally:
+def _measured(of: MaskedAttention, metrics: Sequence[str], nulls: bool) -> _Tally:
     """Return all that some metrics and their nulls need of one batch."""
     of_looks = [name for name in metrics if name in PER_QUERY]
     names = {"rows", "texts"}
@@ -209,7 +209,7 @@ def _measured(of: Subject, metrics: Sequence[str], nulls: bool) -> _Tally:
     return _Tally(sums=sums, reach=counts, n_heads=of.n_heads, d_head=of.attention.q.shape[3])
 
 
-def _of_looks(of: Subject, metrics: Sequence[str], nulls: bool) -> dict[str, Tensor]:
+def _of_looks(of: MaskedAttention, metrics: Sequence[str], nulls: bool) -> dict[str, Tensor]:
     """Return sums of per-query metrics of attention, of their even nulls, and the number of queries."""
     sums: dict[str, Tensor] = {}
     for block in blocks(of):

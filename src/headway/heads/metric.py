@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """The function of each metric by name, filled as the files that define them are imported."""
 
 SUMS: dict[str, Callable[..., Any]] = {}
-"""Sums over batches by name: functions of a `Subject`, registered in `headway.heads.attention`."""
+"""Sums over batches by name: functions of a `MaskedAttention`, registered in `headway.heads.attention`."""
 
 NULLS: dict[str, Callable[..., Any]] = {}
 """The null of each metric, as a function of the sums that it names; metrics of patterns have that of even attention."""

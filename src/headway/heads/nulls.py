@@ -42,7 +42,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from headway.heads.attention import Subject, additive, only
+from headway.heads.attention import MaskedAttention, additive, only
 from headway.heads.diversity import centre
 from headway.heads.metric import NULLS as NULLS
 from headway.heads.patterns import PER_QUERY, Looks
@@ -241,7 +241,7 @@ def normal_excess(s: float, m: Float64[np.ndarray, " keys"]) -> Float64[np.ndarr
     return np.square(m) * step * (curvature @ np.exp(np.outer(np.log(phi), m - 1))) - 1
 
 
-def reach(of: Subject) -> dict[tuple[int, int], float]:
+def reach(of: MaskedAttention) -> dict[tuple[int, int], float]:
     """Return how many queries see m of the T keys of their text, by (m, T).
 
     Heads that see different keys are averaged.
@@ -255,7 +255,7 @@ def reach(of: Subject) -> dict[tuple[int, int], float]:
     return {(m, T): count for (m, T), count in zip(pairs.T.tolist(), share, strict=True)}
 
 
-def logit_variance(of: Subject) -> tuple[Float[Tensor, " head"], Float[Tensor, ""]]:
+def logit_variance(of: MaskedAttention) -> tuple[Float[Tensor, " head"], Float[Tensor, ""]]:
     """Return the sum of the variance over keys of queries' logits, and the number of queries.
 
     The queries are a few of each text, evenly spaced.
@@ -288,31 +288,31 @@ Number = Float[Tensor, ""]
 
 
 @additive
-def whole_rows(of: Subject) -> Number:
+def whole_rows(of: MaskedAttention) -> Number:
     """Return the number of positions that the present ones stand for."""
     return of.counted.sum(dtype=torch.float64) / of.share
 
 
 @additive
-def query_fourths(of: Subject) -> Pairs:
+def query_fourths(of: MaskedAttention) -> Pairs:
     """Return the sum over rows of |q_i|^2 |q_j|^2."""
     return _fourths(only(of.counted, of.attention.q))
 
 
 @additive
-def query_thirds(of: Subject) -> Thirds:
+def query_thirds(of: MaskedAttention) -> Thirds:
     """Return the sum over rows of |q_i|^2 q_j."""
     return _thirds(only(of.counted, of.attention.q))
 
 
 @additive
-def context_fourths(of: Subject) -> Pairs:
+def context_fourths(of: MaskedAttention) -> Pairs:
     """Return the sum over rows of |z_i|^2 |z_j|^2."""
     return _fourths(only(of.counted, of.attention.z))
 
 
 @additive
-def context_thirds(of: Subject) -> Thirds:
+def context_thirds(of: MaskedAttention) -> Thirds:
     """Return the sum over rows of |z_i|^2 z_j."""
     return _thirds(only(of.counted, of.attention.z))
 

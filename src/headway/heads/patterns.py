@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.heads.attention import Subject
+from headway.heads.attention import MaskedAttention
 from headway.heads.metric import metric
 
 BLOCK_BYTES = 16 * 2**20
@@ -235,7 +235,7 @@ class Block:
     keys: slice
 
 
-def blocks(of: Subject) -> Iterator[Block]:
+def blocks(of: MaskedAttention) -> Iterator[Block]:
     """Yield the looks of all queries in blocks: a few examples and queries, all heads, and the keys they see.
 
     Blocks in which no query counts are left out.
@@ -256,7 +256,9 @@ def blocks(of: Subject) -> Iterator[Block]:
                 yield block(of, examples, queries, slice(int(keys[0]), int(keys[-1]) + 1))
 
 
-def block(of: Subject, examples: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)) -> Block:
+def block(
+    of: MaskedAttention, examples: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)
+) -> Block:
     """Return some queries and keys, which must be all keys that those queries see."""
     attention = of.attention
     sees = attention.sees(examples, queries, keys)

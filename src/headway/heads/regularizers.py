@@ -15,7 +15,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headway.config.lm.training import REGULARIZED
-from headway.heads.attention import NOTHING, Subject, context_gram, only, query_gram, rows, subject, units, value_rows
+from headway.heads.attention import (
+    NOTHING,
+    MaskedAttention,
+    context_gram,
+    only,
+    query_gram,
+    rows,
+    subject,
+    units,
+    value_rows,
+)
 from headway.heads.diversity import cka
 from headway.heads.metric import TERMS as TERMS
 from headway.heads.metric import Term
@@ -25,22 +35,22 @@ Number = Float[Tensor, ""]
 Pairs = Float[Tensor, "head head"]
 
 
-def _term(name: str) -> Callable[[Callable[[Subject], Number]], None]:
-    def register(function: Callable[[Subject], Number]) -> None:
+def _term(name: str) -> Callable[[Callable[[MaskedAttention], Number]], None]:
+    def register(function: Callable[[MaskedAttention], Number]) -> None:
         TERMS[name] = Term(name=name, better=REGULARIZED[name], measure=lambda trace: function(subject(trace)))
 
     return register
 
 
 @_term("disagreement_subspace")
-def _subspace(of: Subject) -> Number:
+def _subspace(of: MaskedAttention) -> Number:
     kv_of = list(of.attention.kv_of)
     values = units(only(of.keys_counted, of.attention.v))[:, kv_of]
     return -values.mean(1).square().sum() / value_rows(of)
 
 
 @_term("disagreement_position")
-def _position(of: Subject) -> Number:
+def _position(of: MaskedAttention) -> Number:
     """Return the disagreement in position, which holds the weights of all heads, as any differentiable measure does."""
     overlap = block(of).measured.overlap
     texts = of.counted.any(1).sum()
@@ -48,12 +58,12 @@ def _position(of: Subject) -> Number:
 
 
 @_term("disagreement_output")
-def _output(of: Subject) -> Number:
+def _output(of: MaskedAttention) -> Number:
     return -units(only(of.counted, of.attention.z)).mean(1).square().sum() / rows(of)
 
 
 @_term("orthogonality")
-def _orthogonality(of: Subject) -> Number:
+def _orthogonality(of: MaskedAttention) -> Number:
     contexts = units(only(of.counted, of.attention.z))
     own = torch.eye(of.n_heads, device=contexts.device, dtype=contexts.dtype)
     products = contexts @ contexts.mT - own
@@ -61,7 +71,7 @@ def _orthogonality(of: Subject) -> Number:
 
 
 @_term("output_dissimilarity")
-def _output_dissimilarity(of: Subject) -> Number:
+def _output_dissimilarity(of: MaskedAttention) -> Number:
     """Return minus the mean cosine of outputs: cosines of all pairs sum to the square of the summed unit vectors."""
     W_O = of.attention.W_O
     z = only(of.counted, of.attention.z)
@@ -76,12 +86,12 @@ def _output_dissimilarity(of: Subject) -> Number:
 
 
 @_term("query_cka")
-def _query_cka(of: Subject) -> Number:
+def _query_cka(of: MaskedAttention) -> Number:
     return _of_pairs(cka(query_gram(of)))
 
 
 @_term("context_cka")
-def _context_cka(of: Subject) -> Number:
+def _context_cka(of: MaskedAttention) -> Number:
     return _of_pairs(cka(context_gram(of)))
 
 

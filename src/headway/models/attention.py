@@ -245,7 +245,7 @@ class Attention(nn.Module):
         )
 
 
-class Emptied(nn.Module):
+class NoHeads(nn.Module):
     """An attention that lost all its heads: it still writes its bias."""
 
     def __init__(self, model: TransformerModel) -> None:

@@ -16,7 +16,7 @@ from headway.base.torch_setup import uncompiled
 from headway.config.lm.model import TransformerModel
 from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
-from headway.models.attention import Attention, Emptied, KVCache, rotary_table, sinusoids
+from headway.models.attention import Attention, KVCache, NoHeads, rotary_table, sinusoids
 from headway.models.edits import Edits
 from headway.models.layers import (
     InputEncoder,
@@ -334,7 +334,7 @@ class _Layer(nn.Module):
             self.attention_norm, self.attention = norm(model), Attention(model, layer)
         elif layer in model.emptied:
             # A norm before the attention would have no reader.
-            self.attention_norm, self.emptied = nn.Identity() if self.before else norm(model), Emptied(model)
+            self.attention_norm, self.emptied = nn.Identity() if self.before else norm(model), NoHeads(model)
         if model.mlp_widths[layer]:
             self.mlp_norm, self.mlp = norm(model), Mlp(model, layer)
 

@@ -20,7 +20,7 @@ from headway.base.text import Amount, counted, is_plural, listed, number
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
 from headway.stats.cells import Cells, RunsOfArm, Weights, title
-from headway.stats.contrasts import Asked, judged
+from headway.stats.contrasts import ContrastFamily, judged
 from headway.stats.evidence import Comparison
 from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST, Looking
@@ -236,7 +236,9 @@ def _finalists(
     others = found.finalists[1:]
     weights: list[Weights] = [{found.arm: 1.0, other: -1.0} for other in others]
     cells = Cells.of(found.finalists, metric.name, runs)
-    asked = Asked(of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells, runs=runs)
+    asked = ContrastFamily(
+        of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells, runs=runs
+    )
     family, evidence = judged(asked, "blocks", looks)
     told = tuple(
         Comparison(

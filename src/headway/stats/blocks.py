@@ -34,7 +34,7 @@ OWN_SHARE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class ContrastEstimate:
     """The estimate of one contrast in a family; without an interval if seeds are too few or show no spread.
 
     Attributes:
@@ -86,7 +86,7 @@ class FamilyVerdict:
         wild: the arms, by place, that are judged by their own spread alone.
     """
 
-    contrasts: tuple[Judged, ...]
+    contrasts: tuple[ContrastEstimate, ...]
     level: float
     residual_variance: float
     freedom: float
@@ -197,11 +197,11 @@ class _Spread:
     location: float
     prior_freedom: float
 
-    def judged(self, one: _Contrast, family: Family, level: float) -> Judged:
+    def judged(self, one: _Contrast, family: Family, level: float) -> ContrastEstimate:
         """A contrast by its moderated variance, or where an arm of it is wild, by its own."""
         estimate = float(one.values.mean()) if one.n else math.nan
         if not one.has_spread:
-            return Judged(n_seeds=one.n, estimate=estimate)
+            return ContrastEstimate(n_seeds=one.n, estimate=estimate)
         own_freedom = one.n - 1.0
         prior = 0.0 if one.wild else min(self.prior_freedom, OWN_SHARE * own_freedom)
         share = prior / (prior + own_freedom)
@@ -210,7 +210,7 @@ class _Spread:
         se = math.sqrt(variance / one.n)
         t = estimate / se
         p = 2 * float(special.stdtr(freedom, -abs(t)))
-        return Judged(
+        return ContrastEstimate(
             n_seeds=one.n,
             estimate=estimate,
             variance=variance,

@@ -24,14 +24,14 @@ from headway.stats.cells import Cells, Match, RunsOfArm, Weights, seed_seconds, 
 from headway.stats.evidence import LOGARITHM, Comparison, JudgedDifference, JudgedFamily, Kind, Rule
 from headway.stats.notes import left_out, shortfall
 from headway.stats.paired import compare, corrected, is_finite, paired
-from headway.stats.sequential import FEWEST, Looking, LookPlan, Settled, follow
+from headway.stats.sequential import FEWEST, InterimDecision, Looking, LookPlan, follow
 from headway.stats.shares import Solver, all_pairs, compare_shares, share_finding
 from headway.stats.verdicts import verdict
 from headway.store.run import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ContrastFamily:
     """A family of differences, in the order of their questions."""
 
     of: Kind
@@ -42,7 +42,7 @@ class Asked:
     runs: RunsOfArm
 
 
-def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+def judged(asked: ContrastFamily, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     """Judge a family by a rule; by `paired` if values are 0 or below, since they have no logarithm."""
     if looks.seeds:
         asked = replace(asked, cells=asked.cells.at(looks.seeds))
@@ -54,7 +54,7 @@ def judged(asked: Asked, rule: Rule, looks: Looking) -> tuple[JudgedFamily, tupl
 
 
 def _judged(
-    asked: Asked, rule: Rule, plan: LookPlan, looks: Looking
+    asked: ContrastFamily, rule: Rule, plan: LookPlan, looks: Looking
 ) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     if METRICS[asked.metric].unit == YES_OR_NO and all_pairs(asked.differences):
         return _by_shares(asked, plan)
@@ -68,7 +68,9 @@ def evidence_of(one: JudgedDifference) -> dict[str, object]:
     return {field.name: getattr(one, field.name) for field in fields(JudgedDifference)}
 
 
-def _in_blocks(asked: Asked, plan: LookPlan, looks: Looking) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+def _in_blocks(
+    asked: ContrastFamily, plan: LookPlan, looks: Looking
+) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     cells, rows = asked.cells, asked.cells.rows(asked.differences)
     # An arm that has no folder at all is not run; nothing waits for it.
     ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
@@ -94,7 +96,7 @@ def _in_blocks(asked: Asked, plan: LookPlan, looks: Looking) -> tuple[JudgedFami
 
 
 def _evidence(
-    asked: Asked, plan: LookPlan, family: FamilyVerdict, at: int, weights: Weights, settled: Settled
+    asked: ContrastFamily, plan: LookPlan, family: FamilyVerdict, at: int, weights: Weights, settled: InterimDecision
 ) -> JudgedDifference:
     judged = settled.judged
     n_seeds = None if settled.look is None else plan.looks[settled.look]
@@ -133,7 +135,7 @@ def _evidence(
     )
 
 
-def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+def _by_pairs(asked: ContrastFamily, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     """Judge each difference by a paired t test, with Holm's correction for their number."""
     found = []
     for weights in asked.differences:
@@ -145,7 +147,7 @@ def _by_pairs(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedD
     return _by_holm(asked, plan, "paired", found)
 
 
-def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
+def _by_shares(asked: ContrastFamily, plan: LookPlan) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     """Judge pairs of arms by McNemar's test, with Holm's correction for the number of pairs that could differ.
 
     Paper: Tarone, Biometrics 46 (1990), 515-522: a discrete test that no outcome could make significant, given what it
@@ -160,7 +162,7 @@ def _by_shares(asked: Asked, plan: LookPlan) -> tuple[JudgedFamily, tuple[Judged
 
 
 def _by_holm(
-    asked: Asked, plan: LookPlan, rule: Rule, found: Sequence[Comparison], *, silent: Sequence[bool] = ()
+    asked: ContrastFamily, plan: LookPlan, rule: Rule, found: Sequence[Comparison], *, silent: Sequence[bool] = ()
 ) -> tuple[JudgedFamily, tuple[JudgedDifference, ...]]:
     """Differences that were tested each by itself as one family, at one look, but for those that cannot err."""
     family = JudgedFamily(
@@ -262,7 +264,7 @@ def _under(
     names = _names(experiment, control)
     weights = [{names[arm]: weight for arm, weight in one.weights.items()} for one in contrasts]
     cells = Cells.of((name for one in weights for name in one), experiment.primary, runs)
-    asked = Asked(
+    asked = ContrastFamily(
         of="contrasts", metric=experiment.primary, control=control, differences=weights, cells=cells, runs=runs
     )
     family, evidence = judged(asked, experiment.verdicts, looks)
@@ -404,7 +406,7 @@ def family_of(
     """Judge matches, all under one control, together in a metric."""
     weights: list[Weights] = [{m.arm.full_name: 1.0, m.baseline.full_name: -1.0} for m in matches]
     cells = Cells.of((name for one in weights for name in one), metric.name, runs)
-    asked = Asked(
+    asked = ContrastFamily(
         of="comparisons", metric=metric.name, control=matches[0].control, differences=weights, cells=cells, runs=runs
     )
     family, evidence = judged(asked, experiment.verdicts, looks)

@@ -66,7 +66,7 @@ class References:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Further:
+class ExtraResults:
     """The findings of runs beside the comparison of arms."""
 
     fits: tuple["Fit", ...] = ()
@@ -101,9 +101,9 @@ class ComparisonSlice(ABC):
         experiment: Experiment,  # noqa: ARG002
         runs: Sequence[Run],  # noqa: ARG002
         comparisons: Sequence[Comparison],  # noqa: ARG002
-    ) -> Further:
+    ) -> ExtraResults:
         """Return the laboratory's additional findings."""
-        return Further()
+        return ExtraResults()
 
 
 def laboratory_of(run: RunSpec) -> ComparisonSlice:

@@ -14,7 +14,7 @@ from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, title
-from headway.stats.contrasts import Asked, judged, values_of
+from headway.stats.contrasts import ContrastFamily, judged, values_of
 from headway.stats.evidence import Comparison, JudgedDifference
 from headway.stats.sequential import Looking
 from headway.stats.verdicts import verdict
@@ -111,7 +111,9 @@ def at_best_rates(
         full = {name: rate.arm.full_name for name, rate in best.items()}
         weights: list[Weights] = [{full[m.arm.name]: 1.0, full[m.baseline.name]: -1.0} for m in again]
         cells = Cells.of((name for one in weights for name in one), metric.name, runs)
-        asked = Asked(of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells, runs=runs)
+        asked = ContrastFamily(
+            of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells, runs=runs
+        )
         family, differences = judged(asked, experiment.verdicts, looks)
         for m, one in zip(again, differences, strict=True):
             arm, baseline = (f"{title(a, experiment)} at x{best[a.name].factor:g}" for a in (m.arm, m.baseline))

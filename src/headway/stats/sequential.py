@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy import special
 
-from headway.stats.blocks import LEVEL, FamilyVerdict, Judged, judge
+from headway.stats.blocks import LEVEL, ContrastEstimate, FamilyVerdict, judge
 from headway.stats.simultaneous import root
 from headway.store.directory import Store
 from headway.store.look_plans import Asked, StoredPlan, stored_plan
@@ -149,10 +149,10 @@ class LookPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
+class InterimDecision:
     """The state of a contrast: its estimate, its outcome, and the index of the interim analysis that gave it."""
 
-    judged: Judged
+    judged: ContrastEstimate
     outcome: Outcome
     look: int | None = None
 
@@ -182,7 +182,7 @@ class Followed:
         family: as it was judged at that look, on all that was there; before the first, on what there is.
     """
 
-    contrasts: tuple[Settled, ...]
+    contrasts: tuple[InterimDecision, ...]
     look: int | None
     family: FamilyVerdict
 
@@ -192,11 +192,11 @@ class Followed:
         return tuple(at for at, one in enumerate(self.contrasts) if one.is_open)
 
 
-def reading(judged: Judged, margin: float) -> Outcome:
+def reading(judged: ContrastEstimate, margin: float) -> Outcome:
     """Return the outcome that an interval means for a difference.
 
     Examples:
-        >>> told = Judged(n_seeds=5, estimate=0.4, se=0.1, freedom=8.0, bound=3.0)
+        >>> told = ContrastEstimate(n_seeds=5, estimate=0.4, se=0.1, freedom=8.0, bound=3.0)
         >>> reading(told, margin=1.0), reading(told, margin=0.2)
         ('small', 'apart')
     """
@@ -235,7 +235,7 @@ def followed(
 ) -> Iterator[Followed]:
     """Yield the state after each interim analysis that the seeds allow, one after the other."""
     ended = np.isfinite(y) if finished is None else finished
-    said: list[Settled | None] = [None] * len(weights)
+    said: list[InterimDecision | None] = [None] * len(weights)
     counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
     for place, n in enumerate(plan.looks):
         waiting = [at for at, one in enumerate(said) if one is None or one.is_open]
@@ -247,7 +247,7 @@ def followed(
         family = judge(np.where(counted, y, np.nan)[:, :n], weights, level=plan.level_at(place))
         for at in waiting:
             judged = family.contrasts[at]
-            said[at] = Settled(judged=judged, outcome=reading(judged, plan.margin), look=place)
+            said[at] = InterimDecision(judged=judged, outcome=reading(judged, plan.margin), look=place)
         yield Followed(contrasts=tuple(one for one in said if one), look=place, family=family)
 
 
@@ -257,10 +257,10 @@ def _before(plan: LookPlan, y: Float[np.ndarray, "arm seed"], weights: Float[np.
     return Followed(contrasts=tuple(_unsaid(judged) for judged in family.contrasts), look=None, family=family)
 
 
-def _unsaid(judged: Judged) -> Settled:
+def _unsaid(judged: ContrastEstimate) -> InterimDecision:
     """Return the state of a contrast before an interim analysis: open, whatever an interval would tell."""
     said = reading(judged, 0.0)
-    return Settled(judged=judged, outcome=said if said in ("few", "none") else "open")
+    return InterimDecision(judged=judged, outcome=said if said in ("few", "none") else "open")
 
 
 def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[int]) -> tuple[int, ...]:

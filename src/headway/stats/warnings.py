@@ -216,7 +216,7 @@ def unlike(experiment: Experiment, runs: RunsOfArm, families: Sequence[JudgedFam
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worthless:
+class InvalidatingConditions:
     """The reasons why answers are worth nothing, one sentence each, and the answers concerned."""
 
     sentences: tuple[str, ...]
@@ -229,7 +229,7 @@ def worthless(
     rates: Sequence[RatesOfArm],
     answered: Sequence[Answer],
     below: Collection[str],
-) -> Worthless:
+) -> InvalidatingConditions:
     """Training that is not over, and rates that matter more than arms.
 
     Each answer is held against its own difference; where there is none, all arms against how far they are apart.
@@ -250,7 +250,7 @@ def worthless(
         falling, moved = (_beyond(shares, answered, float(apart)) for shares in (falls, gains))
         found |= {"falling": falling.answers, "rates": moved.answers}
         said += [*_still_falls(experiment, falls, falling), *_rates_matter(experiment, gains, rates, moved)]
-    return Worthless(sentences=tuple(said), answers=found)
+    return InvalidatingConditions(sentences=tuple(said), answers=found)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -271,7 +271,7 @@ TrainerChoice = Literal["auto", "fused", "torch"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class InitFrom:
     """The run that another one starts from.
 
     Attributes:
@@ -304,7 +304,7 @@ class TrainingSlice(ABC):
         trainer: TrainerChoice = "auto",
         compile: bool | None = None,
         device: str = "auto",
-        origin: Origin | None = None,
+        origin: InitFrom | None = None,
         beginning: Mapping[str, Any] | None = None,
     ) -> Study:
         """A run, ready to be trained from its initial weights, or from those that it starts from.

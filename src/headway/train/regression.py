@@ -18,7 +18,7 @@ from headway.icl import estimators, evaluation, fused
 from headway.icl.circuits import circuits, head_scalars
 from headway.icl.weights import initial_weights
 from headway.train import loop
-from headway.train.loop import Conclusion, Measure, Measured, Origin, Study, TrainerChoice, TrainingSlice
+from headway.train.loop import Conclusion, InitFrom, Measure, Measured, Study, TrainerChoice, TrainingSlice
 
 if TYPE_CHECKING:
     from headway.icl.attention import InContextAttention
@@ -34,7 +34,7 @@ class IclTrainingSlice(TrainingSlice):
         trainer: TrainerChoice = "auto",
         compile: bool | None = None,
         device: str = "auto",
-        origin: Origin | None = None,
+        origin: InitFrom | None = None,
         beginning: Mapping[str, Any] | None = None,
     ) -> Study:
         """Open the study of an in-context run; such runs are not initialised from others."""

@@ -41,13 +41,13 @@ from pydantic import Field, NonNegativeInt, model_validator
 
 from headway.base import rng
 from headway.config.lm.model import TransformerModel
-from headway.config.lm.task import KnownTask, is_one_attention
+from headway.config.lm.task import SyntheticTask, is_one_attention
 
 EXACT = 14
 """The most vertices for which the edges to be removed are counted exactly."""
 
 
-class EndpointTask(KnownTask):
+class EndpointTask(SyntheticTask):
     """Endpoint selection: the first or the second end of a directed edge, as a selector asks."""
 
     asked_last: ClassVar[int] = 1
@@ -190,7 +190,7 @@ def _shortest_path(after: Mapping[int, list[int]], start: int, end: int) -> list
     return []
 
 
-class ParityTask(KnownTask):
+class ParityTask(SyntheticTask):
     """The parity of n bits: odd or even."""
 
     asked_last: ClassVar[int] = 1
@@ -240,7 +240,7 @@ class ParityTask(KnownTask):
         return {"accuracy": accuracy, "solved": float(self.is_solved(accuracy))}
 
 
-class RetrievalTask(KnownTask):
+class RetrievalTask(SyntheticTask):
     """The sum of the largest projections of the inputs on some directions; the error is relative to the variance."""
 
     primary: ClassVar[str] = "nmse"
@@ -289,7 +289,7 @@ class RetrievalTask(KnownTask):
             )
 
 
-class HopsTask(KnownTask):
+class HopsTask(SyntheticTask):
     """The letter that k hops of induction end at, from every position."""
 
     primary: ClassVar[str] = "accuracy"
@@ -327,7 +327,7 @@ _DRAWS = 10_000
 """The number of draws in which the most frequent value is counted."""
 
 
-class RecallTask(KnownTask):
+class RecallTask(SyntheticTask):
     """Associative recall: the value that was given with a key."""
 
     examples: ClassVar[str] = "headway.data.synthetic.recall_examples"
@@ -384,7 +384,7 @@ class RecallTask(KnownTask):
         return float(most.mean() / self.pairs)
 
 
-class InductionTask(KnownTask):
+class InductionTask(SyntheticTask):
     """Induction: the letter that followed the latest earlier occurrence of the present one."""
 
     examples: ClassVar[str] = "headway.data.synthetic.induction_examples"

@@ -109,7 +109,7 @@ MOST_INPUTS = 2**16
 """The most inputs of a task that lists all of them."""
 
 
-class KnownTask(TokensTask):
+class SyntheticTask(TokensTask):
     """A task whose answer is known; its examples are drawn, or all of its inputs once."""
 
     primary: ClassVar[str] = "solved"

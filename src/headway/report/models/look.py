@@ -117,26 +117,26 @@ class Moment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadCourse:
+class HeadTrajectory:
     """A run's heads over training, at some of the steps that were probed."""
 
     moments: tuple[Moment, ...]
     n_probed: int
 
 
-def course(folder: Path | None, most: int = MOST) -> HeadCourse:
+def course(folder: Path | None, most: int = MOST) -> HeadTrajectory:
     """The probes of a run, at most so many, evenly on a log scale; nothing of a model that no run trained.
 
     Raises:
         ResultsError: when a file is damaged.
     """
     if folder is None:
-        return HeadCourse(moments=(), n_probed=0)
+        return HeadTrajectory(moments=(), n_probed=0)
     run = Run.open(folder)
     steps = run.head_steps()
     kept = [steps[at] for at in thinned(steps, most)] if steps else []
     moments = tuple(Moment(step=step, scores=scores_at(run, step)) for step in kept)
-    return HeadCourse(moments=moments, n_probed=len(steps))
+    return HeadTrajectory(moments=moments, n_probed=len(steps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class ShownModel:
     """A model on a page: what one sees of it, while it trained and in the end."""
 
     view: ModelView
-    course: HeadCourse
+    course: HeadTrajectory
 
     @cached_property
     def rows(self) -> list[tuple[str, str, int]]:

@@ -12,7 +12,7 @@ from headway.config.experiment import Experiment
 from headway.config.lm.run import TokensRun
 from headway.config.run import imported
 from headway.stats.evidence import Comparison
-from headway.stats.laboratory import ComparisonSlice, Further, References
+from headway.stats.laboratory import ComparisonSlice, ExtraResults, References
 from headway.stats.lm import summary as findings
 from headway.stats.lm.summary import above_bigram, unmeasured, untrained
 from headway.store.run import Run
@@ -36,10 +36,10 @@ class TokensComparisonSlice(ComparisonSlice):
         """Return the arms that are no better than counting pairs of tokens."""
         return above_bigram(experiment, runs)
 
-    def further(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> Further:
+    def further(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> ExtraResults:
         """Return the curves, and the findings from the probes of finished runs."""
         associations, claims = findings.probed_heads(experiment, runs, comparisons)
-        return Further(
+        return ExtraResults(
             fits=tuple(findings.head_fits(experiment, runs)),
             plain_curve=findings.size_curve(experiment, runs),
             associations=associations,

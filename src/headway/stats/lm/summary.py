@@ -16,7 +16,7 @@ from headway.base.text import counted, listed, number
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.run import PER_BYTE, TEXT_KEPT, TokensRun
-from headway.config.lm.task import KnownTask
+from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
 from headway.stats.cells import title
 from headway.stats.evidence import Comparison
@@ -199,5 +199,5 @@ def _by_chance(runs: Sequence[Run]) -> float | None:
         return None
     spec = runs[0].spec
     assert isinstance(spec, TokensRun)
-    assert isinstance(spec.task, KnownTask)
+    assert isinstance(spec.task, SyntheticTask)
     return spec.task.by_chance()

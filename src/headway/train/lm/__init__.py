@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headway.config.lm.run import TokensRun
-from headway.train.loop import Origin, Study, TrainerChoice, TrainingSlice
+from headway.train.loop import InitFrom, Study, TrainerChoice, TrainingSlice
 
 if TYPE_CHECKING:
     from headway.models.transformer import Transformer
@@ -28,7 +28,7 @@ class TokensTrainingSlice(TrainingSlice):
         trainer: TrainerChoice = "auto",
         compile: bool | None = None,
         device: str = "auto",
-        origin: Origin | None = None,
+        origin: InitFrom | None = None,
         beginning: Mapping[str, Any] | None = None,
     ) -> Study:
         """Open the study of a run, as `lm.study.open_study` does."""

@@ -22,7 +22,7 @@ import torch
 from headway.base import rng
 from headway.config.lm.measurement import PROMPT, Samples
 from headway.config.lm.run import PER_BYTE, TEXT_KEPT, TokensRun
-from headway.config.lm.task import KnownTask
+from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
 from headway.config.plugins import Entry, of_kind
 from headway.config.run import imported
@@ -155,7 +155,7 @@ class KnownJudge(Judge):
             BeyondPossible: when no model of this shape can be as good.
         """
         task, kept = self.run.task, list(batches)
-        assert isinstance(task, KnownTask)
+        assert isinstance(task, SyntheticTask)
         loss = super().judged(kept)
         answers = [self._answers(batch) for batch in kept]
         if task.loss == "mse":

@@ -27,7 +27,7 @@ from headway.data.batch import Examples
 from headway.errors import ResultsError, UserError
 from headway.models.transformer import Transformer
 from headway.models.weights import Weights, initial_weights
-from headway.train.loop import Origin
+from headway.train.loop import InitFrom
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class Beginning:
     weights: Weights
 
 
-def begin(run: TokensRun, origin: Origin, examples: Examples, place: torch.device | str = "cpu") -> Beginning:
+def begin(run: TokensRun, origin: InitFrom, examples: Examples, place: torch.device | str = "cpu") -> Beginning:
     """Initialise a run from another run as the run asks, and return its weights and their record.
 
     Args:
@@ -131,7 +131,7 @@ def begin(run: TokensRun, origin: Origin, examples: Examples, place: torch.devic
     return Beginning(begun=begun, weights=left)
 
 
-def _former(origin: Origin) -> Started:
+def _former(origin: InitFrom) -> Started:
     """Return the record of the other run: the model that it was trained as."""
     assert isinstance(origin.run, TokensRun)
     if origin.beginning is not None:
@@ -161,7 +161,7 @@ def _chosen(
     return tuple(called[head] for head in found.heads)
 
 
-def _rewound(origin: Origin, former: Started, step: int, vocab_size: int) -> Weights:
+def _rewound(origin: InitFrom, former: Started, step: int, vocab_size: int) -> Weights:
     """Return the weights that the other run had at a step."""
     if step == 0 and origin.beginning is None:
         return initial_weights(former.model, vocab_size, origin.run.seed)

@@ -25,7 +25,7 @@ from headway.train.lm.init_from import Started, begin
 from headway.train.lm.loss import Parts, TokensLoss, guided
 from headway.train.lm.optimizer import rate_share, steps_of, tokens_optimizers
 from headway.train.lm.probes import METRICS, ablated, head_probes
-from headway.train.loop import BEGINNING, Origin, Study, Trainer, TrainerChoice
+from headway.train.loop import BEGINNING, InitFrom, Study, Trainer, TrainerChoice
 from headway.train.torch_trainer import Part, Rules, TorchTrainer, compiling_obstacle
 
 _WORTH_COMPILING = {"cuda": 1_000, "bf16": 2_000, "fp32": 5_000}
@@ -38,7 +38,7 @@ def open_study(
     trainer: TrainerChoice = "auto",
     compile: bool | None = None,
     device: str = "auto",
-    origin: Origin | None = None,
+    origin: InitFrom | None = None,
     beginning: Mapping[str, Any] | None = None,
 ) -> Study:
     """A run, ready to be trained from its initial weights, or from those of the run that it starts from.
@@ -133,7 +133,11 @@ def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
 
 
 def _begun(
-    run: TokensRun, origin: Origin | None, beginning: Mapping[str, Any] | None, examples: Examples, place: torch.device
+    run: TokensRun,
+    origin: InitFrom | None,
+    beginning: Mapping[str, Any] | None,
+    examples: Examples,
+    place: torch.device,
 ) -> tuple[Started | None, Weights]:
     """Return how a run started from another run, and its weights; a resumed run restores its weights later."""
     if run.start is None or beginning is not None:
