@@ -189,7 +189,7 @@ def few(page):
 
 def test_no_figure_of_a_report_is_loaded(written):
     _, done = written
-    assert done.stderr.splitlines()[-1] == "charts models"
+    assert done.stderr.splitlines()[-1] == "charts models terminal"
 
 
 def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragged, found, tmp_path):

@@ -80,7 +80,7 @@ def test_a_finished_run_that_is_gone_is_no_nothing(directory):
     assert len(Store.open(directory).runs()) == 2, "they were seen to be done"
     shutil.rmtree(runs[0].path)
     done = headway("worker", directory)
-    assert (done.returncode, done.stdout) == (0, "done: 1 finished run gone (`headway run` trains anew)\n")
+    assert (done.returncode, done.stdout) == (0, "done: 1 run without a folder (`headway run` trains anew)\n")
 
 
 def test_a_worker_says_of_its_own_runs_alone_that_they_run(directory):

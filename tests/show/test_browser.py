@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import stored
 import vl_convert
 from browser_driver import BROWSER, COMMAND
 from fabricate import fabricate, small
@@ -228,6 +229,7 @@ def test_what_language_models_write_and_read_is_text(tmp_path, server, first):
         rows = [json.loads(line) for line in samples.read_text().splitlines()]
         changed = [{**row, "prompt": texts[2] + "\x00\x1b[31m", "text": "\n".join(texts)} for row in rows]
         samples.write_text("".join(json.dumps(row) + "\n" for row in changed))
+        stored.seal(samples.parent)
     material = material_of(path)
     drawn = tuple(figures(material))
     for figure in drawn:

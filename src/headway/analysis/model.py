@@ -407,13 +407,13 @@ def model_folder(asked: str | Path) -> ModelFolder:
     Raises:
         UserError: for a path that holds no model, saying what it is instead; and a config.json that cannot be read.
     """
-    from headway.hf.reading import is_own
-
     asked = Path(asked)
     folder = asked.parent if asked.name == "checkpoint" else asked
     if (folder / "run.json").is_file():
         return ModelFolder(asked=asked, path=folder, kind="run")
     if (asked / "config.json").is_file():
+        from headway.hf.reading import is_own  # loads torch
+
         return ModelFolder(asked=asked, path=asked, kind="own" if is_own(asked) else "other")
     raise UserError(f"{asked}: {_what_else(asked)}")
 

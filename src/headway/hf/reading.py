@@ -12,12 +12,11 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import PreTrainedModel
 
 from headway.base.files import read_json
 from headway.base.text import listed
@@ -39,6 +38,9 @@ from headway.hf.architectures import (
 from headway.hf.safety import LARGEST_TEXT, check_built, check_declared, check_files, check_header, check_memory
 from headway.models.transformer import Transformer
 from headway.models.weights import Weights
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 INDEX = "model.safetensors.index.json"
 _READ = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -349,7 +351,7 @@ CONVERTED = ("gpt_neo", "headway")
 """The values of `model_type` that `converted` reads."""
 
 
-def converted(model: PreTrainedModel) -> Transformer:
+def converted(model: "PreTrainedModel") -> Transformer:
     """Return Headway's version of a model without its read-out, in float32, on its device and in its mode.
 
     Raises:
