@@ -1,19 +1,28 @@
 # make demo: set up, run the in-context experiment, write and name the report.
-# make test: set up, run every check and test.
+# make test: set up, run the checks and the quick tests, in five minutes.
+# make test-all: these and the slow ones, which `make test-rest` runs alone.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint setup docs reference notebook clean
+.PHONY: demo test test-rest test-all lint setup docs reference notebook clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 3
 
 # A thread to a worker, and a worker more than cores: many tests wait for processes that they have killed.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+	$(PYTEST) -m "not slow"
+
+test-rest: $(READY)
+	$(PYTEST) -m slow
+
+test-all: $(READY)
+	$(PYTEST)
 
 lint: $(READY)
 	$(BIN)/python -m pytest -q tests/laws/test_lint.py

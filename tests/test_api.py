@@ -17,6 +17,7 @@ def small():
     return headway.load("icl-heads", settings=SETTINGS).select(arms=["h1", "h2"], seeds=1)
 
 
+@pytest.mark.slow
 def test_progress_is_shown_when_it_is_asked_for_and_else_where_someone_looks(small, tmp_path, capsys):
     headway.run(small, tmp_path / "silent", figures=False)
     assert capsys.readouterr() == ("", "")

@@ -52,6 +52,7 @@ def test_show_prints_a_file_that_runs_as_it_is(tmp_path):
     assert "steps: 7\n" in again.stdout
 
 
+@pytest.mark.slow
 def test_plan_counts_parameters_and_names_matched_arms():
     done = headway("plan", "icl-init", env={**os.environ, "COLUMNS": "200"})
     assert done.returncode == 0, done.stderr
@@ -103,6 +104,7 @@ def test_run_trains_compares_and_reports(finished):
     assert {p.suffix for p in (out / "figures").iterdir()} >= {".png", ".svg", ".pdf"}
 
 
+@pytest.mark.slow
 def test_run_again_repeats_nothing_and_takes_more(finished):
     out, _ = finished
     before = {p: p.read_bytes() for p in out.glob("runs/*/*/metrics.jsonl")}
@@ -122,6 +124,7 @@ def test_what_would_change_a_run_is_refused_with_the_keys_that_differ(finished):
     assert f"`headway drop {out} h1 h2 h4`" in done.stderr
 
 
+@pytest.mark.slow
 def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finished, tmp_path):
     out = shutil.copytree(finished[0], tmp_path / "out")
     done = headway("drop", out, "h2", "--seeds", "1")
@@ -143,6 +146,7 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
     assert [path.name for path in (out / "dropped/h2").iterdir()] == ["seed-1"]
 
 
+@pytest.mark.slow
 def test_a_finished_directory_is_answered_at_once_and_nothing_is_drawn_again(finished):
     out, _ = finished
     words = ("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", out)
@@ -155,6 +159,7 @@ def test_a_finished_directory_is_answered_at_once_and_nothing_is_drawn_again(fin
     assert ended.children_user + ended.children_system - began.children_user - began.children_system < 3
 
 
+@pytest.mark.slow
 def test_the_report_is_written_without_figures_if_they_are_not_wanted_as_files(finished, tmp_path):
     out = shutil.copytree(finished[0], tmp_path / "out")
     shutil.rmtree(out / "figures")
@@ -187,6 +192,7 @@ def test_python_opens_what_the_command_wrote(finished):
     assert sum(p.numel() for p in model.parameters()) == 228
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -214,6 +220,7 @@ def test_a_users_error_is_one_clear_line_and_exit_2(words, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_diverging_run_is_recorded_and_ends_with_1(tmp_path):
     sets = (*SMALL, "--set", "training={optimizer: sgd, learning_rate: 1.0e+6, batch_size: 128, steps: 300}")
     done = headway("run", "icl-heads", "--arms", "h1,h2", "--seeds", "1", *sets, "--out", tmp_path / "out")
@@ -224,6 +231,7 @@ def test_a_diverging_run_is_recorded_and_ends_with_1(tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(finished, tmp_path):
     out = shutil.copytree(finished[0], tmp_path / "out")
     (out / "runs/h1/seed-0/run.json").write_text("{bad")
@@ -267,6 +275,7 @@ def test_ctrl_c_is_safe_and_running_again_goes_on(tmp_path):
     assert json.loads((metrics.parent / "run.json").read_text())["status"] == "done"
 
 
+@pytest.mark.slow
 def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
     out = tmp_path / "out"
     words = ("run", "icl-heads", "--arms", "h1,h2", "--until", "5%", "--at-most", "4", *SMALL, "--no-figures")
@@ -284,6 +293,7 @@ def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
     assert "this directory was planned until 5 %" in again.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -55,6 +55,7 @@ def test_the_page_stands_beside_the_report_which_links_to_it(trained):
     assert LINK in (path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_it_is_made_anew_when_what_it_shows_changes_and_only_then(trained, told, monkeypatch):
     path, _ = trained
     before = (path / "look.html").stat().st_mtime_ns
@@ -135,6 +136,7 @@ def _running(run):
     return replace(run, status="running")
 
 
+@pytest.mark.slow
 def test_a_report_whose_page_is_there_loads_no_torch(trained):
     path, _ = trained
     code = (
@@ -146,6 +148,7 @@ def test_a_report_whose_page_is_there_loads_no_torch(trained):
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_other_laboratories_have_no_page(tmp_path, told):
     small = ["training.steps=20", "evaluation.prompts=50", "evaluation.curve=null"]
     experiment = headway.load("icl-heads", settings=small).select(arms=["h1"])
@@ -182,6 +185,7 @@ def read_only(trained, tmp_path):
         folder.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_written_is_compared_and_reported_elsewhere(read_only, tmp_path):
     path, headway_as_other = read_only
 

@@ -150,6 +150,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 def test_plan_refuses_what_run_refuses(tmp_path, cache):
     (tmp_path / "short.txt").write_text("Too short.<|endoftext|>Far too short.<|endoftext|>And this.")
     refused = (
@@ -228,6 +229,7 @@ def test_wrong_names(names, options, message):
         named_shapes(names, options_given=options)
 
 
+@pytest.mark.slow
 def test_planning_shapes_from_the_command_line(tmp_path):
     done = headway("plan", "gpt2", "gpt3-6.7b", "--out", str(tmp_path / "shares.svg"))
     assert done.returncode == 0, done.stderr
@@ -236,6 +238,7 @@ def test_planning_shapes_from_the_command_line(tmp_path):
     assert "<svg" in (tmp_path / "shares.svg").read_text()
 
 
+@pytest.mark.slow
 def test_no_trial_needs_no_torch():
     script = (
         "import sys; sys.argv = ['headway', 'plan', 'low-rank', '--no-trial']\n"
@@ -247,6 +250,7 @@ def test_no_trial_needs_no_torch():
     assert done.stdout.splitlines()[-1] == "None False", done.stderr
 
 
+@pytest.mark.slow
 def test_wrong_names_on_the_command_line():
     done = headway("plan", "head-progresion")
     assert done.returncode == 2
@@ -338,6 +342,7 @@ def test_what_does_not_fit_into_memory_is_said_before_anything_is_run(monkeypatc
     assert module.too_large(costs(many(2), trial=False)) == ()
 
 
+@pytest.mark.slow
 def test_what_is_timed_is_said_where_nobody_looks(tmp_path):
     (tmp_path / "many.yaml").write_text(many(2).dump())
     done = headway("plan", str(tmp_path / "many.yaml"))

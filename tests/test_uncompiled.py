@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 TRAINED = """
 import sys, zlib
 {before}
@@ -41,6 +43,7 @@ def of(code):
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_training_does_not_import_the_compiler_and_has_the_same_bits_with_it():
     """And whoever compiles afterwards gets it."""
     kind, bits, imported, compiled = of(TRAINED.format(before="") + COMPILES)

@@ -58,6 +58,7 @@ def test_arms_of_different_tokens_are_compared_by_bits_per_byte():
     assert tokenizers(arms=lengths).primary == "eval_loss_nats"
 
 
+@pytest.mark.slow
 def test_what_is_answered_compared_and_drawn_is_bits_and_no_percentage_of_nats(stored):
     found = results.read(stored.path)
     assert found.primary == "eval_bits_per_byte"
@@ -87,6 +88,7 @@ def test_across_corpora_there_is_no_merit(tmp_path):
     assert "lose" not in judged.verdict
 
 
+@pytest.mark.slow
 def test_tokens_that_do_not_give_the_text_back_are_not_compared_by_bytes_and_why_is_said(tmp_path):
     for kept, gives in ((0.125, "give back 12 % of it"), (0.0, "are ids of which no text is known")):
         path = fabricate_text(tmp_path / str(kept), tokenizers())

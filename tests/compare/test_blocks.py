@@ -56,6 +56,7 @@ def test_two_arms_are_the_paired_t_test():
     assert one.p_family == one.p
 
 
+@pytest.mark.slow
 def test_a_complete_star():
     found = judge(STAR, against_first(4))
     assert (found.residual_variance, found.freedom) == (near(0.226389), 6)
@@ -161,6 +162,7 @@ arms = st.integers(2, 5).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(arms)
 def test_laws(rows):

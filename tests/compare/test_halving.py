@@ -66,6 +66,7 @@ def test_an_arm_of_which_all_runs_failed_has_no_chance():
     assert chances(np.array([[1.0], [np.nan]]), 1).tolist() == [1, 0]
 
 
+@pytest.mark.slow
 def test_the_stated_chance_of_what_is_picked_is_how_often_it_is_the_best():
     rng, stated, best = np.random.default_rng(1), [], []
     for _ in range(150):

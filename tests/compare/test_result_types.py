@@ -42,6 +42,7 @@ def contents(directories):
     return [json.loads((directory / "results.json").read_text()) for directory in directories]
 
 
+@pytest.mark.slow
 def test_what_is_written_is_what_is_read(directories, contents):
     for directory, content in zip(directories, contents, strict=True):
         read = results.read(directory)
@@ -71,6 +72,7 @@ def test_what_is_written_is_what_the_types_hold(directories, contents):
         }
 
 
+@pytest.mark.slow
 def test_results_of_real_and_fabricated_runs_fit_the_schema(contents):
     schema = json_schema()
     before = Results.from_json(json.loads((ROOT / "tests/before/icl/results.json").read_text()))

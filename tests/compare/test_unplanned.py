@@ -50,6 +50,7 @@ def test_one_seed_and_two_give_no_verdict_and_are_no_look(tmp_path):
     assert seen(tmp_path / "d") == (3,)
 
 
+@pytest.mark.slow
 def test_looking_again_is_counted_and_said(tmp_path):
     (warning,) = said(grown(tmp_path, 3, 5))
     assert warning == (

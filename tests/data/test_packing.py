@@ -49,6 +49,7 @@ def epoch(tokens, text_task, seed, number, batch_size=1):
     return [training_batch(tokens, text_task, seed, step, batch_size) for step in steps]
 
 
+@pytest.mark.slow
 @given(lengths=st.lists(st.integers(1, 40), min_size=2, max_size=30), n_ctx=st.integers(1, 24), seed=st.integers(0, 9))
 @settings(max_examples=60)
 def test_an_epoch_asks_for_no_token_twice_and_leaves_less_than_a_window(lengths, n_ctx, seed):

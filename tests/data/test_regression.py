@@ -71,6 +71,7 @@ def test_native_draws_equal_the_reference_bit_for_bit(instruction_set, name, bat
     assert_same_bits(drawn, draw_reference(TASKS[name], **arguments))
 
 
+@pytest.mark.slow
 @NATIVE
 @settings(max_examples=40)
 @given(
@@ -155,6 +156,7 @@ def test_prompts_are_what_the_task_declares(name):
     np.testing.assert_allclose(both.T @ both / len(both), task.covariance_matrix(), atol=5 * (2 / len(both)) ** 0.5)
 
 
+@pytest.mark.slow
 def test_normals_pass_moment_and_distribution_tests_on_ten_million():
     z = draw(make_task(d_x=10, n_pairs=1_000), key=KEY, step=3, batch_size=1_000).x.ravel().astype(float)
     n = len(z)
@@ -174,6 +176,7 @@ def correlation(a, b):
     return np.mean(a.astype(float) * b.astype(float)) * a.size**0.5  # a standard normal when they are independent
 
 
+@pytest.mark.slow
 def test_neighbouring_lanes_steps_keys_and_numbers_are_independent():
     task = make_task(d_x=10, n_pairs=1_000)
     z, next_step, next_key = (
@@ -190,6 +193,7 @@ def test_neighbouring_lanes_steps_keys_and_numbers_are_independent():
         assert abs(correlation(a**2 - 1, b**2 - 1)) / 2 < 4.5, f"squares, {name}"
 
 
+@pytest.mark.slow
 def test_first_numbers_of_neighbouring_examples_and_steps_are_normal():
     """A weak seeding shows in the first outputs: one number of each of many generators."""
     examples = np.arange(200_000, dtype=np.uint32)

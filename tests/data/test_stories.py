@@ -15,12 +15,14 @@ from headway.data.grammar import LANGUAGE, RULES, Choice, Grammar, entropy_nats,
 from headway.errors import DeclarationError
 
 
+@pytest.mark.slow
 def test_every_story_has_one_derivation_and_its_probability():
     for index in range(400):
         drawn = story(7, index)
         assert derivations(LANGUAGE, drawn.text) == [nearly(drawn.nats)]
 
 
+@pytest.mark.slow
 def test_every_option_is_reached_and_read_back_once():
     # What rare options say is as unambiguous as the rest: with even weights each comes up often enough.
     even = Grammar({name: re.sub(r"(^|\n\s*|; )\d+ ", r"\g<1>1 ", lines) for name, lines in RULES.items()})
@@ -29,6 +31,7 @@ def test_every_option_is_reached_and_read_back_once():
         assert derivations(even, drawn.text) == [nearly(drawn.nats)]
 
 
+@pytest.mark.slow
 def test_the_exact_entropy_is_the_mean_of_what_is_drawn():
     nats = np.array([story(11, index).nats for index in range(5_000)])
     assert abs(nats.mean() - entropy_nats()) < 4 * nats.std() / math.sqrt(len(nats))
@@ -66,6 +69,7 @@ def test_a_story_is_a_function_of_its_key_and_number():
     assert story(1, 2) != story(2, 2) != story(2, 3)
 
 
+@pytest.mark.slow
 def test_stories_are_of_the_promised_size_and_clean():
     texts = [story(STORIES_KEY, index).text for index in range(3_000)]
     assert len(set(texts)) == len(texts)

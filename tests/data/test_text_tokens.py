@@ -71,6 +71,7 @@ def test_a_second_corpus_is_held_out_whole(numbered, tmp_path):
         open_corpus(task(corpus=numbered, validation=str(tmp_path / "copy.txt")))
 
 
+@pytest.mark.slow
 def test_the_floor_is_what_the_grammar_says_of_the_held_out_stories():
     tokens = open_corpus(task(stories=300, held_out=0.2, tokenizer="bpe-400"))
     held = np.flatnonzero(held_out_documents(300, 0.2))
@@ -80,6 +81,7 @@ def test_the_floor_is_what_the_grammar_says_of_the_held_out_stories():
     assert open_corpus(task(stories=300, held_out=0.2, tokenizer="bpe-400", padding="published")).entropy_nats is None
 
 
+@pytest.mark.slow
 def test_a_corpus_is_held_to_the_floor_of_a_grammar_that_judges_it(numbered, monkeypatch):
     monkeypatch.setattr(corpus, "OWN_STORIES", 300)
     tokens = open_corpus(task(corpus=numbered, validation="stories"))

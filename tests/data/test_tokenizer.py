@@ -226,6 +226,7 @@ def test_gpt2_without_a_network_says_what_to_give(monkeypatch):
         open_tokenizer("gpt2", list)
 
 
+@pytest.mark.slow
 def test_real_stories_have_the_known_number_of_gpt2_tokens():
     tokenizer = Tokenizer.load(data("gpt2-bpe"))
     texts = list(find_corpus(str(data("tinystories/train.txt")), limit=None, asked="").documents())

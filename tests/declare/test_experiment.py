@@ -33,6 +33,7 @@ def steps(experiment, arm):
     return experiment.arm(arm).template.training.steps
 
 
+@pytest.mark.slow
 def test_every_shipped_experiment_resolves_and_reads_back(tmp_path):
     assert {"icl-heads", "icl-paper", "icl-anisotropic", "icl-two-tasks"} <= set(shipped())
     for name in shipped():

@@ -26,11 +26,13 @@ def test_every_key_has_a_meaning_and_every_unit_a_key():
     assert set(UNITS) <= {row[0].strip("|` ") for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(shipped()))
 def test_shipped_experiments_fit_the_schema(name):
     jsonschema.validate(read_file(shipped()[name]), schema())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

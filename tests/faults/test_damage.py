@@ -73,6 +73,7 @@ def frequent_checkpoints(monkeypatch):
     monkeypatch.setattr(work_module, "CHECKPOINT_EVERY_S", 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_said_and_the_run_ends_with_the_same_bits(tmp_path, name):
     damage, goes_on_from = DAMAGES[name]
@@ -186,6 +187,7 @@ def whole(tmp_path_factory):
     return store.path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DONE_DAMAGES)
 def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tmp_path, whole, name, monkeypatch):
     damage, said = DONE_DAMAGES[name]

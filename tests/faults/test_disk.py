@@ -60,6 +60,7 @@ def test_full_from_any_operation_on_nothing_recorded_is_lost(tmp_path):
     assert number > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("free_bytes", [8_192, 24_576], ids=["full at once", "full on the way"])
 def test_on_a_small_disk_a_sweep_says_that_it_is_full_and_goes_on_when_there_is_space(tmp_path, free_bytes):
     with small_disk(tmp_path / "disk", 160) as disk:

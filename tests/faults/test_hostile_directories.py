@@ -178,6 +178,7 @@ def test_a_document_lets_no_file_be_run_that_its_directory_does_not_keep(directo
             reads(directory)
 
 
+@pytest.mark.slow
 def test_a_short_fuzz_finds_nothing(tmp_path):
     """In a process of its own, which forks: this one may have used torch's threads."""
     code = "import fuzz_directories as f; print(f.fuzz(directories=40, seed=7, kinds=('icl',)))"
@@ -224,6 +225,7 @@ def test_a_signed_run_json_of_other_types_damages_its_run_alone(directory, loggi
 PWN = "\x1b]0;pwn\x07"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "state"), [("status", "failed"), ("compare", "failed"), ("verify", "failed"), ("status", "running")]
 )

@@ -60,6 +60,7 @@ def refused(path, problem):
     return said[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -221,6 +221,7 @@ def header_of(n_arrays):
     return header(len(text), text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -308,6 +309,7 @@ def test_code_of_a_folder_is_run_only_where_somebody_says_so(with_code, tmp_path
     assert len(opened.trace("a dog").attentions) == 2
 
 
+@pytest.mark.slow
 def test_the_command_line_says_once_what_it_runs(with_code, tmp_path):
     (tmp_path / "text.txt").write_text("Once upon a time there was a dog. " * 20)
     line = ["xray", with_code, "--text", tmp_path / "text.txt", "--json", "--length", "16", "--sequences", "2"]

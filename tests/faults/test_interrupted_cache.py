@@ -30,6 +30,7 @@ def _building(cache, number, instead):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("instead", "code"), [(die, KILLED), (disk_full, 2)])
 def test_what_was_interrupted_is_never_taken_for_whole(tmp_path, monkeypatch, instead, code):
     ends = []

@@ -125,6 +125,7 @@ def test_json_is_plain_sorted_and_whole(found):
     assert content["text"]["n_sequences"] == 5
 
 
+@pytest.mark.slow
 def test_the_verb_writes_a_page(ragged, text, tmp_path):
     done = verb("ablate", ragged, "--text", text, "--sequences", 3, "--length", 24, "--pairs", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -141,6 +142,7 @@ def test_the_verb_writes_a_page(ragged, text, tmp_path):
     assert "note: intervals are over 3 sequences only, and so they are wide: give more text" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_circuit_has_a_sentence_a_figure_and_json(ragged, text, tmp_path):
     words = ("--text", text, "--sequences", 3, "--length", 24, "--circuit", "L0H0, L2H1")
     done = verb("ablate", ragged, *words, cwd=tmp_path)
@@ -163,6 +165,7 @@ def test_a_circuit_has_a_sentence_a_figure_and_json(ragged, text, tmp_path):
     assert "--circuit" in page
 
 
+@pytest.mark.slow
 def test_a_planted_circuit_is_faithful_in_all_three_ways_and_random_ones_are_not():
     model, heads = planted(3)
     inputs, _, other = texts(3)
@@ -189,6 +192,7 @@ def test_what_is_no_circuit_is_refused_before_anything_is_measured(ragged, text)
     assert told == []
 
 
+@pytest.mark.slow
 def test_json_is_alone_on_the_output(ragged, text, tmp_path):
     done = verb("ablate", ragged, "--text", text, "--json", "--sequences", 2, "--length", 16, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -196,6 +200,7 @@ def test_json_is_alone_on_the_output(ragged, text, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_run_of_headway(tmp_path):
     results = tmp_path / "results"
     from small_text import CONTENT
@@ -251,6 +256,7 @@ def letters(seed):
     return given, targets
 
 
+@pytest.mark.slow
 def test_the_induction_model_needs_both_heads_and_the_destroyed_one_neither():
     (tokens, targets), (other, _) = letters(0), letters(100)
     trained, destroyed = (

@@ -58,6 +58,7 @@ def test_effects_are_losses_of_the_model_without_rows_of_its_projection(neox, te
     assert [attention.n_heads for attention in found.attentions] == [4, 4]
 
 
+@pytest.mark.slow
 def test_the_verb_gives_json(neox, text, tmp_path):
     words = ("--text", text, "--tokenizer", "bytes", "--sequences", 2, "--length", 16)
     done = verb("ablate", neox, *words, "--json", cwd=tmp_path)
@@ -92,6 +93,7 @@ def test_only_our_own_are_pruned(neox, text):
 CLEAN, CORRUPTED = "Tim went out and", "Sue went out and"
 
 
+@pytest.mark.slow
 def test_theirs_is_patched_with_paths(neox):
     tokens = [[list(text.encode())] for text in (CLEAN, CORRUPTED)]
     found = headway.patch(neox, *tokens, metric=lambda logits: logits[:, -1, 97], by_position=True, paths=True)
@@ -105,6 +107,7 @@ def test_theirs_is_patched_with_paths(neox):
     assert found.clean[0] == nearly(float(clean), dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_what_is_not_measured_is_told(tmp_path):
     torch.manual_seed(0)
     config = transformers.OPTConfig(

@@ -101,6 +101,7 @@ def test_only_the_heads_that_are_asked_for_keep_their_patterns(ragged, text):
     assert len(few.pairs) == 7
 
 
+@pytest.mark.slow
 def test_what_would_be_too_large_is_cut_and_said(tmp_path, text):
     wide = GptNeo(family="gpt-neo", d_model=64, n_layers=2, n_heads="32", n_positions=256)
     weights = {
@@ -192,6 +193,7 @@ def test_what_is_no_model_is_said(tmp_path, text):
         models_in([tmp_path / str(at) for at in range(17)])
 
 
+@pytest.mark.slow
 def test_runs_without_tokens_and_directories_without_models_are_said(tmp_path):
     small = ["training.steps=20", "evaluation.prompts=50", "evaluation.curve=null"]
     experiment = headway.load("icl-heads", settings=small).select(arms=["h1"])

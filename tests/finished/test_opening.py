@@ -60,6 +60,7 @@ def change(run, **changes):
     stored.rewrite(run, **changes)
 
 
+@pytest.mark.slow
 def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):
     folder = runs / "ragged/seed-0"
     exported = verb("export", folder, "--to", "hf", tmp_path / "hf", cwd=tmp_path)
@@ -78,6 +79,7 @@ def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):
     assert texts[0].stdout.startswith("Once")
 
 
+@pytest.mark.slow
 def test_a_uniform_run_becomes_a_stock_folder(runs, tmp_path):
     import transformers
 
@@ -150,6 +152,7 @@ def test_a_tokenizer_that_does_not_fit(run):
         open_model(run, str(gpt2))
 
 
+@pytest.mark.slow
 def test_no_tokenizer(run, tmp_path):
     (run / "tokenizer.json").unlink()
     with pytest.raises(
@@ -192,6 +195,7 @@ def test_each_kind_of_folder_is_told_from_the_others(runs, tmp_path):
         model_folder(tmp_path / "ours")
 
 
+@pytest.mark.slow
 def test_a_model_of_others_is_measured_but_does_not_write(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.GPTNeoXConfig(

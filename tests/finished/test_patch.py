@@ -81,6 +81,7 @@ def test_a_head_that_adds_to_the_difference_is_named_apart():
     assert found.sentences[1].endswith(" to the difference")
 
 
+@pytest.mark.slow
 def test_by_position_the_sentence_says_that_it_is_a_sum():
     model, _, clean, corrupted, metric = pair()
     found = headway.patch(model, clean, corrupted, metric=metric, sites="z", by_position=True, paths=False)

@@ -71,6 +71,7 @@ def test_a_probability_and_the_head_that_restores_most(folder):
     assert found.notes[0] == "answer has 2 tokens; its first, [a], is asked about"
 
 
+@pytest.mark.slow
 def test_the_verb_draws_a_page(folder, tmp_path):
     words = ("--clean", CLEAN, "--corrupted", CORRUPTED, "--answer", "a", "--by-position", "--sites", "z,k")
     done = verb("patch", folder, *words, cwd=tmp_path)
@@ -114,6 +115,7 @@ def test_what_is_refused_is_said(folder):
 PAIRS = [("A heron stood in", "A stork waded at"), ("One day a heron", "Two men a stork"), ("a bc d", "e bc f")]
 
 
+@pytest.mark.slow
 def test_pairs_of_different_lengths_are_each_as_alone(folder):
     clean, corrupted = zip(*PAIRS, strict=True)
     given = {"answer": ["a", "b", "c"], "wrong": "d", "sites": ("z", "k")}
@@ -133,6 +135,7 @@ def test_pairs_of_different_lengths_are_each_as_alone(folder):
     assert found.positions[0] == "(1)"
 
 
+@pytest.mark.slow
 def test_the_verb_takes_files_of_pairs(folder, tmp_path):
     for name, texts in zip(("clean.txt", "corrupted.txt"), zip(*PAIRS, strict=True), strict=True):
         (tmp_path / name).write_text("\n".join(texts) + "\n")

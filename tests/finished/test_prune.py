@@ -55,6 +55,7 @@ NOTHING = {"inputs": torch.zeros(1, 2, dtype=torch.long), "targets": torch.zeros
 SMALL = {"sequences": 3, "length": 24}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", METHODS)
 def test_the_folder_is_an_ordinary_model_without_the_heads(by, plain, text, tmp_path):
     found = headway.prune(plain, by=by, keep=5, text=text, out=tmp_path / "small", steps=2, **SMALL)
@@ -116,6 +117,7 @@ PROJECTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STOCK)
 def test_every_architecture_that_is_pruned_loses_what_a_mask_takes(name, tmp_path):
     """The model of transformers without the heads' rows of its own projections, and what it reads of the folder."""
@@ -152,6 +154,7 @@ def test_a_layer_may_lose_all_heads(text, tmp_path):
         assert_same(headway.hf.load(tmp_path / "out")(given)[0], found.model(given)[0])
 
 
+@pytest.mark.slow
 def test_the_verb(grouped, text, tmp_path):
     command = [sys.executable, "-m", "headway", "prune", str(grouped), "--by", "ablation", "--keep", "0.5"]
     command += ["--text", str(text), "--out", "small", "--sequences", "3", "--length", "24", "--steps", "2"]

@@ -76,6 +76,7 @@ def test_the_text_is_one_ring_of_documents_with_the_end_of_text_between(ragged, 
     assert short.tolist() == [[97, 98, 99, 100, 256]]
 
 
+@pytest.mark.slow
 def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, found, monkeypatch):
     import headway.analysis.xray
     from headway.heads.measure import measure
@@ -192,6 +193,7 @@ def test_no_figure_of_a_report_is_loaded(written):
     assert done.stderr.splitlines()[-1] == "charts models terminal"
 
 
+@pytest.mark.slow
 def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragged, found, tmp_path):
     from headway.report.models.xray import xray_page
 
@@ -206,6 +208,7 @@ def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragge
     assert "look.html" not in xray_page(found).html("headway xray")
 
 
+@pytest.mark.slow
 def test_another_model_in_the_same_folder_leaves_no_figure_of_the_former(ragged, text, found, tmp_path):
     from headway.report.models.xray import xray_page
 
@@ -283,6 +286,7 @@ def test_the_files_hold_every_metric(written, found):
     )
 
 
+@pytest.mark.slow
 def test_json_is_alone_on_the_output_and_writes_nothing(ragged, text, tmp_path):
     done = verb("xray", ragged, "--text", text, "--json", "--sequences", 2, "--length", 32, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -340,6 +344,7 @@ def test_folders_of_other_models(model, labels, induction, text, tmp_path):
     assert rows == labels
 
 
+@pytest.mark.slow
 def test_a_model_that_others_trained_has_previous_token_heads(tmp_path):
     weights, tokens = data("stories260K/weights.npz"), data("stories260K/tok512.bin")
     valid = data("tinystories/valid.txt")
@@ -423,6 +428,7 @@ def test_texts_that_cannot_be_read(content, message, ragged, tmp_path):
         headway.xray(ragged, text=path)
 
 
+@pytest.mark.slow
 def test_a_text_that_is_too_short(ragged, tmp_path):
     mute = folder(tmp_path / "one", tokenizer=False)
     opened = open_model(mute, "bytes")
@@ -451,6 +457,7 @@ def test_a_length_that_the_model_cannot_read(ragged, text):
             headway.xray(ragged, text=text, **{option: 0})
 
 
+@pytest.mark.slow
 def test_a_length_too_short_for_repeated_tokens(ragged, text):
     found = headway.xray(ragged, text=text, length=3)
     assert "induction_score" not in found.scores
@@ -480,6 +487,7 @@ def test_a_model_without_heads_has_nothing_to_measure(text, tmp_path):
         headway.xray(path, text=text)
 
 
+@pytest.mark.slow
 def test_a_users_error_of_the_verb_is_one_line_and_exit_2(ragged, tmp_path):
     done = verb("xray", ragged, "--text", "nowhere.txt", cwd=tmp_path)
     assert done.returncode == 2

@@ -211,6 +211,7 @@ NULLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", NULLS.values(), ids=NULLS)
 def test_gaussian_heads_score_their_null(model):
     """Means over 40 models, by their own standard error; that of the simulated null is below a hundredth of it."""

@@ -73,6 +73,7 @@ def test_streamed_over_batches_equals_the_whole(trace):
             check(streamed[name].null[NAME], score.null[NAME], name)
 
 
+@pytest.mark.slow
 @every_case
 @pytest.mark.parametrize("block_bytes", [1, 700, 4000])
 def test_the_size_of_blocks_changes_nothing(trace, block_bytes, monkeypatch):

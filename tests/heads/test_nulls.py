@@ -82,6 +82,7 @@ def test_published_nulls_of_attention_diversity(length, published):
     assert float(found[0]) == pytest.approx(published, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d_head", [4, 8])
 def test_the_null_is_that_of_drawn_queries_and_keys(d_head):
     """At a spread of the table and at two between; means of 160,000 queries have a standard error of 0.5 %."""
@@ -127,6 +128,7 @@ def test_the_flattest_and_the_sharpest_logits_have_their_limits(d_head):
     assert np.isnan(gaussian_excess(math.nan, d_head, m)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [None, 20])
 @pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("d_head", [4, 64])

@@ -46,6 +46,7 @@ def test_of_all_rows_it_is_cka(metric):
         assert_same(estimated[name], value, dtype=np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [*CKA, *PER_QUERY])
 def test_a_mean_over_rows_that_take_turns_is_that_of_all(metric):
     model, tokens = module_and_tokens(batch=24, length=64)
@@ -62,6 +63,7 @@ def test_a_mean_over_rows_that_take_turns_is_that_of_all(metric):
         assert np.abs(mean - value)[others].mean() < 0.02 * max(1, np.abs(value).max()), name
 
 
+@pytest.mark.slow
 def test_draws_at_some_positions_have_the_null_of_all(monkeypatch):
     """And cost a fraction: as many rows as are asked for, whoever asks."""
     model, tokens = module_and_tokens("rotary", batch=16, length=64)

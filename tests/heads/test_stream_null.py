@@ -42,6 +42,7 @@ def reading(name, seed):
     return redraw.read(kind.from_config(THEIRS[name]).eval(), tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*OWN, *THEIRS])
 def test_untrained_heads_have_the_cka_of_the_formula(name):
     """Within .02 in every layer, in the mean of a few models."""

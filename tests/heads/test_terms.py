@@ -35,6 +35,7 @@ def test_every_declared_regularizer_has_a_term():
     assert all(TERMS[name].better == better for name, better in REGULARIZED.items())
 
 
+@pytest.mark.slow
 @every_term
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_gradients_equal_finite_differences(name, form):
@@ -123,6 +124,7 @@ for function in (compiled, terms):
 """
 
 
+@pytest.mark.slow
 def test_terms_are_one_graph_without_questions_about_data():
     script = f"FOLDER = {str(Path(__file__).parent)!r}\n{COMPILED}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -38,6 +38,7 @@ def known(name):
     return KINDS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", listed("agree"))
 def test_it_agrees(name):
     what, more = SCRIPT["outcome"](name, known(name))
@@ -45,6 +46,7 @@ def test_it_agrees(name):
     assert int(more) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", listed("are refused"))
 def test_it_is_refused_with_a_sentence(name):
     what, more = SCRIPT["outcome"](name, known(name))
@@ -52,6 +54,7 @@ def test_it_is_refused_with_a_sentence(name):
     assert more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "what"), [(name, what) for what, title in PATCHED.items() for name in listed(title)])
 def test_it_is_patched_as_far_as_is_said(name, what):
     found, why = SCRIPT["patched"](name, known(name))
@@ -71,6 +74,7 @@ def returning(model, path, contexts, tokens):
         return model(input_ids=tokens, use_cache=False).logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for what, title in PATCHED.items() if what != "nothing" for name in listed(title)]
 )

@@ -53,6 +53,7 @@ def runs_of(name):
     return TwoRuns(TheirDecoder(model_of(name)), clean, corrupted, answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in STOCK if not name.startswith("neo")])
 def test_as_theirs_a_model_is_patched_as_our_own(name, tmp_path):
     _, declared = STOCK[name]
@@ -140,6 +141,7 @@ def test_patches_are_passes_of_an_attention_that_is_written_out(name):
                 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOREIGN)
 def test_every_one_passes_the_checks_and_a_clean_run_put_into_itself_stays_clean(name):
     runs = runs_of(name)
@@ -206,6 +208,7 @@ def test_heads_that_look_by_more_than_queries_and_keys_are_refused_but_for_what_
     check_patching(found, zoo.tokens_of((2, 9)), ("z", "pattern"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_planted_heads_are_found_where_others_wrote_the_model(seed):
     model, (first, second) = planted.planted_elsewhere(seed)

@@ -23,6 +23,7 @@ def test_the_effective_loss_makes_it_a_function_of_length_over_dimension(d, n):
     assert effective_worth(task(d, n)) == nearly(one / two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 5, 12])
 def test_the_limit_is_that_of_a_grid_over_integrals(d):
     """The average over the squared length of the query is integrated numerically, the least w found on a grid."""
@@ -41,6 +42,7 @@ def test_the_limit_falls_to_e_as_dimensions_grow_and_stays_above():
     assert math.e < limits[-1] < math.e + 0.001
 
 
+@pytest.mark.slow
 def test_exact_worth_rises_to_the_limit_past_e():
     """At d 5 a noisy simulation by others gave 2.12, 2.82 and 2.88 at 40, 200 and 1,000 pairs."""
     found = [exact_worth(task(5, n), draws) for n, draws in ((10, 20_000), (40, 20_000), (200, 4_000), (1_000, 1_500))]

@@ -41,6 +41,7 @@ def effective():
     return EffectiveLoss(d_x=5, n_pairs=40, noise=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("debiased", [False, True])
 def test_exact_risks_are_the_simulated_ones(task, debiased):
     prompts = tuning_prompts(task, 40_000)

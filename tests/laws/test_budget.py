@@ -60,6 +60,7 @@ def counted_is_built(run):
     assert sum(parts.values()) == sum(parameter.numel() for parameter in built.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "arm"), TEXT_ARMS)
 def test_counted_parameters_are_the_built_transformers(name, arm):
     counted_is_built(load(name).arm(arm).spec(0))

@@ -39,6 +39,7 @@ values = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(values)
 def test_swapping_negates_the_difference_and_keeps_the_evidence(pairs):
@@ -65,12 +66,14 @@ def test_the_order_of_seeds_does_not_matter(pairs, random):
     assert compare(first, **names) == compare(second, **names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_pairs", [2, 3, 5, 10])
 def test_a_planted_effect_is_found_at_its_stated_power(n_pairs):
     found = [c.p < LEVEL for c in planted(n_pairs, 0.3 * detectable_effect(n_pairs))]
     assert np.mean(found) == pytest.approx(POWER, abs=tolerance(POWER))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_pairs", [2, 3, 5, 10])
 def test_a_planted_null_is_found_at_the_level_only(n_pairs):
     comparisons = planted(n_pairs, 0.0)

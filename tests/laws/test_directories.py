@@ -130,6 +130,7 @@ def modules() -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if path != ROOT / "base/files.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("calls", "exceptions"), [(opened, EXCEPTIONS), (named, NAMED)])
 def test_files_are_reached_by_the_functions_of_files_alone(calls, exceptions):
     """One sentence a call: use a function of `headway.base.files`, or name the call with its reason above."""

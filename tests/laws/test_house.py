@@ -28,12 +28,14 @@ print("LOADED", heavy, file=sys.stderr)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", TORCH_FREE, ids=" ".join)
 def test_no_torch_is_loaded(verb):
     done = subprocess.run([sys.executable, "-c", SCRIPT.format(verb=verb)], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "LOADED []"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [
@@ -60,6 +62,7 @@ def test_torch_free_modules(module):
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [["list"], ["--help"]], ids=" ".join)
 def test_first_answers_take_less_than_half_a_second(verb):
     def seconds() -> float:

@@ -46,6 +46,7 @@ def test_every_task_on_tokens_names_its_parts(kind):
     assert not task.expectations or callable(imported(task.expectations))
 
 
+@pytest.mark.slow
 def test_nobody_outside_the_slices_asks_which_kind_a_run_is():
     asking = {
         module.place

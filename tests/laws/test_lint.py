@@ -8,7 +8,6 @@ import pytest
 from house import ROOT
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("line", ["ruff format --check .", "ruff check .", "mypy", "lint-imports"])
 def test_nothing_is_found(line):
     tool, *options = line.split()

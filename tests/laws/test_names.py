@@ -78,6 +78,7 @@ def test_only_the_door_prints():
     assert printing == PRINTERS.keys()
 
 
+@pytest.mark.slow
 def test_every_test_file_begins_with_a_line_that_says_what_it_is_about():
     files = [*(ROOT / "tests").rglob("*.py")]
     assert len(files) > 80

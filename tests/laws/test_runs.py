@@ -82,6 +82,7 @@ def test_killed_at_any_time_and_started_again_it_ends_with_the_same_bits(tmp_pat
     assert quadratic.lasting(run) == whole
 
 
+@pytest.mark.slow
 def test_of_racing_processes_one_works_and_nothing_is_lost(tmp_path, undisturbed, monkeypatch):
     whole = undisturbed(steps=60)
     monkeypatch.setenv("QUADRATIC_STEP_S", "0.08")
@@ -91,6 +92,7 @@ def test_of_racing_processes_one_works_and_nothing_is_lost(tmp_path, undisturbed
     assert quadratic.lasting(run) == whole
 
 
+@pytest.mark.slow
 def test_a_suspended_owner_that_wakes_up_loses_nothing_of_its_successor(tmp_path, undisturbed, monkeypatch):
     whole = undisturbed(steps=60)
     monkeypatch.setenv("QUADRATIC_STEP_S", "0.05")

@@ -20,12 +20,14 @@ def silence():
     return module
 
 
+@pytest.mark.slow
 def test_an_x_ray_of_an_untrained_model_is_silent(silence):
     """At most 5 of 100 pages may speak; of 16, three would have a chance of 4 %."""
     said = [found for seed in range(16) if (found := silence.untrained(seed)[1])]
     assert len(said) <= 2, said
 
 
+@pytest.mark.slow
 def test_planted_heads_are_found(silence):
     """At least 95 of 100 are; of these, all but one."""
     planted = [silence.planted(seed) for seed in range(3)]

@@ -38,11 +38,13 @@ def outcome(folder, no_skips, **files):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_where_nothing_is_asked_tests_are_skipped_with_a_reason(tmp_path):
     ended = outcome(tmp_path, "", of_tests=TESTS, of_a_file=FILE)
     assert (ended.returncode, ended.stdout.splitlines()[-1].split(" in ")[0]) == (0, "4 skipped, 1 xfailed")
 
 
+@pytest.mark.slow
 def test_in_ci_a_skip_without_an_excuse_fails_and_says_why(tmp_path):
     ended = outcome(tmp_path, "1", of_tests=TESTS)
     assert ended.returncode == 1
@@ -52,6 +54,7 @@ def test_in_ci_a_skip_without_an_excuse_fails_and_says_why(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_in_ci_a_file_that_is_skipped_fails(tmp_path):
     ended = outcome(tmp_path, "1", of_a_file=FILE)
     assert ended.returncode != 0

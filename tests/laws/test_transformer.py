@@ -33,6 +33,7 @@ def test_gates_of_one_change_no_bit(model):
     assert torch.equal(logits_of(module, tokens, gates=ones(model)), logits_of(module, tokens))
 
 
+@pytest.mark.slow
 @every_model
 def test_a_gate_of_zero_is_the_model_without_that_head(model):
     tokens = text()
@@ -73,6 +74,7 @@ def test_edits_that_change_nothing_change_no_bit(model, site):
     assert all(torch.equal(given[a.layer], getattr(a, site)) for a in trace.attentions)
 
 
+@pytest.mark.slow
 @every_model
 @pytest.mark.parametrize("site", ["q", "k", "v", "z"])
 def test_an_edit_stands_in(model, site):

@@ -88,6 +88,7 @@ def test_draws_follow_the_temperature():
     assert set(drawn(logits, temperature=0.0, n=50)) == {2}
 
 
+@pytest.mark.slow
 def test_top_k_and_top_p_leave_the_likeliest():
     logits = torch.tensor([0.4, 0.1, 0.3, 0.2]).log()
     assert set(drawn(logits, top_k=2)) == {0, 2}

@@ -96,6 +96,7 @@ def test_logits_equal_hugging_faces(known):
     assert_same(logits, expected)
 
 
+@pytest.mark.slow
 def test_a_model_that_others_trained_keeps_its_loss():
     """stories260K: 1.297 nats per token were published; these stories give 1.296 +- .010 for the first 500."""
     weights, folder = stories260k.load(data("stories260K/weights.npz")), data("stories260K")

@@ -54,6 +54,7 @@ def test_bayes_risk_of_the_papers_setting():
     assert se < 5e-5
 
 
+@pytest.mark.slow
 def test_one_head_at_its_optimum():
     effective = EffectiveLoss.of(NOTEBOOK)
     w, mu = effective.one_head()

@@ -57,6 +57,7 @@ def test_layer_0_attends_to_the_previous_token():
     assert score.values["layers.1.attention"][0] < score.null["layers.1.attention"]
 
 
+@pytest.mark.slow
 def test_layer_1_inducts():
     score, _, right = induction_on_its_task(read("trained"))
     assert score == pytest.approx(0.89, abs=0.01)
@@ -64,6 +65,7 @@ def test_layer_1_inducts():
     assert induction_on_repeated_letters(read("trained"))[0] == pytest.approx(0.901, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_destroyed_model_is_near_the_null():
     score, null, right = induction_on_its_task(read("destroyed"))
     assert null == pytest.approx(1 / CONTEXT)

@@ -78,6 +78,7 @@ def test_runs_under_controls_are_asked_for_where_they_are_there(tmp_path):
     assert names(asked_in(tmp_path / "results")) == sorted((arm.full_name, seed) for arm, seed in of.runs[:3])
 
 
+@pytest.mark.slow
 def test_run_goes_on_with_a_directory_and_repeats_nothing(directory):
     done = headway_run(directory)
     assert done.returncode == 0, done.stderr
@@ -94,6 +95,7 @@ def test_run_goes_on_with_a_directory_and_repeats_nothing(directory):
     assert names(asked_in(directory))[0] == ("fast", 0), "a finished run that is gone was asked for, too"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [("--set", "training.steps=3"), ("--scale", "paper"), ("--out", "elsewhere")])
 def test_what_would_change_it_is_refused(directory, option):
     done = headway_run(directory, *option)
@@ -111,6 +113,7 @@ def test_a_directory_of_a_later_headway_is_not_gone_on_with(directory):
         asked_in(directory)
 
 
+@pytest.mark.slow
 def test_what_was_dropped_is_asked_for_and_trained_anew(directory):
     done = headway_run(directory)
     assert done.returncode == 0, done.stderr

@@ -40,6 +40,7 @@ def open_study(spec, stored):
     return laboratory_of(spec).open_study(spec, compile=False, device="cpu")
 
 
+@pytest.mark.slow
 def test_each_line_is_told_in_order(run, tmp_path):
     assert work(run.path, open_study) == DONE
     told = [json.loads(line) for line in (tmp_path / "told.jsonl").read_text().splitlines()]
@@ -49,12 +50,14 @@ def test_each_line_is_told_in_order(run, tmp_path):
     assert "eval_loss_nats" in told[-1][3]
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_told_once_and_the_run_is_done(run):
     assert work(run.path, open_study) == DONE
     log = (run.path / "log.txt").read_text()
     assert log.count("callback broken is called no more: RuntimeError: no network") == 1
 
 
+@pytest.mark.slow
 def test_a_run_without_plugins_is_told_of_to_nobody(write, tmp_path):
     plain = {**DOCUMENT, "plugins": [], "task": {"kind": "parity", "n_bits": 3}}
     experiment = headway.load(plain)

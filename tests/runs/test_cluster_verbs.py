@@ -29,6 +29,7 @@ def headway(*arguments, **environment):
     )
 
 
+@pytest.mark.slow
 def test_a_worker_ends_with_zero_when_nothing_is_left_and_says_so(directory):
     done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "10min")
     assert done.returncode == 0, done.stderr
@@ -48,6 +49,7 @@ def test_a_scheduler_is_told_by_the_exit_code_that_runs_are_left(directory):
     assert (done.returncode, done.stdout) == (75, "time is up: 2 runs waiting\n"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 75), (signal.SIGTERM, 130)])
 def test_a_worker_that_a_scheduler_ends_soon_is_told_apart_from_one_that_somebody_ends(tmp_path, number, code):
     of = quadratic.endless(seeds=1)
@@ -60,6 +62,7 @@ def test_a_worker_that_a_scheduler_ends_soon_is_told_apart_from_one_that_somebod
     assert (process.returncode, said) == (code, "stopped; what was worked on is stored: 2 runs waiting\n")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_what_was_asked_is_told_where_nothing_is_left_too(directory, monkeypatch):
     for run in Store.open(directory).runs():
         quadratic.train_here(run)
@@ -83,6 +86,7 @@ def test_a_finished_run_that_is_gone_is_no_nothing(directory):
     assert (done.returncode, done.stdout) == (0, "done: 1 run without a folder (`headway run` trains anew)\n")
 
 
+@pytest.mark.slow
 def test_a_worker_says_of_its_own_runs_alone_that_they_run(directory):
     runs = Store.open(directory).runs()
     with quadratic.taken(runs[0]):
@@ -100,6 +104,7 @@ def test_what_failed_before_stays_and_is_told(directory):
     assert (done.returncode, done.stdout) == (0, "done: 2 runs failed (`headway run` tries again)\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -34,6 +34,7 @@ def test_nothing_is_damaged_or_missed(old):
     assert Store.open(old).gone() == []
 
 
+@pytest.mark.slow
 def test_what_was_missing_is_finished_and_what_was_done_is_not_repeated(old):
     store = headway.open(old)
     before = {(run.name, run.seed): (run.status, run.metrics) for run in store.runs()}

@@ -119,6 +119,7 @@ def grow_at_once(directory, name, barrier, outcomes):
         outcomes.put((name, str(error)))
 
 
+@pytest.mark.slow
 def test_of_two_that_add_different_arms_at_once_none_loses_an_arm_unsaid(store):
     fork = multiprocessing.get_context("fork")
     for _ in range(5):

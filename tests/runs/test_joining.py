@@ -45,6 +45,7 @@ def work(joined: Joining):
     return joined.work(partial(deque, maxlen=0), lambda _: None)
 
 
+@pytest.mark.slow
 def test_it_works_until_nothing_is_left(tmp_path):
     directory = directory_of(tmp_path)
     left = work(joining(directory))
@@ -52,6 +53,7 @@ def test_it_works_until_nothing_is_left(tmp_path):
     assert str(left) == "nothing is left"
 
 
+@pytest.mark.slow
 def test_what_had_failed_before_is_left_alone_and_what_fails_meanwhile_is_counted(tmp_path, monkeypatch):
     directory = directory_of(tmp_path)
     first = Store.open(directory).runs()[0]
@@ -63,6 +65,7 @@ def test_what_had_failed_before_is_left_alone_and_what_fails_meanwhile_is_counte
     assert Run.open(first.path).message == "as it was"
 
 
+@pytest.mark.slow
 def test_when_it_is_time_it_stores_and_says_what_is_left(tmp_path, monkeypatch):
     monkeypatch.setenv("QUADRATIC_STEP_S", "0.005")
     directory = directory_of(tmp_path, steps=20_000)
@@ -73,6 +76,7 @@ def test_when_it_is_time_it_stores_and_says_what_is_left(tmp_path, monkeypatch):
     assert all(checkpoint.load(run.path / "checkpoint")[0].step > 0 for run in interrupted)
 
 
+@pytest.mark.slow
 def test_what_is_added_meanwhile_is_done_too(tmp_path):
     directory, added = directory_of(tmp_path, seeds=1), []
 
@@ -86,6 +90,7 @@ def test_what_is_added_meanwhile_is_done_too(tmp_path):
     assert statuses(directory) == ["done"] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_stores_where_it_is_and_lets_go_within_seconds(tmp_path, number):
     directory = directory_of(tmp_path, steps=20_000)
@@ -151,6 +156,7 @@ def test_a_joined_worker_is_whoever_has_the_lease_and_ends_with_what_the_folder_
     place.rest()
 
 
+@pytest.mark.slow
 def test_a_joined_worker_that_is_silent_is_given_up_and_its_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr("headway.store.lease.STALE_S", 0.6)
     directory = directory_of(tmp_path, seeds=1)

@@ -54,6 +54,7 @@ def worked_on(place, runs) -> list[int | None]:
     return pids
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(fused.available() is None, reason="the native code is not built")
 def test_one_process_does_all_in_context_runs_with_the_bits_of_a_process_each(tmp_path):
     ones, others = runs_of(tmp_path / "one"), runs_of(tmp_path / "each")
@@ -86,6 +87,7 @@ class Replaced(Exception):
     """What stands for a process that was replaced."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "torch", "other_threads", "replaced"),
     [

@@ -272,6 +272,7 @@ def contend(directory, start, all_tried, winners):
         lease.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dead", [True, False], ids=["dead owner", "first owner"])
 def test_of_many_contenders_one_wins(tmp_path, dead):
     contenders, rounds = 8, 12

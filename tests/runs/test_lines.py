@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 import small_text
 
 from headway.execute import sweep as lines_module
@@ -103,6 +104,7 @@ def test_a_parent_elsewhere_whose_worker_is_silent_is_given_up(tmp_path, monkeyp
     assert said.startswith("it starts from dense seed 0, which is interrupted")
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_parents_first_and_says_why_children_of_failed_ones_fail(tmp_path):
     grow = {"start": {"arm": "wild"}, "training": {"steps": 0}}
     arms = {
@@ -127,6 +129,7 @@ def test_a_sweep_trains_parents_first_and_says_why_children_of_failed_ones_fail(
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_another_driver_holds_when_its_parent_has_failed_is_waited_for(tmp_path):
     arms = {
         "dense": {},

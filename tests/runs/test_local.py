@@ -45,6 +45,7 @@ def slow_steps(monkeypatch):
     monkeypatch.setenv("QUADRATIC_STEP_S", "0.005")
 
 
+@pytest.mark.slow
 def test_all_runs_get_done_and_the_last_snapshot_says_so(tmp_path):
     runs = runs_of(tmp_path)
     last = last_of(sweep(runs))
@@ -56,6 +57,7 @@ def test_all_runs_get_done_and_the_last_snapshot_says_so(tmp_path):
     assert last.seconds_left == 0.0
 
 
+@pytest.mark.slow
 def test_snapshots_show_what_runs_how_fast_and_how_long_it_takes(tmp_path, slow_steps, monkeypatch):
     runs = runs_of(tmp_path, steps=1000)
     with contextlib.closing(sweep(runs, workers=1)) as snapshots:
@@ -83,6 +85,7 @@ def test_the_longest_runs_start_first(tmp_path, slow_steps):
     assert running == ["long", "wide"]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_and_does_not_stop_the_others(tmp_path):
     wild = {"training": {"learning_rate": 1e6}}
     runs = runs_of(tmp_path, seeds=1, arms={"wild": wild, "tame": {}}, baseline=None)
@@ -92,6 +95,7 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_others(tmp_path):
     assert "lower training.learning_rate" in last.runs[0].message
 
 
+@pytest.mark.slow
 def test_done_runs_are_left_alone_and_failed_ones_tried_again(tmp_path, monkeypatch):
     runs = runs_of(tmp_path, seeds=1)
     quadratic.train_here(runs[0])
@@ -104,6 +108,7 @@ def test_done_runs_are_left_alone_and_failed_ones_tried_again(tmp_path, monkeypa
     assert (runs[0].path / "run.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_worker_that_is_killed_is_noted_with_the_signal_and_goes_on_later(tmp_path, slow_steps, number, monkeypatch):
     runs = runs_of(tmp_path, seeds=1, steps=1000)
@@ -132,6 +137,7 @@ def test_a_worker_that_cannot_even_begin_is_noted(tmp_path):
     assert "could not be started" in missing.runs[0].message
 
 
+@pytest.mark.slow
 def test_closing_it_stops_the_workers_which_store_where_they_are(tmp_path, slow_steps):
     runs = runs_of(tmp_path, seeds=1, steps=5000)
     with contextlib.closing(sweep(runs)) as snapshots:
@@ -159,6 +165,7 @@ def test_a_worker_that_ignores_being_stopped_is_killed(tmp_path, monkeypatch):
     assert "killed by SIGKILL" in Run.open(run.path).message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_and_its_likes_stop_all_workers(tmp_path, slow_steps, number):
     runs = runs_of(tmp_path, seeds=1, steps=5000)
@@ -171,6 +178,7 @@ def test_ctrl_c_and_its_likes_stop_all_workers(tmp_path, slow_steps, number):
     assert statuses(runs) == ["interrupted", "interrupted"]
 
 
+@pytest.mark.slow
 def test_two_sweeps_on_one_directory_share_the_runs(tmp_path, slow_steps):
     runs = runs_of(tmp_path, seeds=3, steps=60)
     processes = [subprocess.Popen([sys.executable, str(SWEEP), str(tmp_path)]) for _ in range(2)]
@@ -183,6 +191,7 @@ def test_two_sweeps_on_one_directory_share_the_runs(tmp_path, slow_steps):
     assert sum(int(path.stem) for run in runs for path in (run.path / "lease").iterdir()) <= 8
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_gives_up_is_taken_over(tmp_path):
     runs = runs_of(tmp_path, seeds=1)
     lease = quadratic.taken(runs[0])

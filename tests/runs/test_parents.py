@@ -136,6 +136,7 @@ def test_the_parent_keeps_the_weights_of_the_steps_that_were_asked_for(done):
         done["dense"].weights(15)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_and_gone_on_with_has_the_same_bits(done, tmp_path, monkeypatch):
     monkeypatch.setattr(work_module, "CHECKPOINT_EVERY_S", 0.0)
     of = experiment()

@@ -111,6 +111,7 @@ HTTP_2 = b"\0\0\0\4\0\0\0\0\0"
 """As Ray begins, and as any proxy does that speaks HTTP/2; then nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -604,6 +605,7 @@ def test_a_slot_works_on_a_copy_and_tells_what_is_new(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("headway-ray-*"))
 
 
+@pytest.mark.slow
 def test_who_works_on_a_copy_and_how_fast_is_known_before_its_first_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)

@@ -160,6 +160,7 @@ def test_the_signal_before_the_limit_stores_everything_and_has_the_job_put_back(
     assert all(checkpoint.load(run.path / "checkpoint")[0].step > 0 for run in stored)
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_stored_is_waited_for_no_longer(directory, tmp_path, monkeypatch):
     """The handler of the signal interrupts a call that waits for the worker already."""
     pytest.importorskip("submitit")

@@ -203,6 +203,7 @@ def create_at_once(path, name, barrier, outcomes):
         outcomes.put(None)
 
 
+@pytest.mark.slow
 def test_of_two_experiments_at_once_one_gets_the_directory(tmp_path):
     fork = multiprocessing.get_context("fork")
     for number in range(8):

@@ -29,6 +29,7 @@ def runs(tmp_path):
     return made
 
 
+@pytest.mark.slow
 def test_a_sweep_shows_all_that_one_worker_has_in_hand(runs):
     counts, lefts = [], []
     for shown in run_all(runs, local_places("cpu", workers=1, runs=len(runs))):

@@ -146,6 +146,7 @@ def test_killed_before_its_first_checkpoint_a_run_begins_anew_with_its_threads(t
     assert lasting(run) == lasting(undisturbed)
 
 
+@pytest.mark.slow
 def test_a_run_of_epochs_tells_its_steps_when_it_has_opened_its_corpus(tmp_path):
     training = {"optimizer": "adamw", "learning_rate": 1e-2, "batch_size": 64, "epochs": 0.1}
     run = fresh_run(tmp_path / "results", training=training)
@@ -164,6 +165,7 @@ def test_a_run_of_tokens_knows_its_steps_beforehand(tmp_path):
     assert fresh_run(tmp_path / "results", training=training).steps == 10
 
 
+@pytest.mark.slow
 def test_a_corpus_that_was_changed_is_an_error_when_a_run_goes_on(tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n<|endoftext|>\n".join(f"A story about {n} cats and {n * n} dogs." for n in range(200)))
@@ -251,6 +253,7 @@ def test_runs_that_do_not_fit_are_refused_before_they_start(tmp_path, monkeypatc
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_of_language_models_knows_their_work(tmp_path):
     runs = [fresh_run(tmp_path / "results", arm, **everything(10)) for arm in ("falling", "rising")]
     for snapshot in run_all(runs, local_places("cpu", workers=2, runs=2)):

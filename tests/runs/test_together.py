@@ -79,6 +79,7 @@ def test_those_of_one_seed_stay_together_where_they_fit(tmp_path, together, size
     assert Counter(len(batch.members) if batch else 1 for batch in batches) == sizes
 
 
+@pytest.mark.slow
 def test_runs_that_are_made_later_or_anew_are_batches_of_their_own(tmp_path):
     """What is asked for later changes nothing of those that exist."""
     first = made(tmp_path / "out", arms={"h2": {}}, seeds=2)
@@ -135,6 +136,7 @@ def test_a_batch_that_names_anything_but_runs_of_the_directory_is_damage(members
         RunBatch.read({"id": digested, "members": members})
 
 
+@pytest.mark.slow
 def test_each_has_its_own_folder_and_one_that_diverges_ends_alone(runs):
     """And while another process holds one of them, nobody works on the others."""
     with Lease.take(runs["faster", 2] / "lease"):
@@ -157,6 +159,7 @@ def test_each_has_its_own_folder_and_one_that_diverges_ends_alone(runs):
     assert found["faster", 2].execution["batch"] == found["faster", 2].batch.id
 
 
+@pytest.mark.slow
 def test_together_and_alone_say_the_same_up_to_rounding(runs, tmp_path):
     assert worked(runs["h2", 0]) == 0
     other = made(tmp_path / "alone", "1")["h2", 1]
@@ -167,6 +170,7 @@ def test_together_and_alone_say_the_same_up_to_rounding(runs, tmp_path):
     assert one["accuracy"] == alone["accuracy"]
 
 
+@pytest.mark.slow
 def test_what_is_beyond_the_possible_fails_a_run(runs):
     """A bound that is wrong is a defect: here the weights are those of a model with more heads than it says."""
     path = runs["h1", 0]
@@ -187,6 +191,7 @@ def test_a_number_of_runs_is_auto_or_at_least_one(asked):
         checked_together(asked)
 
 
+@pytest.mark.slow
 def test_workers_that_join_train_together_as_headway_run_does(runs):
     """Two at once: what one of them has taken along is left alone by the other, and nothing is trained twice."""
     directory = runs["h2", 0].parents[2]
@@ -201,6 +206,7 @@ def test_workers_that_join_train_together_as_headway_run_does(runs):
         run.check()
 
 
+@pytest.mark.slow
 def test_a_worker_that_joined_trains_the_batches_that_were_made(tmp_path):
     """Whatever it is told: who is trained together was fixed before."""
     runs = made(tmp_path / "out", arms={"h2": {}}, seeds=2)

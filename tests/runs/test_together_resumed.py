@@ -106,6 +106,7 @@ def undisturbed(tmp_path_factory):
     return {key: bits(path) for key, path in runs.items() if key[0] == "h2"}
 
 
+@pytest.mark.slow
 def test_members_at_different_steps_have_the_bits_of_an_undisturbed_batch(undisturbed, tmp_path):
     """After two killings one has lost what it did since the first, and one its checkpoint; three have failed."""
     runs = prepared(tmp_path / "out")
@@ -122,6 +123,7 @@ def test_members_at_different_steps_have_the_bits_of_an_undisturbed_batch(undist
     assert {key: bits(path) for key, path in runs.items() if key[0] == "h2"} == undisturbed
 
 
+@pytest.mark.slow
 def test_a_member_that_is_done_failed_or_put_aside_stays_a_row(undisturbed, tmp_path):
     """One is dropped, one done before; those that had failed are tried again with the one that is left, and fail."""
     runs = prepared(tmp_path / "out")
@@ -139,6 +141,7 @@ def test_a_member_that_is_done_failed_or_put_aside_stays_a_row(undisturbed, tmp_
     assert "training diverged" in Run.open(runs["wild", 2]).message
 
 
+@pytest.mark.slow
 def test_one_that_was_stopped_before_it_was_put_in_says_so_and_goes_on(undisturbed, tmp_path):
     runs = prepared(tmp_path / "out", arms={"h2": {}, "wild": DOCUMENT["arms"]["wild"]})
     killed(runs["h2", 0], 5)
@@ -192,6 +195,7 @@ def test_who_asks_for_several_reads_why_a_run_is_alone(tmp_path, at_most, says):
     )
 
 
+@pytest.mark.slow
 def test_what_was_split_is_all_trained(monkeypatch, tmp_path):
     """Four fit: of six runs, of two arms, those of two seeds are a batch, and those of the third another one."""
     each = estimated_bytes(resolve(DOCUMENT).arms[0].spec(0))
@@ -234,6 +238,7 @@ def test_threads_are_those_that_a_run_was_made_with(tmp_path):
     assert Making(threads=3).threads_of(large, batch) == 3
 
 
+@pytest.mark.slow
 def test_a_worker_takes_the_threads_that_a_run_was_made_with(tmp_path):
     runs = prepared(tmp_path / "out", arms={"h2": {}}, seeds=2)
     command = [sys.executable, "-m", "headway.runs.worker", str(runs["h2", 0]), "--threads", "2", "--device", "cpu"]
@@ -257,6 +262,7 @@ class Here:
         return reference
 
 
+@pytest.mark.slow
 def test_a_batch_is_copied_and_taken_back_as_a_whole(undisturbed, tmp_path, monkeypatch):
     """Where nodes do not see the directory, and after a kill: with the bits of one that nobody disturbed."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))

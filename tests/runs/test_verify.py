@@ -141,6 +141,7 @@ def test_an_interrupted_run_is_looked_at_as_it_would_be_gone_on_with(path):
     ]
 
 
+@pytest.mark.slow
 def test_a_directory_without_any_seal_is_refused_by_every_verb(path):
     stored.strip(path)
     file = path / "runs/slow/seed-0/run.json"

@@ -112,6 +112,7 @@ def hold(directory, ready, machine, shift_s):
         signal.pause()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift_s", [3_600, 86_400, -3_600, -86_400])
 def test_hosts_whose_clocks_differ_agree_who_holds_a_run(directory, monkeypatch, shift_s):
     monkeypatch.setattr(lease_module, "STALE_S", 1.0)

@@ -122,6 +122,7 @@ def test_what_torch_compiles_is_kept_in_headways_own_cache(tmp_path):
     assert own.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_a_cache_of_torch_that_is_not_ours_is_avoided_and_the_log_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)

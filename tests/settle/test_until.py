@@ -149,6 +149,7 @@ def test_status_says_where_a_plan_stands(tmp_path):
     assert list(where_it_stands(tmp_path / "d"))[1] == "no look has been made yet"
 
 
+@pytest.mark.slow
 def test_seeds_by_hand_after_the_end_change_no_interval_of_the_plan(tmp_path):
     of = experiment({"plain": 0, "worse": 3, "alike": 1e-3})
     settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
@@ -175,6 +176,7 @@ def test_comparisons_are_settled_where_arms_that_are_not_run_are_declared(tmp_pa
     assert {arm: one.outcome for arm, one in found.items()} == {"worse": "apart"}
 
 
+@pytest.mark.slow
 def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     of = experiment({"plain": 0, "alike": 1e-3})
     by_hand(tmp_path / "d", of, 5)
@@ -218,6 +220,7 @@ def test_another_margin_or_a_sooner_end_is_refused(tmp_path):
     assert seeds_of(tmp_path / "d") == {"plain": 3, "worse": 3}
 
 
+@pytest.mark.slow
 def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
     of = experiment({"plain": 0, "alike": 1e-3})
     settle(tmp_path / "d", of, wished(until="0.02%", at_most=3))

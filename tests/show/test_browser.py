@@ -263,7 +263,6 @@ def hostile_xray(texts: list[str]) -> XRay:
 
 
 @browsed
-@pytest.mark.slow
 def test_names_of_models_and_files_are_text(tmp_path, server):
     found = hostile_xray(evil(server)[:5])
     drawn = xray_figures(found)
@@ -299,6 +298,7 @@ def test_the_picture_of_a_plan_is_drawn_under_the_policy(tmp_path, server):
     unbelieved(seen)
 
 
+@pytest.mark.slow
 def test_the_policy_names_the_scripts_of_the_page_and_lets_nothing_else_in(heads):
     html = page(heads, tuple(figures(heads)))
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)[1]
@@ -314,6 +314,7 @@ def test_a_page_without_figures_runs_no_script(heads):
     assert "script-src 'none'" in page(heads, ())
 
 
+@pytest.mark.slow
 def test_an_odd_character_is_told_by_its_number_in_specifications_too(tmp_path):
     experiment = small("icl-heads", **{"arms.h1.label": "\u202eone"}).select(seeds=1)
     drawn = tuple(figures(material_of(fabricate(tmp_path / "results", experiment))))

@@ -62,6 +62,7 @@ def test_a_point_per_seed_is_its_paired_difference_in_per_cent_of_the_baseline(m
     assert "the bar its 95 % interval; those of a question hold at once." in figure.caption
 
 
+@pytest.mark.slow
 def test_beside_stand_what_it_reads_and_what_a_run_costs(material: ReportData) -> None:
     (figure,) = differences(material)
     assert words(figure, "verdict")["1 head"] == "worse"
@@ -80,6 +81,7 @@ def test_beside_stand_what_it_reads_and_what_a_run_costs(material: ReportData) -
     assert words(figure, "time") == {}
 
 
+@pytest.mark.slow
 def test_what_is_asked_stands_before_the_single_arms(tmp_path: Path) -> None:
     asked, arms = differences(material_of(Store.open(fabricate_text(tmp_path / "hp", head_progression()))))
     assert (asked.name, asked.title, arms.name, arms.folded) == (
@@ -96,6 +98,7 @@ def test_what_is_asked_stands_before_the_single_arms(tmp_path: Path) -> None:
     assert "Each side a mean over its arms" in asked.caption
 
 
+@pytest.mark.slow
 def test_the_band_is_that_of_the_plan_which_verdicts_follow(tmp_path: Path) -> None:
     path = fabricate_text(tmp_path / "hp", head_progression())
     store = Store.open(path)
@@ -145,6 +148,7 @@ def test_colours_are_those_of_the_arms(material: ReportData) -> None:
         assert dict(zip(scale["domain"], scale["range"], strict=True)).items() <= expected.items()
 
 
+@pytest.mark.slow
 def test_groups_have_panels_and_controls_a_folded_figure(tmp_path: Path) -> None:
     chosen = head_progression().select(controls=["scaled-logits", "learning-rates-half"], seeds=1)
     asked, plain, controls = differences(material_of(Store.open(fabricate_text(tmp_path / "hp", chosen))))
@@ -161,6 +165,7 @@ def test_groups_have_panels_and_controls_a_folded_figure(tmp_path: Path) -> None
     assert "One seed: a point per difference, and no interval." in plain.caption
 
 
+@pytest.mark.slow
 def test_arms_of_different_tasks_are_left_out_and_nothing_is_drawn_without_a_pair(tmp_path: Path) -> None:
     chosen = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=2)
     store = Store.open(fabricate(tmp_path / "a", chosen))

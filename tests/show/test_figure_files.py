@@ -223,6 +223,7 @@ def test_without_addresses_nothing_is_drawn_and_the_process_goes_on(few_addresse
     check_out(tmp_path, draws=False)
 
 
+@pytest.mark.slow
 def test_without_addresses_a_report_has_its_numbers_and_says_what_is_left_out(
     few_addresses: None, heads_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,12 +41,14 @@ def names(material: ReportData) -> list[str]:
     return [figure.name for figure in figures(material)]
 
 
+@pytest.mark.slow
 def test_every_figure_of_the_laboratory_is_there(heads: ReportData) -> None:
     per_arm = [f"{kind}-{arm}" for arm in ("h1", "h2", "h4", "h8") for kind in ("circuits", "steps")]
     whole = ["differences", "final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
     assert names(heads) == [*whole, *per_arm, "gradient-flow", "proportional-regime"]
 
 
+@pytest.mark.slow
 def test_every_figure_has_words_is_valid_and_draws_offline(heads: ReportData) -> None:
     for figure in figures(heads):
         assert figure.title, figure.name
@@ -55,6 +57,7 @@ def test_every_figure_has_words_is_valid_and_draws_offline(heads: ReportData) ->
         assert render(figure.spec).startswith("<svg"), figure.name
 
 
+@pytest.mark.slow
 def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -> None:
     captions = {figure.name: figure.caption for figure in figures(heads)}
     assert "mean over 2 seeds; its band reaches from the smallest to the largest seed" in captions["loss"]
@@ -64,6 +67,7 @@ def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -
     assert "too few seeds for an interval" in captions["final-error"]
 
 
+@pytest.mark.slow
 def test_with_one_seed_there_is_no_band_and_captions_say_so(directory: Path) -> None:
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=1))))
     captions = {figure.name: figure.caption for figure in figures(material)}
@@ -81,6 +85,7 @@ def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
     assert "95 % interval over seeds" in figure.caption
 
 
+@pytest.mark.slow
 def test_heads_are_coloured_the_same_in_every_figure(heads: ReportData) -> None:
     drawn = [dynamics.dynamics(heads), theory.flow(heads)]
     scales = [
@@ -95,6 +100,7 @@ def test_heads_are_coloured_the_same_in_every_figure(heads: ReportData) -> None:
         assert scale["range"] == [HEAD_COLOURS[int(head)] for head in scale["domain"]]
 
 
+@pytest.mark.slow
 def test_arms_are_coloured_the_same_in_every_figure_whatever_has_finished(directory: Path, heads: ReportData) -> None:
     statuses = {("h1", seed): "failed" for seed in (0, 1)}
     without = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
@@ -159,6 +165,7 @@ def test_numbers_that_are_not_finite_become_null() -> None:
     assert json.loads(rows) == [{"a": None, "b": 3, "c": 0.3333333, "d": "x"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["icl-depth", "icl-two-tasks", "icl-anisotropic", "icl-linear-attention"])
 def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory: Path) -> None:
     experiment = small(name)
@@ -179,6 +186,7 @@ def test_two_tasks_show_a_w_and_a_mu_for_each_output(directory: Path) -> None:
     assert {"w, output 1", "w, output 2", "mu, output 1", "mu, output 2"} <= titles
 
 
+@pytest.mark.slow
 def test_arms_of_different_tasks_share_no_axis(directory: Path) -> None:
     experiment = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=1)
     material = material_of(Store.open(fabricate(directory, experiment)))
@@ -232,6 +240,7 @@ def test_runs_without_curves_are_drawn_without_them(directory: Path) -> None:
     assert not {"lengths", "lengths-by-arm"} & set(names(material_of(Store.open(directory))))
 
 
+@pytest.mark.slow
 def test_figures_are_written_in_every_format(directory: Path) -> None:
     store = Store.open(fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1)))
     paths = write_figures(directory / "figures", figures(material_of(store)))
@@ -242,6 +251,7 @@ def test_figures_are_written_in_every_format(directory: Path) -> None:
     assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
 
 
+@pytest.mark.slow
 def test_vega_lite_has_nothing_to_warn_of(heads: ReportData, capfd: pytest.CaptureFixture[str]) -> None:
     import vl_convert
 

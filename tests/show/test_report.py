@@ -103,6 +103,7 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
     assert places == sorted(places)
 
 
+@pytest.mark.slow
 def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(heads: ReportData) -> None:
     doubt = "not trained enough to say: a is no better"
     found = replace(heads.results, doubts=(doubt,), warnings=("1 of 9 runs is not finished", doubt))
@@ -113,6 +114,7 @@ def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(
     assert written.count("1 of 9 runs is not finished") == 1
 
 
+@pytest.mark.slow
 def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> None:
     path = fabricate(directory, small("icl-heads", baseline=None).select(seeds=5))
     before = page_of(path)
@@ -179,6 +181,7 @@ def test_the_table_of_comparisons_of_before_says_what_the_file_holds(heads: Repo
     assert table.rows[0].cells[1:5] == ("2", "1.5 %", "−3.0 to 6.0 %", "0.600")
 
 
+@pytest.mark.slow
 def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> None:
     experiment = small("icl-heads", margin=0.5).select(arms=["h1", "h2", "h4"])
     store = Store.open(fabricate(directory, experiment))
@@ -197,6 +200,7 @@ def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> No
     assert html.count("hold for all 2 comparisons at once") >= 2  # in the answer, and above the table
 
 
+@pytest.mark.slow
 def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
     experiment = small("icl-heads", question=EVIL, **{"arms.h1.label": EVIL}).select(arms=["h1", "h2"], seeds=1)
     fabricate(directory, experiment, {("h2", 0): "failed"})
@@ -212,6 +216,7 @@ def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
     assert sum(EVIL in text for text in "".join(elements.text).splitlines()) >= 3
 
 
+@pytest.mark.slow
 def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
     statuses = {("h2", 1): "failed", ("h4", 0): "waiting"}
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))

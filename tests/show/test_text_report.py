@@ -46,6 +46,7 @@ def rows(figure) -> list[dict]:
     return [row for data in figure.spec["datasets"].values() for row in data]
 
 
+@pytest.mark.slow
 def test_figures_are_those_that_the_results_call_for(progression: ReportData, lanes: ReportData) -> None:
     # Controls that change the learning rate only have a table, and no figures of their own.
     expected = ["heads", "final-loss", "learning", "learning-hours", "cost", "parts", "repetition"]
@@ -56,6 +57,7 @@ def test_figures_are_those_that_the_results_call_for(progression: ReportData, la
     assert sorted(names(lanes)) == sorted(expected)
 
 
+@pytest.mark.slow
 def test_every_figure_has_words_is_valid_and_draws_offline(progression: ReportData, lanes: ReportData) -> None:
     for material in (progression, lanes):
         for figure in figures(material):
@@ -65,6 +67,7 @@ def test_every_figure_has_words_is_valid_and_draws_offline(progression: ReportDa
             assert render(figure.spec).startswith("<svg"), figure.name
 
 
+@pytest.mark.slow
 def test_vega_lite_has_nothing_to_warn_of(
     progression: ReportData, lanes: ReportData, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,6 +258,7 @@ def test_the_axis_of_one_number_alone_has_a_length(tmp_path: Path) -> None:
     assert 1.001 < float(high) / float(low) < 1.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["head-progression", "head-scaling", "data-lane", "low-rank"])
 def test_every_shipped_experiment_has_a_report(name: str, tmp_path: Path) -> None:
     material = material_of(Store.open(fabricate_text(tmp_path / name, shipped(name))))

@@ -58,6 +58,7 @@ def plain(material: ReportData) -> dict[str, Figure]:
     return drawn(material)
 
 
+@pytest.mark.slow
 def test_figures_are_those_that_were_probed(material: ReportData, plain: dict[str, Figure]) -> None:
     found = plain
     open_ones = [name for name, figure in found.items() if not figure.folded]
@@ -126,6 +127,7 @@ def test_raw_metrics_are_on_a_log_axis_and_state_their_rows(plain: dict[str, Fig
     assert '"type": "log"' not in json.dumps(plain["heads-query-cka"].spec)
 
 
+@pytest.mark.slow
 def test_a_layer_of_one_head_needs_two(tmp_path: Path) -> None:
     ragged = {"ragged": {"label": "ragged", "model": {"n_heads": "1-2-4-4-4-2"}}}
     one = fabricated(tmp_path, chosen=("ragged",), arms=ragged, baseline="ragged")
@@ -137,6 +139,7 @@ def test_a_layer_of_one_head_needs_two(tmp_path: Path) -> None:
     assert "needs" in render(found["maps-output-dissimilarity"].spec)
 
 
+@pytest.mark.slow
 def test_the_slider_has_every_step_once_and_at_most_sixty(plain: dict[str, Figure], tmp_path: Path) -> None:
     figure = plain["maps-output-dissimilarity"]
     (slider,) = figure.spec["params"]
@@ -163,6 +166,7 @@ def test_a_map_holds_what_was_measured(material: ReportData, plain: dict[str, Fi
     assert np.isnan(np.diagonal(shown)).all()
 
 
+@pytest.mark.slow
 def test_many_heads_are_drawn_by_layer_and_thinned(tmp_path: Path) -> None:
     many = {"many": {"label": "many heads", "model": {"d_model": 768, "n_heads": 768, "n_layers": 1}}}
     one = fabricated(tmp_path, chosen=("many",), steps=(0, 1, STEPS), arms=many, baseline="many")
@@ -237,6 +241,7 @@ def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: Repo
     assert "95 % intervals" in figure.caption
 
 
+@pytest.mark.slow
 def test_regularised_arms_are_points_of_loss_and_diversity(tmp_path: Path) -> None:
     arms = {
         "none": {"label": "neither"},
@@ -251,6 +256,7 @@ def test_regularised_arms_are_points_of_loss_and_diversity(tmp_path: Path) -> No
     assert any(entry.name == "regularisers-hardly-help" for entry in one.results.claims)
 
 
+@pytest.mark.slow
 def test_kv_heads_tell_pairs_that_share_keys_from_others(tmp_path: Path) -> None:
     arms = {f"kv-{n}": {"label": f"{n} KV", "model": {"n_heads": 8, "n_kv_heads": n}} for n in (8, 2, 1)}
     one = fabricated(tmp_path, chosen=tuple(arms), arms=arms, baseline="kv-8")
@@ -285,6 +291,7 @@ def test_the_report_says_what_becomes_of_the_published_statements(material: Repo
     assert [row.quiet for row in table.rows][:2] == [False, True]
 
 
+@pytest.mark.slow
 def test_courses_that_speak_against_them_are_told_too(tmp_path: Path) -> None:
     one = fabricated(tmp_path, plant=otherwise, chosen=("heads-4", "heads-8"), seeds=3)
     verdicts = {entry.name: entry.verdict for entry in one.results.claims if not entry.as_published}
@@ -292,6 +299,7 @@ def test_courses_that_speak_against_them_are_told_too(tmp_path: Path) -> None:
     assert {verdicts[name] for name in against} == {"does not hold"}
 
 
+@pytest.mark.slow
 def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: ReportData) -> None:
     every = tuple(figures(material))
     html = page(material, every)
@@ -302,11 +310,13 @@ def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: Repor
     assert "Published statements" in html
 
 
+@pytest.mark.slow
 def test_no_figure_is_of_weights_alone(material: ReportData) -> None:
     assert association.association(material.under("as-published-norm")) is not None
     assert not any("rank" in figure.name for figure in figures(material))
 
 
+@pytest.mark.slow
 def test_arms_without_probes_stand_beside_those_that_have_some(tmp_path: Path) -> None:
     chosen = xray().select(arms=["heads-2", "heads-4"], seeds=1)
     path = fabricate_heads(tmp_path / "results", chosen, steps=SPARSE)

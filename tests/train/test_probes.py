@@ -135,6 +135,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", RUNS.values(), ids=RUNS)
 def test_weights_and_metrics_are_the_same_with_and_without(over):
     probed, plain = study_of(probes={**ALL, "every": 10}, **over), study_of(**over)

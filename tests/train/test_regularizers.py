@@ -46,6 +46,7 @@ def test_schedules_are_linear_over_training():
     assert Regularizer(metric="query_cka").weight_at(3, 4) == 1.0
 
 
+@pytest.mark.slow
 @every_metric
 def test_a_step_minimises_the_loss_and_the_term(metric):
     """The first update by stochastic descent's direction: that of NLL + weight x term, written out."""
@@ -67,6 +68,7 @@ def test_a_step_minimises_the_loss_and_the_term(metric):
         assert_same(found, expected, what=name, dtype=np.float32)
 
 
+@pytest.mark.slow
 @every_metric
 def test_heads_come_to_differ(metric):
     def final(training):

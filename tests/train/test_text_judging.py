@@ -86,6 +86,7 @@ def test_the_prompt_that_nobody_asked_for_is_none_where_there_is_no_text(tmp_pat
         run_of(task=task, samples={"prompt": "Once"})
 
 
+@pytest.mark.slow
 def test_the_evaluation_is_the_mean_over_all_targets_whatever_the_batch_or_the_seed():
     def loss(**over):
         study = study_of(**over)
@@ -99,6 +100,7 @@ def test_the_evaluation_is_the_mean_over_all_targets_whatever_the_batch_or_the_s
     assert loss() == loss(seed=5, model={"dropout": 0.5})
 
 
+@pytest.mark.slow
 def test_samples_are_as_long_as_asked_with_their_measures():
     study = study_of(samples={"tokens": 130, "count": 2, "prompt": "The cat"})
     before, after = (event.samples for event in milestones(study).values() if event.samples)
@@ -154,6 +156,7 @@ assert found["peak_memory_bytes"] > held.nbytes + taken.nbytes, found
 """
 
 
+@pytest.mark.slow
 def test_memory_is_counted_above_what_was_held_before_garbage_apart():
     subprocess.run([sys.executable, "-c", METERED], check=True)
 

@@ -48,6 +48,7 @@ def written_out(run, steps):
     return losses, module.weights()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", [{}, {"task": {"padding": "published"}}], ids=["packed", "padded"])
 @pytest.mark.parametrize("accumulate", [1, 2, 4])
 def test_a_step_is_that_of_a_loop_written_out(over, accumulate):
@@ -66,6 +67,7 @@ def test_a_step_is_that_of_a_loop_written_out(over, accumulate):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", RUNS.values(), ids=RUNS)
 def test_restored_it_goes_on_with_the_same_bits(over):
     whole, first, second = (study_of(**over) for _ in range(3))
@@ -112,6 +114,7 @@ def test_only_matrices_decay():
         assert_same(array, expected, what=name, scale=1.0, dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_muon_gets_lower_than_adamw_in_as_many_steps():
     def final(training):
         model = {"d_model": 32, "n_heads": 4}

@@ -53,6 +53,7 @@ def curve(events, name="train_loss_nats"):
     return [e.metrics[name] for e in events if name in getattr(e, "metrics", {})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "batch_size"),
     [(MODEL, 8), (MODEL, 5), (DEEPER, 8), (ROTARY, 5), (ATTENDS, 8)],
@@ -80,6 +81,7 @@ def test_each_is_the_run_that_it_would_be_alone(model, batch_size):
         assert study.conclude().metrics["n_parameters"] == alone.conclude().metrics["n_parameters"]
 
 
+@pytest.mark.slow
 def test_a_member_that_diverges_leaves_the_others_alone():
     runs = [run_of(0), run_of(1, learning_rate=1e30, clip=None), run_of(2)]
     studies = open_together(runs, device="cpu")
@@ -101,6 +103,7 @@ def test_a_member_that_diverges_leaves_the_others_alone():
         assert_same(losses[number], curve(alone), dtype=np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [MODEL, DEEPER, ROTARY, ATTENDS], ids=["joint", "smeared", "rotary", "future"])
 def test_bits_depend_on_nothing_of_the_others(model):
     """Neither on who they are, nor on their numbers: so a failed member may be any, and stays a row."""
@@ -137,6 +140,7 @@ def test_a_row_is_put_in_where_the_others_have_come():
         assert all(np.array_equal(state[name], expected[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_alone_or_together_a_run_goes_on_from_either():
     runs = [run_of(0), run_of(3)]
     studies = open_together(runs, device="cpu")

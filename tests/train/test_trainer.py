@@ -125,6 +125,7 @@ def test_compiled_and_eager_reach_the_same_losses(attend_self):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_without_a_compiler_torch_says_so_and_trains_eagerly(tmp_path):
     code = """
 import warnings

@@ -10,6 +10,7 @@ from headway.train.loop import laboratory_of
 DRAWN = ("parity", "endpoints", "retrieval", "hops", "recall", "induction")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_tasks_that_are_drawn_are_tried_on_their_own_examples(name):
     runs = [load(f"heads-for-{name}").selected[-1].spec(seed) for seed in (0, 1)]
@@ -18,6 +19,7 @@ def test_tasks_that_are_drawn_are_tried_on_their_own_examples(name):
     assert 0 < laboratory.trial_together_per_s(runs, seconds=0.02) < 1e5
 
 
+@pytest.mark.slow
 def test_a_plan_tries_as_many_together_as_a_worker_would_take():
     experiment = load("heads-for-endpoints").select(arms=["cycle-h1"], seeds=5)
     (cost,) = costs(experiment)

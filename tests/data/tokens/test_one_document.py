@@ -91,6 +91,7 @@ def test_one_document_beside_a_validation_text_is_trained_on_whole(tmp_path):
     assert tokens.note == ""
 
 
+@pytest.mark.slow
 def test_shakespeare_is_a_corpus_as_it_is():
     path = data("shakespeare/input.txt")
     tokens = open_corpus(task(corpus=str(path), held_out=0.1))

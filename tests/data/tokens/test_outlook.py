@@ -105,6 +105,7 @@ TAKEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TAKEN)
 def test_what_a_run_would_take_is_taken_with_the_same_words(texts, task):
     task = task if task["corpus"] == "stories" else within(texts, task)
@@ -114,6 +115,7 @@ def test_what_a_run_would_take_is_taken_with_the_same_words(texts, task):
     assert bool(foreseen) == (task["corpus"].endswith(("one.txt", "ids.npy")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [{}, {"tokenizer": "bpe-300"}, {"padding": "published"}])
 def test_where_there_is_plainly_enough_no_tokens_are_made(monkeypatch, task):
     def never(*arguments):

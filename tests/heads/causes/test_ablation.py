@@ -31,6 +31,7 @@ def some_heads(model):
     return [(layer, head) for layer, n in enumerate(model.layout.n_heads) for head in sorted({0, n - 1}) if n]
 
 
+@pytest.mark.slow
 @every_model
 def test_the_fast_way_has_the_losses_of_whole_passes(model):
     module, (inputs, targets) = built(model), read()
@@ -47,6 +48,7 @@ def test_the_fast_way_has_the_losses_of_whole_passes(model):
     assert torch.equal(fast.without[len(sets) - 1], fast.whole)
 
 
+@pytest.mark.slow
 @every_model
 def test_zero_is_a_gate_of_0(model):
     module, (inputs, targets) = built(model), read(uncounted=False)

@@ -57,6 +57,7 @@ def test_first_order_is_the_slope_of_the_exact_effect(model):
             assert estimates[kind].per_sequence[layer][0, i] == pytest.approx(slope, rel=2e-2, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["unequal KV groups", "rotary", "layers without heads"])
 def test_integrated_gradients_sum_to_the_joint_effect(name):
     module = built(MODELS[name]).double()

@@ -37,6 +37,7 @@ def test_what_stands_in_is_the_same(name, mean_over):
         assert_same(part.of["resample"][layer], whole.of["resample"][layer][1:4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_say_what_the_whole_text_says(name):
     module = built(MODELS[name])

@@ -117,6 +117,7 @@ def test_random_is_drawn_by_the_seed():
     assert sorted(drawn[2]) == list(range(len(units)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "method"),
     [

@@ -51,6 +51,7 @@ def by_edits(runs, layer, head, site, at) -> torch.Tensor:
         return answer(runs.model(runs.tokens, edits={(layer, site): edit})[0]) - answer(runs.model(runs.tokens)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("by_position", [False, True])
 def test_patches_are_whole_passes_with_what_the_clean_run_had(name, by_position):

@@ -27,6 +27,7 @@ def gates(keep):
     return [torch.tensor([float(stays) for stays in mask]) for mask in keep]
 
 
+@pytest.mark.slow
 @every_model
 @pytest.mark.parametrize("seed", range(6))
 def test_masked_is_pruned(model, seed):

@@ -10,6 +10,7 @@ from headway.errors import UserError
 from headway.models.attention import Attention
 
 
+@pytest.mark.slow
 @every_model
 def test_sound_models_pass(model):
     check_interventions(built(model), text(30))

@@ -177,6 +177,7 @@ def test_a_report_of_more_arms_than_a_page_holds_names_a_run(probed, monkeypatch
         check_number([probed] * (MOST_MODELS + 1))
 
 
+@pytest.mark.slow
 def test_a_report_links_to_the_page_once_it_is_there(probed):
     store = Store.open(probed)
     results = write(store)

@@ -26,6 +26,7 @@ def tables(figure):
     return sorted(figure.spec["datasets"].values(), key=len)
 
 
+@pytest.mark.slow
 def test_an_atlas_has_a_panel_for_each_metric_of_heads_and_a_cell_for_each_head():
     figure = atlas(scores(RAGGED))
     shown = [metric for metric, m in HEAD_METRICS.items() if m.of != "layer" and not re.search("raw|published", metric)]
@@ -83,6 +84,7 @@ def test_the_switch_sorts_the_heads_of_each_layer():
     assert places == {IN_PLACE: [".10", ".90", ".50"], SORTED: [".90", ".50", ".10"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [(12,) * 4, (64,) * 24, (768, 12), (1,), (2,)])
 def test_every_size_of_a_model_is_drawn_within_the_page(heads):
     chosen = ["output_dissimilarity", "attention_excess", "sink_score", "qk_effective_rank"]

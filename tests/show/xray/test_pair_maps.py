@@ -23,6 +23,7 @@ def test_maps_of_pairs_hold_every_pair_of_different_heads():
     assert "Thinned" not in figure.caption
 
 
+@pytest.mark.slow
 def test_maps_of_768_heads_are_thinned_and_said_so():
     figure = pair_maps(score("query_cka", (768, 12)))
     assert "Thinned: 64 of L0's 768 heads are drawn, evenly spaced" in figure.caption
