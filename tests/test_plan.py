@@ -17,7 +17,7 @@ from headway.config.shipped import shipped
 from headway.errors import UserError
 from headway.execute import costs as module
 from headway.execute.costs import costs, foreseen, remarks
-from headway.report.terminal import Plan, named_shapes, shape_table
+from headway.report.terminal import PlannedCosts, named_shapes, shape_table
 from headway.store.environment import slots
 
 
@@ -32,7 +32,7 @@ def headway(*arguments, columns=80):
 
 
 def plan(experiment, *, trial=True):
-    return Plan(experiment=experiment, costs=costs(experiment, trial=trial))
+    return PlannedCosts(experiment=experiment, costs=costs(experiment, trial=trial))
 
 
 def printed(*renderables, width=80):

@@ -34,7 +34,7 @@ from headway.config.shipped import shipped
 from headway.config.yaml import read_yaml
 from headway.errors import HeadwayError, UserError
 from headway.execute.costs import costs
-from headway.report.terminal import Plan
+from headway.report.terminal import PlannedCosts
 
 _LOADER, _DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MOST_SECONDS = 2.0
@@ -269,7 +269,7 @@ def look_at(path: Path) -> None:
     again = resolve(read_yaml(shown), scale=None)
     if experiment.scale is None and [a.template.id for a in again.arms] != [a.template.id for a in experiment.arms]:
         raise AssertionError("what is shown is another experiment")
-    planned = Plan(experiment=experiment, costs=costs(experiment, trial=False))
+    planned = PlannedCosts(experiment=experiment, costs=costs(experiment, trial=False))
     planned.tables()
     list(planned.sentences())
     _ = planned.picture

@@ -94,7 +94,7 @@ def plan(
     else:
         from headway.execute.costs import costs, foreseen, remarks, too_large
         from headway.report.progress import follow_trials
-        from headway.report.terminal import Plan
+        from headway.report.terminal import PlannedCosts
 
         experiment = _experiment(names[0], *options, plugins)
         notes = foreseen(experiment)
@@ -103,7 +103,7 @@ def plan(
         for said in experiment.idle:
             tell(said)
         found = costs(experiment, trial=timing if trial is None else trial, follow=follow_trials)
-        planned = Plan(experiment=experiment, costs=found)
+        planned = PlannedCosts(experiment=experiment, costs=found)
         for said in too_large(found):
             warn(said)
         if cache and "torch" in sys.modules:

@@ -39,7 +39,7 @@ _MOST_NAMES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class PlannedCosts:
     """The costs of every arm."""
 
     experiment: Experiment
