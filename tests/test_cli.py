@@ -105,8 +105,8 @@ def test_run_trains_compares_and_reports(finished):
 
 
 @pytest.mark.slow
-def test_run_again_repeats_nothing_and_takes_more(finished):
-    out, _ = finished
+def test_run_again_repeats_nothing_and_takes_more(finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
     before = {p: p.read_bytes() for p in out.glob("runs/*/*/metrics.jsonl")}
     assert len(before) == 4
     done = headway("run", "icl-heads", "--arms", "h1,h2,h4", "--seeds", "2", *SMALL, "--out", out)
@@ -121,7 +121,7 @@ def test_what_would_change_a_run_is_refused_with_the_keys_that_differ(finished):
     assert done.returncode == 2
     assert "arm h1 seed 0 was run as run1-" in done.stderr
     assert "training.steps (300 -> 301)" in done.stderr
-    assert f"`headway drop {out} h1 h2 h4`" in done.stderr
+    assert f"`headway drop {out} h1 h2`" in done.stderr
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_the_report_is_written_without_figures_if_they_are_not_wanted_as_files(f
 
 def test_status_compare_and_report_read_the_folders(finished):
     out, _ = finished
-    assert headway("status", out).stdout.endswith("\n6 runs: 6 done\n\n")
+    assert headway("status", out).stdout.endswith("\n4 runs: 4 done\n\n")
     (out / "results.json").unlink()
     (out / "report.html").unlink()
     assert headway("compare", out).returncode == 0

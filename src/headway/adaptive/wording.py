@@ -107,7 +107,7 @@ def finding(one: InterimDecision, margin: float) -> str:
     Examples:
         >>> from headway.stats.blocks import ContrastEstimate
         >>> told = ContrastEstimate(n_seeds=5, estimate=0.7, se=0.1, freedom=8.0, bound=3.0)
-        >>> finding(Settled(judged=told, outcome="apart", look=0), 0.5)
+        >>> finding(InterimDecision(judged=told, outcome="apart", look=0), 0.5)
         '0.7 % (0.4 to 1.0 %): told apart'
     """
     outcome = _OUTCOMES[one.outcome].format(margin=per_cent(margin))
