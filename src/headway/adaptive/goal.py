@@ -174,11 +174,11 @@ def _named(arms: Sequence[str], titles: Mapping[str, str]) -> str:
 def _round(alive: Sequence[str], n: int, hands: SearchContext) -> bool:
     """Train the runs that a round waits for, while there is time; whether all of them have ended."""
     before: Wanted | None = None
-    while wanted := _unended(alive, n, hands.store().runs()):
+    while wanted := _unended(alive, n, runs := hands.store().runs()):
         if wanted == before:  # another process was stopped with one of its runs, or its machine is lost
             hands.tell(f"stopped: {counted(len(wanted), 'run')} of the round did not end; the same command goes on")
             return False
-        expected = hands.spending.expected_s(wanted, hands.store().runs())
+        expected = hands.spending.expected_s(wanted, runs)
         if expected is not None and expected > hands.spending.left_s:
             hands.tell(
                 f"stopped: the round takes {counted(len(wanted), 'more run')}, about {brief(expected)}, and "

@@ -390,9 +390,10 @@ def follow_plan(plan: StoredPlan, hands: SearchContext) -> Sequence[str]:
 
 def try_again(arms: Sequence[str], seeds: Sequence[int], hands: SearchContext) -> None:
     """Train the runs that a former call left failed or interrupted, if there is time; a look does not wait for them."""
-    runs = [run for run in hands.store().runs() if run.name in arms and run.seed in seeds]
-    left = [(run.name, run.seed) for run in runs if run.status in ("failed", "interrupted")]
-    if left and (hands.spending.expected_s(left, hands.store().runs()) or 0.0) <= hands.spending.left_s:
+    runs = hands.store().runs()
+    asked = (run for run in runs if run.name in arms and run.seed in seeds)
+    left = [(run.name, run.seed) for run in asked if run.status in ("failed", "interrupted")]
+    if left and (hands.spending.expected_s(left, runs) or 0.0) <= hands.spending.left_s:
         hands.train(left)
 
 

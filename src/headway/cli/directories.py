@@ -219,7 +219,7 @@ def worker(
 
 
 def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
-    """What a worker says when it ends by itself, and its exit code."""
+    """Print what a worker leaves undone when it ends by itself, and choose its exit code."""
     from headway.errors import RunFailed
 
     say(f"{'time is up' if left.undone else 'done'}: {left}")

@@ -154,7 +154,7 @@ class _Rounds:
         self._owned = {n: OwnedRun(member.run, member.lease, wishes) for n, member in self._members.items()}
         self._goings: dict[int, Generator[bool, None, int]] = {}
         self._measures: dict[int, bool] = {}
-        """By started member, whether it may measure, before its next step, what is in its row."""
+        """Map each started member to whether it may measure its row before its next step."""
         self._studies: Sequence[Study] = ()
         self._broken: Exception | None = None
         self._codes: dict[Path, int] = {}

@@ -67,11 +67,11 @@ class RunDependencies:
             self._children.setdefault(parent, []).append(child)
 
     def work_until_the_end(self, run: Run) -> float:
-        """What a run costs, with the longest line of those that wait for it."""
+        """Return the cost of a run with the longest chain of runs that wait for it."""
         return self._ahead(run.path)
 
     def may_start(self, run: Run, settled: Mapping[Path, Run]) -> bool:
-        """Whether what a run starts from is done; `settled` are the runs of the sweep that have ended."""
+        """Return whether the parent of a run is done; `settled` are the runs of the sweep that have ended."""
         if run.path in self._orphans:
             return self._elsewhere(run) is not None
         parent = self._parent.get(run.path)
@@ -89,7 +89,7 @@ class RunDependencies:
         return "" if parent is None or parent not in settled else why_never(settled[parent])
 
     def _elsewhere(self, run: Run) -> Run | None:
-        """What a run starts from, when it is no run of this sweep; None while another process works on it."""
+        """Return the parent of a run from outside this sweep; None while another process works on the parent."""
         found = parent_of(run)
         if found is None or found.status != "running":
             return found
@@ -126,7 +126,7 @@ class Progress:
 
 
 def work_per_step(run: Run) -> float:
-    """What a step of a run costs, to be weighed against those of other runs: its FLOPs, forward."""
+    """Return the forward FLOPs of a training step, to weigh a run against other runs."""
     try:
         return float(run.spec.budget.flops_per_example * run.spec.training.batch_size)
     except UserError:  # a damaged run; or its worker says what is wrong

@@ -253,7 +253,7 @@ def looks_there(directory: Path) -> list[str]:
 
 
 def state_of(file: Path) -> State:
-    """What a file holds."""
+    """Return the hash of a file; None where it is not there, else why it cannot be read."""
     try:
         return Content.of(read_bytes(file)).sha256[:16]
     except FileNotFoundError:

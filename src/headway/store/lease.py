@@ -105,7 +105,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """What a lease says: which process, and how far its run is."""
+    """The holder of a lease: its process, and how far its run is."""
 
     host: str
     machine: str
@@ -117,7 +117,7 @@ class Holder:
     born: int = 0
     """When its process began, in ticks since its machine did: setting a clock does not move it. 0 of before."""
     token: str = ""
-    """Of this lease alone."""
+    """A random word that no other lease has."""
     beat: int = 0
     """Counted up, so that every beat changes the file."""
     held_s: float = 0.0
@@ -147,7 +147,7 @@ class Sight:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is certain at once that nobody holds it: it was released, or its process here has ended."""
+        """True if certainly nobody holds the lease: it was released, or its process on this machine has ended."""
         holder = self.holder
         return holder is not None and (
             holder.released or (holder.machine == machine() and not is_alive(holder.pid, holder.started, holder.born))
@@ -275,7 +275,7 @@ def _has(path: Path, token: str) -> bool:
 
 
 def parsed(content: bytes) -> Holder | None:
-    """What a lease says; None for one that is just being created. What a later Headway adds is left out."""
+    """Return the holder that a lease names, without a later Headway's fields; None while the lease is being made."""
     kinds: dict[str, Any] = {each.name: (float, int) if each.type is float else each.type for each in fields(Holder)}
     try:
         told = {name: value for name, value in json.loads(content).items() if name in kinds}
@@ -437,7 +437,7 @@ class Lease:
         self._number, self._holder, self._beaten = self._number + 1, renewed, _awake_s()
 
     def progress(self, step: int, steps_per_s: float, at: str = "") -> None:
-        """What the coming beats tell."""
+        """Set the step and rate that the coming beats report."""
         self._told = {"step": step, "steps_per_s": steps_per_s, "at": at}
 
     def _keep_beating(self) -> None:
