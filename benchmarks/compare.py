@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[1]
 
 def make(path: Path, seeds: int) -> None:
     """A directory of finished runs."""
-    sys.path[:0] = [str(ROOT / "tests" / "show"), str(ROOT / "tests")]
-    from fabricate_text import fabricate_text, head_progression
+    sys.path.insert(0, str(ROOT / "tests"))
+    from support.fabricate_text import fabricate_text, head_progression
 
     contrasts = {"descending": {"better": "descending-*", "than": "constant-*"}}
     experiment = head_progression(baseline="constant-medium", contrasts=contrasts).select(seeds=seeds, controls=[])
