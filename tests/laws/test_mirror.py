@@ -8,7 +8,7 @@ OF_NO_MODULE = {"docs", "faults", "laws", "published"}
 
 
 def test_every_test_file_is_named_after_a_module_in_its_place():
-    assert [place(path) for path in files("test_*.py") if not tested(path)] == []
+    assert [place(path) for path in files("test_*.py") if not has_module(path)] == []
 
 
 def test_what_is_no_test_stands_in_support():
@@ -24,7 +24,7 @@ def place(path):
     return path.relative_to(TESTS).as_posix()
 
 
-def tested(path):
+def has_module(path):
     """Whether `test_goal.py` or `test_goal_margins.py` has a `goal.py` where it stands."""
     folder = path.parent.relative_to(TESTS)
     words = path.stem.split("_")[1:]
