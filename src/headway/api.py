@@ -93,7 +93,7 @@ def final_runs(store: Store) -> list[Run]:
     """Return the runs that `headway look` opens from a directory, if they have a text; none while any is running."""
     from headway.analysis.inputs import brings_text
 
-    if not any(brings_text(arm.template) for arm in store.experiment.arms):
+    if not any(brings_text(arm.resolved_spec) for arm in store.experiment.arms):
         return []
     runs = store.runs(depth="sizes")
     if any(run.status == "running" for run in runs):
@@ -314,13 +314,13 @@ def carry_out(
     from headway.store.batches import Making
     from headway.store.storage import stored
 
-    uses_gpu = any(arm.template.uses_gpu for arm in experiment.selected)
+    uses_gpu = any(arm.resolved_spec.traits.uses_gpu for arm in experiment.selected)
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
-    for warning in (*experiment.unheard, *fallbacks(experiment, where.trainer)):
+    for warning in (*experiment.ignored_settings, *fallbacks(experiment, where.trainer)):
         warn(warning)
-    for said in filter(None, (*experiment.idle, experiment.multiplied)):
+    for said in filter(None, (*experiment.no_op_controls, experiment.control_runs_note)):
         tell(said)
-    files = {file for arm in experiment.selected for file in arm.template.files}
+    files = {file for arm in experiment.selected for file in arm.resolved_spec.task.files}
     path = out or experiment.directory
     with stored(path):
         with where.site(path, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
@@ -446,9 +446,9 @@ def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
 
     reasons: dict[str, list[str]] = {}
     for arm in experiment.selected if trainer != "torch" else ():
-        laboratory = laboratory_of(arm.template)
-        if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.template)):
+        laboratory = laboratory_of(arm.resolved_spec)
+        if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.resolved_spec)):
             raise UserError(f"trainer fused cannot train arm {arm.full_name}: {why_not}; take auto")
-        if why_not := laboratory.slower_unasked(arm.template):
+        if why_not := laboratory.slower_unasked(arm.resolved_spec):
             reasons.setdefault(why_not, []).append(arm.full_name)
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]

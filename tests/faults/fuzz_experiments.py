@@ -267,7 +267,8 @@ def look_at(path: Path) -> None:
     experiment = load(path)
     shown = experiment.dump()
     again = resolve(read_yaml(shown), scale=None)
-    if experiment.scale is None and [a.template.id for a in again.arms] != [a.template.id for a in experiment.arms]:
+    ids, ids_again = ([arm.resolved_spec.id for arm in each.arms] for each in (experiment, again))
+    if experiment.scale is None and ids_again != ids:
         raise AssertionError("what is shown is another experiment")
     planned = PlannedCosts(experiment=experiment, costs=costs(experiment, trial=False))
     planned.tables()

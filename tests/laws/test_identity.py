@@ -75,7 +75,7 @@ def test_names_scale_and_logging_change_no_id():
     content = {**base.plain(), "name": "other", "question": "?", "scales": {"laptop": {}}}
     other = resolve(content, settings=["logging.every=7"])
     assert other.scale == "laptop"
-    assert [a.template.id for a in other.arms] == [a.template.id for a in base.arms]
+    assert [a.resolved_spec.id for a in other.arms] == [a.resolved_spec.id for a in base.arms]
 
 
 REGRESSION = load("icl-heads").arm("h1").spec(0).content()

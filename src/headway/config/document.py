@@ -327,7 +327,7 @@ def _of_its_own(part: str, path: str, override: Any) -> bool:
     return isinstance(held, list) or (part == path and held is not _ABSENT)
 
 
-def unheard(
+def ignored_by_controls(
     settings: Iterable[str], parts: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Return a sentence for each setting that a control overrides with its own value.
@@ -339,7 +339,8 @@ def unheard(
 
     Examples:
         >>> parts = {"training": {"optimizer": "muon", "steps": 10}}
-        >>> list(unheard(["training.steps=10"], parts, {"adam": {"training": {"optimizer": "adamw", "steps": 600}}}))
+        >>> controls = {"adam": {"training": {"optimizer": "adamw", "steps": 600}}}
+        >>> list(ignored_by_controls(["training.steps=10"], parts, controls))
         ['setting training.steps does not reach control adam, which has 600; set controls.adam.training.steps=... too']
     """
     given = [setting.partition("=")[0] for setting in settings]

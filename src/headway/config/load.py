@@ -14,6 +14,7 @@ from headway.config.arms import Arm, check_kept
 from headway.config.document import PARTS, Document, meant_for, seeds_of, starts_of, with_settings
 from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
+from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
 from headway.config.shipped import shipped
 from headway.config.spec import Locate, check_arms, count_values, exists_as_file, parse
@@ -165,14 +166,14 @@ def _check_folders(document: Document, source: str) -> None:
 def _check_starts(arms: Sequence[Arm], source: str) -> None:
     for arm in arms:
         if arm.parent is not None:
-            ancestors = [other.template for other in arm.ancestors]
-            if why_not := arm.template.why_not_anew(ancestors, arm.parent.full_name):
+            ancestors = [other.resolved_spec for other in arm.ancestors]
+            if why_not := pointless_init(arm.resolved_spec, ancestors, arm.parent.full_name):
                 raise DeclarationError(f"{_in_file(source)(f'arms.{arm.name}.start')}: {why_not}")
 
 
 def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
     named = [entry.name for plugin in plugins for entry in plugin.entries if entry.kind == "run metric"]
-    if named and (deaf := [arm.name for arm in arms if not arm.template.measures_own]):
+    if named and (deaf := [arm.name for arm in arms if not arm.resolved_spec.traits.measures_user_metrics]):
         raise DeclarationError(
             f"plugins: run metric {named[0]} is measured of transformers on tokens alone, and arm {deaf[0]} is none; "
             "leave its plugin out"
@@ -197,23 +198,23 @@ def _arm(
     if starts_from is not None:
         # The parent has the same control, unless the control changes nothing there and is not run.
         parent = made[starts_from, control]
-        parent = made[starts_from, None] if parent.idle else parent
-        if not parent.template.starts_others:
+        parent = made[starts_from, None] if parent.is_no_op else parent
+        if not parent.resolved_spec.traits.initialises_others:
             raise DeclarationError(
                 f"{locate('start')}: only a transformer on tokens can start from another; leave it out"
             )
-        content["start"] = {k: v for k, v in content["start"].items() if k != "arm"} | {"run": parent.template.id}
-    template = parse_run(content, locate)
-    if parent is not None and (why_not := template.why_not_from(parent.template, parent.full_name)):
+        content["start"] = {k: v for k, v in content["start"].items() if k != "arm"} | {"run": parent.resolved_spec.id}
+    spec = parse_run(content, locate)
+    if parent is not None and (why_not := impossible_init(spec, parent.resolved_spec, parent.full_name)):
         raise DeclarationError(f"{locate('start')}: {why_not}")
-    alone = template if control is None else made[name, None].template
+    alone = spec if control is None else made[name, None].resolved_spec
     return Arm(
         name=name,
         control=control,
         group=None,
         label=f"{label}, {document.control_label(control)}" if control else label,
-        template=template,
-        idle=control is not None and template.effective() == alone.effective(),
+        resolved_spec=spec,
+        is_no_op=control is not None and spec.effective() == alone.effective(),
         parent=parent,
     )
 

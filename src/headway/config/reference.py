@@ -91,7 +91,8 @@ def reference() -> str:
                 # Kinds of one type of run differ in their task alone.
                 of = kinds_of(member) or its_kinds
                 lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", _choice(member), member)
-        for member in dict.fromkeys(_nested(run.model_fields["start"].annotation)) if run.starts_others else ():
+        start = run.model_fields["start"].annotation if run.traits.initialises_others else None
+        for member in dict.fromkeys(_nested(start)):
             rows = _table(f"`arms.NAME.start` of `task.kind: {', '.join(its_kinds)}`", _choice(member), member)
             lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"

@@ -61,31 +61,14 @@ def _keys_seen(n_ctx: int, window: int, own: int) -> int:
     return growing * (growing - 1) // 2 + own * growing + (n_ctx - growing) * window
 
 
-def training_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
-    """Estimate the bytes of weights, gradients, optimizer state and stored activations of one part of a batch."""
-    part = training.batch_size // training.accumulate
-    return _state_bytes(task, model, training) + part * _sequence_bytes(task, model, training)
-
-
-def fitting_batch(
-    task: TokensTask, model: TransformerModel, training: TokensTraining, bytes_available: int
-) -> int | None:
-    """Return the largest batch, in sequences, whose estimate fits into memory in the present number of parts.
-
-    The result is None if not even one sequence a part would fit.
-    """
-    part = (bytes_available - _state_bytes(task, model, training)) // _sequence_bytes(task, model, training)
-    return int(part) * training.accumulate if part > 0 else None
-
-
-def _state_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
+def state_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
     """Return the bytes of fp32 state: weights, gradients, and Muon's one moment or AdamW's two."""
     muon = training.optimizer == "muon"
     parameters = parameters_of(model, task.vocab_size)
     return 4 * sum(math.prod(p.shape) * (3 if muon and _in_block(p) else 4) for p in parameters)
 
 
-def _sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
+def sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
     """Return the bytes that one sequence stores for the backward pass.
 
     Each token and layer stores four things: the stream before and after each norm; queries, keys, values and contexts,

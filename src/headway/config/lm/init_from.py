@@ -81,7 +81,7 @@ class Start(Spec):
             raise ValueError(f"regrow adds heads to weights that are kept, and they are {self.weights}; keep them")
         return self
 
-    def why_not_anew(self, layout: HeadLayout, name: str, *, whole: bool) -> str:
+    def pointless_reason(self, layout: HeadLayout, name: str, *, whole: bool) -> str:
         """Return why the requested start is impossible or without effect, as a sentence; empty if it can be done.
 
         Args:
@@ -102,7 +102,7 @@ class Start(Spec):
         return "" if self.prune is None or not whole else self.prune.why_not_so_few(layout)
 
     @property
-    def stored_steps(self) -> tuple[int, ...]:
+    def required_checkpoints(self) -> tuple[int, ...]:
         """The steps of the parent run, beside its last, whose weights have to be stored there."""
         asked = {self.rewind_to} if self.weights == "rewound" else set()
         return tuple(sorted(asked | ({self.step} if self.step != "last" else set())))
