@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from headway.base.identity import digest
-from headway.config.lm.init_from import Start
 from headway.config.spec import Spec
 
 PER_BYTE = "eval_bits_per_byte"
@@ -155,6 +154,22 @@ class Training(Spec):
     learning_rate: float = Field(gt=0, description="step size")
 
 
+class InitialRun(Spec):
+    """A run of the same seed whose weights another run starts from."""
+
+    run: str = Field(description="the id of the run; a file names its arm instead, as `arm`")
+
+    @property
+    @abstractmethod
+    def required_checkpoints(self) -> tuple[int, ...]:
+        """The steps of that run, beside its last, whose weights have to be stored there."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """The changes made to the weights before training, in words; empty if there are none."""
+
+
 class RunSpec(Spec):
     """The base of every kind of run, with all that other folders ask of a run."""
 
@@ -243,7 +258,7 @@ class RunSpec(Spec):
         return Comparability(task=self.task.content())
 
     @property
-    def init_from(self) -> Start | None:
+    def init_from(self) -> InitialRun | None:
         """The run of the same seed that this run is initialised from; None if it starts from initial weights."""
         return None
 

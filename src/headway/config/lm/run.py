@@ -347,5 +347,6 @@ def pointless_init(run: RunSpec, ancestors: Sequence[RunSpec], name: str) -> str
     """
     assert isinstance(run, TokensRun)
     assert run.start is not None
-    whole = all(other.init_from is None or other.init_from.prune is None for other in ancestors)
+    starts = [other.start for other in ancestors if isinstance(other, TokensRun)]
+    whole = all(start is None or start.prune is None for start in starts)
     return run.start.pointless_reason(run.model.layout, name, whole=whole)
