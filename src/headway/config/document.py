@@ -7,6 +7,7 @@ The document says which arm each arm starts from. The laboratory of the arm deci
 """
 
 import fnmatch
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from headway.base.text import listed
 from headway.config.arms import Asked
 from headway.config.contrasts import contrasts_of
 from headway.config.spec import DEEPEST, LONGEST_NAME, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, Spec, odd_character
+from headway.config.synonyms import KEYS, older_keys, older_path
 from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
 
@@ -82,7 +84,7 @@ def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
 PARTS = ("task", "model", "training", "evaluation", "probes", "samples", "after")
 """The keys of a document that make up a run; arms and controls override them."""
 
-OF_ARMS = ("label", "start")
+OF_ARMS = ("label", *KEYS["arm"], *KEYS["arm"].values())
 """The keys that an arm may have beside those of a run."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -136,7 +138,7 @@ class Document(Spec):
         "docs/your-own.md",
     )
     arms: dict[str, dict[str, Any] | None] = Field(
-        description="what differs, by name; `label` names it in figures, and `start` another arm that it starts from"
+        description="what differs, by name; `label` names it in figures, and `init_from` the arm that it starts from"
     )
     controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
     groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
@@ -229,6 +231,25 @@ class Document(Spec):
 _FEW = 3
 _ABSENT = object()
 """A marker of an absent value, since null is a value."""
+
+
+def older_settings(settings: Iterable[str]) -> tuple[str, ...]:
+    """Return settings, each `PATH=VALUE`, with the older name of every key, as documents hold it.
+
+    Raises:
+        DeclarationError: when both names of a key are set.
+    """
+    words: dict[str, str] = {}
+    older = []
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        name, value = older_path(path), read_plain(text)
+        if words.setdefault(name, path) != path:
+            raise DeclarationError(f"setting {path}: {words[name]} is another name of the same key; give one of them")
+        if isinstance(value, Mapping):
+            text = json.dumps(older_keys(value, tuple(path.split("."))))
+        older.append(f"{name}{equals}{text}")
+    return tuple(older)
 
 
 def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from typing import Any
 
 from headway.config import plugins as plugin_files
 from headway.config.arms import Arm, check_kept
-from headway.config.document import PARTS, Document, meant_for, seeds_of, starts_of, with_settings
+from headway.config.document import PARTS, Document, meant_for, older_settings, seeds_of, starts_of, with_settings
 from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
 from headway.config.shipped import shipped
 from headway.config.spec import Locate, check_arms, count_values, exists_as_file, parse
+from headway.config.synonyms import older_keys
 from headway.config.yaml import CHOOSERS, leaves, merge, read_file
 from headway.errors import DeclarationError, near, shortened
 
@@ -95,6 +96,10 @@ def resolve(
     Raises:
         DeclarationError: for anything that is wrong with it.
     """
+    try:
+        content = older_keys(content)
+    except DeclarationError as error:
+        raise DeclarationError(_in_file(source)(str(error))) from None
     document = parse(Document, content, _in_file(source))
     if scale is not None and scale not in document.scales:
         raise DeclarationError(f"{document.name} has no scale {scale!r}; {near(scale, document.scales)}")
@@ -102,7 +107,7 @@ def resolve(
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
         plain = merge(plain, {**document.scales[chosen], "scale": chosen})
-    given = (settings,) if isinstance(settings, str) else tuple(settings)
+    given = older_settings((settings,) if isinstance(settings, str) else settings)
     plain = with_settings(plain, given)
     resolved = parse(Document, plain, _in_file(source))
     named = [plugin_files.load(each, folder) for each in resolved.plugins]

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from headway.base.files import NotOrdinary, ordinary
 from headway.base.identity import digest
+from headway.config.synonyms import KEYS
 from headway.errors import MOST_LINES, DeclarationError, near, shortened
 
 LARGEST_FILE = 2_000_000
@@ -305,6 +306,7 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
     match finding["type"]:
         case "extra_forbidden":
             known = {name for k in owners for name in k.model_fields}
+            known |= {word for names in KEYS.values() for word, older in names.items() if older in known}
             return [*path[:-1], shortened(path[-1])], f"there is no such key; {near(path[-1], known)}"
         case "missing":
             return path, "missing; give it a value"
