@@ -31,8 +31,8 @@ def refused(start, **arm) -> str:
 def test_an_id_holds_that_of_the_parent_of_the_same_seed():
     of = experiment()
     for seed in (0, 3):
-        assert of.arm("tuned").spec(seed).parent == of.arm("dense").spec(seed).id
-        assert of.arm("regrown").spec(seed).parent == of.arm("tuned").spec(seed).id
+        assert of.arm("tuned").spec(seed).init_from.run == of.arm("dense").spec(seed).id
+        assert of.arm("regrown").spec(seed).init_from.run == of.arm("tuned").spec(seed).id
         assert of.arm("tuned").configuration(seed)["start"]["run"] == of.arm("dense").spec(seed).id
     other = small_text.experiment(
         arms={"small": SMALL, "dense": {"training": {"steps": 41}}, "tuned": TUNED, "regrown": REGROWN},
@@ -72,17 +72,17 @@ def test_the_parent_keeps_the_weights_that_are_asked_of_it():
 def test_under_a_control_it_starts_from_its_parent_under_that_control():
     controls = {"wide": {"model": {"windows": [None]}}, "factors": {"model": {"factor_init": "matched"}}}
     of = small_text.experiment(arms={"dense": {}, "small": SMALL}, baseline="dense", controls=controls)
-    assert of.arm("small+wide").spec(1).parent == of.arm("dense+wide").spec(1).id
+    assert of.arm("small+wide").spec(1).init_from.run == of.arm("dense+wide").spec(1).id
     # What changes nothing in the parent changes nothing in the child.
     assert of.arm("small+factors").is_no_op
-    assert of.arm("small+factors").spec(1).parent == of.arm("dense").spec(1).id
+    assert of.arm("small+factors").spec(1).init_from.run == of.arm("dense").spec(1).id
 
 
 def test_what_is_expected_of_it_has_as_many_heads_as_are_kept():
     of = experiment()
     small, regrown = of.arm("small").expected_spec, of.arm("regrown").expected_spec
     assert isinstance(small, TokensRun)
-    assert (small.model.layout.total, regrown.heads) == (3, "4-2")
+    assert (small.model.layout.total, regrown.heads_summary) == (3, "4-2")
     assert small.budget.n_parameters < of.arm("dense").expected_spec.budget.n_parameters == regrown.budget.n_parameters
     assert of.arm("small").resolved_spec.scheme is None  # which heads go is found, not declared
 

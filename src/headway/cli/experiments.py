@@ -26,6 +26,7 @@ from headway.cli.options import (
     tell_plugins,
     warn,
 )
+from headway.config.synonyms import both_names
 from headway.errors import RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ def plan(
     seeds: Seeds = None,
     plugins: Plugins = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
-    trial: Annotated[bool | None, typer.Option("--trial/--no-trial", hidden=True)] = None,  # what it was called
     out: Annotated[
         Path | None,
         typer.Option(callback=path_of, metavar="FILE", help="The picture as a png, svg, pdf or html file."),
@@ -102,7 +102,7 @@ def plan(
             warn(said)
         for said in experiment.no_op_controls:
             tell(said)
-        found = costs(experiment, trial=timing if trial is None else trial, follow=follow_trials)
+        found = costs(experiment, trial=timing, follow=follow_trials)
         planned = PlannedCosts(experiment=experiment, costs=found)
         for said in too_large(found):
             warn(said)
@@ -129,7 +129,10 @@ def run(
         str | None,
         typer.Option(metavar="X%", help="Instead of --seeds: until arms are told apart or the same within X %."),
     ] = None,
-    at_most: Annotated[int | None, typer.Option(metavar="N", help="Seeds where --until ends; by default 12.")] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(*both_names("--at-most"), metavar="N", help="Seeds where --until ends; by default 12."),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -144,7 +147,12 @@ def run(
     ] = None,
     trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
     together: Annotated[
-        str, typer.Option(metavar="auto|N|1", help="Runs of one shape trained as one program; auto: small ones.")
+        str,
+        typer.Option(
+            *both_names("--together"),
+            metavar="auto|N|1",
+            help="Runs of one shape trained as one program; auto: small ones.",
+        ),
     ] = "auto",
     device: Annotated[
         str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
@@ -155,7 +163,8 @@ def run(
         typer.Option(metavar="auto|ADDRESS|local", help="Work on a Ray cluster; local: a private one."),
     ] = None,
     shared: Annotated[
-        bool | None, typer.Option("--shared/--no-shared", help="Whether Ray's nodes see DIR; found out by default.")
+        bool | None,
+        typer.Option(*both_names("--shared/--no-shared"), help="Whether Ray's nodes see DIR; found out by default."),
     ] = None,
     timing: Annotated[
         bool | None,

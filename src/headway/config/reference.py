@@ -94,8 +94,8 @@ def reference() -> str:
                 # Kinds of one type of run differ in their task alone.
                 of = kinds_of(member) or its_kinds
                 lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", member, KEYS.get(part, {}))
-        start = run.model_fields["start"].annotation if run.traits.initialises_others else None
-        for member in dict.fromkeys(_nested(start)):
+        starts = [run.model_fields["start"]] if run.traits.initialises_others else []
+        for member in dict.fromkeys(member for field in starts for member in _nested(field.annotation)):
             rows = _table(f"`arms.NAME.init_from` (or `start`) of `task.kind: {', '.join(its_kinds)}`", member)
             lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"

@@ -77,7 +77,7 @@ class Budget(Spec):
 
         The result is None if not even one example a part would fit.
         """
-        return max(0, bytes_available - self.state_bytes) // self.example_bytes * self.parts or None
+        return int(max(0, bytes_available - self.state_bytes) // self.example_bytes) * self.parts or None
 
 
 @dataclass(frozen=True, kw_only=True)

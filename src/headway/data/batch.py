@@ -120,9 +120,12 @@ def prepare(run: TokensRun) -> tuple[str, ...]:
 def preflight(run: TokensRun) -> tuple[str, ...]:
     """Return messages that `prepare` would give, as far as they can be known cheaply and without fetching.
 
+    Drawn examples have none.
+
     Raises:
         UserError: what `prepare` would raise, as far as it is looked at.
     """
     if not run.task.preflight:
         return ()
-    return tuple(imported(run.task.preflight)(run.task, run.training.batch_size))
+    found: Iterator[str] = imported(run.task.preflight)(run.task, run.training.batch_size)
+    return tuple(found)

@@ -282,7 +282,8 @@ R = TypeVar("R", bound=RunSpec)
 def with_model(run: R, model: Spec) -> R:
     """Return a run with another model, which is not validated: what is asked of heads is asked of declared heads."""
     # Made anew, since a copy would keep the budget that was counted.
-    return type(run).model_construct(**{name: getattr(run, name) for name in type(run).model_fields} | {"model": model})
+    construct: Callable[..., R] = type(run).model_construct
+    return construct(**{name: getattr(run, name) for name in type(run).model_fields} | {"model": model})
 
 
 def initialised_from(run: RunSpec, other: RunSpec) -> RunSpec:
