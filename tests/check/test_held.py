@@ -17,7 +17,7 @@ from headway import api, check
 from headway.check import check as check_check
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.lm.model import OWN_ATTENTIONS
-from headway.config.lm.tasks import TASKS
+from headway.config.lm.run import TASKS
 from headway.config.metrics import METRICS
 from headway.config.spec import parse
 from headway.data.batch import Batch, open_examples

@@ -7,8 +7,8 @@ import pytest
 from headway.config.kinds import parse_run
 from headway.config.lm.init_from import Start
 from headway.config.lm.model import OWN_ATTENTIONS
+from headway.config.lm.run import TASKS
 from headway.config.lm.synthetic import EndpointTask
-from headway.config.lm.tasks import TASKS
 from headway.config.load import load, resolve
 
 GOLDEN = {

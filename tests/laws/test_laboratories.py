@@ -14,7 +14,7 @@ import headway.report.experiment.laboratory
 import headway.stats.laboratory
 import headway.train.loop
 from headway.config.kinds import PARTS, RUN_KINDS, part_of
-from headway.config.lm.tasks import TASKS
+from headway.config.lm.run import TASKS
 from headway.config.run import RunSpec, Task, imported
 from headway.train.lm.evaluate import Judge
 

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from headway.base.text import listed
 from headway.config.arms import Asked
 from headway.config.contrasts import contrasts_of
-from headway.config.spec import DEEPEST, LONGEST_NAME, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, Spec, odd_character
+from headway.config.spec import DEEPEST, LONGEST_NAME, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, ONCE, Spec, odd_character
 from headway.config.synonyms import KEYS, older_keys, older_path
 from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
@@ -97,18 +97,11 @@ class Logging(Spec):
     """The logging settings: how often a run writes a line and what it keeps; no result depends on them."""
 
     every: PositiveInt = Field(1_000, description="steps between logged training losses")
-    weights: Asked = Field(
+    weights: Annotated[Asked, ONCE] = Field(
         (),
         description="steps whose weights are kept, as a list or as `{log_spaced: N}`, so that `headway look` shows "
         "circuits and patterns while it trained",
     )
-
-    @field_validator("weights")
-    @classmethod
-    def _once(cls, weights: Asked) -> Asked:
-        if isinstance(weights, tuple) and (twice := [step for step, n in Counter(weights).items() if n > 1]):
-            raise ValueError(f"{twice[0]} stands twice; keep one")
-        return weights
 
 
 class Group(Spec):

@@ -9,9 +9,8 @@ from pydantic import create_model
 
 from headway.config import plugins
 from headway.config.lm.model import OWN_FAMILIES
-from headway.config.lm.run import TokensRun
+from headway.config.lm.run import TASKS, TokensRun
 from headway.config.lm.task import TokensTask
-from headway.config.lm.tasks import TASKS
 from headway.config.regression import IclRun
 from headway.config.run import RunSpec, Task, imported
 from headway.config.spec import Locate, Spec, parse

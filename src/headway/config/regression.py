@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
 from headway.config.run import Budget, RunSpec, Task, Training, Traits
-from headway.config.spec import Spec, check_numbers
+from headway.config.spec import Betas, Spec, check_numbers
 
 
 class Identity(Spec):
@@ -222,8 +222,6 @@ class IclTraining(Training):
     """The settings that every optimizer of in-context models needs."""
 
     steps: PositiveInt = Field(description="optimizer steps")
-    batch_size: PositiveInt = Field(description="examples in a step")
-    learning_rate: float = Field(gt=0, description="step size")
 
 
 class Sgd(IclTraining):
@@ -235,14 +233,8 @@ class Sgd(IclTraining):
 
 
 class _Adaptive(IclTraining):
-    betas: tuple[float, float] = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
+    betas: Betas = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
     eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
-
-    @model_validator(mode="after")
-    def _betas_below_one(self) -> "_Adaptive":
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas {list(self.betas)} must lie in [0, 1); the usual ones are [0.9, 0.999]")
-        return self
 
 
 class Adam(_Adaptive):

@@ -1,8 +1,9 @@
 """Runs of transformers on tokens, and the settings that keep a run out of a batched program of many runs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import cached_property, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -13,8 +14,9 @@ from headway.config.lm.head_units import heads_to_keep, spread_evenly, units_of
 from headway.config.lm.init_from import Start
 from headway.config.lm.measurement import PROMPT, AfterTraining, HeadProbes, Samples, TokensEvaluation, about_importance
 from headway.config.lm.model import SOFTMAX, LanguageModel, TransformerModel
+from headway.config.lm.synthetic import EndpointTask, HopsTask, InductionTask, ParityTask, RecallTask, RetrievalTask
 from headway.config.lm.task import TokensTask
-from headway.config.lm.tasks import TASKS, any_of
+from headway.config.lm.text import TextTask
 from headway.config.lm.training import TokensTraining
 from headway.config.run import Budget, Comparability, RunSpec, Traits
 from headway.config.spec import Spec, check_numbers
@@ -57,10 +59,21 @@ ALONE: Mapping[str, tuple[str, Callable[["TokensRun"], bool]]] = {
 """Settings that keep a run out of a batched program: by key, the reason and the test. Each is in docs/running.md."""
 
 
+TASKS: dict[str, type[TokensTask]] = {
+    "text": TextTask,
+    "parity": ParityTask,
+    "endpoint": EndpointTask,
+    "retrieval": RetrievalTask,
+    "hops": HopsTask,
+    "recall": RecallTask,
+    "induction": InductionTask,
+}
+"""The tasks of transformers on tokens, by kind; plugins add theirs."""
+
 if TYPE_CHECKING:
     AnyTask = TokensTask
 else:
-    AnyTask = any_of(TASKS)
+    AnyTask = Annotated[reduce(or_, TASKS.values()), Field(discriminator="kind")]
 
 _MODEL: TypeAdapter[TransformerModel] = TypeAdapter(LanguageModel)
 
@@ -99,18 +112,16 @@ class TokensRun(RunSpec):
     start: Start | None = Field(None, description="another run that it starts from; null: its initial weights")
 
     @model_validator(mode="after")
-    def _size(self) -> "TokensRun":
+    def _fits_together(self) -> "TokensRun":
         check_numbers(0, self.training.batch_size * self.task.n_ctx * self.model.d_model, "")
-        return self
-
-    @model_validator(mode="after")
-    def _expressible(self) -> "TokensRun":
         self.task.check_model(self.model)
         self.task.check_training(self.training)
+        self._check_context()
+        self._check_heads()
+        self._check_start()
         return self
 
-    @model_validator(mode="after")
-    def _context(self) -> "TokensRun":
+    def _check_context(self) -> None:
         if self.task.n_ctx > self.model.n_positions:
             raise ValueError(
                 f"task.n_ctx {self.task.n_ctx} is longer than the model's {self.model.n_positions} positions; "
@@ -124,10 +135,8 @@ class TokensRun(RunSpec):
         asked = self.samples is not None and self.samples.prompt != PROMPT
         if self.samples is not None and asked and (why := self.task.why_not_prompt(self.samples.prompt)):
             raise ValueError(f"samples.prompt {self.samples.prompt!r}: {why}")
-        return self
 
-    @model_validator(mode="after")
-    def _heads_to_measure(self) -> "TokensRun":
+    def _check_heads(self) -> None:
         chosen, most = self.probes.chosen, max(self.model.layout.n_heads)
         repeated = [metric for metric in chosen if metric in REPEATED]
         if repeated and self.task.n_ctx < 4:
@@ -144,14 +153,15 @@ class TokensRun(RunSpec):
                 f"training.{pairs[0]} needs a layer with two heads or more, but the heads are {self.model.layout}; "
                 "raise model.n_heads, or leave it out"
             )
-        return self
+        asked = "after.ablate" if self.after.ablate is not None else "probes.importance"
+        if (self.after.ablate is not None or self.probes.importance) and not self.model.layout.total:
+            raise ValueError(f"{asked}: it is of heads, but the model has none; leave it out")
 
-    @model_validator(mode="after")
-    def _begins(self) -> "TokensRun":
+    def _check_start(self) -> None:
         if self.start is None and self.training.steps == 0:
             raise ValueError("training.steps 0: only a run that starts from another need not train; give 1 or more")
         if self.start is None:
-            return self
+            return
         if self.start.prune is not None:
             try:
                 heads_to_keep(self.start.prune.keep, units_of(self.model.layout))
@@ -159,14 +169,6 @@ class TokensRun(RunSpec):
                 raise ValueError(f"start.prune.{error}") from None
         if self.start.regrow and any(rank is not None for rank in dict(self.model.ranks).values()):
             raise ValueError("start.regrow adds heads to whole matrices, and model.ranks has products; leave one out")
-        return self
-
-    @model_validator(mode="after")
-    def _heads_to_ablate(self) -> "TokensRun":
-        asked = "after.ablate" if self.after.ablate is not None else "probes.importance"
-        if (self.after.ablate is not None or self.probes.importance) and not self.model.layout.total:
-            raise ValueError(f"{asked}: it is of heads, but the model has none; leave it out")
-        return self
 
     def effective(self) -> dict[str, Any]:
         """Return the content without choices of the model that have no effect in this run."""
