@@ -6,7 +6,7 @@ With `worker` and `submit`, other machines join the work on a directory. `check`
 import gc
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,10 @@ from headway.cli.options import (
     Directory,
     Figures,
     Look,
+    OnDevice,
     Plugins,
+    RunsPerGpu,
+    Trainer,
     app,
     check_writable,
     path_of,
@@ -163,9 +166,6 @@ def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
 Slots = Annotated[
     int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core or a GPU each.")
 ]
-Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
-OnDevice = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any.")]
-RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
 _STOPPED, _LEFT = 130, 75
 """Exit codes of a worker, the latter EX_TEMPFAIL of sysexits.h: a scheduler's script then puts its job back."""

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +13,13 @@ from headway.cli.options import (
     Look,
     Name,
     NameOrDirectory,
+    OnDevice,
     Plugins,
+    RunsPerGpu,
     Scale,
     Seeds,
     Settings,
+    Trainer,
     app,
     path_of,
     print_answer,
@@ -145,7 +148,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
-    trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
+    trainer: Trainer = "auto",
     together: Annotated[
         str,
         typer.Option(
@@ -154,10 +157,8 @@ def run(
             help="Runs of one shape trained as one program; auto: small ones.",
         ),
     ] = "auto",
-    device: Annotated[
-        str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
-    ] = "auto",
-    runs_per_gpu: Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")] = 1,
+    device: OnDevice = "auto",
+    runs_per_gpu: RunsPerGpu = 1,
     ray: Annotated[
         str | None,
         typer.Option(metavar="auto|ADDRESS|local", help="Work on a Ray cluster; local: a private one."),

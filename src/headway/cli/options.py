@@ -8,7 +8,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -106,6 +106,12 @@ Draws = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")]
+
+Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
+OnDevice = Annotated[
+    str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
+]
+RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
 Plugins = Annotated[
     list[str] | None,
