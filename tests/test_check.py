@@ -17,14 +17,14 @@ from headway import api, check
 from headway.check import check as check_check
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.lm.model import OWN_ATTENTIONS
-from headway.config.lm.tasks import TASKS
+from headway.config.lm.run import TASKS
 from headway.config.metrics import METRICS
 from headway.config.spec import parse
 from headway.data.batch import Batch, open_examples
 from headway.data.synthetic import OwnTask, examples_of
 from headway.data.task_laws import broken
 from headway.errors import UserError
-from headway.execute.costs import costs, foreseen
+from headway.execute.costs import costs, preflight
 from headway.heads.measure import measure
 from headway.heads.regularizers import TERMS
 
@@ -474,11 +474,11 @@ def test_arms_of_a_task_with_arrays_of_its_own_are_prepared_and_planned_side_by_
     more = "    names: dict[str, int] = {'a': 1}\n    @cached_property\n    def table(self): return np.arange(2)\n"
     write(listing(last="self.table[x.sum(1) % 2]", more=more))
     experiment = headway.load({**DOCUMENT, "task": {"kind": "mine"}})
-    first, other = (arm.template.task for arm in experiment.arms)
+    first, other = (arm.resolved_spec.task for arm in experiment.arms)
     assert (first.listed.inputs == other.listed.inputs).all()
     assert first.table is not other.table
     assert first == other
     assert hash(first) == hash(other)
     assert [run.status for run in api.prepare(experiment, tmp_path / "results", ())[1]] == ["waiting", "waiting"]
     assert len(costs(experiment, trial=False)) == 2
-    assert foreseen(experiment) == ()
+    assert preflight(experiment) == ()

@@ -6,13 +6,14 @@
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from headway.base.text import command_line, counted, printable
+from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.errors import HeadwayError, RunFailed, StorageFailed, UserError, near
@@ -24,7 +25,6 @@ from headway.train.loop import TrainerChoice
 
 if TYPE_CHECKING:
     from headway.adaptive.goal import Goal
-    from headway.adaptive.until import SearchContext
     from headway.execute.site import ExecutionOptions, Executors
     from headway.execute.sweep import Snapshot
     from headway.heads.results import ModelView
@@ -93,7 +93,7 @@ def final_runs(store: Store) -> list[Run]:
     """Return the runs that `headway look` opens from a directory, if they have a text; none while any is running."""
     from headway.analysis.inputs import brings_text
 
-    if not any(brings_text(arm.template) for arm in store.experiment.arms):
+    if not any(brings_text(arm.resolved_spec) for arm in store.experiment.arms):
         return []
     runs = store.runs(depth="sizes")
     if any(run.status == "running" for run in runs):
@@ -109,12 +109,16 @@ def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object],
     Raises:
         HeadwayError: when none of them can be looked at, or the page cannot be written.
     """
-    from headway.analysis.look import check_number
+    from headway.analysis.look import check_number, look
 
     share_cores()
-    paths = [run.path for run in runs]
-    check_number(paths)
-    found = list(_views(paths, tell))
+    check_number([run.path for run in runs])
+    found = []
+    for run in runs:
+        try:
+            found.append(look(run.path, largest=LARGEST_MB * 1_000_000 // len(runs)))
+        except Exception as error:  # noqa: BLE001 - the others are there all the same
+            tell(f"note: {run.path.parent.name} is not on {current.LOOK}: {_why(error)}")
     if not found:
         raise HeadwayError("none of them can be looked at")
     page = look_page_of(found, store.path, command_line("look", store.path), largest=LARGEST_MB * 1_000_000)
@@ -130,16 +134,6 @@ def write_signed(page: "LookPage", path: Path, runs: Sequence[Run]) -> Path:
     from headway.report.charts.files import write_whole
 
     return write_whole(path, current.signed(page.html, current.look_state(runs)).encode())
-
-
-def _views(paths: Sequence[Path], tell: Callable[[str], object]) -> "Iterator[ModelView]":
-    from headway.analysis.look import look
-
-    for path in paths:
-        try:
-            yield look(path, largest=LARGEST_MB * 1_000_000 // len(paths))
-        except Exception as error:  # noqa: BLE001 - the others are there all the same
-            tell(f"note: {path.parent.name} is not on {current.LOOK}: {_why(error)}")
 
 
 def look_page_of(views: "Sequence[ModelView]", models: Path, command: str, **options: Any) -> "LookPage":
@@ -314,13 +308,13 @@ def carry_out(
     from headway.store.batches import Making
     from headway.store.storage import stored
 
-    uses_gpu = any(arm.template.uses_gpu for arm in experiment.selected)
+    uses_gpu = any(arm.resolved_spec.traits.uses_gpu for arm in experiment.selected)
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
-    for warning in (*experiment.unheard, *fallbacks(experiment, where.trainer)):
+    for warning in (*experiment.ignored_settings, *fallbacks(experiment, where.trainer)):
         warn(warning)
-    for said in filter(None, (*experiment.idle, experiment.multiplied)):
+    for said in filter(None, (*experiment.no_op_controls, experiment.control_runs_note)):
         tell(said)
-    files = {file for arm in experiment.selected for file in arm.template.files}
+    files = {file for arm in experiment.selected for file in arm.resolved_spec.task.files}
     path = out or experiment.directory
     with stored(path):
         with where.site(path, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
@@ -344,9 +338,27 @@ def _trained(
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
+    from headway.adaptive.until import SearchContext, Spending
     from headway.execute.sweep import to_the_end
 
-    begun = None if goal is None else goal.begin(_hands(experiment, out, goal, site, making, tell, watch))
+    path = out or experiment.directory
+
+    def train(pairs: Iterable[tuple[Arm, int]]) -> None:
+        runs = Store.with_runs(path, experiment, experiment.with_ancestors(pairs), making)[1]
+        watch(to_the_end(runs, site.places))
+
+    begun = None
+    if goal is not None:
+        on_processor = bool(site.slots) and all(slot.device == "cpu" for slot in site.slots)
+        context = SearchContext(
+            experiment=experiment,
+            path=path,
+            run=train,
+            tell=tell,
+            guess=lambda: _trial_seconds(experiment) if on_processor else {},
+            spending=Spending(seconds=goal.seconds, n_places=len(site.slots) or 1),
+        )
+        begun = goal.begin(context)
     first = experiment if begun is None else begun.experiment
     store, runs = prepare(first, out, site.slots, tell, making.together)
     trained = any(run.status != "done" for run in runs)
@@ -362,33 +374,6 @@ def _trained(
     names = {arm.full_name for arm in first.selected}
     asked_for = runs if begun is None else [run for run in store.runs() if run.name in names and run.control is None]
     return store, tuple(store.run(run.name, run.seed) for run in asked_for), trained
-
-
-def _hands(
-    experiment: Experiment,
-    out: Path | None,
-    goal: "Goal",
-    site: "Executors",
-    making: "Making",
-    tell: Callable[[str], object],
-    watch: Callable[["Generator[Snapshot]"], object],
-) -> "SearchContext":
-    """Return what a goal works with: this experiment, its directory, and these places."""
-    from headway.adaptive.until import SearchContext, Spending
-    from headway.execute.sweep import to_the_end
-
-    path = out or experiment.directory
-    on_processor = bool(site.slots) and all(slot.device == "cpu" for slot in site.slots)
-    return SearchContext(
-        experiment=experiment,
-        path=path,
-        run=lambda pairs: watch(
-            to_the_end(Store.with_runs(path, experiment, experiment.with_ancestors(pairs), making)[1], site.places)
-        ),
-        tell=tell,
-        guess=lambda: _trial_seconds(experiment) if on_processor else {},
-        spending=Spending(seconds=goal.seconds, n_places=len(site.slots) or 1),
-    )
 
 
 def _trial_seconds(experiment: Experiment) -> dict[str, float]:
@@ -446,9 +431,9 @@ def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
 
     reasons: dict[str, list[str]] = {}
     for arm in experiment.selected if trainer != "torch" else ():
-        laboratory = laboratory_of(arm.template)
-        if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.template)):
+        laboratory = laboratory_of(arm.resolved_spec)
+        if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.resolved_spec)):
             raise UserError(f"trainer fused cannot train arm {arm.full_name}: {why_not}; take auto")
-        if why_not := laboratory.slower_unasked(arm.template):
+        if why_not := laboratory.slower_unasked(arm.resolved_spec):
             reasons.setdefault(why_not, []).append(arm.full_name)
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]

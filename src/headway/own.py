@@ -18,7 +18,7 @@ import numpy as np
 from headway.config.head_metrics import HEAD_METRICS, HeadMetric
 from headway.config.kinds import RUN_KINDS, kinds_of, run_of_own
 from headway.config.lm.model import OWN_ATTENTIONS, OWN_FAMILIES, Gpt2, GptNeo, Llama, TransformerModel
-from headway.config.lm.tasks import TASKS
+from headway.config.lm.run import TASKS
 from headway.config.lm.text import OWN_CORPORA
 from headway.config.lm.training import REGULARIZED, Better
 from headway.config.metrics import METRICS, Metric

@@ -63,7 +63,7 @@ def change(run, **changes):
 @pytest.mark.slow
 def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):
     folder = runs / "ragged/seed-0"
-    exported = verb("export", folder, "--to", "hf", tmp_path / "hf", cwd=tmp_path)
+    exported = verb("export", folder, tmp_path / "hf", cwd=tmp_path)
     assert exported.returncode == 0, exported.stderr
     assert exported.stdout == (
         f"headway: {tmp_path / 'hf'}; load it with trust_remote_code=True, for its code goes along\n"

@@ -115,10 +115,9 @@ def test_what_failed_before_stays_and_is_told(directory):
         (["worker", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was asked for, too"),
         (["run", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was asked for, too"),
         (["run", "DIR", "--ray", "auto", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was"),
-        (["submit", "DIR", "--slurm", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was"),
-        (["submit", "DIR"], "submit: to what? --slurm is what there is"),
-        (["submit", "DIR", "--slurm", "--time", "2h"], "time 2h: give the limit as Slurm writes it"),
-        (["submit", "DIR", "--slurm", "--sbatch", "array=3"], "array is set by Headway"),
+        (["submit", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was"),
+        (["submit", "DIR", "--time", "2h"], "time 2h: give the limit as Slurm writes it"),
+        (["submit", "DIR", "--sbatch", "array=3"], "array is set by Headway"),
         (["run", "icl-heads", "--out", "DIR", "--ray", "nonsense"], "ray nonsense: give auto, local, or HOST:PORT"),
     ],
 )

@@ -60,11 +60,26 @@ def test_plan_counts_parameters_and_names_matched_arms():
     assert "matched in parameters: all 4 arms" in done.stdout
 
 
-@pytest.mark.parametrize("option", ["--no-timing", "--no-trial"])
-def test_plan_times_nothing_if_told_so(option):
-    done = headway("plan", "icl-heads", option, env={**os.environ, "COLUMNS": "200"})
+def test_plan_times_nothing_if_told_so():
+    done = headway("plan", "icl-heads", "--no-timing", env={**os.environ, "COLUMNS": "200"})
     assert "not timed: every arm; no trial was asked for" in done.stdout
-    assert "--no-trial" not in headway("plan", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "icl-heads", "--max-seeds", "3", "--at-most", "4"], "--max-seeds and --at-most are two names of one"),
+        (["plan", "icl-heads", "--no-trial"], "--no-trial is no longer an option of `headway plan`: type --no-timing"),
+        (["ablate", "nowhere", "--seed=3"], "headway.ablate(CHECKPOINT, seed=N)"),
+        (["export", "nowhere", "out", "--to", "hf"], "--to: leave it out; it changes nothing: hf is the only format"),
+        (["submit", "nowhere", "--slurm", "--together=4"], "--together: leave it out; it changes nothing"),
+    ],
+)
+def test_options_that_are_gone_say_what_to_type(words, said):
+    done = headway(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ def document(**changes):
 
 def test_contrasts_are_no_part_of_a_run_and_may_be_added():
     plain, asked = document(), document(contrasts={"more": "h4 - h2"})
-    assert [arm.template.id for arm in plain.arms] == [arm.template.id for arm in asked.arms]
+    assert [arm.resolved_spec.id for arm in plain.arms] == [arm.resolved_spec.id for arm in asked.arms]
     assert plain.differences(asked) == []
     assert [dict(contrast.weights) for contrast in asked.contrasts] == [{"h4": 1.0, "h2": -1.0}]
     assert document().contrasts == ()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.config.document import seeds_in, unheard
+from headway.config.document import ignored_by_controls, seeds_in
 from headway.config.load import load, read_resolved, resolve
 from headway.config.regression import IclRun
 from headway.config.shipped import shipped
@@ -30,7 +30,7 @@ def changed(**changes):
 
 
 def steps(experiment, arm):
-    return experiment.arm(arm).template.training.steps
+    return experiment.arm(arm).resolved_spec.training.steps
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_every_shipped_experiment_resolves_and_reads_back(tmp_path):
         assert experiment.name == name
         assert experiment.question.endswith("?")
         assert again.differences(experiment) == []
-        assert [a.template.id for a in again.arms] == [a.template.id for a in experiment.arms]
+        assert [a.resolved_spec.id for a in again.arms] == [a.resolved_spec.id for a in experiment.arms]
 
 
 def test_the_document_of_a_results_directory_is_an_experiment_like_any_other(tmp_path):
@@ -60,7 +60,7 @@ def test_the_document_of_a_results_directory_is_an_experiment_like_any_other(tmp
 def test_every_shipped_experiment_resolves_at_every_scale(name, scale):
     experiment = load(name, scale=scale)
     assert experiment.scale == scale
-    assert len({arm.template.id for arm in experiment.selected}) == len(experiment.selected)
+    assert len({arm.resolved_spec.id for arm in experiment.selected}) == len(experiment.selected)
     labels = [arm.label for arm in experiment.arms]
     assert len(set(labels)) == len(labels)
     assert experiment.baseline in experiment.document.arms
@@ -75,7 +75,7 @@ def test_head_progressions_at_both_scales(scale):
     }
     for arm in experiment.selected:
         scheme, _, height = arm.name.partition("-")
-        layout = arm.template.model.layout
+        layout = arm.resolved_spec.model.layout
         assert arm.label == str(layout)
         assert arm.group == (None if height == "tenth" else height)
         order = {"ascending": sorted(layout.n_heads), "descending": sorted(layout.n_heads, reverse=True)}
@@ -89,10 +89,10 @@ def test_learning_rates_are_half_and_twice_those_of_each_arm(name, scale):
     experiment = load(name, scale=scale).select(controls=["learning-rates"])
     assert {arm.control for arm in experiment.selected} == {None, "learning-rates-half", "learning-rates-double"}
     for arm in experiment.selected:
-        own = experiment.arm(arm.name).template.training
+        own = experiment.arm(arm.name).resolved_spec.training
         factor = {None: 1, "learning-rates-half": 0.5, "learning-rates-double": 2}[arm.control]
         for key in ("learning_rate", "adamw_learning_rate"):
-            assert getattr(arm.template.training, key, None) == (
+            assert getattr(arm.resolved_spec.training, key, None) == (
                 factor * getattr(own, key) if hasattr(own, key) else None
             )
 
@@ -132,7 +132,7 @@ def test_x_ray_puts_the_published_setting_right():
         "past", 16**-0.5, "before", "none",
     )  # fmt: skip
     assert (run.task.n_ctx, run.task.tokenizer, run.training.batch_size) == (256, "bpe-5000", 64)
-    arms = {(arm.template.model.layout.n_heads[0], arm.template.model.dropout) for arm in experiment.selected}
+    arms = {(arm.resolved_spec.model.layout.n_heads[0], arm.resolved_spec.model.dropout) for arm in experiment.selected}
     assert arms == {(heads, dropout) for heads in (2, 4, 8, 16) for dropout in (0.0, 0.1)}
     published = experiment.arm("heads-8+as-published").spec(0)
     assert (published.model.logit_scale(0), published.model.embedding_init_std) == (128**-0.5, 1.0)
@@ -141,7 +141,7 @@ def test_x_ray_puts_the_published_setting_right():
 
 
 def test_grouped_queries_differ_in_their_keys_alone():
-    layouts = [arm.template.model.layout for arm in load("gqa").selected]
+    layouts = [arm.resolved_spec.model.layout for arm in load("gqa").selected]
     assert [layout.n_heads for layout in layouts] == [(8,) * 4] * 4
     assert [layout.layers[0].n_kv_heads for layout in layouts] == [8, 4, 2, 1]
 
@@ -182,14 +182,14 @@ TEXT = {
 
 def test_no_samples_reach_the_run():
     experiment = resolve(TEXT)
-    assert experiment.arm("plain").template.samples is not None
-    assert experiment.arm("quiet").template.samples is None
-    assert experiment.arm("plain+silent").template.samples is None
+    assert experiment.arm("plain").resolved_spec.samples is not None
+    assert experiment.arm("quiet").resolved_spec.samples is None
+    assert experiment.arm("plain+silent").resolved_spec.samples is None
     for nowhere in (resolve({**TEXT, "samples": None}), resolve(TEXT, settings=["samples=null"])):
-        assert nowhere.arm("plain").template.samples is None
-        assert resolve(nowhere.plain()).arm("plain").template.id == nowhere.arm("plain").template.id
+        assert nowhere.arm("plain").resolved_spec.samples is None
+        assert resolve(nowhere.plain()).arm("plain").resolved_spec.id == nowhere.arm("plain").resolved_spec.id
     shorter = resolve(TEXT, settings=["samples.tokens=7", "arms.quiet.samples.tokens=7"])
-    assert shorter.arm("plain").template.samples.tokens == 7
+    assert shorter.arm("plain").resolved_spec.samples.tokens == 7
 
 
 def test_parts_of_another_kind_of_task_are_errors():
@@ -202,18 +202,19 @@ def test_parts_of_another_kind_of_task_are_errors():
 
 
 def rate(experiment, arm):
-    return experiment.arm(arm).template.training.learning_rate
+    return experiment.arm(arm).resolved_spec.training.learning_rate
 
 
 def test_factors_of_a_number():
     experiment = resolve(TEXT)
     assert rate(experiment, "plain+rates-half") == 0.05
     assert rate(experiment, "quiet+rates-more") == 0.2
-    assert experiment.arm("plain+heads").template.model.n_heads == 4
+    assert experiment.arm("plain+heads").resolved_spec.model.n_heads == 4
     assert rate(resolve(TEXT, settings=["training.learning_rate=x3"]), "plain+rates-half") == pytest.approx(0.15)
     scaled = resolve({**TEXT, "scales": {"laptop": {"training": {"steps": "x0.5"}}}})
-    assert scaled.arm("plain").template.training.steps == 5
-    assert scaled.arm("plain").template.id == resolve(TEXT, settings=["training.steps=5"]).arm("plain").template.id
+    assert scaled.arm("plain").resolved_spec.training.steps == 5
+    shortened = resolve(TEXT, settings=["training.steps=5"])
+    assert scaled.arm("plain").resolved_spec.id == shortened.arm("plain").resolved_spec.id
     arms = {"plain": None, "slow": {"training": {"learning_rate": "x.1"}}}
     assert rate(resolve({**TEXT, "arms": arms}), "slow+rates-half") == pytest.approx(0.005)
 
@@ -273,21 +274,23 @@ def test_arms_in_which_a_control_changes_nothing_are_not_run_under_it():
     assert [arm.full_name for arm in chosen.selected] == [
         "plain-half", "plain-full", "lane-half", "lane-half+positions-outside-lane",
     ]  # fmt: skip
-    assert chosen.idle == [
+    assert chosen.no_op_controls == [
         "control positions-outside-lane changes nothing in plain-half, plain-full; they are not run under it"
     ]
-    assert experiment.idle == []
+    assert experiment.no_op_controls == []
     alone = chosen.select(arms=["plain-half"])
     assert [arm.full_name for arm in alone.selected] == ["plain-half"]
     assert len(chosen.select(arms=["lane-half"]).selected) == 2, "the control is still asked for"
-    assert alone.idle == ["control positions-outside-lane changes nothing in plain-half; it is not run under it"]
-    assert [arm.name for arm in load("low-rank").arms if arm.idle] == ["full"]
+    assert alone.no_op_controls == [
+        "control positions-outside-lane changes nothing in plain-half; it is not run under it"
+    ]
+    assert [arm.name for arm in load("low-rank").arms if arm.is_no_op] == ["full"]
 
 
 def test_many_runs_by_controls_are_told():
     experiment = load("gqa").select(arms=["kv-8", "kv-1"], seeds=3)
-    assert experiment.select(controls=["learning-rates-half"]).multiplied == ""
-    assert experiment.select(controls=["learning-rates"]).multiplied == (
+    assert experiment.select(controls=["learning-rates-half"]).control_runs_note == ""
+    assert experiment.select(controls=["learning-rates"]).control_runs_note == (
         "18 runs are asked for: 6 without a control and 12 under learning-rates-half and learning-rates-double"
     )
 
@@ -310,7 +313,7 @@ def test_a_setting_has_to_reach_the_arms_that_are_run_and_no_others():
     # Arm one has its own steps at this scale.
     experiment = resolve(BASE, settings=["training.steps=6"])
     chosen = experiment.select(arms=["two"])
-    assert [(arm.name, arm.template.training.steps) for arm, _ in chosen.runs] == [("two", 6), ("two", 6)]
+    assert [(arm.name, arm.resolved_spec.training.steps) for arm, _ in chosen.runs] == [("two", 6), ("two", 6)]
     assert len(chosen.select(seeds=3).runs) == 3
     assert experiment.select(seeds=3).select(arms=["two"]).runs == chosen.select(seeds=3).runs
     for arms in (["one"], ["one", "two"]):
@@ -321,13 +324,13 @@ def test_a_setting_has_to_reach_the_arms_that_are_run_and_no_others():
     with pytest.raises(DeclarationError, match=r"arm one sets it itself"):
         chosen.select(arms=["one"])
     both = resolve(BASE, settings=["training.steps=6", "arms.one.training.steps=6"])
-    assert both.select(arms=["one"]).runs[0][0].template.training.steps == 6
+    assert both.select(arms=["one"]).runs[0][0].resolved_spec.training.steps == 6
 
 
 def test_a_setting_of_a_part_of_what_an_unselected_arm_replaces():
     arms = {"one": {"training": {"optimizer": "adam", "learning_rate": 0.1, "batch_size": 4, "steps": 10}}, "two": None}
     experiment = resolve(changed(scales={}, arms=arms), settings=["training.momentum=0.5"])
-    assert experiment.select(arms=["two"]).runs[0][0].template.training.momentum == 0.5
+    assert experiment.select(arms=["two"]).runs[0][0].resolved_spec.training.momentum == 0.5
 
 
 def test_a_setting_that_changes_nothing_is_an_error():
@@ -529,7 +532,7 @@ def test_a_file_that_is_no_experiment(tmp_path):
 
 def test_the_length_given_last_replaces_the_others():
     for unit, value in (("steps", 30), ("epochs", 0.5), ("tokens", 2_000)):
-        training = load("head-progression", settings=[f"training.{unit}={value}"]).arms[0].template.training
+        training = load("head-progression", settings=[f"training.{unit}={value}"]).arms[0].resolved_spec.training
         lengths = {"steps": training.steps, "tokens": training.tokens, "epochs": training.epochs}
         assert {key: length for key, length in lengths.items() if length is not None} == {unit: value}
 
@@ -548,7 +551,9 @@ def test_controls_that_a_setting_does_not_reach_are_named():
         "adam": {"training": {"optimizer": "adamw", "learning_rate": 0.1}},
         "wide": {"model": {"d_model": 128}},
     }
-    said = list(unheard(["training.learning_rate=0.02", "training.steps=10", "model.d_model=64"], parts, controls))
+    said = list(
+        ignored_by_controls(["training.learning_rate=0.02", "training.steps=10", "model.d_model=64"], parts, controls)
+    )
     assert said == [
         "setting training.learning_rate does not reach control adam, which has 0.1; "
         "set controls.adam.training.learning_rate=... too",
@@ -557,12 +562,14 @@ def test_controls_that_a_setting_does_not_reach_are_named():
         "setting model.d_model does not reach control wide, which has 128; set controls.wide.model.d_model=... too",
     ]
     asked = load("x-ray", settings=["training.steps=10"])
-    assert asked.unheard == []
-    assert asked.select(controls="as-published-training").unheard == [
+    assert asked.ignored_settings == []
+    assert asked.select(controls="as-published-training").ignored_settings == [
         "setting training.steps does not reach control as-published-training, which has 600; "
         "set controls.as-published-training.training.steps=... too"
     ]
-    assert not list(unheard(["model.d_model=64", "controls.wide.model.d_model=64"], parts, {"wide": controls["wide"]}))
+    assert not list(
+        ignored_by_controls(["model.d_model=64", "controls.wide.model.d_model=64"], parts, {"wide": controls["wide"]})
+    )
 
 
 @pytest.mark.parametrize("arms", [3, None, "h1", ["h1"]])

@@ -14,7 +14,7 @@ import headway.store.directory
 from headway.config import plugins
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.kinds import RUN_KINDS, parse_run
-from headway.config.lm.tasks import TASKS
+from headway.config.lm.run import TASKS
 from headway.config.metrics import METRICS
 from headway.errors import DeclarationError, ResultsError
 from headway.heads.metric import FUNCTIONS, NULLS, SUMS, TERMS

@@ -7,8 +7,8 @@ import pytest
 from support.tolerance import assert_same
 
 from headway.config.lm.model import Gpt2
+from headway.config.lm.run import TASKS
 from headway.config.lm.synthetic import EndpointTask, edges_to_remove
-from headway.config.lm.tasks import TASKS
 from headway.config.spec import parse
 from headway.data.batch import MASKED, open_examples
 from headway.data.synthetic import directions, guessed, hop

@@ -16,7 +16,7 @@ from headway.config.load import load
 from headway.config.shipped import shipped
 from headway.errors import UserError
 from headway.execute import costs as module
-from headway.execute.costs import costs, foreseen, remarks
+from headway.execute.costs import costs, preflight, remarks
 from headway.report.terminal import PlannedCosts, named_shapes, shape_table
 from headway.store.environment import slots
 
@@ -73,7 +73,7 @@ def test_what_starts_from_what_is_drawn():
         *planned.sentences()
     ]
     pruned = {cost.arm.name: cost for cost in planned.costs}["pruned"]
-    assert (pruned.run.heads, pruned.seconds, pruned.untimed) == ("4x8-4x8-4x8-4x8", 0.0, "it is not trained")
+    assert (pruned.run.heads_summary, pruned.seconds, pruned.untimed) == ("4x8-4x8-4x8-4x8", 0.0, "it is not trained")
     assert plan(load("gqa"), trial=False).starts() == ()
 
 
@@ -139,10 +139,10 @@ def test_positions_that_are_never_trained_are_told_once_for_all_arms():
 
 
 def test_what_comes_from_the_hub_is_not_fetched():
-    assert foreseen(load("head-progression", scale="paper")) == (
+    assert preflight(load("head-progression", scale="paper")) == (
         "not looked at: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
     )
-    assert foreseen(load("icl-heads")) == ()
+    assert preflight(load("icl-heads")) == ()
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_plan_refuses_what_run_refuses(tmp_path, cache):
     )
     for setting, message in refused:
         said = []
-        for verb in (["plan", "--no-trial"], ["run", "--out", str(tmp_path / "out")]):
+        for verb in (["plan", "--no-timing"], ["run", "--out", str(tmp_path / "out")]):
             name, *options = verb
             options += ["--arms", "constant-low", "--set", *setting.split(), "--set", "samples=null"]
             done = headway(name, "head-progression", *options)
@@ -177,7 +177,7 @@ def test_a_book_is_planned_with_a_note_and_a_warning(tmp_path, cache):
     book = tmp_path / "book.txt"
     book.write_text("\n".join(f"This is line {n} of a book that has no end." for n in range(3_000)))
     settings = ["--set", f"task.corpus={book}", "--set", "model.n_positions=256", "--set", "task.tokenizer=bytes"]
-    done = headway("plan", "head-progression", "--no-trial", "--arms", "constant-low,descending-low", *settings)
+    done = headway("plan", "head-progression", "--no-timing", "--arms", "constant-low,descending-low", *settings)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == [
         "warning: 128 of 256 learned positions are never trained, since task.n_ctx is 128; "
@@ -241,7 +241,7 @@ def test_planning_shapes_from_the_command_line(tmp_path):
 @pytest.mark.slow
 def test_no_trial_needs_no_torch():
     script = (
-        "import sys; sys.argv = ['headway', 'plan', 'low-rank', '--no-trial']\n"
+        "import sys; sys.argv = ['headway', 'plan', 'low-rank', '--no-timing']\n"
         "from headway.cli import main\n"
         "try: main()\n"
         "except SystemExit as end: print(end.code, 'torch' in sys.modules)\n"

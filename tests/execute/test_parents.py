@@ -96,7 +96,7 @@ def kept_of(run, weights):
 
     heads = json.loads((run.path / "start.json").read_text())["heads"]
     keep = [[[layer, head] in heads for head in range(n)] for layer, n in enumerate((4, 2))]
-    declared = experiment().arm("dense").template
+    declared = experiment().arm("dense").resolved_spec
     assert isinstance(declared, TokensRun)
     return pruned(Transformer(declared.model, len(weights["embedding.weight"]), weights), keep).weights()
 

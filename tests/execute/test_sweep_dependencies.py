@@ -34,7 +34,7 @@ class Told:
     spec: Any = field(init=False)
 
     def __post_init__(self):
-        self.spec = SimpleNamespace(parent=self.parent)
+        self.spec = SimpleNamespace(init_from=self.parent and SimpleNamespace(run=self.parent))
 
     @property
     def id(self):

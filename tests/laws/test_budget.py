@@ -27,7 +27,7 @@ def arms_of(kind, changing=None):
         (name, arm.full_name)
         for name in shipped()
         for arm in load(name).arms
-        if isinstance(arm.template, kind)
+        if isinstance(arm.resolved_spec, kind)
         and (changing is None or arm.control is None or changing in load(name).document.controls[arm.control])
     ]
 

@@ -7,8 +7,8 @@ import pytest
 from headway.config.kinds import parse_run
 from headway.config.lm.init_from import Start
 from headway.config.lm.model import OWN_ATTENTIONS
+from headway.config.lm.run import TASKS
 from headway.config.lm.synthetic import EndpointTask
-from headway.config.lm.tasks import TASKS
 from headway.config.load import load, resolve
 
 GOLDEN = {
@@ -75,7 +75,7 @@ def test_names_scale_and_logging_change_no_id():
     content = {**base.plain(), "name": "other", "question": "?", "scales": {"laptop": {}}}
     other = resolve(content, settings=["logging.every=7"])
     assert other.scale == "laptop"
-    assert [a.template.id for a in other.arms] == [a.template.id for a in base.arms]
+    assert [a.resolved_spec.id for a in other.arms] == [a.resolved_spec.id for a in base.arms]
 
 
 REGRESSION = load("icl-heads").arm("h1").spec(0).content()

@@ -62,14 +62,14 @@ def test_low_ranks(arm):
 @pytest.mark.parametrize("arm", HEADS)
 def test_head_progressions(arm):
     declared = load("head-progression", scale="paper").arm(arm)
-    assert declared.template.model.layout.n_heads == HEADS[arm]
+    assert declared.resolved_spec.model.layout.n_heads == HEADS[arm]
     assert declared.label == "-".join(map(str, HEADS[arm]))
-    assert declared.template.budget.n_parameters == 68_514_048
+    assert declared.resolved_spec.budget.n_parameters == 68_514_048
 
 
 def test_the_formula_of_plain_gpt_neo():
     for arm in ("plain-quarter", "plain-three-quarters"):
-        d = load("data-lane", scale="paper").arm(arm).template.model.d_model
+        d = load("data-lane", scale="paper").arm(arm).resolved_spec.model.d_model
         assert counted("data-lane", arm) == 50_257 * d + 2048 * d + 4 * (12 * d * d + 10 * d) + 2 * d
 
 

@@ -17,7 +17,7 @@ def test_a_control_is_compared_with_its_own_arm_and_within_itself():
 
 def test_an_arm_that_a_control_does_not_change_stands_for_itself():
     experiment = load("data-lane")
-    idle = {arm.name for arm in experiment.arms if arm.idle and arm.control == "positions-outside-lane"}
+    idle = {arm.name for arm in experiment.arms if arm.is_no_op and arm.control == "positions-outside-lane"}
     assert idle
     found = pairs(experiment, "positions-outside-lane")
     assert not any(

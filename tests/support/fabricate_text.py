@@ -117,7 +117,7 @@ def fabricate_text(path: Path, experiment: Experiment, statuses: dict[tuple[str,
 
 
 def _timing(arm: Arm) -> dict:
-    model = arm.template.model
+    model = arm.resolved_spec.model
     step = 0.12 + 0.0011 * model.layout.total + 2e-9 * _n_parameters(model)
     return {
         "schema": 1,

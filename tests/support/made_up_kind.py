@@ -1,6 +1,6 @@
 """A task that Headway does not have, added by its slices and an entry in the table: from a document to a report.
 
-Run as a script by `test_laboratories`, in a process of its own, since the table is read when runs are first imported.
+Run as a script by `test_laboratories`, in a process of its own, whose tables then have one more kind.
 """
 
 import sys
@@ -11,8 +11,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from headway.base import rng
-from headway.config.lm import tasks
+from headway.config.kinds import RUN_KINDS, run_of_own
+from headway.config.lm.run import TASKS
 from headway.config.lm.task import TokensTask
+from headway.data.batch import MASKED, Batch, Examples
 
 
 class EchoTask(TokensTask):
@@ -28,9 +30,7 @@ class EchoTask(TokensTask):
     n_ctx: int
 
 
-tasks.TASKS["echo"] = EchoTask
-
-from headway.data.batch import MASKED, Batch, Examples  # noqa: E402
+TASKS["echo"], RUN_KINDS["echo"] = EchoTask, run_of_own(EchoTask)
 
 
 class EchoExamples(Examples):

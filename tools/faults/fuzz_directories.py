@@ -322,9 +322,9 @@ def line_of(directory: Path, draw: random.Random, kind: str) -> list[str]:
         "drop": ["drop", whole, arm, *draw.choice(([], ["--seeds", "0"])), *draw.choice(([], ["--force"]))],
         "run": ["run", draw.choice((file, whole)), "--seeds", draw.choice(("2", "3")), "--workers", "1", "--no-look"],
         "worker": ["worker", whole],
-        "plan": ["plan", whole, "--no-trial"],
+        "plan": ["plan", whole, "--no-timing"],
         "show": ["show", str(directory / "experiment.yaml")],
-        "submit": ["submit", whole, "--slurm", "--array", "1", "--time", "10"],
+        "submit": ["submit", whole, "--array", "1", "--time", "10"],
     }
     lines["run"] += ["--out", whole] if lines["run"][1] == file else []
     weights = [3, 4, 5, 3, 3, 5, 4, 1, 1, 1]

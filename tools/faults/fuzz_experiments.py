@@ -210,7 +210,7 @@ def command_line(draw: random.Random, file: str) -> list[str]:
     line = [verb] if verb == "list" else [verb, name]
     flags = ("--set", "--set", "--set", "--arms", "--control", "--seeds", "--scale", "--out", "--text", "--tokenizer",
              "--tokens", "--top-k", "--top-p", "--temperature", "--seed", "--workers", "--device", "--trainer",
-             "--length", "--sequences", "--json", "--to", "--no-trial", "--until", "--at-most", "--budget", "--best",
+             "--length", "--sequences", "--json", "--no-timing", "--until", "--at-most", "--budget", "--best",
              "--by", "--keep", "--steps", "--heads", "--draws", "--force", "--", "--help")  # fmt: skip
     for _ in range(draw.choice((0, 1, 1, 2, 3))):
         flag, word = draw.choice(flags), draw.choice(words)
@@ -267,7 +267,8 @@ def look_at(path: Path) -> None:
     experiment = load(path)
     shown = experiment.dump()
     again = resolve(read_yaml(shown), scale=None)
-    if experiment.scale is None and [a.template.id for a in again.arms] != [a.template.id for a in experiment.arms]:
+    ids, ids_again = ([arm.resolved_spec.id for arm in each.arms] for each in (experiment, again))
+    if experiment.scale is None and ids_again != ids:
         raise AssertionError("what is shown is another experiment")
     planned = PlannedCosts(experiment=experiment, costs=costs(experiment, trial=False))
     planned.tables()

@@ -17,7 +17,7 @@ from headway.cli import directories as directories  # isort: skip
 from headway.cli import models as models  # isort: skip
 from headway.base.text import printable
 from headway.cli.options import app as app
-from headway.cli.options import say
+from headway.cli.options import current_words, say
 from headway.errors import HeadwayError, StorageFailed, UserError, shortened
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     _show_what_can_be_shown()
     warnings.formatwarning = lambda message, *_, **__: f"warning: {printable(message)}\n"  # no file and line of ours
     try:
-        code = app(standalone_mode=False)
+        code = app(current_words(sys.argv[1:]), standalone_mode=False)
         if code == 130:  # what typer makes of Ctrl-C
             _fail(_INTERRUPTED.get(next(iter(sys.argv[1:]), ""), "interrupted; type the command again"), code)
         sys.exit(code)

@@ -6,7 +6,7 @@ With `worker` and `submit`, other machines join the work on a directory. `check`
 import gc
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,10 @@ from headway.cli.options import (
     Directory,
     Figures,
     Look,
+    OnDevice,
     Plugins,
+    RunsPerGpu,
+    Trainer,
     app,
     check_writable,
     path_of,
@@ -163,12 +166,6 @@ def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
 Slots = Annotated[
     int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core or a GPU each.")
 ]
-Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
-Together = Annotated[
-    str, typer.Option(metavar="auto|N|1", help="Of no effect: `headway run` fixes it when it makes runs.")
-]
-OnDevice = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any.")]
-RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
 _STOPPED, _LEFT = 130, 75
 """Exit codes of a worker, the latter EX_TEMPFAIL of sysexits.h: a scheduler's script then puts its job back."""
@@ -181,7 +178,6 @@ def worker(
     device: OnDevice = "auto",
     runs_per_gpu: RunsPerGpu = 1,
     trainer: Trainer = "auto",
-    together: Together = "auto",
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Store and stop then: after 1h50m, or at 18:30.")
     ] = None,
@@ -204,7 +200,6 @@ def worker(
         device=device,
         runs_per_gpu=runs_per_gpu,
         trainer=trainer,
-        together=together,
         until=None if until is None else deadline(until),
     )
     try:
@@ -235,7 +230,6 @@ def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
 @app.command()
 def submit(
     directory: Directory,
-    slurm: Annotated[bool, typer.Option("--slurm", help="To Slurm, from a machine that has sbatch.")] = False,
     array: Annotated[int, typer.Option(metavar="N", help="Jobs, each a worker.")] = 1,
     time: Annotated[str, typer.Option(metavar="TIME", help="The limit of a job, as in 2:00:00.")] = "1:00:00",
     sbatch: Annotated[
@@ -245,23 +239,17 @@ def submit(
     device: OnDevice = "auto",
     runs_per_gpu: RunsPerGpu = 1,
     trainer: Trainer = "auto",
-    together: Together = "auto",
 ) -> None:
-    """Have a scheduler start workers that join a results directory.
+    """Have Slurm start workers that join a results directory, from a machine that has sbatch.
 
     Each stores before its time limit, and comes back into the queue by itself while something is left.
     """
-    from headway.errors import UserError
     from headway.execute.slurm import submit as submit_to_slurm
-    from headway.store.batches import checked_together
     from headway.store.environment import check_device
 
     if not device.startswith("cuda"):  # what GPUs the nodes have is not known here
         check_device(device, workers=slots, runs_per_gpu=runs_per_gpu)
-    if not slurm:
-        raise UserError("submit: to what? --slurm is what there is; elsewhere start `headway worker` yourself")
     options = ["--device", device, "--trainer", trainer, "--runs-per-gpu", str(runs_per_gpu)]
-    options += ["--together", checked_together(together)]
     options += [] if slots is None else ["--slots", str(slots)]
     jobs = submit_to_slurm(directory, array=array, time=time, sbatch=sbatch or (), options=options)
     say(f"submitted {len(jobs)} jobs ({jobs[0]} ...); their logs: {directory / 'slurm'}; `headway status {directory}`")

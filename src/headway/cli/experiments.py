@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +13,13 @@ from headway.cli.options import (
     Look,
     Name,
     NameOrDirectory,
+    OnDevice,
     Plugins,
+    RunsPerGpu,
     Scale,
     Seeds,
     Settings,
+    Trainer,
     app,
     path_of,
     print_answer,
@@ -26,6 +29,7 @@ from headway.cli.options import (
     tell_plugins,
     warn,
 )
+from headway.config.synonyms import both_names
 from headway.errors import RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
@@ -70,7 +74,6 @@ def plan(
     seeds: Seeds = None,
     plugins: Plugins = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
-    trial: Annotated[bool | None, typer.Option("--trial/--no-trial", hidden=True)] = None,  # what it was called
     out: Annotated[
         Path | None,
         typer.Option(callback=path_of, metavar="FILE", help="The picture as a png, svg, pdf or html file."),
@@ -92,17 +95,17 @@ def plan(
         print_tables(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
-        from headway.execute.costs import costs, foreseen, remarks, too_large
+        from headway.execute.costs import costs, preflight, remarks, too_large
         from headway.report.progress import follow_trials
         from headway.report.terminal import PlannedCosts
 
         experiment = _experiment(names[0], *options, plugins)
-        notes = foreseen(experiment)
-        for said in (*experiment.unheard, *remarks(experiment)):
+        notes = preflight(experiment)
+        for said in (*experiment.ignored_settings, *remarks(experiment)):
             warn(said)
-        for said in experiment.idle:
+        for said in experiment.no_op_controls:
             tell(said)
-        found = costs(experiment, trial=timing if trial is None else trial, follow=follow_trials)
+        found = costs(experiment, trial=timing, follow=follow_trials)
         planned = PlannedCosts(experiment=experiment, costs=found)
         for said in too_large(found):
             warn(said)
@@ -129,7 +132,10 @@ def run(
         str | None,
         typer.Option(metavar="X%", help="Instead of --seeds: until arms are told apart or the same within X %."),
     ] = None,
-    at_most: Annotated[int | None, typer.Option(metavar="N", help="Seeds where --until ends; by default 12.")] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(*both_names("--at-most"), metavar="N", help="Seeds where --until ends; by default 12."),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -142,20 +148,24 @@ def run(
     workers: Annotated[
         int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
-    trainer: Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")] = "auto",
+    trainer: Trainer = "auto",
     together: Annotated[
-        str, typer.Option(metavar="auto|N|1", help="Runs of one shape trained as one program; auto: small ones.")
+        str,
+        typer.Option(
+            *both_names("--together"),
+            metavar="auto|N|1",
+            help="Runs of one shape trained as one program; auto: small ones.",
+        ),
     ] = "auto",
-    device: Annotated[
-        str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
-    ] = "auto",
-    runs_per_gpu: Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")] = 1,
+    device: OnDevice = "auto",
+    runs_per_gpu: RunsPerGpu = 1,
     ray: Annotated[
         str | None,
         typer.Option(metavar="auto|ADDRESS|local", help="Work on a Ray cluster; local: a private one."),
     ] = None,
     shared: Annotated[
-        bool | None, typer.Option("--shared/--no-shared", help="Whether Ray's nodes see DIR; found out by default.")
+        bool | None,
+        typer.Option(*both_names("--shared/--no-shared"), help="Whether Ray's nodes see DIR; found out by default."),
     ] = None,
     timing: Annotated[
         bool | None,

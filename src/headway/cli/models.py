@@ -60,7 +60,6 @@ def generate(
         float | None, typer.Option(metavar="P", help="Only the likeliest tokens of this joint probability.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed, the same text.")] = 0,
-    stop: Annotated[bool, typer.Option(help="Whether the text ends at its end-of-text token.")] = True,
     tokenizer: TokenizerOf = None,
 ) -> None:
     """Let a trained language model write."""
@@ -68,24 +67,22 @@ def generate(
 
     share_cores()
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    say(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
+    say(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, **sampling))
 
 
 @app.command()
 def export(
     checkpoint: Checkpoint,
     directory: Annotated[Path, typer.Argument(callback=path_of, metavar="OUT", help="A folder that is made.")],
-    to: Annotated[Literal["hf"], typer.Option(help="hf: a folder that Hugging Face's transformers loads.")] = "hf",
 ) -> None:
-    """Write a trained language model for other libraries.
+    """Write a trained language model as a folder that Hugging Face's transformers loads.
 
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
     from headway.analysis.open import open_own
-    from headway.hf.write import export as to_hugging_face
+    from headway.hf.write import export as write
 
     share_cores()
-    write = {"hf": to_hugging_face}[to]
     opened = open_own(checkpoint)
     model = opened.own
     model_type = write(model.model, model.vocab_size, model.weights(), directory, opened.tokenizer)
@@ -142,17 +139,6 @@ def xray(
 def ablate(
     checkpoint: Checkpoint,
     text: TextOrOwn = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            callback=path_of,
-            metavar="FILE",
-            help="Another text, that stands in for heads; by default more of the text.",
-        ),
-    ] = None,
-    mean: Annotated[
-        Literal["positions", "per-position"], typer.Option(help="What the mean of a head is over, of that other text.")
-    ] = "positions",
     circuit: Annotated[
         str | None,
         typer.Option(metavar="L0H0,L1H0", help="Also what these heads keep alone, beside random ones of their number."),
@@ -172,7 +158,6 @@ def ablate(
     ] = None,
     length: LengthOf = None,
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of which sequences stand in for which.")] = 0,
 ) -> None:
     """What the loss does without each head: at zero, at its mean, resampled.
 
@@ -189,19 +174,15 @@ def ablate(
     found = measure(
         checkpoint,
         text=text,
-        reference=reference,
-        mean=mean,
         pairs=pairs,
         circuit=None if circuit is None else [head.strip() for head in circuit.split(",") if head.strip()],
         tokenizer=tokenizer,
         sequences=sequences,
         length=length,
         device=device,
-        seed=seed,
         tell=tell,
     )
-    given = {"reference": reference, "mean": None if mean == "positions" else mean, "seed": seed or None, "out": out}
-    given["circuit"] = circuit
+    given = {"out": out, "circuit": circuit}
     read = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, **given, **read)
     show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
@@ -222,10 +203,6 @@ def prune(
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],
     out: Annotated[Path, typer.Option(callback=path_of, metavar="FOLDER", help="A folder that is made.")],
     text: TextOrExamples = None,
-    held_out: Annotated[
-        str | None,
-        typer.Option(callback=path_of, metavar="FILE", help="Another text: the loss on it, before and after."),
-    ] = None,
     steps: Annotated[
         int, typer.Option(min=1, max=10_000, metavar="N", help="Importance is measured anew after each.")
     ] = 1,
@@ -252,7 +229,6 @@ def prune(
         keep=keep,
         text=text,
         out=out,
-        held_out=held_out,
         steps=steps,
         tokenizer=tokenizer,
         sequences=sequences,

@@ -8,11 +8,12 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from headway.base.text import printable
+from headway.config.synonyms import both_names, check_options
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -97,10 +98,20 @@ TokenizerOf = Annotated[
 Draws = Annotated[
     int | None,
     typer.Option(
-        min=0, max=MOST, metavar="N", help="How often untrained heads are drawn to compare with; by default 16."
+        *both_names("--draws"),
+        min=0,
+        max=MOST,
+        metavar="N",
+        help="How often untrained heads are drawn to compare with; by default 16.",
     ),
 ]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")]
+
+Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
+OnDevice = Annotated[
+    str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
+]
+RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
 Plugins = Annotated[
     list[str] | None,
@@ -131,6 +142,47 @@ def _door(
     ] = False,
 ) -> None:
     """A laboratory for attention heads: a question as a short file, an answer with error bars."""
+
+
+_IGNORED = "leave it out; it changes nothing: "
+DROPPED = {
+    "worker --together": (1, _IGNORED + "`headway run` fixed the batches when it made the runs"),
+    "submit --together": (1, _IGNORED + "`headway run` fixed the batches when it made the runs"),
+    "submit --slurm": (0, _IGNORED + "Slurm is the only scheduler; elsewhere start `headway worker` yourself"),
+    "export --to": (1, _IGNORED + "hf is the only format"),
+    "plan --trial": (None, "type --timing"),
+    "plan --no-trial": (None, "type --no-timing"),
+    "generate --stop": (None, "leave it out: a text ends at its end-of-text token"),
+    "generate --no-stop": (None, "in Python: headway.open_model(CHECKPOINT).write(PROMPT, stop=False)"),
+    "ablate --mean": (None, "in Python: headway.ablate(CHECKPOINT, mean='per-position')"),
+    "ablate --reference": (None, "in Python: headway.ablate(CHECKPOINT, reference=FILE)"),
+    "ablate --seed": (None, "in Python: headway.ablate(CHECKPOINT, seed=N)"),
+    "prune --held-out": (None, "in Python: headway.prune(..., held_out=FILE)"),
+}
+"""Options that are gone, with what to do; the first are still read, with so many values, and change nothing."""
+
+
+def current_words(words: list[str]) -> list[str]:
+    """Return a command line without options that are gone and change nothing; each is told.
+
+    Raises:
+        UserError: for another option that is gone, with what to type instead, and for both names of an option.
+    """
+    check_options(words)
+    kept, values = words[:1], 0
+    for word in words[1:]:
+        option, equals, _ = word.partition("=")
+        n_values, advice = DROPPED.get(f"{words[0]} {option}", (None, ""))
+        if values:
+            values -= 1
+        elif not advice:
+            kept.append(word)
+        elif n_values is None:
+            raise UserError(f"{option} is no longer an option of `headway {words[0]}`: {advice}")
+        else:
+            values = 0 if equals else n_values
+            tell(f"{option}: {advice}")
+    return kept
 
 
 def say(text: object = "", *, err: bool = False, end: str = "\n", color: str | None = None) -> None:

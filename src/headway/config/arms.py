@@ -6,10 +6,12 @@ Kept weights let a user look at a run's heads as they were at that step.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, NonNegativeInt, Tag
 
+from headway.config.lm.run import initialised_from
 from headway.config.run import RunSpec
 from headway.config.spec import log_spaced
 from headway.errors import DeclarationError
@@ -23,8 +25,9 @@ class Arm:
     control: str | None
     group: str | None
     label: str
-    template: RunSpec
-    idle: bool = False
+    resolved_spec: RunSpec
+    """The run of this arm with seed 0."""
+    is_no_op: bool = False
     """True if the control changes nothing in this arm, so that its runs would equal those of the arm without it."""
     parent: "Arm | None" = None
     """The arm whose runs its runs start from, each from that of its own seed; None where they start from nothing."""
@@ -36,7 +39,7 @@ class Arm:
 
     def spec(self, seed: int) -> RunSpec:
         """Return the run of this arm with a seed."""
-        return self.template.at_seed(seed, None if self.parent is None else self.parent.spec(seed).id)
+        return self.resolved_spec.at_seed(seed, None if self.parent is None else self.parent.spec(seed).id)
 
     def configuration(self, seed: int) -> dict[str, Any]:
         """Return the run of this arm with a seed as plain values, defaults written out."""
@@ -46,13 +49,19 @@ class Arm:
         return {**self._configuration, "seed": seed, "start": start}
 
     @cached_property
-    def expected(self) -> RunSpec:
+    def expected_spec(self) -> RunSpec:
         """The run as it is expected to be trained, where training depends on the run that it starts from."""
-        return self.template if self.parent is None else self.template.starting_from(self.parent.expected)
+        mine = self.resolved_spec
+        return mine if self.parent is None else initialised_from(mine, self.parent.expected_spec)
 
     def starts_from(self, other: "Arm") -> bool:
         """Return whether runs of this arm start directly from those of another arm."""
         return self.parent is not None and self.parent.full_name == other.full_name
+
+    # Former names, which still work.
+    template = property(attrgetter("resolved_spec"))
+    idle = property(attrgetter("is_no_op"))
+    expected = property(attrgetter("expected_spec"))
 
     @property
     def ancestors(self) -> "tuple[Arm, ...]":
@@ -61,7 +70,7 @@ class Arm:
 
     @cached_property
     def _configuration(self) -> dict[str, Any]:
-        return self.template.model_dump(mode="json")
+        return self.resolved_spec.model_dump(mode="json")
 
 
 MOST = 1_000
@@ -103,7 +112,7 @@ def check_kept(asked: Asked, arms: Iterable[Arm]) -> None:
         DeclarationError: naming an arm that has not.
     """
     for arm in arms:
-        steps = arm.template.declared_steps
+        steps = arm.resolved_spec.declared_steps
         if isinstance(asked, dict):
             if asked and steps is None:
                 raise DeclarationError(

@@ -7,17 +7,19 @@ The document says which arm each arm starts from. The laboratory of the arm deci
 """
 
 import fnmatch
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from headway.base.text import listed
 from headway.config.arms import Asked
 from headway.config.contrasts import contrasts_of
-from headway.config.spec import DEEPEST, LONGEST_NAME, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, Spec, odd_character
+from headway.config.spec import DEEPEST, LONGEST_NAME, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, ONCE, Spec, odd_character
+from headway.config.synonyms import KEYS, older_keys, older_path
 from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
 
@@ -82,7 +84,7 @@ def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
 PARTS = ("task", "model", "training", "evaluation", "probes", "samples", "after")
 """The keys of a document that make up a run; arms and controls override them."""
 
-OF_ARMS = ("label", "start")
+OF_ARMS = ("label", *KEYS["arm"], *KEYS["arm"].values())
 """The keys that an arm may have beside those of a run."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -95,18 +97,11 @@ class Logging(Spec):
     """The logging settings: how often a run writes a line and what it keeps; no result depends on them."""
 
     every: PositiveInt = Field(1_000, description="steps between logged training losses")
-    weights: Asked = Field(
+    weights: Annotated[Asked, ONCE] = Field(
         (),
         description="steps whose weights are kept, as a list or as `{log_spaced: N}`, so that `headway look` shows "
         "circuits and patterns while it trained",
     )
-
-    @field_validator("weights")
-    @classmethod
-    def _once(cls, weights: Asked) -> Asked:
-        if isinstance(weights, tuple) and (twice := [step for step, n in Counter(weights).items() if n > 1]):
-            raise ValueError(f"{twice[0]} stands twice; keep one")
-        return weights
 
 
 class Group(Spec):
@@ -136,7 +131,7 @@ class Document(Spec):
         "docs/your-own.md",
     )
     arms: dict[str, dict[str, Any] | None] = Field(
-        description="what differs, by name; `label` names it in figures, and `start` another arm that it starts from"
+        description="what differs, by name; `label` names it in figures, and `init_from` the arm that it starts from"
     )
     controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
     groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
@@ -229,6 +224,25 @@ class Document(Spec):
 _FEW = 3
 _ABSENT = object()
 """A marker of an absent value, since null is a value."""
+
+
+def older_settings(settings: Iterable[str]) -> tuple[str, ...]:
+    """Return settings, each `PATH=VALUE`, with the older name of every key, as documents hold it.
+
+    Raises:
+        DeclarationError: when both names of a key are set.
+    """
+    words: dict[str, str] = {}
+    older = []
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        name, value = older_path(path), read_plain(text)
+        if words.setdefault(name, path) != path:
+            raise DeclarationError(f"setting {path}: {words[name]} is another name of the same key; give one of them")
+        if isinstance(value, Mapping):
+            text = json.dumps(older_keys(value, tuple(path.split("."))))
+        older.append(f"{name}{equals}{text}")
+    return tuple(older)
 
 
 def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
@@ -327,7 +341,7 @@ def _of_its_own(part: str, path: str, override: Any) -> bool:
     return isinstance(held, list) or (part == path and held is not _ABSENT)
 
 
-def unheard(
+def ignored_by_controls(
     settings: Iterable[str], parts: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Return a sentence for each setting that a control overrides with its own value.
@@ -339,7 +353,8 @@ def unheard(
 
     Examples:
         >>> parts = {"training": {"optimizer": "muon", "steps": 10}}
-        >>> list(unheard(["training.steps=10"], parts, {"adam": {"training": {"optimizer": "adamw", "steps": 600}}}))
+        >>> controls = {"adam": {"training": {"optimizer": "adamw", "steps": 600}}}
+        >>> list(ignored_by_controls(["training.steps=10"], parts, controls))
         ['setting training.steps does not reach control adam, which has 600; set controls.adam.training.steps=... too']
     """
     given = [setting.partition("=")[0] for setting in settings]

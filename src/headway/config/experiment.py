@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +17,12 @@ from headway.config.document import (
     Logging,
     check_effect,
     controls_of,
+    ignored_by_controls,
     names_of,
     seeds_of,
-    unheard,
 )
 from headway.config.plugins import Plugin
+from headway.config.run import PER_BYTE
 from headway.config.shipped import shipped
 from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
@@ -77,7 +79,7 @@ class Experiment:
         """The contrasts of the document; without any, those that its groups imply by their schemes."""
         if self.document.contrasts:
             return contrasts_of(self.document.contrasts, self.document.arms)
-        schemes = {arm.name: arm.template.scheme for arm in self.arms if arm.control is None}
+        schemes = {arm.name: arm.resolved_spec.scheme for arm in self.arms if arm.control is None}
         groups = [[(arm, schemes[arm]) for arm in group.arms] for group in self.groups.values()]
         return contrasts_of(scheme_contrasts(groups), self.document.arms)
 
@@ -99,7 +101,9 @@ class Experiment:
     @property
     def primary(self) -> str:
         """The metric by which arms are compared."""
-        return type(self.arms[0].template).compared_by([arm.template for arm in self.arms])
+        runs = [arm.resolved_spec for arm in self.arms]
+        # Nats per token of different tokens or texts are different units.
+        return PER_BYTE if len({run.comparability.units for run in runs}) > 1 else runs[0].task.primary
 
     @property
     def statements(self) -> bool:
@@ -129,11 +133,11 @@ class Experiment:
         return tuple((arm, seed) for arm, seed in pairs if self.only is None or (arm.full_name, seed) in self.only)
 
     @property
-    def unheard(self) -> list[str]:
+    def ignored_settings(self) -> list[str]:
         """A sentence for each setting that does not reach a control that is to be run."""
         asked = dict.fromkeys(arm.control for arm in self.selected if arm.control is not None)
         parts = {part: getattr(self.document, part) for part in PARTS}
-        return list(unheard(self.settings, parts, {name: self.document.controls[name] for name in asked}))
+        return list(ignored_by_controls(self.settings, parts, {name: self.document.controls[name] for name in asked}))
 
     def control_label(self, control: str | None) -> str:
         """Return the label of a control in figures and sentences, or `no control`."""
@@ -155,7 +159,7 @@ class Experiment:
         drawn again.
         """
         needed = self._needed_steps.get(arm.full_name, set())
-        asked = steps_of(self.logging.weights, arm.template.declared_steps)
+        asked = steps_of(self.logging.weights, arm.resolved_spec.declared_steps)
         return tuple(sorted({*asked, *(needed - ({0} if arm.parent is None else set()))}))
 
     @cached_property
@@ -163,8 +167,9 @@ class Experiment:
         """The steps of each arm at which other arms start."""
         found: dict[str, set[int]] = {}
         for arm in self.arms:
-            if arm.parent is not None:
-                found.setdefault(arm.parent.full_name, set()).update(arm.template.stored_for)
+            start = arm.resolved_spec.init_from
+            if arm.parent is not None and start is not None:
+                found.setdefault(arm.parent.full_name, set()).update(start.required_checkpoints)
         return found
 
     def check_settings(self) -> None:
@@ -178,24 +183,29 @@ class Experiment:
         check_effect(self.settings, parts, arms)
 
     @property
-    def idle(self) -> list[str]:
+    def no_op_controls(self) -> list[str]:
         """A sentence for each requested control that changes nothing in some of the selected arms."""
         names = {arm.name for arm in self.selected}
         return [
             f"control {control} changes nothing in {', '.join(arms)}; {'they are' if arms[1:] else 'it is'} "
             "not run under it"
             for control in self.crossed
-            if (arms := [a.name for a in self.arms if a.control == control and a.idle and a.name in names])
+            if (arms := [a.name for a in self.arms if a.control == control and a.is_no_op and a.name in names])
         ]
 
     @property
-    def multiplied(self) -> str:
+    def control_runs_note(self) -> str:
         """A sentence with the number of runs, if controls more than double it; else empty."""
         plain = sum(arm.control is None for arm in self.selected) * len(self.seeds)
         if len(self.runs) <= 2 * plain:
             return ""
         under = f"{len(self.runs) - plain:,} under {listed(self.crossed)}"
         return f"{len(self.runs):,} runs are asked for: {plain:,} without a control and {under}"
+
+    # Former names, which still work.
+    unheard = property(attrgetter("ignored_settings"))
+    idle = property(attrgetter("no_op_controls"))
+    multiplied = property(attrgetter("control_runs_note"))
 
     def arm(self, full_name: str) -> Arm:
         """Return the arm of a name, `ARM` or `ARM+CONTROL`.
@@ -241,7 +251,7 @@ class Experiment:
         chosen = tuple(
             arm
             for arm in self.arms
-            if arm.name in names and (arm.control is None or (arm.control in crossed and not arm.idle))
+            if arm.name in names and (arm.control is None or (arm.control in crossed and not arm.is_no_op))
         )
         seeds_now = self.seeds if seeds is None else seeds_of(seeds)
         only = self.only if (arms, controls, seeds) == (None, None, None) else None

@@ -9,9 +9,8 @@ from pydantic import create_model
 
 from headway.config import plugins
 from headway.config.lm.model import OWN_FAMILIES
-from headway.config.lm.run import TokensRun
+from headway.config.lm.run import TASKS, TokensRun
 from headway.config.lm.task import TokensTask
-from headway.config.lm.tasks import TASKS
 from headway.config.regression import IclRun
 from headway.config.run import RunSpec, Task, imported
 from headway.config.spec import Locate, Spec, parse
@@ -28,7 +27,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
     },
     "tokens": {
         "prepare": "headway.data.batch.prepare",
-        "foresee": "headway.data.batch.foresee",
+        "preflight": "headway.data.batch.preflight",
         "train": "headway.train.lm.LABORATORY",
         "compare": "headway.stats.lm.LABORATORY",
         "show": "headway.report.lm.report.LABORATORY",

@@ -11,12 +11,14 @@ from typing import Any
 
 from headway.config import plugins as plugin_files
 from headway.config.arms import Arm, check_kept
-from headway.config.document import PARTS, Document, meant_for, seeds_of, starts_of, with_settings
+from headway.config.document import PARTS, Document, meant_for, older_settings, seeds_of, starts_of, with_settings
 from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
+from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
 from headway.config.shipped import shipped
 from headway.config.spec import Locate, check_arms, count_values, exists_as_file, parse
+from headway.config.synonyms import older_keys
 from headway.config.yaml import CHOOSERS, leaves, merge, read_file
 from headway.errors import DeclarationError, near, shortened
 
@@ -94,6 +96,10 @@ def resolve(
     Raises:
         DeclarationError: for anything that is wrong with it.
     """
+    try:
+        content = older_keys(content)
+    except DeclarationError as error:
+        raise DeclarationError(_in_file(source)(str(error))) from None
     document = parse(Document, content, _in_file(source))
     if scale is not None and scale not in document.scales:
         raise DeclarationError(f"{document.name} has no scale {scale!r}; {near(scale, document.scales)}")
@@ -101,7 +107,7 @@ def resolve(
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
         plain = merge(plain, {**document.scales[chosen], "scale": chosen})
-    given = (settings,) if isinstance(settings, str) else tuple(settings)
+    given = older_settings((settings,) if isinstance(settings, str) else settings)
     plain = with_settings(plain, given)
     resolved = parse(Document, plain, _in_file(source))
     named = [plugin_files.load(each, folder) for each in resolved.plugins]
@@ -165,14 +171,14 @@ def _check_folders(document: Document, source: str) -> None:
 def _check_starts(arms: Sequence[Arm], source: str) -> None:
     for arm in arms:
         if arm.parent is not None:
-            ancestors = [other.template for other in arm.ancestors]
-            if why_not := arm.template.why_not_anew(ancestors, arm.parent.full_name):
+            ancestors = [other.resolved_spec for other in arm.ancestors]
+            if why_not := pointless_init(arm.resolved_spec, ancestors, arm.parent.full_name):
                 raise DeclarationError(f"{_in_file(source)(f'arms.{arm.name}.start')}: {why_not}")
 
 
 def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
     named = [entry.name for plugin in plugins for entry in plugin.entries if entry.kind == "run metric"]
-    if named and (deaf := [arm.name for arm in arms if not arm.template.measures_own]):
+    if named and (deaf := [arm.name for arm in arms if not arm.resolved_spec.traits.measures_user_metrics]):
         raise DeclarationError(
             f"plugins: run metric {named[0]} is measured of transformers on tokens alone, and arm {deaf[0]} is none; "
             "leave its plugin out"
@@ -197,23 +203,23 @@ def _arm(
     if starts_from is not None:
         # The parent has the same control, unless the control changes nothing there and is not run.
         parent = made[starts_from, control]
-        parent = made[starts_from, None] if parent.idle else parent
-        if not parent.template.starts_others:
+        parent = made[starts_from, None] if parent.is_no_op else parent
+        if not parent.resolved_spec.traits.initialises_others:
             raise DeclarationError(
                 f"{locate('start')}: only a transformer on tokens can start from another; leave it out"
             )
-        content["start"] = {k: v for k, v in content["start"].items() if k != "arm"} | {"run": parent.template.id}
-    template = parse_run(content, locate)
-    if parent is not None and (why_not := template.why_not_from(parent.template, parent.full_name)):
+        content["start"] = {k: v for k, v in content["start"].items() if k != "arm"} | {"run": parent.resolved_spec.id}
+    spec = parse_run(content, locate)
+    if parent is not None and (why_not := impossible_init(spec, parent.resolved_spec, parent.full_name)):
         raise DeclarationError(f"{locate('start')}: {why_not}")
-    alone = template if control is None else made[name, None].template
+    alone = spec if control is None else made[name, None].resolved_spec
     return Arm(
         name=name,
         control=control,
         group=None,
         label=f"{label}, {document.control_label(control)}" if control else label,
-        template=template,
-        idle=control is not None and template.effective() == alone.effective(),
+        resolved_spec=spec,
+        is_no_op=control is not None and spec.effective() == alone.effective(),
         parent=parent,
     )
 

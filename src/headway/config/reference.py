@@ -5,8 +5,9 @@ Both are generated from the declared types, so they cannot drift: `make docs` wr
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
@@ -16,6 +17,7 @@ from headway.config.document import PARTS, Document, Logging
 from headway.config.kinds import RUN_KINDS, kinds_of
 from headway.config.run import RunSpec
 from headway.config.spec import Spec, specs_in
+from headway.config.synonyms import KEYS
 from headway.config.yaml import FACTOR
 
 UNITS = {
@@ -67,7 +69,7 @@ _CONTRAST: dict[str, Any] = {
 
 _ARM = "the arm that it starts from, each of its runs from the run of its own seed"
 _ARM_ROW = f"| `arm` | text |  | (required) | {_ARM} |"
-"""The row of `start.arm`: a file names the arm, while a run holds the id of a run."""
+"""The row of `init_from.arm`: a file names the arm, while a run holds the id of a run."""
 
 
 def reference() -> str:
@@ -77,10 +79,11 @@ def reference() -> str:
         "",
         "Generated from the declared types by `make docs`. A key without a default must be given, in the",
         "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits. Where an arm, a control, a",
-        "scale or `--set` changes a number, `x0.5` means half of what it was.",
+        "scale or `--set` changes a number, `x0.5` means half of what it was. Where a row has two names, both are",
+        "accepted, and the second is stored.",
         "",
-        *_table("The file", "", Document),
-        *_table("`logging`", "", Logging),
+        *_table("The file", Document),
+        *_table("`logging`", Logging),
     ]
     kinds: dict[type[RunSpec], list[str]] = {}
     for kind, run in RUN_KINDS.items():
@@ -90,9 +93,10 @@ def reference() -> str:
             for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
                 # Kinds of one type of run differ in their task alone.
                 of = kinds_of(member) or its_kinds
-                lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", _choice(member), member)
-        for member in dict.fromkeys(_nested(run.model_fields["start"].annotation)) if run.starts_others else ():
-            rows = _table(f"`arms.NAME.start` of `task.kind: {', '.join(its_kinds)}`", _choice(member), member)
+                lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", member, KEYS.get(part, {}))
+        starts = [run.model_fields["start"]] if run.traits.initialises_others else []
+        for member in dict.fromkeys(member for field in starts for member in _nested(field.annotation)):
+            rows = _table(f"`arms.NAME.init_from` (or `start`) of `task.kind: {', '.join(its_kinds)}`", member)
             lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"
 
@@ -109,6 +113,9 @@ def schema() -> dict[str, Any]:
     partial = {name: _with_factors(value) for name, value in definitions.items()}
     for value in partial.values():
         value.pop("required", None)
+        for word, older in {**KEYS["training"], **KEYS["model"]}.items():
+            if older in value.get("properties", {}):
+                value["properties"] = {word: value["properties"][older], **value["properties"]}
     document = Document.model_json_schema(ref_template="#/$defs/{model}")
     document["$defs"] = {**document.get("$defs", {}), **partial}
     override: dict[str, Any] = {
@@ -120,7 +127,8 @@ def schema() -> dict[str, Any]:
     start = document["$defs"]["Start"]["properties"]
     del start["run"]
     document["$defs"]["Start"]["properties"] = {"arm": {"type": "string", "description": _ARM}, **start}
-    of_arm = {**override, "properties": {**override["properties"], "start": {"$ref": "#/$defs/Start"}}}
+    starts = {key: {"$ref": "#/$defs/Start"} for key in (*KEYS["arm"], *KEYS["arm"].values())}
+    of_arm = {**override, "properties": {**override["properties"], **starts}}
     document["properties"]["arms"]["additionalProperties"] = {"anyOf": [of_arm, {"type": "null"}]}
     document["properties"]["controls"]["additionalProperties"] = override
     document["properties"]["scales"]["additionalProperties"] = {"type": "object"}
@@ -164,17 +172,20 @@ def _choice(member: type[Spec]) -> str:
     return chosen[0] if chosen else member.__name__
 
 
-def _table(heading: str, choice: str, member: type[Spec]) -> list[str]:
-    rows = [_row(name, field) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
+def _table(heading: str, member: type[Spec], words: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    choice = "" if member in (Document, Logging) else _choice(member)
+    rows = [_row(name, field, words) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
     sentence = (member.__doc__ or "").strip().splitlines()[0]
     title = f"## {heading}" + (f", {choice}" if choice else "")
     head = ["| key | type | unit | default | meaning |", "|---|---|---|---|---|"] if rows else []
     return [title, "", sentence, "", *head, *rows, *([""] if rows else [])]
 
 
-def _row(name: str, field: FieldInfo) -> str:
+def _row(name: str, field: FieldInfo, words: Mapping[str, str]) -> str:
+    """Return the row of a key, under the field's word for it first."""
+    names = " or ".join(f"`{each}`" for each in (*(word for word, older in words.items() if older == name), name))
     unit = "" if field.annotation is bool else UNITS.get(name, "")
-    cells = (f"`{name}`", _type(field.annotation), unit, _default(field), field.description or "")
+    cells = (names, _type(field.annotation), unit, _default(field), field.description or "")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

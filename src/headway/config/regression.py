@@ -15,8 +15,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
-from headway.config.run import Budget, RunSpec, Task, Training
-from headway.config.spec import Spec, check_numbers
+from headway.config.run import Budget, RunSpec, Task, Training, Traits
+from headway.config.spec import Betas, Spec, check_numbers
 
 
 class Identity(Spec):
@@ -222,8 +222,6 @@ class IclTraining(Training):
     """The settings that every optimizer of in-context models needs."""
 
     steps: PositiveInt = Field(description="optimizer steps")
-    batch_size: PositiveInt = Field(description="examples in a step")
-    learning_rate: float = Field(gt=0, description="step size")
 
 
 class Sgd(IclTraining):
@@ -235,14 +233,8 @@ class Sgd(IclTraining):
 
 
 class _Adaptive(IclTraining):
-    betas: tuple[float, float] = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
+    betas: Betas = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
     eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
-
-    @model_validator(mode="after")
-    def _betas_below_one(self) -> "_Adaptive":
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas {list(self.betas)} must lie in [0, 1); the usual ones are [0.9, 0.999]")
-        return self
 
 
 class Adam(_Adaptive):
@@ -290,11 +282,6 @@ def forward_flops(task: RegressionTask, model: IclModel) -> int:
     return model.n_heads * (2 * width * (width + _rows(task, model)) * looking + 4 * width * seen) + final
 
 
-def training_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
-    """Return the bytes of weights, gradients and optimizer state, and of one batch."""
-    return _state_bytes(task, model, training) + training.batch_size * _prompt_bytes(task)
-
-
 def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
     """Return the bytes of the largest evaluation's prompts in memory: pairs, queries and true coefficients.
 
@@ -307,11 +294,6 @@ def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
         return fixed
     prompt = 4 * (curve.longest + 1) * task.d_token + coefficients
     return max(fixed, curve.prompts * (prompt + 8 * curve.resamples))
-
-
-def fitting_batch(task: RegressionTask, model: IclModel, training: TrainingSpec, bytes_available: int) -> int | None:
-    """Return the largest batch, in prompts, that would fit into memory; None if not even one would."""
-    return max(0, bytes_available - _state_bytes(task, model, training)) // _prompt_bytes(task) or None
 
 
 def _state_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
@@ -333,9 +315,10 @@ class IclRun(RunSpec):
     """A run of the in-context laboratory."""
 
     laboratory: ClassVar[str] = "icl"
-    example: ClassVar[str] = "prompt"
-    saves_judging: ClassVar[str] = (
-        "lower evaluation.prompts, evaluation.prompts_during, or prompts or longest of evaluation.curve"
+    traits: ClassVar[Traits] = Traits(
+        example="prompt",
+        judging_memory_advice="lower evaluation.prompts, evaluation.prompts_during, or prompts or longest of "
+        "evaluation.curve",
     )
 
     task: RegressionTask
@@ -366,7 +349,9 @@ class IclRun(RunSpec):
             parameters=parameters_by_part(self.task, self.model),
             flops_per_example=forward_flops(self.task, self.model),
             tokens_per_example=self.task.n_pairs + 1,
-            training_bytes=training_bytes(self.task, self.model, self.training),
+            state_bytes=_state_bytes(self.task, self.model, self.training),
+            example_bytes=_prompt_bytes(self.task),
+            batch_size=self.training.batch_size,
             judging_bytes=judging_bytes(self.task, self.evaluation),
         )
 
@@ -374,7 +359,3 @@ class IclRun(RunSpec):
     def declared_steps(self) -> int:
         """Optimizer steps."""
         return self.training.steps
-
-    def fitting_batch(self, bytes_available: int) -> int | None:
-        """Return the largest batch whose estimate fits into memory; None if not one prompt would fit."""
-        return fitting_batch(self.task, self.model, self.training, bytes_available)

@@ -9,7 +9,8 @@ products of matrices of a forward pass; training costs about three times as much
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from headway.base.identity import digest
 from headway.config.spec import Spec
+
+PER_BYTE = "eval_bits_per_byte"
+"""The metric that compares arms with different tokens."""
 
 
 class Budget(Spec):
@@ -37,10 +41,21 @@ class Budget(Spec):
     """Floating-point operations of a forward pass of one example."""
     tokens_per_example: PositiveInt
     """Tokens of an example."""
-    training_bytes: NonNegativeInt
-    """An estimate of weights, gradients, optimizer state and what a batch keeps for the backward pass."""
+    state_bytes: NonNegativeInt
+    """An estimate of weights, gradients and optimizer state."""
+    example_bytes: PositiveInt
+    """An estimate of what an example keeps for the backward pass."""
+    batch_size: PositiveInt
+    """Examples in a step."""
+    parts: PositiveInt = 1
+    """Equal parts of a batch, of which one is in memory at a time."""
     judging_bytes: NonNegativeInt = 0
     """An estimate of the evaluation examples, if they are in memory at once."""
+
+    @property
+    def training_bytes(self) -> int:
+        """The memory of training: the state, and one part of a batch."""
+        return self.state_bytes + self.batch_size // self.parts * self.example_bytes
 
     @property
     def peak_bytes(self) -> int:
@@ -57,6 +72,52 @@ class Budget(Spec):
         """Floating-point operations of a forward pass, for each token of an example."""
         return self.flops_per_example / self.tokens_per_example
 
+    def fitting_batch(self, bytes_available: int) -> int | None:
+        """Return the largest batch that fits into memory in the present number of parts.
+
+        The result is None if not even one example a part would fit.
+        """
+        return int(max(0, bytes_available - self.state_bytes) // self.example_bytes) * self.parts or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparability:
+    """What decides whether a difference between two runs says something about their models."""
+
+    task: Mapping[str, Any]
+    """The content of the task."""
+    units: tuple[object, ...] = ()
+    """The texts and the tokenizer: nats per token of different ones are different units."""
+    sees_targets: bool = False
+    """True if the model sees the token that it is to predict."""
+
+    def incomparable_reason(self, other: "Comparability", metric: str) -> str:
+        """Return why a difference in a metric between two runs says nothing, as a sentence; else empty."""
+        # With bits per byte, another tokenizer is only another way to do one task.
+        free = ("tokenizer",) if metric == PER_BYTE else ()
+        mine, theirs = ({k: v for k, v in each.task.items() if k not in free} for each in (self, other))
+        if mine != theirs:
+            return "they are judged on different tasks"
+        return "one of them sees the token that it is to predict" if self.sees_targets != other.sees_targets else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """The traits that all runs of a laboratory share."""
+
+    example: str
+    """The unit of FLOPs per example: a prompt, or a token."""
+    uses_gpu: bool = False
+    """True if a GPU is worth using; otherwise a run trains on the processor even if there is a GPU."""
+    initialises_others: bool = False
+    """True if other runs can be initialised from a run of this kind."""
+    measures_user_metrics: bool = False
+    """True if metrics of runs that plugins register are measured."""
+    memory_advice: str = "lower training.batch_size"
+    """Advice for a machine with too little memory for training."""
+    judging_memory_advice: str = ""
+    """Advice for a machine with too little memory for the evaluation."""
+
 
 class Task(Spec):
     """The task of a model."""
@@ -71,6 +132,20 @@ class Task(Spec):
         """The name of the task in sentences."""
         return self.kind
 
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """The corpora that examples are made from, which have to be there; none if examples are drawn."""
+        return ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The user's files and folders that a run reads: they have to exist wherever it is executed."""
+        return ()
+
+    def best_possible(self, model: Any) -> Mapping[str, float]:  # noqa: ARG002
+        """Return known bounds that no model of this shape exceeds, by metric."""
+        return {}
+
 
 class Training(Spec):
     """The training settings that all laboratories share."""
@@ -79,26 +154,28 @@ class Training(Spec):
     learning_rate: float = Field(gt=0, description="step size")
 
 
+class InitialRun(Spec):
+    """A run of the same seed whose weights another run starts from."""
+
+    run: str = Field(description="the id of the run; a file names its arm instead, as `arm`")
+
+    @property
+    @abstractmethod
+    def required_checkpoints(self) -> tuple[int, ...]:
+        """The steps of that run, beside its last, whose weights have to be stored there."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """The changes made to the weights before training, in words; empty if there are none."""
+
+
 class RunSpec(Spec):
     """The base of every kind of run, with all that other folders ask of a run."""
 
     laboratory: ClassVar[str]
     """The name of its laboratory in `headway.config.kinds.PARTS`."""
-    example: ClassVar[str]
-    """The unit of FLOPs per example: a prompt, or a token."""
-    uses_gpu: ClassVar[bool] = False
-    """True if a GPU is worth using; otherwise a run trains on the processor even if there is a GPU."""
-
-    starts_others: ClassVar[bool] = False
-    """True if other runs can start from a run of this kind."""
-
-    saves_memory: ClassVar[str] = "lower training.batch_size"
-    """Advice for a machine with too little memory for training."""
-    saves_judging: ClassVar[str] = ""
-    """Advice for a machine with too little memory for the evaluation."""
-
-    measures_own: ClassVar[bool] = False
-    """True if metrics of runs that plugins register are measured on this kind of run."""
+    traits: ClassVar[Traits]
 
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
     plugins: tuple[str, ...] = Field((), description="hashes of code of one's own that its result may depend on")
@@ -135,17 +212,12 @@ class RunSpec(Spec):
         return self.declared_steps
 
     @property
-    def tokens_per_step(self) -> int | None:
-        """Tokens that a step trains on; None where time is told in steps, and arms are not timed by themselves."""
-        return None
-
-    @property
     def n_ctx(self) -> int | None:
-        """The number of tokens of the longest training sequence; None if examples are no tokens."""
-        return None
+        """The number of tokens of a training sequence; None if examples are no tokens."""
+        return getattr(self.task, "n_ctx", None)
 
     @property
-    def heads(self) -> str:
+    def heads_summary(self) -> str:
         """The heads of each layer, as text; empty if all arms of a laboratory have the same."""
         return ""
 
@@ -155,12 +227,12 @@ class RunSpec(Spec):
         return None
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Warnings about this run that are no errors, in sentences."""
         return ()
 
     @property
-    def shape(self) -> str | None:
+    def batch_key(self) -> str | None:
         """The key of runs that can be trained as one batched program; None if this run cannot.
 
         Law: runs with one key differ only in their seeds, and in numbers of training and of initial weights.
@@ -168,102 +240,33 @@ class RunSpec(Spec):
         return None
 
     @property
-    def trained_alone(self) -> tuple[str, ...]:
+    def unbatchable(self) -> tuple[str, ...]:
         """The reasons that keep this run out of a batched program, a clause each; none if it can be batched.
 
-        Law: there is a reason exactly if `shape` is None.
+        Law: there is a reason exactly if `batch_key` is None.
         """
         return ("its laboratory trains runs one by one",)
 
     @property
-    def small(self) -> bool:
+    def is_cheap(self) -> bool:
         """True if steps are so small that several at once take hardly longer than one."""
         return False
 
     @property
-    def best_possible(self) -> Mapping[str, float]:
-        """Theoretical bounds that no run of this model and task exceeds, by metric."""
-        return {}
+    def comparability(self) -> Comparability:
+        """What another run has to share, so that a difference says something."""
+        return Comparability(task=self.task.content())
 
     @property
-    def corpora(self) -> tuple[str, ...]:
-        """The corpora that examples are made from, which have to be there; none if examples are drawn."""
-        return ()
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The user's files and folders that the run reads: they have to exist wherever it is executed."""
-        return ()
-
-    @abstractmethod
-    def fitting_batch(self, bytes_available: int) -> int | None:
-        """Return the largest batch whose estimate fits into memory; None if not one example would fit."""
-
-    def has_units_of(self, other: "RunSpec") -> bool:
-        """Return whether both runs measure in one unit; nats per token of different tokenizers are two units."""
-        del other
-        return True
-
-    def no_merit(self, other: "RunSpec", metric: str) -> str:
-        """Return why a difference in a metric between two runs says nothing, as a sentence; else empty."""
-        del metric
-        return "" if self.content()["task"] == other.content()["task"] else "they are judged on different tasks"
-
-    @property
-    def parent(self) -> str | None:
-        """The id of the run of the same seed that this run starts from; None if it starts from initial weights."""
+    def init_from(self) -> InitialRun | None:
+        """The run of the same seed that this run is initialised from; None if it starts from initial weights."""
         return None
 
-    def at_seed(self, seed: int, parent: str | None = None) -> "RunSpec":
-        """Return this run with another seed and, if it starts from a run, the id of that seed's parent."""
-        del parent
-        return self.model_copy(update={"seed": seed})
-
-    def starting_from(self, parent: "RunSpec") -> "RunSpec":
-        """Return this run as it is expected to be trained when it starts from another; used to count its cost."""
-        del parent
-        return self
-
-    def why_not_from(self, parent: "RunSpec", name: str) -> str:
-        """Return why this run cannot start from another run, whose arm has the given name; empty if it can."""
-        del parent, name
-        return ""
-
-    def why_not_anew(self, ancestors: "Sequence[RunSpec]", name: str) -> str:
-        """Return why this run should no longer be declared; empty if it may be.
-
-        Directories that have such runs are still read.
-
-        Args:
-            ancestors: what it starts from, the first of all first; none where it starts from the beginning.
-            name: of the arm of the last of these.
-        """
-        del ancestors, name
-        return ""
-
-    def trained_as(self, beginning: Mapping[str, Any] | None) -> "RunSpec":
-        """Return this run as it was trained, with the model it began with, which its folder records.
-
-        Raises:
-            DeclarationError: when that is not what a run wrote.
-        """
-        del beginning
-        return self
-
-    @property
-    def stored_for(self) -> tuple[int, ...]:
-        """The steps of the parent run, beside the last, whose weights have to be stored there."""
-        return ()
-
-    @property
-    def beginning(self) -> str:
-        """The changes that are made to the parent run's weights, in words; empty if there are none."""
-        return ""
-
-    @classmethod
-    def compared_by(cls, runs: Sequence["RunSpec"]) -> str:
-        """Return the metric by which the arms of an experiment are compared, given a run of each."""
-        return runs[0].task.primary
+    def at_seed(self, seed: int, init_run: str | None = None) -> "RunSpec":
+        """Return this run with another seed and, if it is initialised from a run, the id of that seed's run."""
+        start = self.init_from
+        other = {} if start is None or init_run is None else {"start": start.model_copy(update={"run": init_run})}
+        return self.model_copy(update={"seed": seed, **other})
 
 
 def imported(member: str) -> Any:

@@ -10,16 +10,20 @@ anything of that size is made: otherwise the memory fills up or a command never 
 import json
 import os
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from math import expm1, log1p
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
 from headway.base.files import NotOrdinary, ordinary
 from headway.base.identity import digest
+from headway.config.synonyms import KEYS
 from headway.errors import MOST_LINES, DeclarationError, near, shortened
 
 LARGEST_FILE = 2_000_000
@@ -250,6 +254,39 @@ def _frozen(value: Any) -> Any:
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 
+def _once(values: Any, named: Callable[[Any], Any] = lambda value: value) -> Any:
+    items = [named(value) for value in values] if isinstance(values, tuple) else []
+    if twice := [item for item, count in Counter(items).items() if count > 1]:
+        raise ValueError(f"{twice[0]} stands twice; keep one")
+    return values
+
+
+ONCE = AfterValidator(_once)
+"""The requirement of a list that no item stands in it twice."""
+METRICS_ONCE = AfterValidator(partial(_once, named=attrgetter("metric")))
+"""The requirement of a list that no two items have one metric."""
+
+
+def known_in(names: Iterable[str], what: str = "is not known", *others: str) -> AfterValidator:
+    """Return the requirement of a text that it is one of some names, to which plugins may add, or another one."""
+
+    def known(name: str) -> str:
+        if name not in names and name not in others:
+            raise ValueError(f"{name!r} {what}; {near(name, (*others, *names))}")
+        return name
+
+    return AfterValidator(known)
+
+
+def _below_one(betas: tuple[float, float]) -> tuple[float, float]:
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas {list(betas)} must lie in [0, 1); the usual ones are [0.9, 0.999]")
+    return betas
+
+
+Betas = Annotated[tuple[float, float], AfterValidator(_below_one)]
+"""The decays of the two moments of Adam."""
+
 S = TypeVar("S", bound=Spec)
 Locate = Callable[[str], str]
 """A function from a dotted path inside a value to the path that the user knows."""
@@ -305,6 +342,7 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
     match finding["type"]:
         case "extra_forbidden":
             known = {name for k in owners for name in k.model_fields}
+            known |= {word for names in KEYS.values() for word, older in names.items() if older in known}
             return [*path[:-1], shortened(path[-1])], f"there is no such key; {near(path[-1], known)}"
         case "missing":
             return path, "missing; give it a value"

@@ -96,18 +96,6 @@ class Examples(ABC):
         """Return the mean number of tokens that a training step predicts."""
 
 
-def expectations(task: TokensTask, batch_size: int) -> tuple[str, ...]:
-    """Return messages about the examples of a task before they are made; drawn examples have none.
-
-    Raises:
-        UserError: what making them would raise, as far as it is looked at.
-    """
-    if not task.expectations:
-        return ()
-    found: Iterator[str] = imported(task.expectations)(task, batch_size)
-    return tuple(found)
-
-
 def open_examples(task: TokensTask) -> Examples:
     """Return the examples of a task, made by the function that it names.
 
@@ -129,10 +117,15 @@ def prepare(run: TokensRun) -> tuple[str, ...]:
     return examples.notes
 
 
-def foresee(run: TokensRun) -> tuple[str, ...]:
+def preflight(run: TokensRun) -> tuple[str, ...]:
     """Return messages that `prepare` would give, as far as they can be known cheaply and without fetching.
+
+    Drawn examples have none.
 
     Raises:
         UserError: what `prepare` would raise, as far as it is looked at.
     """
-    return expectations(run.task, run.training.batch_size)
+    if not run.task.preflight:
+        return ()
+    found: Iterator[str] = imported(run.task.preflight)(run.task, run.training.batch_size)
+    return tuple(found)

@@ -183,8 +183,8 @@ MARGIN = 16
 _MOST_SAMPLE = 1 << 23
 
 
-def outlook(task: TextTask, batch_size: int) -> Iterator[str]:
-    """Yield messages about the text of a task, in sentences.
+def preflight(task: TextTask, batch_size: int) -> Iterator[str]:
+    """Yield messages about the text of a task before its tokens are made.
 
     Raises:
         UserError: what a run would raise, as far as it is looked at.
@@ -343,15 +343,6 @@ class TextExamples(Examples):
             return float(batch_size * self.task.n_ctx)
         lengths = np.diff(self.tokens.train_ends, prepend=0) - 1
         return batch_size * float((np.minimum(lengths, self.task.n_ctx) - 1).clip(0).mean())
-
-
-def expectations(task: TextTask, batch_size: int) -> Iterator[str]:
-    """Yield messages about a text before its tokens are made.
-
-    Raises:
-        UserError: what making them would raise, as far as it is looked at.
-    """
-    return outlook(task, batch_size)
 
 
 def text_examples(task: TextTask) -> TextExamples:

@@ -1,6 +1,6 @@
 """The cost of each arm before it runs, and the checks and preparation before runs start.
 
-`costs` estimates the parameters, FLOPs, memory and time of an arm. `foreseen` and `remarks` tell what a user may not
+`costs` estimates the parameters, FLOPs, memory and time of an arm. `preflight` and `remarks` tell what a user may not
 expect of the data and the arms. `check_and_prepare` checks memory, and makes shared data once on this machine.
 """
 
@@ -88,7 +88,7 @@ def costs(
         follow: is given the shapes that are timed, each by its first arm, and goes through them.
     """
     counted = [
-        _cost(arm, [arm.expected.at_seed(seed) for seed in experiment.seeds], trial) for arm in experiment.selected
+        _cost(arm, [arm.expected_spec.at_seed(seed) for seed in experiment.seeds], trial) for arm in experiment.selected
     ]
     shapes = {_timed_as(cost): cost for cost in reversed(counted) if cost.untimed is None}
     first = {cost.arm.full_name: cost for cost in reversed(shapes.values())}
@@ -128,7 +128,7 @@ def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
     said: dict[str, list[str]] = defaultdict(list)
     for cost in found:
         if cost.budget.peak_bytes > there:
-            fits = cost.run.fitting_batch(there) if cost.budget.judging_bytes <= there else None
+            fits = cost.budget.fitting_batch(there) if cost.budget.judging_bytes <= there else None
             todo = f"; training.batch_size {fits} would fit" if fits else ""
             said[f"{size(cost.budget.peak_bytes)}, which do not fit into this machine's {size(there)}{todo}"].append(
                 cost.arm.full_name
@@ -136,22 +136,22 @@ def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
     return tuple(f"a run of {together(names, len(found))} needs about {needs}" for needs, names in said.items())
 
 
-def foreseen(experiment: Experiment) -> tuple[str, ...]:
+def preflight(experiment: Experiment) -> tuple[str, ...]:
     """Return a sentence on each surprise in the data of the selected arms; nothing is fetched.
 
     Raises:
         UserError: what a run would raise, as far as can be known with no more work than that takes.
     """
     runs = [arm.spec(experiment.seeds[0]) for arm in experiment.selected]
-    with_data = {(run.task, run.training.batch_size): run for run in runs if run.corpora}
-    return tuple(dict.fromkeys(said for run in with_data.values() for said in part_of(run, "foresee")(run)))
+    with_data = {(run.task, run.training.batch_size): run for run in runs if run.task.corpora}
+    return tuple(dict.fromkeys(said for run in with_data.values() for said in part_of(run, "preflight")(run)))
 
 
 def remarks(experiment: Experiment) -> tuple[str, ...]:
     """Return a sentence on each surprise in the selected arms, naming the arms unless it concerns all."""
     found: dict[str, list[str]] = defaultdict(list)
     for arm in experiment.selected:
-        for remark in (*arm.template.remarks, *_alone(arm.template)):
+        for remark in (*arm.resolved_spec.warnings, *_alone(arm.resolved_spec)):
             found[remark].append(arm.full_name)
     n = len(experiment.selected)
     return tuple(remark if len(arms) == n else f"{together(arms, n)}: {remark}" for remark, arms in found.items())
@@ -159,7 +159,7 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
 
 def _alone(run: RunSpec) -> tuple[str, ...]:
     """Yield why a run is trained alone that would otherwise be trained with others."""
-    said = about_alone(run) if run.small else ""
+    said = about_alone(run) if run.is_cheap else ""
     return (said,) if said else ()
 
 
@@ -218,7 +218,7 @@ def check_and_prepare(
     """
     if slots and all(slot.device == "cpu" for slot in slots):
         check_memory(runs, len(slots))
-    looked_at = [spec for _, spec in runs if spec.corpora or (spec.plugins and spec.measures_own)]
+    looked_at = [spec for _, spec in runs if spec.task.corpora or (spec.plugins and spec.traits.measures_user_metrics)]
     with_data = {(spec.task, spec.training.batch_size): spec for spec in looked_at}
     for note in dict.fromkeys(n for spec in with_data.values() for n in part_of(spec, "prepare")(spec)):
         tell(note)
@@ -233,7 +233,7 @@ def about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run], 
         chosen: all runs that were chosen.
         store: their directory.
     """
-    sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.shape is not None]
+    sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batch_key is not None]
     if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
         yield (
             f"--together {asked} holds for runs that are made from now on: {counted(len(sizes), 'run')} that "

@@ -214,7 +214,7 @@ class Joining:
             self.device,
             workers=self.slots,
             runs=len(todo),
-            uses_gpu=any(run.spec.uses_gpu for run in todo),
+            uses_gpu=any(run.spec.traits.uses_gpu for run in todo),
             runs_per_gpu=self.runs_per_gpu,
             command=(*self.command, "--trainer", self.trainer),
         )

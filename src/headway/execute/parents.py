@@ -22,9 +22,9 @@ def parent_of(run: Run) -> Run | None:
     Raises:
         ResultsError: when its directory has none of that id and seed.
     """
-    wanted = run.spec.parent
-    if wanted is None:
+    if run.spec.init_from is None:
         return None
+    wanted = run.spec.init_from.run
     found = next((each for each in _of_seed(run) if each.id == wanted), None)
     if found is None:
         raise ResultsError(

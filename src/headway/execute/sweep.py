@@ -55,8 +55,9 @@ class RunDependencies:
         self._parent: dict[Path, Path] = {}
         self._orphans: dict[Path, Run] = {}
         for run in runs:
-            if (wanted := run.spec.parent) is None:
+            if run.spec.init_from is None:
                 continue
+            wanted = run.spec.init_from.run
             if (wanted, run.seed) in by_id:
                 self._parent[run.path] = by_id[wanted, run.seed]
             else:

@@ -59,7 +59,7 @@ def time_arms(
             that training took, and for arms that were timed on another machine.
         trained: whether something was trained just now: only then is it said why nothing is timed.
     """
-    arms = {run.name: run for run in runs if run.status != "damaged" and run.spec.tokens_per_step}
+    arms = {run.name: run for run in runs if run.status != "damaged" and run.spec.n_ctx is not None}
     untimed = [run for run in arms.values() if not _is_timed(directory, run, place, anywhere=not asked)]
     if len(arms) < 2 or not untimed:
         return
@@ -108,7 +108,7 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
     """
     run = Run.open(path)
     spec = run.spec
-    assert spec.tokens_per_step is not None
+    assert spec.n_ctx is not None
     try:
         study = open_study(spec, {})
         study.trainer.advance(_WARM_UP)
@@ -128,7 +128,7 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
         "step_s": step_s,
         "step_s_range": [min(seconds), max(seconds)],
         "n_steps": len(seconds),
-        "tokens_per_s": spec.tokens_per_step / step_s,
+        "tokens_per_s": spec.training.batch_size * spec.n_ctx / step_s,
         "memory_bytes": study.memory()["memory_bytes"],
         "batch_size": spec.training.batch_size,
         "execution": {**study.execution, **surroundings()},

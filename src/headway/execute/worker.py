@@ -188,7 +188,7 @@ def _open_study(
     from headway.train.loop import laboratory_of
 
     beginning = beginning_of(path) if stored else None
-    origin = origin_of(path) if spec.parent is not None and beginning is None else None
+    origin = origin_of(path) if spec.init_from is not None and beginning is None else None
     if trainer == "auto" and stored.get("trainer") == "torch":
         trainer = "torch"
     study = laboratory_of(spec).open_study(

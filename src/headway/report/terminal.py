@@ -62,11 +62,12 @@ class PlannedCosts:
     def tables(self) -> tuple[Table, Table]:
         """Parameters by part, and what a run costs; a row per arm."""
         parts = self.picture.names
-        in_tokens, heads = self._run.tokens_per_step is not None, bool(self._run.heads)
+        in_tokens, heads = self._run.n_ctx is not None, bool(self._run.heads_summary)
+        flops_of = f"FLOPs/{self._run.traits.example}"
         rate = "tokens/s" if in_tokens else "steps/s"
         counts, costs = (
             _table("arm", *parts, "total"),
-            _table("arm", *(["heads"] if heads else []), f"FLOPs/{self._run.example}", "FLOPs", "memory", rate, "time"),
+            _table("arm", *(["heads"] if heads else []), flops_of, "FLOPs", "memory", rate, "time"),
         )
         by_part: list[tuple[str, ...]] = []
         by_run: list[tuple[str, ...]] = []
@@ -77,7 +78,7 @@ class PlannedCosts:
             flops, speed = cost.training_flops, cost.tokens_per_s if in_tokens else cost.steps_per_s
             by_run.append(
                 (
-                    *([_heads(cost.run.heads)] if heads else []),
+                    *([_heads(cost.run.heads_summary)] if heads else []),
                     f"{per_example:,.0f}",
                     "–" if flops is None else f"{flops:.2e}",
                     size(cost.budget.peak_bytes),
@@ -110,13 +111,15 @@ class PlannedCosts:
         branches: dict[str, Tree] = {}
         for arm in sorted(arms, key=lambda arm: len(arm.ancestors)):
             above = tree if arm.parent is None else branches.get(arm.parent.full_name, tree)
-            said = ", ".join(part for part in (arm.template.beginning, _then(arm.template)) if part)
+            start = arm.resolved_spec.init_from
+            first = "" if start is None else start.sentence
+            said = ", ".join(part for part in (first, _then(arm.resolved_spec)) if part)
             branches[arm.full_name] = above.add(f"{escape(arm.full_name)}: {escape(said)}")
         return (tree,)
 
     def sentences(self) -> Iterable[str]:
         """Yield sentences on the columns, on matched arms, and on the time of all runs."""
-        what = self._run.example
+        what = self._run.traits.example
         yield f"FLOPs of a {what} are those of a forward pass; of a run, about three times that for every {what}"
         if len(self.costs) > 1:
             yield from self._matches()
@@ -177,7 +180,7 @@ def _then(run: RunSpec) -> str:
     if steps is None:
         return "then trained"
     trained = f"trained for {counted(steps, 'step')}" if steps else "not trained"
-    return trained if run.parent is None else f"then {trained}"
+    return trained if run.init_from is None else f"then {trained}"
 
 
 def _table(first: str, *headings: str) -> Table:

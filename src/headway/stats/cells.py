@@ -148,11 +148,12 @@ class Match:
     @property
     def other_texts(self) -> bool:
         """True if the two arms predict tokens of different tokenizers or corpora."""
-        return not self.arm.template.has_units_of(self.baseline.template)
+        return self.arm.resolved_spec.comparability.units != self.baseline.resolved_spec.comparability.units
 
     def no_merit(self, metric: str) -> str:
         """Return why a difference between the two arms is no merit of either; empty if it is one."""
-        return self.arm.template.no_merit(self.baseline.template, metric)
+        mine, theirs = (arm.resolved_spec.comparability for arm in (self.arm, self.baseline))
+        return mine.incomparable_reason(theirs, metric)
 
 
 def matches_of(experiment: Experiment) -> tuple[Match, ...]:
@@ -173,12 +174,12 @@ def matches_of(experiment: Experiment) -> tuple[Match, ...]:
     else:
         first, *others = dict.fromkeys(group.baseline for group in experiment.groups.values()) or [""]
         # Nobody asked for these: where they would say nothing of merit, they are not made.
-        asked = {arm.name: arm.template for arm in experiment.arms if arm.control is None}
+        asked = {arm.name: arm.resolved_spec.comparability for arm in experiment.arms if arm.control is None}
         primary = experiment.primary
-        pairs += [(name, first, None) for name in others if not asked[name].no_merit(asked[first], primary)]
+        pairs += [(name, first, None) for name in others if not asked[name].incomparable_reason(asked[first], primary)]
     arms = {(arm.name, arm.control): arm for arm in experiment.arms}
     # An arm that a control does not change is itself under that control.
-    arms |= {place: arms[place[0], None] for place, arm in arms.items() if arm.idle}
+    arms |= {place: arms[place[0], None] for place, arm in arms.items() if arm.is_no_op}
     matches = []
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         changed = {name for name in names if arms[name, control].control == control}

@@ -17,8 +17,8 @@ from headway.base.text import counted, listed
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
-from headway.config.lm.run import PER_BYTE
 from headway.config.metrics import METRICS, YES_OR_NO, Metric
+from headway.config.run import PER_BYTE
 from headway.stats.blocks import LEVEL, FamilyVerdict
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, seed_seconds, title
 from headway.stats.evidence import LOGARITHM, Comparison, JudgedDifference, JudgedFamily, Kind, Rule
@@ -249,7 +249,7 @@ def _asked(experiment: Experiment, control: str | None, runs: RunsOfArm) -> list
 def _names(experiment: Experiment, control: str | None) -> dict[str, str]:
     """The full names of arms under a control; an arm that it does not change is itself under it."""
     arms = [arm for arm in experiment.arms if arm.control == control]
-    return {arm.name: arm.name if arm.idle else arm.full_name for arm in arms}
+    return {arm.name: arm.name if arm.is_no_op else arm.full_name for arm in arms}
 
 
 def _under(
@@ -443,8 +443,9 @@ def _sentence_comparisons(
 
 
 def _solver(arm: Arm, label: str) -> Solver:
-    possible = arm.template.best_possible.get("solved")
-    return Solver(label=label, possible=None if possible is None else possible > 0, task=arm.template.task.title)
+    task = arm.resolved_spec.task
+    possible = task.best_possible(arm.resolved_spec.model).get("solved")
+    return Solver(label=label, possible=None if possible is None else possible > 0, task=task.title)
 
 
 def _not_finite(match: Match, metric: str, runs: RunsOfArm) -> list[int]:

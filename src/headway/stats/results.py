@@ -217,7 +217,7 @@ def _content(store: Store) -> dict[str, Any]:
     compared = comparisons(matches, of_arms, experiment, looks)
     contrasts, asked = contrasts_judged(experiment, of_arms, looks)
     families = (*asked, *compared.families)
-    laboratory = laboratory_of(experiment.arms[0].template)
+    laboratory = laboratory_of(experiment.arms[0].resolved_spec)
     further = laboratory.further(experiment, runs, compared.comparisons)
     rates = at_best_rates(experiment, matches, of_arms, compared.comparisons, looks)
     answered = answers(experiment, contrasts, compared.comparisons, families)

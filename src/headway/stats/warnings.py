@@ -20,8 +20,8 @@ import numpy as np
 from headway.base.text import Amount, counted, listed, number
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
-from headway.config.lm.run import PER_BYTE
 from headway.config.metrics import METRICS, metric_name
+from headway.config.run import PER_BYTE
 from headway.stats.blocks import LEVEL
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, title
 from headway.stats.contrasts import JudgedContrast, done, sides_of, values_of
@@ -356,7 +356,7 @@ def _plain(experiment: Experiment) -> list[Arm]:
     plain = [arm for arm in experiment.arms if arm.control is None]
     # In bits per byte another tokenizer is another way to do the same task.
     free = ("tokenizer",) if experiment.primary == PER_BYTE else ()
-    tasks = [{k: v for k, v in arm.template.task.content().items() if k not in free} for arm in plain]
+    tasks = [{k: v for k, v in arm.resolved_spec.task.content().items() if k not in free} for arm in plain]
     return [arm for arm, task in zip(plain, tasks, strict=True) if task == tasks[0]]
 
 

@@ -116,13 +116,14 @@ def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
     """Return which arm needs too much memory, how much, and the batch that would fit."""
     said = f"{name} needs about {_size(estimate)}"
     if spec.budget.judging_bytes > there:
-        return f"{said} for the prompts that it is judged on, and {_size(there)} are there; {spec.saves_judging}"
-    fits = spec.fitting_batch(there)
+        advice = spec.traits.judging_memory_advice
+        return f"{said} for the prompts that it is judged on, and {_size(there)} are there; {advice}"
+    fits = spec.budget.fitting_batch(there)
     if fits is None:
         return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
     return (
         f"{said} with a batch of {spec.training.batch_size}; into {_size(there)} one of {fits} would fit: "
-        f"{spec.saves_memory}"
+        f"{spec.traits.memory_advice}"
     )
 
 
@@ -251,8 +252,8 @@ class Making:
         shapes: dict[str, list[Name]] = {}
         said: dict[str, None] = {}
         for name, spec in runs.items():
-            if spec.shape is not None:
-                shapes.setdefault(spec.shape, []).append(name)
+            if spec.batch_key is not None:
+                shapes.setdefault(spec.batch_key, []).append(name)
             elif self.at_most is not None and self.at_most > 1:
                 said[f"{name[0]}: {about_alone(spec)}"] = None
         found: dict[Name, RunBatch] = {}
@@ -311,7 +312,7 @@ def about_alone(spec: RunSpec) -> str:
     """Return a sentence on why a run is not trained together with others; empty if it can be."""
     return (
         f"trained alone, and not together with others of its shape: {'; '.join(why)}"
-        if (why := spec.trained_alone)
+        if (why := spec.unbatchable)
         else ""
     )
 
@@ -324,9 +325,9 @@ def how_many(spec: RunSpec, at_most: int | None, gpu_bytes: int | None = None) -
         at_most: so many; None: `USUAL` of those whose steps are small, otherwise one.
         gpu_bytes: what is free of a GPU's memory; None: the machine's own counts.
     """
-    if spec.shape is None:
+    if spec.batch_key is None:
         return 1, ""
-    asked = at_most if at_most is not None else USUAL if spec.small else 1
+    asked = at_most if at_most is not None else USUAL if spec.is_cheap else 1
     if asked == 1:
         return 1, ""
     free = psutil.virtual_memory().total if gpu_bytes is None else gpu_bytes

@@ -28,6 +28,7 @@ from typing import Any, Literal, get_args
 from headway.base.files import entries, json_text, kept_json, write_text
 from headway.base.identity import DIGEST
 from headway.config.kinds import parse_stored
+from headway.config.lm.run import as_trained
 from headway.config.plugins import load_needed
 from headway.config.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
@@ -247,7 +248,7 @@ class Run:
             ResultsError: as `spec`, or when what it says of how it began is damaged.
         """
         try:
-            return self.spec.trained_as(beginning_of(self.path))
+            return as_trained(self.spec, beginning_of(self.path))
         except DeclarationError as error:
             raise ResultsError(f"{self.path}: {error}; {anew(self.path)}") from None
 

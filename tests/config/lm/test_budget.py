@@ -68,7 +68,7 @@ def test_memory_of_a_batch():
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_batch_that_would_fit_fits_and_no_larger_one(accumulate):
     asked = run(training={"batch_size": 64, "accumulate": accumulate})
-    fitting = asked.fitting_batch(asked.budget.training_bytes // 2)
+    fitting = asked.budget.fitting_batch(asked.budget.training_bytes // 2)
     assert 0 < fitting < 64
     assert fitting % accumulate == 0
 
@@ -76,11 +76,11 @@ def test_the_batch_that_would_fit_fits_and_no_larger_one(accumulate):
         return run(training={"batch_size": batch_size, "accumulate": accumulate}).budget.training_bytes
 
     assert needs(fitting) <= asked.budget.training_bytes // 2 < needs(fitting + accumulate)
-    assert asked.fitting_batch(asked.budget.training_bytes) == 64
-    assert asked.fitting_batch(1000) is None
+    assert asked.budget.fitting_batch(asked.budget.training_bytes) == 64
+    assert asked.budget.fitting_batch(1000) is None
 
 
 def test_a_published_run_would_not_fit_on_the_old_gpu_in_batches_of_a_hundred():
     published = load("head-progression", scale="paper").arm("constant-high").spec(0)
     assert published.budget.training_bytes < 2e9
-    assert 1 < published.fitting_batch(8 * 2**30) < 100
+    assert 1 < published.budget.fitting_batch(8 * 2**30) < 100

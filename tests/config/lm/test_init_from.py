@@ -31,8 +31,8 @@ def refused(start, **arm) -> str:
 def test_an_id_holds_that_of_the_parent_of_the_same_seed():
     of = experiment()
     for seed in (0, 3):
-        assert of.arm("tuned").spec(seed).parent == of.arm("dense").spec(seed).id
-        assert of.arm("regrown").spec(seed).parent == of.arm("tuned").spec(seed).id
+        assert of.arm("tuned").spec(seed).init_from.run == of.arm("dense").spec(seed).id
+        assert of.arm("regrown").spec(seed).init_from.run == of.arm("tuned").spec(seed).id
         assert of.arm("tuned").configuration(seed)["start"]["run"] == of.arm("dense").spec(seed).id
     other = small_text.experiment(
         arms={"small": SMALL, "dense": {"training": {"steps": 41}}, "tuned": TUNED, "regrown": REGROWN},
@@ -72,19 +72,19 @@ def test_the_parent_keeps_the_weights_that_are_asked_of_it():
 def test_under_a_control_it_starts_from_its_parent_under_that_control():
     controls = {"wide": {"model": {"windows": [None]}}, "factors": {"model": {"factor_init": "matched"}}}
     of = small_text.experiment(arms={"dense": {}, "small": SMALL}, baseline="dense", controls=controls)
-    assert of.arm("small+wide").spec(1).parent == of.arm("dense+wide").spec(1).id
+    assert of.arm("small+wide").spec(1).init_from.run == of.arm("dense+wide").spec(1).id
     # What changes nothing in the parent changes nothing in the child.
-    assert of.arm("small+factors").idle
-    assert of.arm("small+factors").spec(1).parent == of.arm("dense").spec(1).id
+    assert of.arm("small+factors").is_no_op
+    assert of.arm("small+factors").spec(1).init_from.run == of.arm("dense").spec(1).id
 
 
 def test_what_is_expected_of_it_has_as_many_heads_as_are_kept():
     of = experiment()
-    small, regrown = of.arm("small").expected, of.arm("regrown").expected
+    small, regrown = of.arm("small").expected_spec, of.arm("regrown").expected_spec
     assert isinstance(small, TokensRun)
-    assert (small.model.layout.total, regrown.heads) == (3, "4-2")
-    assert small.budget.n_parameters < of.arm("dense").expected.budget.n_parameters == regrown.budget.n_parameters
-    assert of.arm("small").template.scheme is None  # which heads go is found, not declared
+    assert (small.model.layout.total, regrown.heads_summary) == (3, "4-2")
+    assert small.budget.n_parameters < of.arm("dense").expected_spec.budget.n_parameters == regrown.budget.n_parameters
+    assert of.arm("small").resolved_spec.scheme is None  # which heads go is found, not declared
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_directories_that_have_what_is_refused_now_are_read(tmp_path):
     content["arms"]["tuned"] = {"start": {"arm": "dense", "weights": "fresh", "step": 5}}
     path = tmp_path / "experiment.yaml"
     path.write_text(write_yaml(content))
-    assert read_resolved(path).arm("tuned").template.beginning == "at step 5, weights drawn anew"
+    assert read_resolved(path).arm("tuned").resolved_spec.init_from.sentence == "at step 5, weights drawn anew"
     with pytest.raises(DeclarationError, match=r"arms.small.start: prune.keep 1: that is 1 head, but by alike"):
         load(path)
 
@@ -213,7 +213,7 @@ def test_controls_do_not_start_from_anything():
 def test_what_importance_costs_is_said():
     run = small_text.run_of(probes={"importance": True, "every": 10, "sequences": 8})
     said = "probes.importance: a forward and a backward pass of 8 sequences every 10 steps, about 25 % of what training"
-    assert any(remark.startswith(said) for remark in run.remarks)
+    assert any(remark.startswith(said) for remark in run.warnings)
 
 
 def test_heads_cannot_be_ablated_where_there_are_none():
@@ -230,4 +230,4 @@ def test_a_setting_of_steps_reaches_multiples_of_them_and_leaves_arms_untrained(
     content = small_text.experiment(arms=arms, baseline="dense").plain()
     of = resolve(content, settings=["training.steps=60"])
     of.check_settings()
-    assert [of.arm(name).template.declared_steps for name in arms] == [60, 0, 30]
+    assert [of.arm(name).resolved_spec.declared_steps for name in arms] == [60, 0, 30]

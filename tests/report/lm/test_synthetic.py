@@ -27,8 +27,8 @@ def material_of(experiment: Experiment, metrics: dict[str, list[dict[str, Any]]]
         runs = [
             Finished(
                 run=cast(Any, SimpleNamespace(
-                    name=arm.full_name, control=arm.control, seed=seed, spec=arm.template, trained=arm.template,
-                    steps=10, metrics=found,
+                    name=arm.full_name, control=arm.control, seed=seed, spec=arm.resolved_spec,
+                    trained=arm.resolved_spec, steps=10, metrics=found,
                 )), records=(), curves={}, task="task",
             )
             for seed, found in enumerate(metrics[arm.full_name])
@@ -77,7 +77,7 @@ def test_hops_are_told_one_by_one_and_lengths_by_octave():
     assert {(r["at"], r["accuracy"]) for r in rows_of(by_kind(hops)) if "arm" in r} == {(0, 1.0), (1, 0.9), (2, 0.5)}
     guesses = [r["accuracy"] for r in rows_of(by_kind(hops)) if "arm" not in r]
     assert guesses[0] == 1.0
-    assert len(guesses) == cast(Any, hops.experiment.arms[0].template).task.hops + 1
+    assert len(guesses) == cast(Any, hops.experiment.arms[0].resolved_spec).task.hops + 1
     assert {(r["at"], r["accuracy"]) for r in rows_of(by_length(hops))} == {(2, 1.0), (4, 0.8)}
     assert by_length(hops).folded
     first = next(figure for figure in report.answers(hops) if figure is not None)

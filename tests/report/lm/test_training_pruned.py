@@ -46,7 +46,7 @@ def run(arm: str, seed: int, loss: float, heads: int, steps: int, importance=())
         )
         for at, v in enumerate(importance)
     }
-    spec = METHODS.arm("dense").template
+    spec = METHODS.arm("dense").resolved_spec
     folder = SimpleNamespace(
         name=arm, control=None, seed=seed, steps=steps, spec=spec, trained=spec,
         metrics={"eval_loss_nats": loss, "total_heads": heads},
@@ -59,8 +59,8 @@ def material(of: Experiment, losses: dict[str, float], importance=(), seeds: int
     found = looks(of)
     arms = []
     for arm in of.arms:
-        heads = arm.expected.model.layout.total  # type: ignore[attr-defined]
-        steps = arm.template.declared_steps or 0
+        heads = arm.expected_spec.model.layout.total  # type: ignore[attr-defined]
+        steps = arm.resolved_spec.declared_steps or 0
         each = importance if arm.name == "dense" else ()
         runs = [run(arm.name, s, losses[arm.name] + 0.01 * s, heads, steps, each) for s in range(seeds)]
         arms.append(ArmResults(name=arm.name, look=found[arm.name], runs=tuple(runs)))

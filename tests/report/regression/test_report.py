@@ -298,7 +298,7 @@ def test_a_curve_ends_where_it_crosses_the_floor() -> None:
 
 
 def test_the_untrained_column_does_not_set_the_scale() -> None:
-    task = small("icl-heads").arms[0].template.task
+    task = small("icl-heads").arms[0].resolved_spec.task
     qk = np.zeros((1, 1, 6, 6))
     qk[..., 0, 0], qk[..., 0, 5] = 0.1, 3.0
     assert maps._largest(qk, task, only_x_columns=True) == 0.1

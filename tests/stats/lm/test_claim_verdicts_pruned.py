@@ -9,7 +9,7 @@ from stats.test_verdicts_paired import CLEAR
 from support import small_text
 
 from headway.config.lm.head_units import without_heads
-from headway.config.lm.run import TokensRun
+from headway.config.lm.run import TokensRun, with_model
 from headway.stats.evidence import Comparison
 from headway.stats.lm.claim_verdicts import pruned_at_once, pruning_claims
 from headway.store.run import Run
@@ -39,10 +39,10 @@ def comparison(arm: str, baseline: str, *ends: float) -> Comparison:
 
 
 def runs_of(arm: str, *layouts: tuple[int, int]) -> list[Run]:
-    spec = OF.arm(arm).template
+    spec = OF.arm(arm).resolved_spec
     assert isinstance(spec, TokensRun)
     models = [without_heads(spec.model, [[head < n for head in range(4)] for n in layout]) for layout in layouts]
-    found = [SimpleNamespace(name=arm, status="done", spec=spec, trained=spec._with(model)) for model in models]
+    found = [SimpleNamespace(name=arm, status="done", spec=spec, trained=with_model(spec, model)) for model in models]
     return cast(list[Run], found)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from headway.config.kinds import parse_run
 from headway.config.lm.model import OWN_ATTENTIONS, Gpt2
-from headway.config.lm.tasks import TASKS as TASKS_BY_KIND
+from headway.config.lm.run import TASKS as TASKS_BY_KIND
 from headway.config.spec import parse
 from headway.data.batch import Batch
 from headway.errors import BeyondPossible

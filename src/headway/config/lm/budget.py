@@ -9,6 +9,7 @@ al. 2022 (OPT, arXiv 2205.01068), whose 6.7B model has the shape of GPT-3's; Tou
 
 import math
 from dataclasses import dataclass
+from typing import Any, get_args
 
 from headway.config.lm.model import Bias, Gpt2, GptNeo, Llama, TransformerModel
 from headway.config.lm.parameters import PARTS, Parameter, parameters_of
@@ -61,31 +62,14 @@ def _keys_seen(n_ctx: int, window: int, own: int) -> int:
     return growing * (growing - 1) // 2 + own * growing + (n_ctx - growing) * window
 
 
-def training_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
-    """Estimate the bytes of weights, gradients, optimizer state and stored activations of one part of a batch."""
-    part = training.batch_size // training.accumulate
-    return _state_bytes(task, model, training) + part * _sequence_bytes(task, model, training)
-
-
-def fitting_batch(
-    task: TokensTask, model: TransformerModel, training: TokensTraining, bytes_available: int
-) -> int | None:
-    """Return the largest batch, in sequences, whose estimate fits into memory in the present number of parts.
-
-    The result is None if not even one sequence a part would fit.
-    """
-    part = (bytes_available - _state_bytes(task, model, training)) // _sequence_bytes(task, model, training)
-    return int(part) * training.accumulate if part > 0 else None
-
-
-def _state_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
+def state_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
     """Return the bytes of fp32 state: weights, gradients, and Muon's one moment or AdamW's two."""
     muon = training.optimizer == "muon"
     parameters = parameters_of(model, task.vocab_size)
     return 4 * sum(math.prod(p.shape) * (3 if muon and _in_block(p) else 4) for p in parameters)
 
 
-def _sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
+def sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTraining) -> int:
     """Return the bytes that one sequence stores for the backward pass.
 
     Each token and layer stores four things: the stream before and after each norm; queries, keys, values and contexts,
@@ -125,48 +109,29 @@ class Shape:
         return parameters_by_part(self.model, self.vocab_size)
 
 
-def _gpt2(title: str, *, d_model: int, n_layers: int, n_heads: int, n_positions: int = 1024) -> Shape:
-    model = Gpt2(family="gpt-2", d_model=d_model, n_layers=n_layers, n_heads=n_heads, n_positions=n_positions)
-    return Shape(title=title, model=model, vocab_size=50257)
+_BIASES: tuple[Bias, ...] = ("qkv", "output", "mlp")
+_OPENELM = {"n_heads": "openelm(0.5, 1.0)", "d_head": 64, "d_mlp": "openelm(0.5, 4.0)", "tied": True}
+_OPT = {"n_positions": 2050, "mlp": "relu", "biases": _BIASES}  # its positions begin at 2
+_ROWS: tuple[tuple[str, str, type[TransformerModel], int, int, int, int, dict[str, Any]], ...] = (
+    ("gpt2", "GPT-2 124M", Gpt2, 50257, 768, 12, 12, {}),
+    ("gpt-neo-125m", "GPT-Neo 125M", GptNeo, 50257, 768, 12, 12, {}),
+    ("openelm-270m", "OpenELM 270M", Llama, 32000, 1280, 16, 0, _OPENELM),
+    ("gpt2-medium", "GPT-2 355M", Gpt2, 50257, 1024, 24, 16, {}),
+    ("gpt2-large", "GPT-2 774M", Gpt2, 50257, 1280, 36, 20, {}),
+    ("opt-1.3b", "OPT 1.3B", TransformerModel, 50272, 2048, 24, 32, _OPT),
+    ("gpt2-xl", "GPT-2 1.6B", Gpt2, 50257, 1600, 48, 25, {}),
+    ("gpt3-6.7b", "GPT-3 6.7B", Gpt2, 50257, 4096, 32, 32, {"n_positions": 2048}),
+    ("opt-6.7b", "OPT 6.7B", TransformerModel, 50272, 4096, 32, 32, _OPT),
+    ("llama-7b", "Llama 7B", Llama, 32000, 4096, 32, 32, {"d_mlp": 11008}),
+)
+"""Name, title, family, size of the vocabulary, d_model, layers and heads of published models, and other choices."""
 
 
-def _opt(title: str, *, d_model: int, n_layers: int, n_heads: int) -> Shape:
-    biases: tuple[Bias, ...] = ("qkv", "output", "mlp")
-    model = TransformerModel(
-        # OPT's positions begin at 2.
-        d_model=d_model, n_layers=n_layers, n_heads=n_heads, n_positions=2050, mlp="relu", biases=biases
-    )  # fmt: skip
-    return Shape(title=title, model=model, vocab_size=50272)
+def _shape(title: str, family: type[TransformerModel], vocab: int, *sizes: int, **choices: Any) -> Shape:
+    named = {"family": get_args(family.model_fields["family"].annotation)[0]} if "family" in family.model_fields else {}
+    model = dict(zip(("d_model", "n_layers", "n_heads"), sizes, strict=True)) | named | choices
+    return Shape(title=title, model=family(**model), vocab_size=vocab)
 
 
-SHAPES: dict[str, Shape] = {
-    "gpt2": _gpt2("GPT-2 124M", d_model=768, n_layers=12, n_heads=12),
-    "gpt-neo-125m": Shape(
-        title="GPT-Neo 125M", model=GptNeo(family="gpt-neo", d_model=768, n_layers=12, n_heads=12), vocab_size=50257
-    ),
-    "openelm-270m": Shape(
-        title="OpenELM 270M",
-        model=Llama(
-            family="llama",
-            d_model=1280,
-            n_layers=16,
-            n_heads="openelm(0.5, 1.0)",
-            d_head=64,
-            d_mlp="openelm(0.5, 4.0)",
-            tied=True,
-        ),
-        vocab_size=32000,
-    ),
-    "gpt2-medium": _gpt2("GPT-2 355M", d_model=1024, n_layers=24, n_heads=16),
-    "gpt2-large": _gpt2("GPT-2 774M", d_model=1280, n_layers=36, n_heads=20),
-    "opt-1.3b": _opt("OPT 1.3B", d_model=2048, n_layers=24, n_heads=32),
-    "gpt2-xl": _gpt2("GPT-2 1.6B", d_model=1600, n_layers=48, n_heads=25),
-    "gpt3-6.7b": _gpt2("GPT-3 6.7B", d_model=4096, n_layers=32, n_heads=32, n_positions=2048),
-    "opt-6.7b": _opt("OPT 6.7B", d_model=4096, n_layers=32, n_heads=32),
-    "llama-7b": Shape(
-        title="Llama 7B",
-        model=Llama(family="llama", d_model=4096, n_layers=32, n_heads=32, d_mlp=11008),
-        vocab_size=32000,
-    ),
-}
+SHAPES = {name: _shape(*row, **choices) for name, *row, choices in _ROWS}
 """Published shapes by name, from small to large."""

@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from headway.base.text import counted
 from headway.config.lm.head_units import heads_to_keep, least_to_keep, units_of
 from headway.config.lm.layout import HeadLayout
+from headway.config.run import InitialRun
 from headway.config.spec import Spec
 
 PruningMethod = Literal[
@@ -42,14 +43,13 @@ class StartPruning(Spec):
         )
 
 
-class Start(Spec):
+class Start(InitialRun):
     """Another run of the same seed, whose weights a run starts from, with fewer heads or with more.
 
     The optimizer and its step size start anew. Kept weights continue with the data where they left off; `fresh` weights
     have seen no data.
     """
 
-    run: str = Field(description="the id of the run; a file names its arm instead, as `arm`")
     step: PositiveInt | Literal["last"] = Field(
         "last", description="of that run, whose weights are pruned or gone on with"
     )
@@ -81,7 +81,7 @@ class Start(Spec):
             raise ValueError(f"regrow adds heads to weights that are kept, and they are {self.weights}; keep them")
         return self
 
-    def why_not_anew(self, layout: HeadLayout, name: str, *, whole: bool) -> str:
+    def pointless_reason(self, layout: HeadLayout, name: str, *, whole: bool) -> str:
         """Return why the requested start is impossible or without effect, as a sentence; empty if it can be done.
 
         Args:
@@ -102,8 +102,8 @@ class Start(Spec):
         return "" if self.prune is None or not whole else self.prune.why_not_so_few(layout)
 
     @property
-    def stored_steps(self) -> tuple[int, ...]:
-        """The steps of the parent run, beside its last, whose weights have to be stored there."""
+    def required_checkpoints(self) -> tuple[int, ...]:
+        """The steps of that run, beside its last, whose weights have to be stored there."""
         asked = {self.rewind_to} if self.weights == "rewound" else set()
         return tuple(sorted(asked | ({self.step} if self.step != "last" else set())))
 

@@ -1,21 +1,19 @@
 """Probes of heads during training, evaluation, text samples, and measurements of the trained model."""
 
-from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, WithJsonSchema, field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, WithJsonSchema
 
 from headway.base.text import counted
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.run import Training
-from headway.config.spec import Spec
-from headway.errors import near
+from headway.config.spec import ONCE, Spec, known_in
 
-
-def _known(metric: str) -> str:
-    if metric not in HEAD_METRICS:
-        raise ValueError(f"{metric!r} is no metric of heads; {near(metric, HEAD_METRICS)}")
-    return metric
+MetricName = Annotated[
+    str,
+    known_in(HEAD_METRICS, "is no metric of heads"),
+    WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)}),
+]
 
 
 class HeadProbes(Spec):
@@ -39,16 +37,9 @@ class HeadProbes(Spec):
         False,
         description="how much the loss is sensitive to each head, by a gradient: a forward and a backward pass a probe",
     )
-    metrics: tuple[
-        Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)})], ...
-    ] = Field((), description="single metrics by name, beside the families")
-
-    @field_validator("metrics")
-    @classmethod
-    def _once(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
-        if twice := [metric for metric, count in Counter(metrics).items() if count > 1]:
-            raise ValueError(f"{twice[0]} stands twice; keep one")
-        return metrics
+    metrics: Annotated[tuple[MetricName, ...], ONCE] = Field(
+        (), description="single metrics by name, beside the families"
+    )
 
     @property
     def chosen(self) -> tuple[str, ...]:

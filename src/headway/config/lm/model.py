@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from headway.config.lm.layout import HeadCounts, HeadLayout, PerLayer, per_layer, widths
-from headway.config.spec import MOST_LAYERS, WIDEST, Spec, check_numbers
-from headway.errors import near
+from headway.config.spec import MOST_LAYERS, WIDEST, Spec, check_numbers, known_in
 
 Norm = Literal["layer", "rms", "none"]
 Mlp = Literal["gelu_new", "gelu", "relu", "swiglu", "none"]
@@ -30,12 +29,6 @@ OWN_ATTENTIONS: dict[str, Callable[..., Any]] = {}
 """Attention functions that plugins register, by name: each changes an attention's scores before their softmax."""
 OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
 """Families that plugins register, by name: their choices, including the family that they build on."""
-
-
-def _known_attention(name: str) -> str:
-    if name != SOFTMAX and name not in OWN_ATTENTIONS:
-        raise ValueError(f"{name!r} is not known; {near(name, (SOFTMAX, *OWN_ATTENTIONS))}")
-    return name
 
 
 class Ranks(Spec):
@@ -124,7 +117,7 @@ class TransformerModel(Spec):
         None, description="width of the MLP that each input of numbers enters by, instead of a token's embedding"
     )
     class_token: bool = Field(False, description="a learned vector stands after the inputs, and answers are read there")
-    attention: Annotated[str, AfterValidator(_known_attention)] = Field(
+    attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = Field(
         SOFTMAX, description="what becomes of scores: softmax, or an attention that a plugin registers"
     )
 

@@ -7,7 +7,6 @@ what training finds; experiments show both.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -29,7 +28,7 @@ class TokensTask(Task):
     """The name of the `Judge` that evaluates its models."""
     baselines: ClassVar[str]
     """The function that gives its baselines, which need no training."""
-    expectations: ClassVar[str] = ""
+    preflight: ClassVar[str] = ""
     """The function that gives messages about the examples before they are made; empty if there are none."""
     loss: ClassVar[str] = "loss_nats"
     """The training loss: the mean cross-entropy of answers that are classes, or `mse` of answers that are numbers."""
@@ -80,20 +79,6 @@ class TokensTask(Task):
         Raises:
             ValueError: saying what to change.
         """
-
-    def best_possible(self, model: TransformerModel) -> Mapping[str, float]:  # noqa: ARG002
-        """Return known bounds that no model of this shape exceeds, by metric."""
-        return {}
-
-    @property
-    def corpora(self) -> tuple[str, ...]:
-        """The corpora that examples are made from; none if examples are drawn."""
-        return ()
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The user's files and folders among the corpus, the tokenizer and the validation set."""
-        return ()
 
     @property
     def expected_sequences(self) -> float | None:

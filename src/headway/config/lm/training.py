@@ -3,22 +3,12 @@
 The optimizers follow torch.optim of the same name, term by term.
 """
 
-from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, NonNegativeInt, PositiveInt, WithJsonSchema, model_validator
 
 from headway.config.run import Training
-from headway.config.spec import Spec
-from headway.errors import near
+from headway.config.spec import METRICS_ONCE, Betas, Spec, known_in
 
 Better = Literal["high", "low"]
 
@@ -34,15 +24,7 @@ REGULARIZED: dict[str, Better] = {
 """Differentiable measures of heads, and the direction of more difference; functions are in `heads.regularizers`."""
 
 
-def _known(metric: str) -> str:
-    if metric not in REGULARIZED:
-        raise ValueError(f"{metric!r} is not known; {near(metric, REGULARIZED)}")
-    return metric
-
-
-RegularizedMetric = Annotated[
-    str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(REGULARIZED)})
-]
+RegularizedMetric = Annotated[str, known_in(REGULARIZED), WithJsonSchema({"type": "string", "enum": list(REGULARIZED)})]
 
 
 class Regularizer(Spec):
@@ -76,8 +58,6 @@ class DropHead(Spec):
     """DropHead: training drops whole heads, each with probability p in each example, and scales up the others.
 
     p falls linearly from `start` to 0 and then rises linearly to `end`.
-
-    Paper: Zhou et al. 2020, arXiv 2004.13342.
 
     Paper: Zhou et al. 2020, arXiv 2004.13342.
     """
@@ -123,19 +103,13 @@ class _TokensTraining(Training):
     )
     clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient; null: not clipped")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of matrix products; weights stay fp32")
-    betas: tuple[float, float] = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
+    betas: Betas = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
     eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
     weight_decay: float = Field(0.0, ge=0, description="matrices shrink by this times the learning rate each step")
-    regularizers: tuple[Regularizer, ...] = Field((), description="what is added to the loss so that heads differ")
+    regularizers: Annotated[tuple[Regularizer, ...], METRICS_ONCE] = Field(
+        (), description="what is added to the loss so that heads differ"
+    )
     drophead: DropHead | None = Field(None, description="how heads are dropped while training; null: none is")
-
-    @field_validator("regularizers")
-    @classmethod
-    def _each_once(cls, regularizers: tuple[Regularizer, ...]) -> tuple[Regularizer, ...]:
-        metrics = [regularizer.metric for regularizer in regularizers]
-        if twice := [metric for metric, count in Counter(metrics).items() if count > 1]:
-            raise ValueError(f"{twice[0]} stands twice; keep one")
-        return regularizers
 
     @model_validator(mode="after")
     def _length_and_parts(self) -> "_TokensTraining":
@@ -148,8 +122,6 @@ class _TokensTraining(Training):
                 f"accumulate {self.accumulate} does not divide batch_size {self.batch_size}; "
                 "the parts of a batch are equal"
             )
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas {list(self.betas)} must lie in [0, 1); the usual ones are [0.9, 0.999]")
         return self
 
 

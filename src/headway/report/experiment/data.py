@@ -50,7 +50,7 @@ def looks(experiment: Experiment) -> dict[str, ArmStyle]:
     labels = [name if titles.count(name) == 1 else arm.full_name for arm, name in zip(arms, titles, strict=True)]
     by_scheme = _by_scheme(experiment)
     # Where each control has figures of its own, an arm keeps its colour under it.
-    own_figures = part_of(experiment.arms[0].template, "show").controls_apart
+    own_figures = part_of(experiment.arms[0].resolved_spec, "show").controls_apart
     declared = list(experiment.document.arms)
     places = [declared.index(arm.name) if own_figures else at for at, arm in enumerate(arms)]
     return {
@@ -66,12 +66,12 @@ def looks(experiment: Experiment) -> dict[str, ArmStyle]:
 def _by_scheme(experiment: Experiment) -> bool:
     # The heads that pruning left of another arm are no chosen scheme.
     started = any(arm.parent is not None for arm in experiment.arms)
-    schemes = {arm.template.scheme for arm in experiment.arms if arm.group is not None}
+    schemes = {arm.resolved_spec.scheme for arm in experiment.arms if arm.group is not None}
     return len(schemes) > 1 and not started
 
 
 def _scheme_look(arm: Arm, experiment: Experiment) -> dict[str, object]:
-    scheme = arm.template.scheme
+    scheme = arm.resolved_spec.scheme
     if arm.group is None:
         return {"colour": SCHEME_COLOURS[scheme], "scheme": scheme, "dash": NO_GROUP_DASH, "shape": "diamond"}
     at = list(experiment.groups).index(arm.group)
@@ -178,7 +178,7 @@ class ReportData:
     @property
     def run(self) -> "RunSpec":
         """The specification of one of the arms' runs; all arms belong to one laboratory."""
-        return self.experiment.arms[0].template
+        return self.experiment.arms[0].resolved_spec
 
     @property
     def controls(self) -> tuple[str | None, ...]:

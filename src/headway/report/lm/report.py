@@ -10,8 +10,8 @@ from functools import partial
 from typing import ClassVar
 
 from headway.base.text import Amount, join, number
-from headway.config.lm.run import PER_BYTE
 from headway.config.metrics import METRICS, YES_OR_NO
+from headway.config.run import PER_BYTE
 from headway.report.charts.atlas import atlas
 from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
 from headway.report.charts.page import Row, Table

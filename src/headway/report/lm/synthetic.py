@@ -87,7 +87,7 @@ def _points(arms: list[ArmResults], x: Any, y: Any) -> tuple[Any, Any]:
 
 def _limits(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
     found = {
-        "best possible": arm.shown.run.spec.best_possible.get("accuracy"),
+        "best possible": _best_possible(arm.shown.run.spec, "accuracy"),
         "chance": material.baselines(arm).get("chance", {}).get("accuracy"),
     }
     return [{"arm": arm.label, "what": name, "accuracy": at} for name, at in found.items() if at is not None]
@@ -337,6 +337,10 @@ def _mlp(arm: ArmResults) -> str:
     return ("attention alone" if model.mlp == "none" else "with an MLP") + ", keys smeared" * model.smeared_keys
 
 
+def _best_possible(run: RunSpec, metric: str) -> float | None:
+    return run.task.best_possible(run.model).get(metric)
+
+
 def _possible(run: RunSpec) -> str:
-    best = run.best_possible.get("solved")
+    best = _best_possible(run, "solved")
     return "not known" if best is None else "yes" if best > 0 else "no"

@@ -276,7 +276,7 @@ def _helped(c: Comparison, share: float) -> JudgedArm:
 
 def regularised(arm: Arm) -> bool:
     """Return whether an arm is trained with a regulariser of its heads."""
-    return bool(arm.template.content()["training"].get("regularizers"))
+    return bool(arm.resolved_spec.content()["training"].get("regularizers"))
 
 
 _ALIKE = "Alike heads are the first that pruning can take"
@@ -313,7 +313,7 @@ def pruning_claims(
 
 
 def _pruning(arm: Arm) -> StartPruning | None:
-    run = arm.template
+    run = arm.resolved_spec
     if not isinstance(run, TokensRun) or run.start is None or run.declared_steps != 0:
         return None
     return run.start.prune
@@ -418,7 +418,7 @@ def pruned_at_once(
         steps: for how many each arm was trained, by full name.
     """
     for arm in arms:
-        run = arm.template
+        run = arm.resolved_spec
         if not isinstance(run, TokensRun) or not _only_pruned(run) or arm.full_name not in finals:
             continue
         whole = _whole(arm, arms)
@@ -446,13 +446,13 @@ def _only_pruned(run: TokensRun) -> bool:
 
 def _whole(arm: Arm, arms: Sequence[Arm]) -> Arm | None:
     """Return the arm of this step with all heads: the parent, or an arm that starts there and changes nothing."""
-    run = arm.template
+    run = arm.resolved_spec
     assert isinstance(run, TokensRun)
     assert run.start is not None
     if run.start.step == "last":
         return arm.parent
     for other in arms:
-        it = other.template
+        it = other.resolved_spec
         if isinstance(it, TokensRun) and it.start is not None and it.declared_steps == 0:
             plain = it.start.prune is None and not it.start.regrow and it.start.weights == "kept"
             if plain and (it.start.run, it.start.step) == (run.start.run, run.start.step):

@@ -215,7 +215,7 @@ def on_curves(experiment: Experiment, arms: Sequence[Arm]) -> tuple[Arm, ...]:
     chosen = [arm for arm in arms if arm.group is not None or not experiment.groups]
     alike = all(_but_heads(arm) == _but_heads(chosen[0]) for arm in chosen)
     several = len({layout_of(arm).total for arm in chosen}) > 1
-    return tuple(arm for arm in chosen if arm.template.scheme) if alike and several else ()
+    return tuple(arm for arm in chosen if arm.resolved_spec.scheme) if alike and several else ()
 
 
 def _but_heads(arm: Arm) -> dict[str, Any]:
@@ -225,8 +225,8 @@ def _but_heads(arm: Arm) -> dict[str, Any]:
 
 
 def _text(arm: Arm) -> TokensRun:
-    assert isinstance(arm.template, TokensRun)
-    return arm.template
+    assert isinstance(arm.resolved_spec, TokensRun)
+    return arm.resolved_spec
 
 
 AGAINST = "constant"

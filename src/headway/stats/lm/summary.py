@@ -15,9 +15,10 @@ import numpy as np
 from headway.base.text import counted, listed, number
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
-from headway.config.lm.run import PER_BYTE, TEXT_KEPT, TokensRun
+from headway.config.lm.run import TEXT_KEPT, TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
+from headway.config.run import PER_BYTE
 from headway.stats.cells import title
 from headway.stats.evidence import Comparison
 from headway.stats.lm.claims import JudgedStatement
@@ -77,12 +78,12 @@ def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> 
     for arm in (arm for arm in experiment.arms if arm.control == control):
         done = [run for run in runs if run.name == arm.full_name and run.status == "done"]
         sizes = {run.metrics["n_parameters"] for run in done if run.metrics.get("n_parameters") is not None}
-        if isinstance(arm.template, TokensRun) and sizes:
+        if isinstance(arm.resolved_spec, TokensRun) and sizes:
             models.append(
                 Sized(
                     name=arm.full_name,
                     title=title(arm, experiment),
-                    plain=is_plain(arm.template.model),
+                    plain=is_plain(arm.resolved_spec.model),
                     n_parameters=max(sizes),
                     losses=_losses_further(done),
                 )
@@ -184,7 +185,7 @@ def known_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     """Return the best possible metrics among the arms' models, as far as theory tells, and chance."""
     found: dict[str, float] = {}
     for run in runs:
-        for metric, value in run.spec.best_possible.items():
+        for metric, value in run.spec.task.best_possible(run.spec.model).items():
             better = max if METRICS[metric].better == "higher" else min
             found[metric] = better(found.get(metric, value), value)
     chance = _by_chance(runs)

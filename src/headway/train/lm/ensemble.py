@@ -421,15 +421,15 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Col
     """Open a study of each run; studies that are advanced in turn take their steps together.
 
     Args:
-        runs: of one shape (`RunSpec.shape`).
+        runs: of one shape (`RunSpec.batch_key`).
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         joins: steps at which runs that were stored there are put in.
 
     Raises:
         UserError: as `open_study`.
     """
-    assert len({run.shape for run in runs}) == 1
-    assert runs[0].shape is not None
+    assert len({run.batch_key for run in runs}) == 1
+    assert runs[0].batch_key is not None
     place = find_device(device)
     examples = open_examples(runs[0].task)
     steps = steps_of(runs[0], examples)
@@ -498,7 +498,7 @@ def trial_together_per_s(runs: Sequence[TokensRun], seconds: float) -> float:
 
 
 def _batch(run: TokensRun, size: int) -> Batch:
-    if not run.corpora:
+    if not run.task.corpora:
         return open_examples(run.task).training_batch(0, 0, size)
     tokens = rng.generator(0, "trial").integers(run.task.vocab_size, size=(2, size, run.task.n_ctx))
     return Batch(inputs=tokens[0], targets=tokens[1])

@@ -21,11 +21,11 @@ import torch
 
 from headway.base import rng
 from headway.config.lm.measurement import PROMPT, Samples
-from headway.config.lm.run import PER_BYTE, TEXT_KEPT, TokensRun
+from headway.config.lm.run import TEXT_KEPT, TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
 from headway.config.plugins import Entry, of_kind
-from headway.config.run import imported
+from headway.config.run import PER_BYTE, imported
 from headway.data.batch import Batch, Examples
 from headway.data.text import TextExamples
 from headway.data.token_store import Tokens

@@ -22,7 +22,7 @@ from headway.causal.pruning import pruned, pruned_to, regrown
 from headway.config.lm.head_units import heads_to_keep, units_of
 from headway.config.lm.init_from import StartPruning
 from headway.config.lm.model import TransformerModel
-from headway.config.lm.run import TokensRun
+from headway.config.lm.run import TokensRun, as_trained
 from headway.data.batch import Examples
 from headway.errors import ResultsError, UserError
 from headway.models.transformer import Transformer
@@ -66,7 +66,7 @@ class Started:
         try:
             return cls(
                 origin=str(content["origin"]),
-                model=run.trained_as(content).model,
+                model=as_trained(run, content).model,
                 heads=tuple((int(layer), int(head)) for layer, head in content["heads"]),
                 steps_before=int(content["steps_before"]),
             )
