@@ -431,7 +431,7 @@ def serve(
     work_on: Callable[[Path], int],
     *,
     answers: int,
-    begins_anew: Callable[[Path], bool],
+    needs_new_process: Callable[[Path], bool],
     command: Sequence[str],
     environment: Mapping[str, str],
 ) -> int:
@@ -441,7 +441,7 @@ def serve(
         first: the folder of the first run.
         work_on: works on one; its exit code.
         answers: the descriptor where each one's exit code is told.
-        begins_anew: whether a run needs a process of its own, given its folder.
+        needs_new_process: whether a run, given its folder, needs a process of its own.
         command: what replaces this process; the folder follows.
         environment: of what replaces it.
     """
@@ -463,7 +463,7 @@ def serve(
         told, _, heard = heard.partition(b"\0")
         path = Path(os.fsdecode(told))
         _print_to(path / "log.txt")
-        if code not in (DONE, ELSEWHERE) or "torch" in sys.modules or begins_anew(path):
+        if code not in (DONE, ELSEWHERE) or "torch" in sys.modules or needs_new_process(path):
             os.execve(sys.executable, [*command, str(path)], environment)
         give_freed_memory_back()
         forget_peak()
