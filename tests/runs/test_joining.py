@@ -22,6 +22,7 @@ from headway.execute.work import DONE, ELSEWHERE, FAILED
 from headway.store import lease
 from headway.store.directory import Store
 from headway.store.run import Run
+from headway.store.watch import Watch
 from headway.train import checkpoint
 
 AS_SCRIPT = Path(__file__).with_name("join.py")

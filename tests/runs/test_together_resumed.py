@@ -218,10 +218,9 @@ def test_a_batch_that_does_not_fit_into_this_machine_is_not_split(monkeypatch, t
     said = "h2 seed 0 is in a batch of 6 runs, which is trained as one program and needs .* Resume it on a machine"
     with pytest.raises(UserError, match=said):
         prepared(tmp_path / "out")
+    joining = Joining(directory=tmp_path / "out", options=ExecutionOptions(workers=1, device="cpu"))
     with pytest.raises(UserError, match=said.replace("h2 seed 0", ".*")):
-        Joining(directory=tmp_path / "out", options=ExecutionOptions(workers=1, device="cpu")).work(
-            list, lambda _: None
-        )
+        joining.work(list, lambda _: None)
 
 
 def test_threads_are_those_that_a_run_was_made_with(tmp_path):
