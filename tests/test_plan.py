@@ -16,7 +16,7 @@ from headway.config.load import load
 from headway.config.shipped import shipped
 from headway.errors import UserError
 from headway.execute import costs as module
-from headway.execute.costs import costs, foreseen, remarks
+from headway.execute.costs import costs, preflight, remarks
 from headway.report.terminal import PlannedCosts, named_shapes, shape_table
 from headway.store.environment import slots
 
@@ -139,10 +139,10 @@ def test_positions_that_are_never_trained_are_told_once_for_all_arms():
 
 
 def test_what_comes_from_the_hub_is_not_fetched():
-    assert foreseen(load("head-progression", scale="paper")) == (
+    assert preflight(load("head-progression", scale="paper")) == (
         "not looked at: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
     )
-    assert foreseen(load("icl-heads")) == ()
+    assert preflight(load("icl-heads")) == ()
 
 
 @pytest.fixture

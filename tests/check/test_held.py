@@ -24,7 +24,7 @@ from headway.data.batch import Batch, open_examples
 from headway.data.synthetic import OwnTask, examples_of
 from headway.data.task_laws import broken
 from headway.errors import UserError
-from headway.execute.costs import costs, foreseen
+from headway.execute.costs import costs, preflight
 from headway.heads.measure import measure
 from headway.heads.regularizers import TERMS
 
@@ -481,4 +481,4 @@ def test_arms_of_a_task_with_arrays_of_its_own_are_prepared_and_planned_side_by_
     assert hash(first) == hash(other)
     assert [run.status for run in api.prepare(experiment, tmp_path / "results", ())[1]] == ["waiting", "waiting"]
     assert len(costs(experiment, trial=False)) == 2
-    assert foreseen(experiment) == ()
+    assert preflight(experiment) == ()

@@ -16,7 +16,7 @@ from headway.data import cache as token_cache
 from headway.data import corpus, token_store
 from headway.data.corpus import STORIES_KEY
 from headway.data.grammar import story
-from headway.data.text import evaluation_batches, training_batch
+from headway.data.text import TextExamples
 from headway.data.token_store import held_out_documents, open_corpus
 from headway.errors import UserError
 
@@ -182,7 +182,9 @@ def test_real_stories_have_the_known_baselines():
     gpt2 = open_corpus(task(**files, tokenizer=str(data("gpt2-bpe"))))
     assert gpt2.n_train_tokens == 1_596_080
     assert gpt2.bigram_loss_nats < gpt2.unigram_loss_nats
-    held = sum(int((batch.targets >= 0).sum()) for batch in evaluation_batches(gpt2, task(**files), None, 8))
+    held = sum(
+        int((batch.targets >= 0).sum()) for batch in TextExamples(task(**files), gpt2).evaluation_batches(None, 8)
+    )
     assert held == len(gpt2.held_out) - 1
-    batch = training_batch(gpt2, task(**files), 0, 5, 4)
+    batch = TextExamples(task(**files), gpt2).training_batch(0, 5, 4)
     assert np.array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])

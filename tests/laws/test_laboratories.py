@@ -42,8 +42,8 @@ def test_every_task_on_tokens_names_its_parts(kind):
     assert callable(imported(task.examples))
     assert issubclass(imported(task.judge), Judge)
     assert callable(imported(task.baselines))
-    assert bool(task.expectations) == (kind == "text")
-    assert not task.expectations or callable(imported(task.expectations))
+    assert bool(task.preflight) == (kind == "text")
+    assert not task.preflight or callable(imported(task.preflight))
 
 
 @pytest.mark.slow

@@ -92,12 +92,12 @@ def plan(
         print_tables(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
-        from headway.execute.costs import costs, foreseen, remarks, too_large
+        from headway.execute.costs import costs, preflight, remarks, too_large
         from headway.report.progress import follow_trials
         from headway.report.terminal import PlannedCosts
 
         experiment = _experiment(names[0], *options, plugins)
-        notes = foreseen(experiment)
+        notes = preflight(experiment)
         for said in (*experiment.unheard, *remarks(experiment)):
             warn(said)
         for said in experiment.idle:

@@ -28,7 +28,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
     },
     "tokens": {
         "prepare": "headway.data.batch.prepare",
-        "foresee": "headway.data.batch.foresee",
+        "preflight": "headway.data.batch.preflight",
         "train": "headway.train.lm.LABORATORY",
         "compare": "headway.stats.lm.LABORATORY",
         "show": "headway.report.lm.report.LABORATORY",

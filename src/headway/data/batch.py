@@ -5,7 +5,7 @@ are drawn or listed, including those of the user's own types.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,16 @@ class Batch:
         """Return some of the sequences."""
         kinds = None if self.kinds is None else self.kinds[here]
         return Batch(inputs=self.inputs[here], targets=self.targets[here], kinds=kinds)
+
+
+def joined_batches(batches: Sequence[Batch]) -> Batch:
+    """Return several batches as one."""
+    kinds = [batch.kinds for batch in batches if batch.kinds is not None]
+    return Batch(
+        inputs=np.concatenate([batch.inputs for batch in batches]),
+        targets=np.concatenate([batch.targets for batch in batches]),
+        kinds=np.concatenate(kinds) if kinds else None,
+    )
 
 
 class Examples(ABC):
@@ -96,18 +106,6 @@ class Examples(ABC):
         """Return the mean number of tokens that a training step predicts."""
 
 
-def expectations(task: TokensTask, batch_size: int) -> tuple[str, ...]:
-    """Return messages about the examples of a task before they are made; drawn examples have none.
-
-    Raises:
-        UserError: what making them would raise, as far as it is looked at.
-    """
-    if not task.expectations:
-        return ()
-    found: Iterator[str] = imported(task.expectations)(task, batch_size)
-    return tuple(found)
-
-
 def open_examples(task: TokensTask) -> Examples:
     """Return the examples of a task, made by the function that it names.
 
@@ -129,10 +127,15 @@ def prepare(run: TokensRun) -> tuple[str, ...]:
     return examples.notes
 
 
-def foresee(run: TokensRun) -> tuple[str, ...]:
+def preflight(run: TokensRun) -> tuple[str, ...]:
     """Return messages that `prepare` would give, as far as they can be known cheaply and without fetching.
+
+    Drawn examples have none.
 
     Raises:
         UserError: what `prepare` would raise, as far as it is looked at.
     """
-    return expectations(run.task, run.training.batch_size)
+    if not run.task.preflight:
+        return ()
+    found: Iterator[str] = imported(run.task.preflight)(run.task, run.training.batch_size)
+    return tuple(found)

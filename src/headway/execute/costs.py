@@ -1,6 +1,6 @@
 """The cost of each arm before it runs, and the checks and preparation before runs start.
 
-`costs` estimates the parameters, FLOPs, memory and time of an arm. `foreseen` and `remarks` tell what a user may not
+`costs` estimates the parameters, FLOPs, memory and time of an arm. `preflight` and `remarks` tell what a user may not
 expect of the data and the arms. `check_and_prepare` checks memory, and makes shared data once on this machine.
 """
 
@@ -136,7 +136,7 @@ def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
     return tuple(f"a run of {together(names, len(found))} needs about {needs}" for needs, names in said.items())
 
 
-def foreseen(experiment: Experiment) -> tuple[str, ...]:
+def preflight(experiment: Experiment) -> tuple[str, ...]:
     """Return a sentence on each surprise in the data of the selected arms; nothing is fetched.
 
     Raises:
@@ -144,7 +144,7 @@ def foreseen(experiment: Experiment) -> tuple[str, ...]:
     """
     runs = [arm.spec(experiment.seeds[0]) for arm in experiment.selected]
     with_data = {(run.task, run.training.batch_size): run for run in runs if run.corpora}
-    return tuple(dict.fromkeys(said for run in with_data.values() for said in part_of(run, "foresee")(run)))
+    return tuple(dict.fromkeys(said for run in with_data.values() for said in part_of(run, "preflight")(run)))
 
 
 def remarks(experiment: Experiment) -> tuple[str, ...]:

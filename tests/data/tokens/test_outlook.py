@@ -8,7 +8,7 @@ import tokenizers
 
 from headway.config.kinds import parse_run
 from headway.data import corpus, token_store, tokenizer
-from headway.data.batch import foresee, prepare
+from headway.data.batch import preflight, prepare
 from headway.data.corpus import OWN_STORIES
 from headway.errors import UserError
 
@@ -86,7 +86,7 @@ def within(texts, task):
 @pytest.mark.parametrize(("task", "message"), REFUSED)
 def test_what_a_run_would_refuse_is_refused_with_the_same_words(texts, task, message):
     said = []
-    for look in (foresee, prepare):
+    for look in (preflight, prepare):
         with pytest.raises(UserError, match=message) as error:
             looked(look, run(**within(texts, task)))
         said.append(str(error.value))
@@ -109,9 +109,9 @@ TAKEN = [
 @pytest.mark.parametrize("task", TAKEN)
 def test_what_a_run_would_take_is_taken_with_the_same_words(texts, task):
     task = task if task["corpus"] == "stories" else within(texts, task)
-    foreseen = foresee(run(**task))
+    foreseen = preflight(run(**task))
     assert foreseen == prepare(run(**task))
-    assert foreseen == foresee(run(**task))  # from the cache
+    assert foreseen == preflight(run(**task))  # from the cache
     assert bool(foreseen) == (task["corpus"].endswith(("one.txt", "ids.npy")))
 
 
@@ -131,7 +131,7 @@ def test_where_there_is_plainly_enough_no_tokens_are_made(monkeypatch, task):
             yield piece
 
     monkeypatch.setattr(token_store.Corpus, "pieces", property(lambda _: counted, lambda *_: None), raising=False)
-    assert foresee(run(corpus="stories", **task)) == ()
+    assert preflight(run(corpus="stories", **task)) == ()
     assert 0 < len(read) < 3_000 < OWN_STORIES
 
 
@@ -139,7 +139,7 @@ def test_a_large_book_is_not_made_into_tokens(tmp_path, monkeypatch):
     book = tmp_path / "book.txt"
     book.write_text("\n".join(f"Line {n} of a long book." for n in range(20_000)))
     monkeypatch.setattr(token_store.Sources, "write", None)
-    (note,) = foresee(run(corpus=str(book)))
+    (note,) = preflight(run(corpus=str(book)))
     monkeypatch.undo()
     assert "of its " in note
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
@@ -151,16 +151,16 @@ def test_nothing_is_fetched(tmp_path, texts, monkeypatch):
         raise AssertionError("fetched")
 
     monkeypatch.setattr(corpus, "_streamed", never)
-    assert foresee(run(corpus="tinystories", tokenizer="gpt2")) == (
+    assert preflight(run(corpus="tinystories", tokenizer="gpt2")) == (
         "not looked at: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
     )
-    assert foresee(run(corpus=str(texts / "many.txt"), tokenizer="gpt2")) == (
+    assert preflight(run(corpus=str(texts / "many.txt"), tokenizer="gpt2")) == (
         "not looked at: task.tokenizer gpt2, which comes from the hub when runs are made",
     )
     monkeypatch.setattr(tokenizer, "_gpt2", never)
     ids = {"corpus": str(texts / "ids.npy"), "tokenizer": "gpt2"}
-    assert foresee(run(**ids)) == foresee(run(corpus=str(texts / "many.txt"), tokenizer="gpt2"))
+    assert preflight(run(**ids)) == preflight(run(corpus=str(texts / "many.txt"), tokenizer="gpt2"))
     with pytest.raises(UserError, match=r"task.corpus none.npy: there is no such file"):
-        foresee(run(corpus="none.npy", tokenizer="gpt2"))
+        preflight(run(corpus="none.npy", tokenizer="gpt2"))
     with pytest.raises(UserError, match=r"task.validation none.txt: there is no such file"):
-        foresee(run(corpus="tinystories", validation="none.txt"))
+        preflight(run(corpus="tinystories", validation="none.txt"))

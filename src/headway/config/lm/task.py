@@ -29,7 +29,7 @@ class TokensTask(Task):
     """The name of the `Judge` that evaluates its models."""
     baselines: ClassVar[str]
     """The function that gives its baselines, which need no training."""
-    expectations: ClassVar[str] = ""
+    preflight: ClassVar[str] = ""
     """The function that gives messages about the examples before they are made; empty if there are none."""
     loss: ClassVar[str] = "loss_nats"
     """The training loss: the mean cross-entropy of answers that are classes, or `mse` of answers that are numbers."""

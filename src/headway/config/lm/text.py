@@ -41,7 +41,7 @@ class TextTask(TokensTask):
 
     primary: ClassVar[str] = "eval_loss_nats"
     examples: ClassVar[str] = "headway.data.text.text_examples"
-    expectations: ClassVar[str] = "headway.data.text.expectations"
+    preflight: ClassVar[str] = "headway.data.text.preflight"
     judge: ClassVar[str] = "headway.train.lm.evaluate.TextJudge"
     baselines: ClassVar[str] = "headway.stats.lm.summary.text_baselines"
 
