@@ -182,9 +182,8 @@ def test_real_stories_have_the_known_baselines():
     gpt2 = open_corpus(task(**files, tokenizer=str(data("gpt2-bpe"))))
     assert gpt2.n_train_tokens == 1_596_080
     assert gpt2.bigram_loss_nats < gpt2.unigram_loss_nats
-    held = sum(
-        int((batch.targets >= 0).sum()) for batch in TextExamples(task(**files), gpt2).evaluation_batches(None, 8)
-    )
+    examples = TextExamples(task(**files), gpt2)
+    held = sum(int((batch.targets >= 0).sum()) for batch in examples.evaluation_batches(None, 8))
     assert held == len(gpt2.held_out) - 1
-    batch = TextExamples(task(**files), gpt2).training_batch(0, 5, 4)
+    batch = examples.training_batch(0, 5, 4)
     assert np.array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])

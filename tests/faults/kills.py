@@ -57,10 +57,10 @@ from headway.config.experiment import Experiment
 from headway.config.load import resolve
 from headway.execute.join import ExecutionOptions
 from headway.stats.results import write
+from headway.store import checkpoint
 from headway.store.directory import Store
 from headway.store.lease import last_holder
 from headway.store.run import Run
-from headway.train import checkpoint
 from headway.train.loop import TrainerChoice
 
 KINDS = ("kill -9 a worker", "kill -9 the parent", "kill -9 all", "SIGTERM to the tree", "SIGINT or SIGHUP to the tree")

@@ -77,7 +77,7 @@ EXCEPTIONS = {
     "store/storage.py": ("tempfile.TemporaryFile", "files without a name, to see whether there is room"),
     "execute/worker.py": ("os.open read_text", "the null device; a number of run.json, before anything may load numpy"),
     "report/experiment/current.py": ("rglob", OWN),
-    "train/checkpoint.py": ("chmod load_file", GUARDED),
+    "store/checkpoint.py": ("chmod load_file", GUARDED),
     "train/device.py": ("open", "a file in memory"),
     "train/process_memory.py": ("read_text write_text", SYSTEM),
 }

@@ -19,11 +19,10 @@ from headway.errors import ResultsError
 from headway.execute.join import Deadline, ExecutionOptions, Joining
 from headway.execute.sweep import JoinedWorker
 from headway.execute.work import DONE, ELSEWHERE, FAILED
-from headway.store import lease
+from headway.store import checkpoint, lease
 from headway.store.directory import Store
 from headway.store.run import Run
 from headway.store.watch import Watch
-from headway.train import checkpoint
 
 AS_SCRIPT = Path(__file__).with_name("join.py")
 

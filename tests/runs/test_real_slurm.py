@@ -14,8 +14,8 @@ import pytest
 import quadratic
 
 from headway.execute.slurm import submit
+from headway.store import checkpoint
 from headway.store.directory import Store
-from headway.train import checkpoint
 
 pytestmark = pytest.mark.slow
 

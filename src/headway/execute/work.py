@@ -30,17 +30,16 @@ from headway.config.plugins import directory_of, load_kept
 from headway.config.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, UserError
 from headway.execute.stop import Stop, StopRequest
-from headway.store import integrity, verify
+from headway.store import checkpoint, integrity, verify
 from headway.store.batches import is_out_of_memory, out_of_memory
+from headway.store.checkpoint import Checkpoint, Unrecorded
 from headway.store.environment import changes, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
 from headway.store.recorder import Recorder
 from headway.store.run import Run, Status, update
 from headway.store.storage import exit_code, is_of_storage, what_blocks
 from headway.store.storage import outcome as outcome_of_storage
-from headway.train import checkpoint
-from headway.train.checkpoint import Checkpoint
-from headway.train.loop import Beat, Event, Measure, Measured, Milestone, Study, Unrecorded, train
+from headway.train.loop import Beat, Event, Measure, Measured, Milestone, Study, train
 from headway.train.process_memory import forget_peak, give_freed_memory_back, peak_bytes
 
 
@@ -148,7 +147,8 @@ class TrainingSession:
         if isinstance(event, Milestone):
             if event.step in self._keeps_weights:
                 self._recorder.keep_weights(event.step, self._study.trainer.weights())
-            self._tell(self._recorder.record(event, self._count(event.training_s)["wall_s"]))
+            metrics = {"wall_s": self._count(event.training_s)["wall_s"], **event.metrics}
+            self._tell(self._recorder.record(event.step, metrics, event.arrays, event.samples))
         stop = self._wishes.stop
         if (event.step > self._first or event.step == self._steps) and (stop or self._is_due(event)):
             self._store(event)

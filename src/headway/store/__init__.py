@@ -1,6 +1,7 @@
 """Run folders, and directories of them.
 
-* `run`: one run; `records`: its records, which `recorder` writes; `environment`: how it was executed;
+* `run`: one run; `records`: its records, which `recorder` writes; `checkpoint`: the state from which it resumes;
+  `environment`: how it was executed;
 * `directory`: a directory of runs; `document`: its experiment; `growth`: changes of the experiment; `look_plans`: its
   interim analyses;
 * `batches`: runs that are trained as one program;

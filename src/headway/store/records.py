@@ -15,7 +15,10 @@ from headway.base.files import NotOrdinary, checked, entries, inside, parsed
 from headway.base.files import read_bytes as bytes_of
 from headway.base.text import command_line, numbered
 from headway.errors import ResultsError, Unreadable
-from headway.train.loop import BEGINNING, Arrays
+from headway.store.checkpoint import Arrays
+
+BEGINNING = "start.json"
+"""The file of a run's folder that says how a run began that started from another."""
 
 READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", BEGINNING)
 """The files that Headway reads in a run's folder, beside run.json, checkpoints and the files of single steps; all of

@@ -27,12 +27,14 @@ from typing import Any, Literal, get_args
 
 from headway.base.files import entries, json_text, kept_json, write_text
 from headway.base.identity import DIGEST
-from headway.config.kinds import parse_stored
+from headway.config.kinds import parse_stored, part_of
 from headway.config.plugins import load_needed
 from headway.config.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
+from headway.store import checkpoint
 from headway.store import integrity as seals
 from headway.store.batches import RunBatch
+from headway.store.checkpoint import Arrays
 from headway.store.lease import Lease, is_held
 from headway.store.records import (
     anew,
@@ -48,8 +50,6 @@ from headway.store.records import (
 )
 from headway.store.records import heads_steps as steps_of_heads
 from headway.store.records import weights_steps as steps_of_weights
-from headway.train import checkpoint
-from headway.train.loop import Arrays, laboratory_of
 
 SCHEMA = 1
 _END = f',\n "{DIGEST}": "'
@@ -318,7 +318,7 @@ class Run:
         Raises:
             ResultsError: when there is no checkpoint, or nothing was kept of the step.
         """
-        return laboratory_of(self.spec).trained_model(self.trained, self.weights(step))
+        return part_of(self.spec, "train").trained_model(self.trained, self.weights(step))
 
 
 IDENTITY = ("id", "arm", "control", "group", "seed")

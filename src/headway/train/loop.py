@@ -21,12 +21,10 @@ import numpy as np
 from headway.config.kinds import part_of
 from headway.config.run import RunSpec
 from headway.errors import UserError
+from headway.store.checkpoint import Arrays, Unrecorded
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
-
-Arrays = dict[str, np.ndarray]
 
 _CHUNK_S = 0.5  # a caller hears from the trainer about twice a second
 _RECENT_S = 5.0  # the rate is that of about the last seconds
@@ -115,14 +113,6 @@ class Study:
     files: Mapping[str, str] = field(default_factory=dict)
     memory: Callable[[], Mapping[str, int]] = dict
     clock: Callable[[], float] = time.perf_counter
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unrecorded:
-    """The losses since the milestone at step `since`, which a run needs to resume between two milestones."""
-
-    since: int
-    losses: Float64[np.ndarray, "n ..."]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,10 +277,6 @@ class InitFrom:
     beginning: Mapping[str, Any] | None
     steps: int
     weights: Callable[[int | None], dict[str, np.ndarray]]
-
-
-BEGINNING = "start.json"
-"""The file of a run's folder that says how a run began that started from another."""
 
 
 class TrainingSlice(ABC):

@@ -19,13 +19,14 @@ from headway.data.batch import Examples, open_examples
 from headway.errors import UserError
 from headway.models.transformer import Transformer
 from headway.models.weights import Weights, initial_weights
+from headway.store.records import BEGINNING
 from headway.train.device import Meter, check_precision, find_device
 from headway.train.lm.evaluate import check_judged, judge_of
 from headway.train.lm.init_from import Started, begin
 from headway.train.lm.loss import Parts, TokensLoss, guided
 from headway.train.lm.optimizer import rate_share, steps_of, tokens_optimizers
 from headway.train.lm.probes import METRICS, ablated, head_probes
-from headway.train.loop import BEGINNING, InitFrom, Study, Trainer, TrainerChoice
+from headway.train.loop import InitFrom, Study, Trainer, TrainerChoice
 from headway.train.torch_trainer import Part, Rules, TorchTrainer, compiling_obstacle
 
 _WORTH_COMPILING = {"cuda": 1_000, "bf16": 2_000, "fp32": 5_000}
