@@ -1,6 +1,6 @@
 """Sequences: what is trained on and what is judged, packed or padded as published."""
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,26 +10,17 @@ from hypothesis import strategies as st
 from headway.config.lm.text import TextTask
 from headway.data.batch import MASKED
 from headway.data.text import TextExamples, _order
-from headway.data.tokenizer import Tokenizer, bytes_tokenizer
+from headway.data.token_store import Tokens
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
 
 END = 0
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Documents of given lengths, END after each; every other token is a number of its own."""
-
-    train: np.ndarray
-    held_out: np.ndarray
-    train_ends: np.ndarray
-    held_out_ends: np.ndarray
-    end_of_text: int = END
-    tokenizer: Tokenizer = field(default_factory=bytes_tokenizer)
-    note: str = ""
+TOKENIZER = replace(bytes_tokenizer(), end_of_text=END)
 
 
 def arrays(train, held_out=(5, 7, 3)):
+    """Documents of given lengths, END after each; every other token is a number of its own."""
+
     def joined(lengths, first):
         ends = np.cumsum(np.array(lengths, np.int64) + 1)
         tokens = np.arange(first, first + ends[-1]).astype(np.uint16)
@@ -37,7 +28,19 @@ def arrays(train, held_out=(5, 7, 3)):
         return tokens, ends
 
     (a, a_ends), (b, b_ends) = joined(train, 1), joined(held_out, 30_000)
-    return Arrays(train=a, held_out=b, train_ends=a_ends, held_out_ends=b_ends)
+    return Tokens(
+        train=a,
+        held_out=b,
+        train_ends=a_ends,
+        held_out_ends=b_ends,
+        counts=np.zeros(257, np.int64),
+        tokenizer=TOKENIZER,
+        digest="",
+        unigram_loss_nats=0.0,
+        bigram_loss_nats=0.0,
+        entropy_nats=None,
+        text_kept=1.0,
+    )
 
 
 def task(n_ctx, padding="packed"):

@@ -33,7 +33,7 @@ from headway.errors import ResultsError, shortened
 from headway.store import checkpoint
 from headway.store.checkpoint import Arrays, Checkpoint, Commit
 from headway.store.lease import Lease
-from headway.store.records import OF_STEPS, heads_file, is_of_run, weights_file
+from headway.store.records import OF_STEPS, is_of_run, step_file
 
 _LINE_FILES = ("metrics.jsonl", "samples.jsonl")
 _AT_ONCE = 1 << 20
@@ -91,7 +91,7 @@ class Recorder:
         """
         self._lease.check()
         if arrays:
-            self._keep(heads_file(self._path, step), arrays)
+            self._keep(step_file(self._path, "heads", step), arrays)
         for sample in samples:
             self._write_sample({"step": step, **sample})
         line = {"step": step, **metrics}
@@ -106,7 +106,7 @@ class Recorder:
             OSError: when it cannot be written.
         """
         self._lease.check()
-        self._keep(weights_file(self._path, step), weights)
+        self._keep(step_file(self._path, "weights", step), weights)
 
     def _keep(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         folder_in(self._path, path.parent.name)

@@ -40,16 +40,14 @@ from headway.store.records import (
     anew,
     beginning_of,
     holds_run,
+    kept_steps,
     mapping_in,
     reached,
     read_bytes,
-    read_heads,
     read_json,
     read_records,
-    read_weights,
+    read_step,
 )
-from headway.store.records import heads_steps as steps_of_heads
-from headway.store.records import weights_steps as steps_of_weights
 
 SCHEMA = 1
 _END = f',\n "{DIGEST}": "'
@@ -169,7 +167,7 @@ class Run:
         return run
 
     @classmethod
-    def examine(cls, path: Path, depth: seals.Depth = "whole", known: seals.Known | None = None) -> "Run":
+    def examine(cls, path: Path, depth: seals.Depth = "whole", known: seals.Checked | None = None) -> "Run":
         """Read a run folder in a results directory, whatever its state: one that fails its `check` is damaged."""
         try:
             run = cls.open(path)
@@ -178,7 +176,7 @@ class Run:
             return damaged(path, str(error))
         return run
 
-    def check(self, depth: seals.Depth = "whole", known: seals.Known | None = None) -> None:
+    def check(self, depth: seals.Depth = "whole", known: seals.Checked | None = None) -> None:
         """Raise ResultsError if the folder is not this run's, or if a done run's files have changed.
 
         Args:
@@ -271,7 +269,7 @@ class Run:
 
     def head_steps(self) -> list[int]:
         """The steps at which arrays of the heads were kept."""
-        return steps_of_heads(self.path)
+        return kept_steps(self.path, "heads")
 
     def head_arrays(self, step: int) -> Arrays:
         """The arrays of the heads that were kept at a step.
@@ -279,7 +277,7 @@ class Run:
         Raises:
             ResultsError: when none were, or they are damaged.
         """
-        return read_heads(self.path, step)
+        return read_step(self.path, "heads", step)
 
     def curves(self) -> dict[str, Any]:
         """Return the results of the final evaluation beside the metrics; empty before it."""
@@ -288,7 +286,7 @@ class Run:
 
     def weight_steps(self) -> list[int]:
         """The steps, beside the last, whose weights were kept: other runs start there, or it was asked for."""
-        return steps_of_weights(self.path)
+        return kept_steps(self.path, "weights")
 
     def weights(self, step: int | None = None) -> Arrays:
         """The weights of the newest checkpoint: of the last step when the run is done; or those kept of a step.
@@ -297,7 +295,7 @@ class Run:
             ResultsError: when there is none.
         """
         if step is not None:
-            return read_weights(self.path, step)
+            return read_step(self.path, "weights", step)
         with reached(self.path / "checkpoint"):
             found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
         if self.status == "done" and (found is None or found.step != self.steps):
