@@ -11,7 +11,7 @@ from typing import Any
 from headway.base.files import entries
 from headway.base.text import command_line, numbered
 from headway.errors import ResultsError
-from headway.store.records import beginning_of
+from headway.store.records import read_init_record
 from headway.store.run import Run
 from headway.store.watch import Watch
 from headway.train.loop import InitFrom
@@ -47,7 +47,7 @@ def _how(parent: Run) -> str:
     return {"failed": f"failed{said}", "damaged": f"is damaged{said}"}.get(parent.status, f"is {parent.status}{said}")
 
 
-def origin_of(path: Path) -> InitFrom | None:
+def init_from_of(path: Path) -> InitFrom | None:
     """What a run in a folder starts from, for whoever trains it; None where it starts from nothing.
 
     Raises:
@@ -67,7 +67,7 @@ def origin_of(path: Path) -> InitFrom | None:
     return InitFrom(
         name=f"{parent.name} seed {parent.seed}",
         run=parent.spec,
-        beginning=beginning_of(parent.path),
+        record=read_init_record(parent.path),
         steps=parent.steps,
         weights=weights,
     )

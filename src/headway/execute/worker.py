@@ -163,16 +163,21 @@ def _open_study(
     threads: int,
     device: str = "auto",
 ) -> "Study":
-    from headway.execute.parents import origin_of
-    from headway.store.records import beginning_of
+    from headway.execute.parents import init_from_of
+    from headway.store.records import read_init_record
     from headway.train.loop import laboratory_of
 
-    beginning = beginning_of(path) if stored else None
-    origin = origin_of(path) if spec.parent is not None and beginning is None else None
+    init_record = read_init_record(path) if stored else None
+    init_from = init_from_of(path) if spec.parent is not None and init_record is None else None
     if trainer == "auto" and stored.get("trainer") == "torch":
         trainer = "torch"
     study = laboratory_of(spec).open_study(
-        spec, trainer=trainer, compile=stored.get("compile"), device=device, origin=origin, beginning=beginning
+        spec,
+        trainer=trainer,
+        compile=stored.get("compile"),
+        device=device,
+        init_from=init_from,
+        init_record=init_record,
     )
     return _set_up(study, threads)
 

@@ -18,10 +18,10 @@ from headway.base.text import command_line, numbered
 from headway.errors import ResultsError, Unreadable
 from headway.store.checkpoint import Arrays
 
-BEGINNING = "start.json"
-"""The file of a run's folder that says how a run began that started from another."""
+INIT_RECORD = "start.json"
+"""The file of a run's folder that says how the run was initialised from another."""
 
-READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", BEGINNING)
+READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", INIT_RECORD)
 """The files that Headway reads in a run's folder, beside run.json, checkpoints and the files of single steps; all of
 them are sealed."""
 
@@ -106,13 +106,13 @@ def read_step(path: Path, kind: str, step: int) -> Arrays:
         raise ResultsError(f"{file}: it is damaged ({error}); {anew(file)}") from None
 
 
-def beginning_of(path: Path) -> dict[str, Any] | None:
+def read_init_record(path: Path) -> dict[str, Any] | None:
     """Return a run's record of its start from another run, or None if it did not start from one.
 
     Raises:
         ResultsError: when it is damaged.
     """
-    return read_json(path / BEGINNING, "") if (path / BEGINNING).is_file() else None
+    return read_json(path / INIT_RECORD, "") if (path / INIT_RECORD).is_file() else None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -38,12 +38,12 @@ from headway.store.checkpoint import Arrays
 from headway.store.lease import Lease, is_held
 from headway.store.records import (
     anew,
-    beginning_of,
     holds_run,
     kept_steps,
     mapping_in,
     reached,
     read_bytes,
+    read_init_record,
     read_json,
     read_records,
     read_step,
@@ -245,7 +245,7 @@ class Run:
             ResultsError: as `spec`, or when what it says of how it began is damaged.
         """
         try:
-            return self.spec.trained_as(beginning_of(self.path))
+            return self.spec.trained_as(read_init_record(self.path))
         except DeclarationError as error:
             raise ResultsError(f"{self.path}: {error}; {anew(self.path)}") from None
 

@@ -262,19 +262,19 @@ TrainerChoice = Literal["auto", "fused", "torch"]
 
 @dataclass(frozen=True, kw_only=True)
 class InitFrom:
-    """The run that another one starts from.
+    """The run that another one is initialised from.
 
     Attributes:
         name: its arm and seed, for sentences.
         run: what was asked of it.
-        beginning: what its folder says of how it began, where it started from another run itself; None where not.
+        record: how it was initialised from another run itself, as its folder says; None if it was not.
         steps: how many it was trained for.
         weights: those of a step; of the last for None.
     """
 
     name: str
     run: RunSpec
-    beginning: Mapping[str, Any] | None
+    record: Mapping[str, Any] | None
     steps: int
     weights: Callable[[int | None], dict[str, np.ndarray]]
 
@@ -290,8 +290,8 @@ class TrainingSlice(ABC):
         trainer: TrainerChoice = "auto",
         compile: bool | None = None,
         device: str = "auto",
-        origin: InitFrom | None = None,
-        beginning: Mapping[str, Any] | None = None,
+        init_from: InitFrom | None = None,
+        init_record: Mapping[str, Any] | None = None,
     ) -> Study:
         """A run, ready to be trained from its initial weights, or from those that it starts from.
 
@@ -300,8 +300,8 @@ class TrainingSlice(ABC):
             trainer: what trains it.
             compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
-            origin: the run that it is initialised from; None if there is none, or if the run resumes.
-            beginning: the record of its start, if the run resumes and was initialised from another.
+            init_from: the run that it is initialised from; None if there is none, or if the run resumes.
+            init_record: how the run was initialised from another, if it resumes and was.
 
         Raises:
             UserError: for a trainer or device that cannot do it, or data that are missing or not fit.
