@@ -21,7 +21,7 @@ from headway.models.transformer import Transformer
 from headway.models.weights import Weights, initial_weights
 from headway.store.records import INIT_RECORD
 from headway.train.device import Meter, check_precision, find_device
-from headway.train.lm.evaluate import check_judged, judge_of
+from headway.train.lm.evaluate import judge_class
 from headway.train.lm.init_from import InitRecord, initialise
 from headway.train.lm.loss import Parts, TokensLoss, guided
 from headway.train.lm.optimizer import rate_share, steps_of, tokens_optimizers
@@ -62,7 +62,7 @@ def open_study(
     check_precision(run.training.precision, on)
     examples = open_examples(run.task)
     steps = steps_of(run, examples)
-    check_judged(run, examples)
+    judge_class(run).check(run, examples)
     compiled = _compiles(run, compile, steps, on)
     meter = Meter(on)  # what torch loads for compiling is loaded by now, and no part of what the model takes
     record, weights = _initial(run, init_from, init_record, examples, on)
@@ -98,7 +98,7 @@ def study_of(
 ) -> Study:
     """Return the study that the loop drives: a trainer of a loss's model, with the measurements of that model."""
     run = loss.run
-    judge, post = judge_of(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
+    judge, post = judge_class(run)(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
     return Study(
         trainer=trainer,
         measures=(*judge.measures(), *head_probes(run, examples, loss, steps), *post),
