@@ -25,7 +25,7 @@ from headway.train.loop import TrainerChoice
 
 if TYPE_CHECKING:
     from headway.adaptive.goal import Goal
-    from headway.execute.site import ExecutionOptions, Executors
+    from headway.execute.join import ExecutionOptions, Executors
     from headway.execute.sweep import Snapshot
     from headway.heads.results import ModelView
     from headway.report.models.look import LookPage
@@ -217,7 +217,7 @@ def run(
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
     from headway.adaptive.goal import goal_of
-    from headway.execute.site import ExecutionOptions
+    from headway.execute.join import ExecutionOptions
     from headway.report.progress import can_be_shown, watch
     from headway.store.directory import asked_in, is_directory
 

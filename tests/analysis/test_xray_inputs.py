@@ -16,6 +16,7 @@ from headway.analysis.open import open_model, open_own
 from headway.cli.options import check_out
 from headway.config.lm.model import GptNeo
 from headway.data import documents
+from headway.data.corpus import joined
 from headway.errors import UserError
 from headway.hf.reading import check_own
 from headway.hf.write import export
@@ -194,9 +195,9 @@ def test_of_a_long_document_no_more_is_read_than_is_needed():
 def test_a_long_line_is_read_in_parts_that_say_the_same(tmp_path, monkeypatch):
     path = tmp_path / "long.txt"
     path.write_text("ä heron wäits<|endoftext|> by the wäter \r\nfor\n" * 40, encoding="utf-8")
-    whole = list(documents.joined(documents.read(path)))
+    whole = list(joined(documents.read(path)))
     monkeypatch.setattr(documents, "_LONGEST_LINE", 7)
-    assert list(documents.joined(documents.read(path))) == whole
+    assert list(joined(documents.read(path))) == whole
     assert max(len(line) for _, line in documents._parts(path.open("rb"), 7)) < 30
     path.write_bytes(b"one two three\nfour five \xff six")
     with pytest.raises(UserError, match=r"bytes that are no UTF-8 at offset 24 \(line 2\)"):

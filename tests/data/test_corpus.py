@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from headway.data import corpus
-from headway.data.corpus import find_corpus
-from headway.data.documents import split_documents
+from headway.data.corpus import find_corpus, joined
+from headway.data.documents import pieces
 from headway.data.grammar import LANGUAGE
 from headway.errors import UserError
 
@@ -26,8 +26,8 @@ def test_documents_end_at_the_mark_wherever_it_stands():
         "<|endoftext|><|endoftext|>\n",
         " ",
     ]
-    assert list(split_documents(lines)) == ["one", "two", "three\nmore"]
-    assert list(split_documents(["last one is not ended"])) == ["last one is not ended"]
+    assert list(joined(pieces(lines))) == ["one", "two", "three\nmore"]
+    assert list(joined(pieces(["last one is not ended"]))) == ["last one is not ended"]
 
 
 def test_a_text_file_is_read_as_documents_whatever_its_newlines(tmp_path):

@@ -28,7 +28,7 @@ def test_the_end_of_the_only_document_is_held_out(tmp_path):
     assert held.startswith("Paragraph 9")
     assert train.removesuffix("<|endoftext|>") + "\n\n" + held.removesuffix("<|endoftext|>") == book
     assert 0.08 < len(held) / len(book) < 0.12
-    assert (tokens.train_documents, tokens.held_out_documents) == (1, 1)
+    assert (len(tokens.train_ends), len(tokens.held_out_ends)) == (1, 1)
     assert tokens.note.startswith(f"task.corpus {tmp_path / 'book.txt'} is one document, which is split by position")
     assert f"of its {len(book):,} characters are held out" in tokens.note
 

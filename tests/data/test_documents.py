@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.corpus import find_corpus
-from headway.data.documents import pieces, split_documents
+from headway.data.corpus import joined as documents_in
+from headway.data.documents import pieces
 from headway.data.tokenizer import END_OF_TEXT, trained_bpe
 from headway.errors import UserError
 
@@ -32,7 +33,7 @@ def test_pieces_of_any_size_join_to_the_documents(parts, size):
             joined.append(document)
             document = ""
     assert document == ""
-    assert joined == [text for text in whole if text] == list(split_documents(lines))
+    assert joined == [text for text in whole if text] == list(documents_in(pieces(lines)))
 
 
 def test_a_long_document_comes_in_pieces_whose_tokens_are_its_own():

@@ -1,6 +1,6 @@
 """Sequences: what is trained on and what is judged, packed or padded as published."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,25 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.config.lm.text import TextTask
-from headway.data import text
-from headway.data.text import evaluation_batches, steps_per_epoch, training_batch
+from headway.data.batch import MASKED
+from headway.data.text import TextExamples, _order
+from headway.data.token_store import Tokens
+from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
 
 END = 0
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Documents of given lengths, END after each; every other token is a number of its own."""
-
-    train: np.ndarray
-    held_out: np.ndarray
-    train_ends: np.ndarray
-    held_out_ends: np.ndarray
-    end_of_text: int = END
+TOKENIZER = replace(bytes_tokenizer(), end_of_text=END)
 
 
 def arrays(train, held_out=(5, 7, 3)):
+    """Documents of given lengths, END after each; every other token is a number of its own."""
+
     def joined(lengths, first):
         ends = np.cumsum(np.array(lengths, np.int64) + 1)
         tokens = np.arange(first, first + ends[-1]).astype(np.uint16)
@@ -34,7 +28,19 @@ def arrays(train, held_out=(5, 7, 3)):
         return tokens, ends
 
     (a, a_ends), (b, b_ends) = joined(train, 1), joined(held_out, 30_000)
-    return Arrays(train=a, held_out=b, train_ends=a_ends, held_out_ends=b_ends)
+    return Tokens(
+        train=a,
+        held_out=b,
+        train_ends=a_ends,
+        held_out_ends=b_ends,
+        counts=np.zeros(257, np.int64),
+        tokenizer=TOKENIZER,
+        digest="",
+        unigram_loss_nats=0.0,
+        bigram_loss_nats=0.0,
+        entropy_nats=None,
+        text_kept=1.0,
+    )
 
 
 def task(n_ctx, padding="packed"):
@@ -43,10 +49,11 @@ def task(n_ctx, padding="packed"):
 
 def epoch(tokens, text_task, seed, number, batch_size=1):
     """All sequences of an epoch, one after the other."""
-    n = text.sequences_per_epoch(tokens, text_task)
+    examples = TextExamples(text_task, tokens)
+    n = examples.sequences_per_epoch
     assert n % batch_size == 0
     steps = range(number * n // batch_size, (number + 1) * n // batch_size)
-    return [training_batch(tokens, text_task, seed, step, batch_size) for step in steps]
+    return [examples.training_batch(seed, step, batch_size) for step in steps]
 
 
 @pytest.mark.slow
@@ -81,22 +88,22 @@ def test_epochs_begin_elsewhere_and_go_in_another_order():
 
 def test_a_batch_is_a_function_of_seed_step_and_batch_size():
     tokens, text_task = arrays([31] * 50), task(16)
-    one = training_batch(tokens, text_task, 3, 17, 8)
-    text._order.cache_clear()
-    training_batch(tokens, text_task, 4, 2, 8)
-    again = training_batch(tokens, text_task, 3, 17, 8)
+    one = TextExamples(text_task, tokens).training_batch(3, 17, 8)
+    _order.cache_clear()
+    TextExamples(text_task, tokens).training_batch(4, 2, 8)
+    again = TextExamples(text_task, tokens).training_batch(3, 17, 8)
     assert np.array_equal(one.inputs, again.inputs)
     assert np.array_equal(one.targets, again.targets)
-    assert not np.array_equal(one.inputs, training_batch(tokens, text_task, 4, 17, 8).inputs)
+    assert not np.array_equal(one.inputs, TextExamples(text_task, tokens).training_batch(4, 17, 8).inputs)
     # The sequences of a seed come in one order, however many make a batch.
-    halves = [training_batch(tokens, text_task, 3, step, 4).inputs for step in (34, 35)]
+    halves = [TextExamples(text_task, tokens).training_batch(3, step, 4).inputs for step in (34, 35)]
     assert np.array_equal(one.inputs, np.concatenate(halves))
 
 
 def test_a_batch_may_straddle_epochs():
     tokens, text_task = arrays([9] * 7), task(10)
-    assert steps_per_epoch(tokens, text_task, 3) == pytest.approx(7 / 3)
-    rows = np.concatenate([training_batch(tokens, text_task, 0, step, 3).targets for step in range(7)])
+    assert TextExamples(text_task, tokens).steps_per_epoch(3) == pytest.approx(7 / 3)
+    rows = np.concatenate([TextExamples(text_task, tokens).training_batch(0, step, 3).targets for step in range(7)])
     for number in range(3):
         asked = rows[7 * number : 7 * number + 7].ravel()
         assert len(np.unique(asked[asked != END])) == 63
@@ -104,7 +111,7 @@ def test_a_batch_may_straddle_epochs():
 
 def test_published_stories_stand_alone_and_never_end():
     tokens, text_task = arrays([3, 12, 5, 8]), task(8, "published")
-    assert steps_per_epoch(tokens, text_task, 2) == 2
+    assert TextExamples(text_task, tokens).steps_per_epoch(2) == 2
     rows = [b for number in range(2) for b in epoch(tokens, text_task, 0, number, 2)]
     seen = []
     for batch in rows:
@@ -113,7 +120,7 @@ def test_published_stories_stand_alone_and_never_end():
             seen.append(len(story))
             assert END not in wanted
             assert np.array_equal(wanted[: len(story) - 1], story[1:])
-            assert np.all(wanted[len(story) - 1 :] == text.MASKED)
+            assert np.all(wanted[len(story) - 1 :] == MASKED)
             assert np.array_equal(story, np.arange(story[0], story[0] + len(story)))
     assert sorted(seen[:4]) == sorted(seen[4:]) == [3, 5, 8, 8]
 
@@ -121,11 +128,11 @@ def test_published_stories_stand_alone_and_never_end():
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 64])
 def test_every_held_out_token_is_judged_once_whatever_the_batch(batch_size):
     tokens = arrays([20] * 70, held_out=[11, 4, 30, 8])
-    batches = list(evaluation_batches(tokens, task(8), None, batch_size))
+    batches = list(TextExamples(task(8), tokens).evaluation_batches(None, batch_size))
     assert {(b.inputs.shape, b.targets.shape) for b in batches} == {((batch_size, 8), (batch_size, 8))}
     pairs = [(i, t) for b in batches for i, t in zip(b.inputs.ravel(), b.targets.ravel(), strict=True) if t >= 0]
     assert pairs == list(zip(tokens.held_out[:-1].tolist(), tokens.held_out[1:].tolist(), strict=True))
-    few = [list(evaluation_batches(tokens, task(8), 3, size)) for size in (batch_size, 3)]
+    few = [list(TextExamples(task(8), tokens).evaluation_batches(3, size)) for size in (batch_size, 3)]
     some, same = (np.concatenate([b.targets for b in found])[:3] for found in few)
     assert np.array_equal(some, same)
     assert sum(int((b.targets >= 0).any(axis=1).sum()) for b in few[0]) == 3
@@ -133,7 +140,7 @@ def test_every_held_out_token_is_judged_once_whatever_the_batch(batch_size):
 
 def test_published_stories_are_judged_as_they_are_trained():
     tokens = arrays([20] * 70, held_out=[11, 4, 30])
-    (batch,) = evaluation_batches(tokens, task(8, "published"), None, 4)
+    (batch,) = TextExamples(task(8, "published"), tokens).evaluation_batches(None, 4)
     assert (batch.targets >= 0).sum(axis=1).tolist() == [7, 3, 7, 0]
     assert np.all(batch.inputs[3] == END)
 
@@ -143,18 +150,18 @@ def test_too_little_text_is_an_error_before_training():
     with pytest.raises(
         UserError, match=r"has 7 sequences of n_ctx 10 \(70 tokens\), but training.batch_size is 8; give"
     ):
-        steps_per_epoch(tokens, task(10), 8)
+        TextExamples(task(10), tokens).steps_per_epoch(8)
     with pytest.raises(UserError, match=r"has 7 documents \(70 tokens\), but training.batch_size is 8"):
-        training_batch(tokens, task(10, "published"), 0, 0, 8)
+        TextExamples(task(10, "published"), tokens).training_batch(0, 0, 8)
     with pytest.raises(
         UserError, match=r"held-out text has 18 tokens, fewer than one sequence of n_ctx 18 and the token"
     ):
-        steps_per_epoch(tokens, task(18), 1)
+        TextExamples(task(18), tokens).steps_per_epoch(1)
     with pytest.raises(UserError, match=r"task.n_ctx 1 with published padding leaves no token to predict"):
-        steps_per_epoch(tokens, task(1, "published"), 1)
+        TextExamples(task(1, "published"), tokens).steps_per_epoch(1)
 
 
 def test_global_generators_are_left_alone():
     state = np.random.get_state()[1].copy()  # noqa: NPY002
-    training_batch(arrays([9] * 70), task(10), 0, 0, 8)
+    TextExamples(task(10), arrays([9] * 70)).training_batch(0, 0, 8)
     assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002

@@ -16,7 +16,7 @@ from headway.data import cache as token_cache
 from headway.data import corpus, token_store
 from headway.data.corpus import STORIES_KEY
 from headway.data.grammar import story
-from headway.data.text import evaluation_batches, training_batch
+from headway.data.text import TextExamples
 from headway.data.token_store import held_out_documents, open_corpus
 from headway.errors import UserError
 
@@ -38,7 +38,7 @@ def numbered(tmp_path):
 
 def test_documents_become_tokens_each_ended(numbered):
     tokens = open_corpus(task(corpus=numbered, held_out=0.1))
-    assert (tokens.train_documents, tokens.held_out_documents) == (180, 20)
+    assert (len(tokens.train_ends), len(tokens.held_out_ends)) == (180, 20)
     held = held_out_documents(200, 0.1)
     texts = [f"This is story {n:03}.<|endoftext|>" for n in range(200)]
     assert decoded(tokens) == [t for t, out in zip(texts, held, strict=True) if not out]
@@ -46,7 +46,6 @@ def test_documents_become_tokens_each_ended(numbered):
     assert np.array_equal(np.flatnonzero(tokens.train == tokens.end_of_text) + 1, tokens.train_ends)
     assert np.array_equal(np.bincount(tokens.train, minlength=257), tokens.counts)
     assert np.array_equal(tokens.unused, tokens.counts == 0)
-    assert tokens.n_train_tokens == len(tokens.train)
     assert tokens.train.dtype == np.uint16
     assert isinstance(tokens.train, np.memmap)
     assert tokens.entropy_nats is None
@@ -62,7 +61,7 @@ def test_the_split_is_that_of_the_published_experiments():
 def test_a_second_corpus_is_held_out_whole(numbered, tmp_path):
     (tmp_path / "other.txt").write_text("Another story that is long enough for a window.<|endoftext|>And one more.")
     tokens = open_corpus(task(corpus=numbered, validation=str(tmp_path / "other.txt")))
-    assert (tokens.train_documents, tokens.held_out_documents) == (200, 2)
+    assert (len(tokens.train_ends), len(tokens.held_out_ends)) == (200, 2)
     assert tokens.tokenizer.decode(tokens.held_out).startswith("Another story")
     shutil.copy(numbered, tmp_path / "copy.txt")
     with pytest.raises(
@@ -85,7 +84,7 @@ def test_the_floor_is_what_the_grammar_says_of_the_held_out_stories():
 def test_a_corpus_is_held_to_the_floor_of_a_grammar_that_judges_it(numbered, monkeypatch):
     monkeypatch.setattr(corpus, "OWN_STORIES", 300)
     tokens = open_corpus(task(corpus=numbered, validation="stories"))
-    assert tokens.held_out_documents == 300
+    assert len(tokens.held_out_ends) == 300
     assert 0.05 < tokens.entropy_nats < 0.1  # per byte
 
 
@@ -176,13 +175,14 @@ def test_no_torch_is_needed():
 def test_real_stories_have_the_known_baselines():
     files = {"corpus": str(data("tinystories/train.txt")), "validation": str(data("tinystories/valid.txt"))}
     tokens = open_corpus(task(**files, tokenizer="bpe-1024"))
-    assert (tokens.train_documents, tokens.held_out_documents) == (7_817, 1_558)
+    assert (len(tokens.train_ends), len(tokens.held_out_ends)) == (7_817, 1_558)
     assert tokens.unigram_loss_nats == pytest.approx(5.743, abs=0.005)
     assert tokens.bigram_loss_nats == pytest.approx(3.372, abs=0.005)
     gpt2 = open_corpus(task(**files, tokenizer=str(data("gpt2-bpe"))))
-    assert gpt2.n_train_tokens == 1_596_080
+    assert len(gpt2.train) == 1_596_080
     assert gpt2.bigram_loss_nats < gpt2.unigram_loss_nats
-    held = sum(int((batch.targets >= 0).sum()) for batch in evaluation_batches(gpt2, task(**files), None, 8))
+    examples = TextExamples(task(**files), gpt2)
+    held = sum(int((batch.targets >= 0).sum()) for batch in examples.evaluation_batches(None, 8))
     assert held == len(gpt2.held_out) - 1
-    batch = training_batch(gpt2, task(**files), 0, 5, 4)
+    batch = examples.training_batch(0, 5, 4)
     assert np.array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])

@@ -13,7 +13,7 @@ import pytest
 from headway import api
 from headway.config.load import resolve
 from headway.errors import UserError
-from headway.execute.join import Joining
+from headway.execute.join import ExecutionOptions, Joining
 from headway.execute.ray_copies import CopyWorker, RaySlot
 from headway.execute.work import ELSEWHERE
 from headway.store import batches
@@ -218,8 +218,9 @@ def test_a_batch_that_does_not_fit_into_this_machine_is_not_split(monkeypatch, t
     said = "h2 seed 0 is in a batch of 6 runs, which is trained as one program and needs .* Resume it on a machine"
     with pytest.raises(UserError, match=said):
         prepared(tmp_path / "out")
+    joining = Joining(directory=tmp_path / "out", options=ExecutionOptions(workers=1, device="cpu"))
     with pytest.raises(UserError, match=said.replace("h2 seed 0", ".*")):
-        Joining(directory=tmp_path / "out", slots=1, device="cpu").work(list, lambda _: None)
+        joining.work(list, lambda _: None)
 
 
 def test_threads_are_those_that_a_run_was_made_with(tmp_path):

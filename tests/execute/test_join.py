@@ -15,13 +15,13 @@ import pytest
 from support import quadratic, stored
 
 from headway.errors import ResultsError
-from headway.execute.join import Deadline, Joining
-from headway.execute.joined import JoinedPlace
+from headway.execute.join import Deadline, ExecutionOptions, Joining
+from headway.execute.sweep import JoinedWorker
 from headway.execute.work import DONE, ELSEWHERE, FAILED
-from headway.store import lease
+from headway.store import checkpoint, lease
 from headway.store.directory import Store
 from headway.store.run import Run
-from headway.train import checkpoint
+from headway.store.watch import Watch
 
 AS_SCRIPT = Path(__file__).parents[1] / "support" / "join.py"
 
@@ -33,7 +33,8 @@ def directory_of(tmp_path, **document) -> Path:
 
 
 def joining(directory, **how) -> Joining:
-    return Joining(directory=directory, slots=2, device="cpu", command=quadratic.WORKER, **how)
+    options = ExecutionOptions(workers=2, device="cpu", command=quadratic.WORKER)
+    return Joining(directory=directory, options=options, **how)
 
 
 def statuses(directory) -> list[str]:
@@ -137,11 +138,11 @@ def test_a_directory_that_is_none_is_an_error(tmp_path):
 
 
 def test_a_joined_worker_is_whoever_has_the_lease_and_ends_with_what_the_folder_says(tmp_path):
-    run, place = quadratic.fresh_run(tmp_path / "results"), JoinedPlace()
-    assert place.found(run.path) is None
+    run = quadratic.fresh_run(tmp_path / "results")
+    worker = JoinedWorker(runs=(run.path,), watch=Watch())
+    assert not worker.is_at_work
     with quadratic.taken(run):
-        worker = place.found(run.path)
-        assert worker is not None
+        assert worker.is_at_work
         assert worker.ended is None
         worker.ask_to_stop()
         worker.kill()
@@ -152,7 +153,6 @@ def test_a_joined_worker_is_whoever_has_the_lease_and_ends_with_what_the_folder_
     assert worker.ended == DONE
     stored.rewrite(run.path, status="failed")
     assert worker.ended == FAILED
-    place.rest()
 
 
 @pytest.mark.slow

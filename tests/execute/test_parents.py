@@ -14,7 +14,7 @@ from headway.config.lm.run import TokensRun
 from headway.errors import ResultsError
 from headway.execute import work as work_module
 from headway.execute import worker
-from headway.execute.parents import origin_of, parent_of, why_never
+from headway.execute.parents import init_from_of, parent_of, why_never
 from headway.execute.work import DONE, FAILED, work
 from headway.models.weights import initial_weights
 from headway.store.directory import Store
@@ -183,7 +183,7 @@ def test_a_parent_that_is_not_done_is_named(tmp_path):
     assert found is not None
     assert (found.path, why_never(found)) == (parent.path, "it starts from dense seed 0, which is waiting")
     with pytest.raises(ResultsError, match=r"it starts from dense seed 0, which is waiting; run again when it is done"):
-        origin_of(child.path)
+        init_from_of(child.path)
 
 
 def test_a_step_that_was_not_stored_is_said_with_what_to_do(done, tmp_path):

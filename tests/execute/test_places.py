@@ -139,7 +139,7 @@ def test_a_local_worker_gets_its_slot_its_environment_and_its_log(tmp_path, monk
     worker = place.start(tmp_path, log=tmp_path / "log.txt", options=("--time", "x"))
     quadratic.wait_until(lambda: worker.ended is not None)
     assert worker.ended == 0
-    words = [str(tmp_path), "--device", "cpu", "--threads", "3", "--time", "x", "--parent", str(os.getpid())]
+    words = [str(tmp_path), "--device", "cpu", "--threads", "3", "--parent", str(os.getpid()), "--time", "x"]
     assert (tmp_path / "log.txt").read_text() == f"{words} 1 True\n"
     worker.ask_to_stop()
     worker.kill()

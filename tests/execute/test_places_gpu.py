@@ -9,7 +9,7 @@ import pytest
 from support import quadratic, small_text
 
 from headway.errors import UserError
-from headway.execute.join import Joining
+from headway.execute.join import ExecutionOptions, Joining
 from headway.execute.places import local_places
 from headway.execute.ray_cluster import ray_cluster
 from headway.execute.ray_places import RayPlaces
@@ -76,7 +76,8 @@ def test_a_worker_that_joins_gives_each_of_its_runs_a_gpu(tmp_path, monkeypatch)
     of = small_text.experiment(seeds=2)
     runs = Store.with_runs(tmp_path / "results", of, of.runs)[1]
     how = {"device": "cuda", "runs_per_gpu": 2, "command": (sys.executable, "-c", NOTES)}
-    left = Joining(directory=tmp_path / "results", **how).work(partial(deque, maxlen=0), lambda _: None)
+    joining = Joining(directory=tmp_path / "results", options=ExecutionOptions(**how))
+    left = joining.work(partial(deque, maxlen=0), lambda _: None)
     assert left.failed_here == len(runs), "it trained nothing"
     assert set(noted(runs)) <= {"2", "5", "7"}
 

@@ -120,7 +120,7 @@ def test_when_a_process_may_go_on(tmp_path, monkeypatch, code, torch, other_thre
             tmp_path / "seed-0",
             lambda path: done.append(path) or code,
             answers=answers[1],
-            begins_anew=lambda path: other_threads,
+            needs_new_process=lambda path: other_threads,
             command=["python", "-m", "worker"],
             environment={},
         )
@@ -151,7 +151,7 @@ def test_a_process_that_cannot_release_a_run_says_that_it_ends(tmp_path, monkeyp
     os.close(told[1])
     monkeypatch.setattr(work.os, "read", lambda _, n, read=os.read: read(told[0], n))
     monkeypatch.setattr(work, "release_left", lambda: released)
-    options = {"begins_anew": lambda _: False, "command": [], "environment": {}}
+    options = {"needs_new_process": lambda _: False, "command": [], "environment": {}}
     assert work.serve(tmp_path, lambda _: code, answers=answers[1], **options) == code
     monkeypatch.undo()
     assert os.read(answers[0], 100) == answer

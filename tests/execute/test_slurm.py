@@ -12,8 +12,8 @@ from support import quadratic
 
 from headway.errors import UserError
 from headway.execute.slurm import SlurmJob, minutes_of, parameters_of, submit
+from headway.store import checkpoint
 from headway.store.directory import Store
-from headway.train import checkpoint
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 from support import loopback_slurm, quadratic
 
 from headway.execute.slurm import submit
+from headway.store import checkpoint
 from headway.store.directory import Store
-from headway.train import checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,10 @@ from typing import Any, cast
 import pytest
 from support import small_text
 
-from headway.execute import sweep as lines_module
+from headway.execute import parents as lines_module
+from headway.execute.parents import RunDependencies
 from headway.execute.places import local_places
-from headway.execute.sweep import RunDependencies, run_all
+from headway.execute.sweep import run_all
 from headway.store import lease as lease_module
 from headway.store.directory import Store
 from headway.store.lease import Lease

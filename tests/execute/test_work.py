@@ -11,8 +11,8 @@ from headway.errors import UserError
 from headway.execute import work as work_module
 from headway.execute.stop import FROM_PARENT
 from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED, work
+from headway.store import checkpoint
 from headway.store.run import Run
-from headway.train import checkpoint
 
 
 def stopping_at(step: int, *numbers: signal.Signals):

@@ -68,8 +68,8 @@ def test_a_run_that_goes_on_has_the_trainer_and_compilation_it_began_with(
 
     class Room:
         @staticmethod
-        def open_study(spec, *, trainer, compile, device, origin, beginning):
-            assert origin is beginning is None
+        def open_study(spec, *, trainer, compile, device, init_from, init_record):
+            assert init_from is init_record is None
             calls.append((trainer, compile))
             return quadratic.study(spec)
 

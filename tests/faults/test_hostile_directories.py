@@ -24,10 +24,10 @@ from headway.report.experiment.page import write_report
 from headway.stats import results
 from headway.store import integrity
 from headway.store.directory import Store
+from headway.store.document import read_timings
 from headway.store.lease import is_held, last_holder, this_process
 from headway.store.look_plans import Seen, keep
 from headway.store.run import Run, signed_text
-from headway.store.timings import read_timings
 from headway.store.verify import verify
 
 FUZZER = Path(__file__).parents[2] / "tools/faults/fuzz_directories.py"

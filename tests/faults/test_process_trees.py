@@ -16,10 +16,10 @@ from faults import kills
 from support import quadratic
 
 from headway.icl import fused
+from headway.store import checkpoint
 from headway.store.directory import Store
 from headway.store.lease import last_holder
 from headway.store.run import Run
-from headway.train import checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*the last line was cut short")]
 

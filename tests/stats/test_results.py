@@ -17,9 +17,9 @@ from headway.errors import ResultsError
 from headway.stats import regression, results
 from headway.stats.answer import answer
 from headway.stats.cells import matches_of
+from headway.store import checkpoint
 from headway.store.directory import Store
 from headway.store.run import damaged
-from headway.train import checkpoint
 
 DOCUMENT = {
     "name": "small",

@@ -59,7 +59,7 @@ def test_a_silent_holder_elsewhere_is_given_up_after_a_minute_of_watching(direct
     clock = Clock()
     watch = Watch(clock)
     assert look_for(watch, clock, directory, 59)
-    assert watch.silent_s(directory) == 59
+    assert watch._seen[directory].silent_s == 59
     assert not look_for(watch, clock, directory, 3)
     assert not is_held(directory), "everybody sees that it was given up"
     Lease.take(directory).check()
@@ -92,7 +92,7 @@ def test_an_observer_that_slept_has_seen_nothing_meanwhile(directory):
     assert watch.is_held(directory)
     clock.now += 10_000
     assert watch.is_held(directory)
-    assert watch.silent_s(directory) == 5
+    assert watch._seen[directory].silent_s == 5
 
 
 def hold(directory, ready, machine, shift_s):

@@ -16,8 +16,8 @@ from headway.config.regression import OneLayer
 from headway.icl.circuits import circuits, head_scalars
 from headway.report.experiment.data import ReportData, gather
 from headway.stats.results import read
+from headway.store import checkpoint
 from headway.store.directory import Store
-from headway.train import checkpoint
 from support import stored
 
 STEPS = 2_000

@@ -16,8 +16,8 @@ from headway.config.lm.parameters import parameters_of
 from headway.config.load import resolve
 from headway.config.yaml import read_file
 from headway.stats import results
+from headway.store import checkpoint
 from headway.store.directory import Store
-from headway.train import checkpoint
 from support import stored
 
 STEPS, EVERY, VOCAB = 12_000, 500, 50_257

@@ -6,10 +6,9 @@ from typing import Any
 
 from headway.base.files import Content
 from headway.config.experiment import Experiment
-from headway.store import document, integrity
+from headway.store import checkpoint, document, integrity
 from headway.store.records import READ, step_files
 from headway.store.run import signed_text
-from headway.train import checkpoint
 
 
 def rewrite(folder: Path, **changes: Any) -> None:

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headway.train.checkpoint import Checkpoint, load, save
-from headway.train.loop import Unrecorded
+from headway.store.checkpoint import Checkpoint, Unrecorded, load, save
 
 STATE = {"weights/W": np.arange(6, dtype=np.float32).reshape(2, 3), "optimizer/step": np.array(7, dtype=np.int64)}
 

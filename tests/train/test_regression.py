@@ -13,7 +13,7 @@ from headway.config.metrics import METRICS
 from headway.errors import UserError
 from headway.icl import fused
 from headway.train.loop import train
-from headway.train.regression import LABORATORY, open_study
+from headway.train.regression import LABORATORY
 
 needs_native = pytest.mark.skipif(fused.available() is None, reason="the native code is not built")
 
@@ -37,7 +37,7 @@ def run_of(model=(), steps=20, **task):
 
 
 def finished(run, **how):
-    study = open_study(run, **how)
+    study = LABORATORY.open_study(run, **how)
     milestones = {
         event.step: event for event in train(study, steps=run.training.steps, log_every=10) if hasattr(event, "metrics")
     }
@@ -72,7 +72,7 @@ def test_what_is_measured(model):
 def test_numpy_judges_a_one_layer_model_as_torch_does(task):
     """The model with all biases 0 is the model without them; torch evaluates the one, numpy the other."""
     run, biased = run_of(**task), run_of({"bias": True}, **task)
-    plain, with_bias = open_study(run, trainer="torch"), open_study(biased, trainer="torch")
+    plain, with_bias = LABORATORY.open_study(run, trainer="torch"), LABORATORY.open_study(biased, trainer="torch")
     state = with_bias.trainer.state()
     zeroed = {name: np.zeros_like(array) for name, array in state.items() if name.startswith("weights/b_")}
     with_bias.trainer.restore(0, state | plain.trainer.state() | zeroed)
@@ -108,12 +108,12 @@ assert "torch" not in sys.modules
 
 def test_the_fused_trainer_is_refused_where_it_cannot():
     with pytest.raises(UserError, match=r"trainer fused: .*stack; leave the choice to auto"):
-        open_study(run_of({"family": "icl-stack", "n_layers": 2}), trainer="fused")
+        LABORATORY.open_study(run_of({"family": "icl-stack", "n_layers": 2}), trainer="fused")
 
 
 def test_torch_trains_what_native_code_cannot():
     for run in (run_of(d_x=33), run_of({"bias": True}), run_of({"family": "icl-stack", "n_layers": 2})):
-        assert open_study(run).execution["trainer"] == "torch"
+        assert LABORATORY.open_study(run).execution["trainer"] == "torch"
 
 
 def test_the_trained_model_predicts_what_was_trained():

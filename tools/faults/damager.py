@@ -40,8 +40,8 @@ from headway.execute.work import work
 from headway.report.progress import status_table
 from headway.stats import results
 from headway.store.directory import Store
+from headway.store.document import read_timings
 from headway.store.run import Run
-from headway.store.timings import read_timings
 from headway.store.verify import STORED_FILES, Looked, verify
 from headway.train.loop import Measure, Measured, Study
 

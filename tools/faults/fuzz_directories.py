@@ -385,7 +385,7 @@ def _start(place: LocalPlace, run: Path, *, log: Path, options: Sequence[str] = 
     from headway.base.files import appending
     from headway.execute import worker
 
-    command = [*place.command[3:], str(run.absolute()), *place.slot.options, *options, "--parent", str(os.getpid())]
+    command = [*place.command[3:], *place.arguments(run, options)]
     with open(appending(log), "ab") as output:
         process = kills.Process(lambda: worker.main(command), output.fileno(), told=False)
     return LocalWorker(process=process)  # type: ignore[arg-type]

@@ -45,8 +45,8 @@ import psutil
 from support import small_text
 
 import headway.api
+import headway.execute.join
 import headway.execute.places
-import headway.execute.site
 import headway.execute.stop
 import headway.execute.sweep
 import headway.execute.work
@@ -55,12 +55,12 @@ from headway import api
 from headway.adaptive.goal import goal_of
 from headway.config.experiment import Experiment
 from headway.config.load import resolve
-from headway.execute.site import ExecutionOptions
+from headway.execute.join import ExecutionOptions
 from headway.stats.results import write
+from headway.store import checkpoint
 from headway.store.directory import Store
 from headway.store.lease import last_holder
 from headway.store.run import Run
-from headway.train import checkpoint
 from headway.train.loop import TrainerChoice
 
 KINDS = ("kill -9 a worker", "kill -9 the parent", "kill -9 all", "SIGTERM to the tree", "SIGINT or SIGHUP to the tree")
@@ -236,11 +236,11 @@ class Process:
         return code
 
 
-def process(place: Any, run: Path, log: Path, options: Sequence[str] = (), *, keep: int | None = None) -> Process:
+def process(place: Any, run: Path, log: Path, options: Sequence[str] = (), *, answers: int | None = None) -> Process:
     """As `LocalPlace.process`, forked."""
-    command = [*place.command[3:], str(run.absolute()), *place.slot.options, *options, "--parent", str(os.getpid())]
+    command = [*place.command[3:], *place.arguments(run, options, answers)]
     with open(log, "ab") as output:
-        return Process(lambda: worker.main(command), output.fileno(), told=keep is not None)
+        return Process(lambda: worker.main(command), output.fileno(), told=answers is not None)
 
 
 def _forked(work: Callable[[], int], output: int | None = None, *, group: bool = False, session: bool = False) -> int:
@@ -277,7 +277,7 @@ def _sweep(directory: Path, name: str) -> int:
     if laboratory.trainer == "fused":
         sys.modules.pop("torch", None)  # which this laboratory never loads: its processes go on with the next run
     else:
-        headway.execute.site.lasting = tuple  # type: ignore[assignment]
+        headway.execute.join.lasting = tuple  # type: ignore[assignment]
     nothing = {"until": None, "at_most": None, "budget": None, "best": False, "seeds": None}
     api.carry_out(
         laboratory.experiment(),

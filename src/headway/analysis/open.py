@@ -245,7 +245,7 @@ def _of_run(folder: Path) -> "tuple[Transformer, int]":
 
 
 def _how_far(run: "Run") -> str:
-    from headway.train import checkpoint
+    from headway.store import checkpoint
 
     found, _ = checkpoint.load(run.path / "checkpoint")
     of = f" of {run.steps}" if run.steps else ""

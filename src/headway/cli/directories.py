@@ -191,17 +191,11 @@ def worker(
     store a checkpoint of each and let go. Exits with 0, with 1 when runs failed meanwhile, with 2 for a user's error,
     and with 130 when a signal stopped it.
     """
-    from headway.execute.join import Joining, deadline
+    from headway.execute.join import ExecutionOptions, Joining, deadline
     from headway.report.progress import watch
 
-    joining = Joining(
-        directory=directory,
-        slots=slots,
-        device=device,
-        runs_per_gpu=runs_per_gpu,
-        trainer=trainer,
-        until=None if until is None else deadline(until),
-    )
+    options = ExecutionOptions(workers=slots, device=device, runs_per_gpu=runs_per_gpu, trainer=trainer)
+    joining = Joining(directory=directory, options=options, until=None if until is None else deadline(until))
     try:
         left = joining.work(watch, tell)
     except KeyboardInterrupt as stopped:

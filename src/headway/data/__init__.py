@@ -5,5 +5,5 @@
   `task_laws`;
 * `text`: batches of a corpus; `corpus`: where documents come from; `documents`: how files are read; `token_store`: the
   tokens of a corpus, kept in the `cache`; `tokenizer`, `tokenizer_files`: from text to tokens and back;
-* `ngrams`: unigram and bigram baselines; `grammar`: stories written from `stories_data`.
+* `ngrams`: unigram and bigram baselines; `grammar`: stories, drawn from the rules in stories.json.
 """

@@ -5,7 +5,7 @@ are drawn or listed, including those of the user's own types.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,16 @@ class Batch:
         """Return some of the sequences."""
         kinds = None if self.kinds is None else self.kinds[here]
         return Batch(inputs=self.inputs[here], targets=self.targets[here], kinds=kinds)
+
+
+def joined_batches(batches: Sequence[Batch]) -> Batch:
+    """Return several batches as one."""
+    kinds = [batch.kinds for batch in batches if batch.kinds is not None]
+    return Batch(
+        inputs=np.concatenate([batch.inputs for batch in batches]),
+        targets=np.concatenate([batch.targets for batch in batches]),
+        kinds=np.concatenate(kinds) if kinds else None,
+    )
 
 
 class Examples(ABC):

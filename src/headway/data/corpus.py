@@ -33,7 +33,7 @@ from headway.base import rng
 from headway.base.files import cache_folder
 from headway.config.lm.text import OWN_CORPORA, holds_ids
 from headway.data.cache import cached, content_hash
-from headway.data.documents import JSON, TEXT, joined, kind_of, read
+from headway.data.documents import JSON, TEXT, kind_of, read
 from headway.data.grammar import LANGUAGE, story
 from headway.errors import UserError
 
@@ -204,13 +204,15 @@ class Corpus(Generic[D]):
     digest: str
     pieces: Callable[[], Iterator[tuple[D, bool]]]
     """Yields the documents in pieces that fit into memory, each with whether its document ends there."""
-    documents: Callable[[], Iterator[D]]
-    """Yields the documents, each whole."""
     nats: Callable[[int], float] | None = None
     """For a grammar's stories: minus the log probability of the story of a number."""
 
     least_bytes: int = 0
     """The least bytes of its tokens, if a bound is known before reading."""
+
+    def documents(self) -> Iterator[D]:
+        """Yield the documents, each whole."""
+        return joined(self.pieces())
 
     def count(self) -> int:
         """Return the number of documents.
@@ -219,6 +221,16 @@ class Corpus(Generic[D]):
             UserError: for whatever is wrong in it.
         """
         return sum(ended for _, ended in self.pieces())
+
+
+def joined(pieces: Iterator[tuple[D, bool]]) -> Iterator[D]:
+    """Yield complete documents joined from their pieces."""
+    parts: list[Any] = []
+    for piece, ended in pieces:
+        parts.append(piece)
+        if ended:
+            yield piece if len(parts) == 1 else "".join(parts) if isinstance(piece, str) else np.concatenate(parts)
+            parts = []
 
 
 def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
@@ -238,7 +250,6 @@ def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
             name=name,
             digest=f"{LANGUAGE.digest}-{count}",
             pieces=lambda: ((story(STORIES_KEY, index).text, True) for index in range(count)),
-            documents=lambda: (story(STORIES_KEY, index).text for index in range(count)),
             nats=lambda index: story(STORIES_KEY, index).nats,
             least_bytes=count * _OWN_STORY_BYTES,
         )
@@ -252,14 +263,10 @@ def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
         paths = _paths(path, asked)
     said = f"{asked} {name}"
 
-    def pieces() -> Iterator[tuple[str, bool]]:
-        return _taken(chain.from_iterable(read(path, field) for path in paths), limit, said)
-
     return Corpus(
         name=name,
         digest="-".join([*_hashes(paths, said), *([f"field {field}"] if field else []), str(limit)]),
-        pieces=pieces,
-        documents=lambda: joined(pieces()),
+        pieces=lambda: _taken(chain.from_iterable(read(path, field) for path in paths), limit, said),
     )
 
 
@@ -283,25 +290,15 @@ def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_o
             name=name,
             digest=f"{own.digest}-own-{limit}",
             pieces=lambda: _taken(((document, True) for document in own), limit, said),
-            documents=lambda: (document for document, _ in _taken(((d, True) for d in own), limit, said)),
         )
     path = Path(name).expanduser()
     if not path.is_file():
         raise UserError(f"{asked} {path}: there is no such file (from {Path.cwd()}); give the path of a numpy file")
 
-    def pieces() -> Iterator[tuple[np.ndarray, bool]]:
-        return _taken(read_ids(path, vocab_size, end_of_text), limit, said)
-
-    def documents() -> Iterator[np.ndarray]:
-        parts: list[np.ndarray] = []
-        for part, ended in pieces():
-            parts.append(part)
-            if ended:
-                yield np.concatenate(parts) if len(parts) > 1 else part
-                parts = []
-
     return Corpus(
-        name=name, digest="-".join([*_hashes([path], said), "ids", str(limit)]), pieces=pieces, documents=documents
+        name=name,
+        digest="-".join([*_hashes([path], said), "ids", str(limit)]),
+        pieces=lambda: _taken(read_ids(path, vocab_size, end_of_text), limit, said),
     )
 
 

@@ -45,21 +45,6 @@ def read(path: Path, field: str | None = None) -> Iterator[tuple[str, bool]]:
     return pieces(_json_texts(path, field) if kind_of(path) in JSON else _lines(path, _LONGEST_LINE))
 
 
-def split_documents(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the documents in lines of text; `<|endoftext|>` ends a document wherever it stands."""
-    return joined(pieces(lines))
-
-
-def joined(parts: Iterable[tuple[str, bool]]) -> Iterator[str]:
-    """Yield complete documents joined from their pieces."""
-    document: list[str] = []
-    for text, ended in parts:
-        document.append(text)
-        if ended:
-            yield "".join(document)
-            document.clear()
-
-
 def pieces(lines: Iterable[str], size: int = PIECE) -> Iterator[tuple[str, bool]]:
     """Yield the documents in lines of text in pieces of limited length, each with whether it is the last.
 

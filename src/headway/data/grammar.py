@@ -17,10 +17,13 @@ that is the probability of the text. The entropy is exact as well: it is summed 
 choices as far as later draws depend on them (the kinds that some `@x` asks for).
 
 The stories are short, in simple words, and introduced things come back: names and their pronouns, things and their
-colors, where something was left, what was promised. No text has two derivations (the tests parse stories back), so the
-probability and the entropy of the stories are known exactly.
+colors, where something was left, what was promised. Their rules stand in `stories.json`, in groups: words, the seven
+plots, and the beginnings and ends that all plots share. No two options of a rule may give one text, whatever follows.
+So no text has two derivations (the tests parse stories back), and the probability and the entropy of the stories are
+known exactly.
 """
 
+import json
 import math
 import re
 from bisect import bisect_right
@@ -29,24 +32,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 
 from headway.base.identity import digest
-from headway.data.stories_data import (
-    BRAVE,
-    BROKEN,
-    CLOSING,
-    LOST,
-    OPENING,
-    PEOPLE,
-    PRESENT,
-    RAIN,
-    RESCUE,
-    SHARE,
-    THINGS,
-    WALK,
-)
 from headway.errors import DeclarationError
 
 PRONOUNS = {"she": ("she", "her", "her"), "he": ("he", "him", "his"), "it": ("it", "it", "its")}
@@ -269,7 +259,10 @@ def _parts(name: str, template: str) -> tuple[str | Choice | Shown, ...]:
     return tuple(parts)
 
 
-RULES = PEOPLE | THINGS | OPENING | WALK | LOST | RESCUE | PRESENT | BROKEN | BRAVE | SHARE | RAIN | CLOSING
+_GROUPS: Mapping[str, Mapping[str, list[str]]] = json.loads(
+    Path(__file__).with_name("stories.json").read_text(encoding="utf-8")
+)
+RULES = {rule: "\n".join(lines) for group in _GROUPS.values() for rule, lines in group.items()}
 LANGUAGE = Grammar(RULES)
 
 

@@ -11,7 +11,7 @@ A plugin's type declares and draws examples of the user's own task. They are che
 is trained on them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from headway.base import rng
 from headway.base.identity import digest
 from headway.config.lm.synthetic import EndpointTask, HopsTask, InductionTask, ParityTask, RecallTask, RetrievalTask
 from headway.config.lm.task import SyntheticTask
-from headway.data.batch import MASKED, Batch, Examples
+from headway.data.batch import MASKED, Batch, Examples, joined_batches
 from headway.data.task_laws import broken, raised
 from headway.errors import UserError
 
@@ -85,7 +85,7 @@ class KnownExamples(Examples):
         generators = (
             rng.generator(0, "known evaluation", self.task.kind, first) for first in range(0, n, _DRAWN_AT_ONCE)
         )
-        return _joined([self._draw(random, _DRAWN_AT_ONCE) for random in generators]).rows(slice(n))
+        return joined_batches([self._draw(random, _DRAWN_AT_ONCE) for random in generators]).rows(slice(n))
 
     def steps_per_epoch(self, batch_size: int) -> float:
         """Return the steps until every input was seen once; drawn examples never end."""
@@ -99,16 +99,6 @@ class KnownExamples(Examples):
     def _asked(self) -> float:
         some = self._every or self._draw(rng.generator(0, "known task, counted", self.task.kind), 256)
         return float(some.asked.sum(1).mean())
-
-
-def _joined(batches: Sequence[Batch]) -> Batch:
-    """Return several batches as one."""
-    kinds = [batch.kinds for batch in batches if batch.kinds is not None]
-    return Batch(
-        inputs=np.concatenate([batch.inputs for batch in batches]),
-        targets=np.concatenate([batch.targets for batch in batches]),
-        kinds=np.concatenate(kinds) if kinds else None,
-    )
 
 
 def _cut(batch: Batch, size: int) -> Iterator[Batch]:

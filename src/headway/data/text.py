@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, Integer
@@ -27,96 +27,11 @@ from headway.base import rng
 from headway.base.files import cache_folder
 from headway.config.lm.text import TextTask, holds_ids
 from headway.data import corpus as hub
-from headway.data.batch import MASKED, Batch, Examples
+from headway.data.batch import MASKED, Batch, Examples, joined_batches
 from headway.data.corpus import Corpus, cut_of, find_corpus, find_ids
 from headway.data.token_store import Sources, Tokens, check_split, held_out_documents, kept_tokens, open_corpus
 from headway.data.tokenizer import open_tokenizer, trained_bpe
 from headway.errors import UserError
-
-
-@runtime_checkable
-class TokenArrays(Protocol):
-    """The tokens that batches are cut from."""
-
-    @property
-    def train(self) -> Integer[np.ndarray, " token"]:
-        """Training documents, each ended by the end-of-text token."""
-
-    @property
-    def held_out(self) -> Integer[np.ndarray, " token"]:
-        """The held-out documents, each ended by the end-of-text token."""
-
-    @property
-    def train_ends(self) -> Int64[np.ndarray, " document"]:
-        """The position after the end-of-text token of each training document."""
-
-    @property
-    def held_out_ends(self) -> Int64[np.ndarray, " document"]:
-        """The position after the end-of-text token of each held-out document."""
-
-    @property
-    def end_of_text(self) -> int:
-        """The token that ends a document."""
-
-
-def sequences_per_epoch(tokens: TokenArrays, task: TextTask) -> int:
-    """Return the training sequences of an epoch: packed, windows of the tokens; published, documents."""
-    return len(tokens.train_ends) if task.padding == "published" else len(tokens.train) // task.n_ctx
-
-
-def steps_per_epoch(tokens: TokenArrays, task: TextTask, batch_size: int) -> float:
-    """Return the training steps until every sequence was seen once.
-
-    Raises:
-        UserError: as `check`.
-    """
-    check(tokens, task, batch_size)
-    return sequences_per_epoch(tokens, task) / batch_size
-
-
-def check(tokens: TokenArrays, task: TextTask, batch_size: int) -> None:
-    """Raise UserError if a text is too short to train or to evaluate.
-
-    Raises:
-        UserError: when the training text is shorter than a batch, or the held-out text than a sequence.
-    """
-    if task.padding == "published" and task.n_ctx < 2:
-        raise UserError("task.n_ctx 1 with published padding leaves no token to predict; give 2 or more")
-    available = sequences_per_epoch(tokens, task)
-    if available < batch_size:
-        held = "documents" if task.padding == "published" else f"sequences of n_ctx {task.n_ctx}"
-        raise UserError(
-            f"the training text has {available:,} {held} ({len(tokens.train):,} tokens), but training.batch_size is "
-            f"{batch_size}; give a larger corpus, or lower batch_size or task.n_ctx"
-        )
-    if len(tokens.held_out) <= task.n_ctx and task.padding == "packed":
-        raise UserError(
-            f"the held-out text has {len(tokens.held_out):,} tokens, fewer than one sequence of n_ctx {task.n_ctx} and "
-            "the token after it; raise task.held_out, give task.validation, or lower task.n_ctx"
-        )
-
-
-def training_batch(tokens: TokenArrays, task: TextTask, seed: int, step: int, batch_size: int) -> Batch:
-    """Return the batch of a step, from 0; one seed gives every model one sequence of batches.
-
-    Raises:
-        UserError: as `check`.
-    """
-    check(tokens, task, batch_size)
-    per_epoch = sequences_per_epoch(tokens, task)
-    wanted = step * batch_size + np.arange(batch_size)
-    parts = []
-    for epoch in np.unique(wanted // per_epoch).tolist():
-        within = wanted[wanted // per_epoch == epoch] % per_epoch
-        chosen = _order(seed, epoch, per_epoch)[within]
-        if task.padding == "published":
-            parts.append(_padded(tokens.train, tokens.train_ends, tokens.end_of_text, chosen, task.n_ctx))
-        else:
-            start = int(rng.generator(seed, "where windows begin", epoch).integers(len(tokens.train)))
-            parts.append(_windows(tokens.train, start + chosen * task.n_ctx, task.n_ctx))
-    return Batch(
-        inputs=np.concatenate([part.inputs for part in parts]), targets=np.concatenate([part.targets for part in parts])
-    )
 
 
 @lru_cache(maxsize=4)  # two epochs that a batch may straddle, for a trainer and whoever looks at its data
@@ -124,27 +39,6 @@ def _order(seed: int, epoch: int, n: int) -> Int64[np.ndarray, " sequence"]:
     order = rng.generator(seed, "order of sequences", epoch).permutation(n)
     order.flags.writeable = False
     return order
-
-
-def evaluation_batches(tokens: TokenArrays, task: TextTask, sequences: int | None, batch_size: int) -> Iterator[Batch]:
-    """Yield held-out sequences for evaluation, in batches of one shape.
-
-    Packed, each held-out token but the first is a target once. The choice of sequences depends on the task alone: a
-    fixed random choice of a given number, or all for None. Sequences that fill up the last batch are masked.
-    """
-    published = task.padding == "published"
-    available = len(tokens.held_out_ends) if published else -(-(len(tokens.held_out) - 1) // task.n_ctx)
-    chosen = np.sort(rng.generator(0, "evaluation").permutation(available)[:sequences])
-    for first in range(0, len(chosen), batch_size):
-        some = chosen[first : first + batch_size]
-        if published:
-            part = _padded(tokens.held_out, tokens.held_out_ends, tokens.end_of_text, some, task.n_ctx)
-        else:
-            part = _windows(tokens.held_out, some * task.n_ctx, task.n_ctx)
-            positions = some[:, None] * task.n_ctx + np.arange(task.n_ctx)
-            # Windows of a ring continue at its beginning; held-out text ends here.
-            part.targets[positions >= len(tokens.held_out) - 1] = MASKED
-        yield _filled(part, batch_size, tokens.end_of_text)
 
 
 def _windows(ring: Integer[np.ndarray, " token"], starts: Int64[np.ndarray, " batch"], n_ctx: int) -> Batch:
@@ -210,7 +104,7 @@ def preflight(task: TextTask, batch_size: int) -> Iterator[str]:
     sources = Sources.of(task)
     if (cache_folder() / sources.folder).is_dir() or (found := _Seen.of(sources, batch_size)).is_open:
         tokens = kept_tokens(task, sources)
-        check(tokens, task, batch_size)
+        TextExamples(task, tokens).check(batch_size)
         if tokens.note:
             yield tokens.note
     elif found.n == 1 and task.validation is None:
@@ -325,17 +219,73 @@ class TextExamples(Examples):
         """A hash of the tokens and of the tokenizer."""
         return self.tokens.digest
 
+    @property
+    def sequences_per_epoch(self) -> int:
+        """The training sequences of an epoch: packed, windows of the tokens; published, documents."""
+        tokens, task = self.tokens, self.task
+        return len(tokens.train_ends) if task.padding == "published" else len(tokens.train) // task.n_ctx
+
+    def check(self, batch_size: int) -> None:
+        """Raise UserError if the text is too short to train or to evaluate.
+
+        Raises:
+            UserError: when the training text is shorter than a batch, or the held-out text than a sequence.
+        """
+        tokens, task, available = self.tokens, self.task, self.sequences_per_epoch
+        if task.padding == "published" and task.n_ctx < 2:
+            raise UserError("task.n_ctx 1 with published padding leaves no token to predict; give 2 or more")
+        if available < batch_size:
+            held = "documents" if task.padding == "published" else f"sequences of n_ctx {task.n_ctx}"
+            raise UserError(
+                f"the training text has {available:,} {held} ({len(tokens.train):,} tokens), but training.batch_size "
+                f"is {batch_size}; give a larger corpus, or lower batch_size or task.n_ctx"
+            )
+        if len(tokens.held_out) <= task.n_ctx and task.padding == "packed":
+            raise UserError(
+                f"the held-out text has {len(tokens.held_out):,} tokens, fewer than one sequence of n_ctx {task.n_ctx} "
+                "and the token after it; raise task.held_out, give task.validation, or lower task.n_ctx"
+            )
+
     def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
         """Return the batch of a step, from 0."""
-        return training_batch(self.tokens, self.task, seed, step, batch_size)
+        self.check(batch_size)
+        tokens, task, per_epoch = self.tokens, self.task, self.sequences_per_epoch
+        wanted = step * batch_size + np.arange(batch_size)
+        parts = []
+        for epoch in np.unique(wanted // per_epoch).tolist():
+            within = wanted[wanted // per_epoch == epoch] % per_epoch
+            chosen = _order(seed, epoch, per_epoch)[within]
+            if task.padding == "published":
+                parts.append(_padded(tokens.train, tokens.train_ends, tokens.end_of_text, chosen, task.n_ctx))
+            else:
+                start = int(rng.generator(seed, "where windows begin", epoch).integers(len(tokens.train)))
+                parts.append(_windows(tokens.train, start + chosen * task.n_ctx, task.n_ctx))
+        return joined_batches(parts)
 
     def evaluation_batches(self, sequences: int | None, batch_size: int) -> Iterator[Batch]:
-        """Yield batches of held-out sequences."""
-        return evaluation_batches(self.tokens, self.task, sequences, batch_size)
+        """Yield held-out sequences for evaluation, in batches of one shape.
+
+        Packed, each held-out token but the first is a target once. The choice of sequences depends on the task alone: a
+        fixed random choice of a given number, or all for None. Sequences that fill up the last batch are masked.
+        """
+        tokens, n_ctx, published = self.tokens, self.task.n_ctx, self.task.padding == "published"
+        available = len(tokens.held_out_ends) if published else -(-(len(tokens.held_out) - 1) // n_ctx)
+        chosen = np.sort(rng.generator(0, "evaluation").permutation(available)[:sequences])
+        for first in range(0, len(chosen), batch_size):
+            some = chosen[first : first + batch_size]
+            if published:
+                part = _padded(tokens.held_out, tokens.held_out_ends, tokens.end_of_text, some, n_ctx)
+            else:
+                part = _windows(tokens.held_out, some * n_ctx, n_ctx)
+                positions = some[:, None] * n_ctx + np.arange(n_ctx)
+                # Windows of a ring continue at its beginning; held-out text ends here.
+                part.targets[positions >= len(tokens.held_out) - 1] = MASKED
+            yield _filled(part, batch_size, tokens.end_of_text)
 
     def steps_per_epoch(self, batch_size: int) -> float:
         """Return how many steps an epoch has."""
-        return steps_per_epoch(self.tokens, self.task, batch_size)
+        self.check(batch_size)
+        return self.sequences_per_epoch / batch_size
 
     def targets_per_step(self, batch_size: int) -> float:
         """Return the mean number of targets of a step: every position, or with padding the mean over documents."""

@@ -12,7 +12,7 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -189,11 +189,6 @@ class Sources:
         return (text for text, taken in zip(self.corpus.documents(), chosen, strict=True) if taken)
 
 
-def cut_in(facts: dict[str, Any]) -> Cut | None:
-    """Return where the corpus was split, from the facts stored with its tokens; None: between documents."""
-    return None if facts.get("cut") is None else Cut(**facts["cut"])
-
-
 def _find(task: TextTask, name: str, limit: int | None, asked: str) -> Corpus[Any]:
     if not holds_ids(name):
         return find_corpus(name, limit=limit, asked=asked)
@@ -232,7 +227,8 @@ def _write_tokens(
             file.write(tokens.astype(kept_as).tobytes())
 
         for some in _at_once(documents):
-            encoded = [np.asarray(ids, np.int64) for ids in _encoder(tokenizer, some)(some)]
+            rows = tokenizer.encode_many(some) if isinstance(some[0], str) else some
+            encoded = [np.asarray(ids, np.int64) for ids in rows]
             write(np.concatenate([part for ids in encoded for part in ((ids, end) if whole else (ids,))]))
             lengths.append(np.array([len(ids) + whole for ids in encoded], np.int64))
             if text is not None:
@@ -243,10 +239,6 @@ def _write_tokens(
             lengths = [np.concatenate(lengths).sum(keepdims=True) + 1]
     np.save(folder / f"{name}_ends.npy", np.cumsum(np.concatenate(lengths)))
     return counts
-
-
-def _encoder(tokenizer: Tokenizer, some: list[Any]) -> Callable[[list[Any]], list[Any]]:
-    return tokenizer.encode_many if isinstance(some[0], str) else list
 
 
 def _at_once(documents: Iterator[Any]) -> Iterator[list[Any]]:
@@ -302,21 +294,6 @@ class Tokens:
         return self.tokenizer.end_of_text
 
     @property
-    def n_train_tokens(self) -> int:
-        """Training tokens, ends of text among them."""
-        return len(self.train)
-
-    @property
-    def train_documents(self) -> int:
-        """Training documents."""
-        return len(self.train_ends)
-
-    @property
-    def held_out_documents(self) -> int:
-        """Held-out documents."""
-        return len(self.held_out_ends)
-
-    @property
     def unused(self) -> Bool[np.ndarray, " vocab"]:
         """The tokens that never occur in the training documents."""
         return self.counts == 0
@@ -341,7 +318,7 @@ def kept_tokens(task: TextTask, sources: Sources, *, reread: bool = False) -> To
     """Return the tokens of a task whose corpora are open already, mapped from the cache or made."""
     folder = cached(sources.folder, sources.write, reread=reread)
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-    cut = cut_in(facts)
+    cut = Cut(**facts["cut"]) if facts.get("cut") else None  # None: between documents
     if cut is not None:
         check_split(task, 1)  # tokens made for another task may not suit this one
     tokenizer = Tokenizer.load(folder)

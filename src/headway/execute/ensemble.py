@@ -50,7 +50,7 @@ def work_together(path: Path, open_study: OpenStudy, open_together: OpenTogether
         return DONE
     if run.batch is None:
         return work(path, open_study, parent=parent)
-    with _Patient(parent).heard() as wishes, contextlib.ExitStack() as held:
+    with _Patient(parent).heard() as stop_request, contextlib.ExitStack() as held:
         try:
             rows = [_Row.of(folder, run, held) for folder in run.batch.folders(path)]
         except LeaseHeld as error:
@@ -59,7 +59,7 @@ def work_together(path: Path, open_study: OpenStudy, open_together: OpenTogether
         except OSError as error:
             print(outcome_of_storage(path, error))
             return exit_code(error)
-        codes = _Rounds(rows, wishes, open_together).codes()
+        codes = _Rounds(rows, stop_request, open_together).codes()
         return codes.get(path, DONE)
 
 
@@ -145,13 +145,13 @@ def _is_left(run: Run, first: Run) -> bool:
 class _Rounds:
     """The members of a batch, gone through in rounds: an event of each, so that all stand at one step after it."""
 
-    def __init__(self, rows: Sequence[_Row], wishes: StopRequest, open_together: OpenTogether):
-        self._rows, self._wishes, self._open_together = rows, wishes, open_together
+    def __init__(self, rows: Sequence[_Row], stop_request: StopRequest, open_together: OpenTogether):
+        self._rows, self._stop_request, self._open_together = rows, stop_request, open_together
         self._batch_id = next(iter(batch.id for row in rows if row.member and (batch := row.member.run.batch)), "")
         self._members = {number: row.member for number, row in enumerate(rows) if row.member is not None}
         self._joins = {number: stored_step(member.run.path, member.run.id) for number, member in self._members.items()}
         self._waiting = dict(self._joins)
-        self._owned = {n: OwnedRun(member.run, member.lease, wishes) for n, member in self._members.items()}
+        self._owned = {n: OwnedRun(member.run, member.lease, stop_request) for n, member in self._members.items()}
         self._goings: dict[int, Generator[bool, None, int]] = {}
         self._measures: dict[int, bool] = {}
         """Map each started member to whether it may measure its row before its next step."""
@@ -164,7 +164,7 @@ class _Rounds:
         for number, step in self._waiting.items():
             self._members[number].lease.progress(step, 0.0)
         while self._goings or self._waiting:
-            if not self._goings and self._wishes.stop:
+            if not self._goings and self._stop_request.stop:
                 self._stop()
                 break
             front = min(self._front() if self._goings else self._waiting.values())

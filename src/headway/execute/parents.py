@@ -4,15 +4,16 @@ A run knows its parent by id, and finds it in its own directory among the runs o
 the parent's last step, or of a step that the parent's folder was told to keep.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.base.files import entries
 from headway.base.text import command_line, numbered
 from headway.errors import ResultsError
-from headway.store.records import beginning_of
+from headway.store.records import read_init_record
 from headway.store.run import Run
+from headway.store.watch import Watch
 from headway.train.loop import InitFrom
 
 
@@ -46,7 +47,7 @@ def _how(parent: Run) -> str:
     return {"failed": f"failed{said}", "damaged": f"is damaged{said}"}.get(parent.status, f"is {parent.status}{said}")
 
 
-def origin_of(path: Path) -> InitFrom | None:
+def init_from_of(path: Path) -> InitFrom | None:
     """What a run in a folder starts from, for whoever trains it; None where it starts from nothing.
 
     Raises:
@@ -66,7 +67,7 @@ def origin_of(path: Path) -> InitFrom | None:
     return InitFrom(
         name=f"{parent.name} seed {parent.seed}",
         run=parent.spec,
-        beginning=beginning_of(parent.path),
+        record=read_init_record(parent.path),
         steps=parent.steps,
         weights=weights,
     )
@@ -95,3 +96,64 @@ def _of_seed(run: Run) -> Iterable[Run]:
 
 def _directory(run: Run) -> Path:
     return run.path.parent.parent.parent
+
+
+class RunDependencies:
+    """Runs in lines, each before those that start from it.
+
+    Args:
+        runs: those that are to be worked on.
+        work: what one of them costs.
+    """
+
+    def __init__(self, runs: Sequence[Run], work: Callable[[Run], float]):
+        self._watch = Watch()
+        by_id = {(run.id, run.seed): run.path for run in runs}
+        # A run that needs one that is not worked on here looks for it where it is.
+        self._parent: dict[Path, Path] = {}
+        self._orphans: dict[Path, Run] = {}
+        for run in runs:
+            if run.spec.init_from is None:
+                continue
+            wanted = run.spec.init_from.run
+            if (wanted, run.seed) in by_id:
+                self._parent[run.path] = by_id[wanted, run.seed]
+            else:
+                self._orphans[run.path] = run
+        self._work = {run.path: work(run) for run in runs}
+        self._children: dict[Path, list[Path]] = {}
+        for child, parent in self._parent.items():
+            self._children.setdefault(parent, []).append(child)
+
+    def work_until_the_end(self, run: Run) -> float:
+        """Return the cost of a run with the longest chain of runs that wait for it."""
+        return self._ahead(run.path)
+
+    def may_start(self, run: Run, settled: Mapping[Path, Run]) -> bool:
+        """Return whether the parent of a run is done; `settled` are the runs of the sweep that have ended."""
+        if run.path in self._orphans:
+            return self._elsewhere(run) is not None
+        parent = self._parent.get(run.path)
+        return parent is None or (parent in settled and settled[parent].status == "done")
+
+    def why_never(self, run: Run, settled: Mapping[Path, Run]) -> str:
+        """Why a run cannot start any more, or at all; empty where it can, now or later."""
+        if run.path in self._orphans:
+            try:
+                found = self._elsewhere(run)
+            except ResultsError as error:
+                return str(error)
+            return "" if found is None else why_never(found)
+        parent = self._parent.get(run.path)
+        return "" if parent is None or parent not in settled else why_never(settled[parent])
+
+    def _elsewhere(self, run: Run) -> Run | None:
+        """Return the parent of a run from outside this sweep; None while another process works on the parent."""
+        found = parent_of(run)
+        if found is None or found.status != "running":
+            return found
+        self._watch.is_held(found.path / "lease")  # which gives a holder elsewhere up that has ended without a word
+        return None
+
+    def _ahead(self, path: Path) -> float:
+        return self._work[path] + max((self._ahead(child) for child in self._children.get(path, ())), default=0.0)

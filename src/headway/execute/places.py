@@ -1,8 +1,10 @@
 """Places where runs are worked on, one run at a time each.
 
 A place starts workers; a worker may be a process here or elsewhere. The queue, the sweep (`headway.execute.sweep`) and
-the timing of arms know only the protocols `Worker` and `Place`. There are three kinds of place: this machine; a
-Ray cluster (`headway.execute.ray_places`); and workers that join (`headway.execute.joined`).
+the timing of arms know only the protocols `Worker` and `Place`. There are two kinds of place: this machine, and a
+Ray cluster (`headway.execute.ray_places`). Runs of workers that join have no place here (`headway.execute.sweep`).
+
+`WorkerOptions` are the options of the worker process. This module imports no numpy, whose threads a worker sets first.
 
 `PersistentPlace` keeps its process for the next run where that changes no bit, since starting a process takes about as
 long as a small in-context run. The process is told one run after the other, and reports how each ended. A run that
@@ -10,25 +12,71 @@ used torch, failed, or has another number of threads leaves the process in a sta
 The process then restarts itself (`headway.execute.work`).
 """
 
+import argparse
 import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headway.base.files import appending
 from headway.execute.stop import FROM_PARENT
 from headway.store.environment import Slot, cores, slots
 from headway.store.lease import Holder
 
+if TYPE_CHECKING:
+    from headway.train.loop import TrainerChoice
+
 LOST = 69
 """EX_UNAVAILABLE of sysexits.h: the place of a worker is gone, and its run resumes at another place."""
 
 WORKER = (sys.executable, "-m", "headway.runs.worker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """The options of a worker process.
+
+    Attributes:
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        threads: for a run that does not say how many.
+        trainer: what trains in-context models: `auto`, `fused` or `torch`.
+        time: a file: the worker only times some steps, and writes the result there.
+        answers: a descriptor: the worker continues with the runs that its standard input names, and answers there.
+        parent: the process that started the worker; the worker stops when that process has ended.
+    """
+
+    device: str = "auto"
+    threads: int = 1
+    trainer: "TrainerChoice" = "auto"
+    time: Path | None = None
+    answers: int | None = None
+    parent: int | None = None
+
+    def to_args(self) -> list[str]:
+        """Return the words of the command line; an option at its default is left out."""
+        given = {option.name: getattr(self, option.name) for option in fields(self)}
+        defaults = {option.name: option.default for option in fields(self)}
+        return [word for name, value in given.items() if value != defaults[name] for word in (f"--{name}", str(value))]
+
+    @classmethod
+    def from_args(cls, words: Sequence[str] | None) -> tuple[Path, "WorkerOptions"]:
+        """Return the run folder and the options of a command line; None: those of this process."""
+        parser = argparse.ArgumentParser(prog="python -m headway.runs.worker", description="Work on one run.")
+        parser.add_argument("run_dir", type=Path, help="the run folder")
+        parser.add_argument("--device", help="auto, cpu, cuda or cuda:N")
+        parser.add_argument("--threads", type=int, help="threads, for a run that does not say how many")
+        parser.add_argument("--trainer", choices=("auto", "fused", "torch"), help="what trains the model")
+        parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write the result")
+        parser.add_argument("--answers", type=int, help="continue with the runs of the standard input, and answer here")
+        parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
+        parser.set_defaults(**{option.name: option.default for option in fields(cls)})
+        given = vars(parser.parse_args(words))
+        return given.pop("run_dir"), cls(**given)
 
 
 class Worker(Protocol):
@@ -69,7 +117,7 @@ class Place(Protocol):
         """End what is kept for further runs, since none is to be started for now; a further start is possible."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class LocalWorker:
     """A process of this machine, which ends when this one does."""
 
@@ -97,21 +145,28 @@ class LocalWorker:
         return lease.pid == self.process.pid
 
 
+class _OfThisMachine:
+    """A share of this machine, which is at hand."""
+
+    @property
+    def ready(self) -> bool:
+        """Always True: a process is started when a run comes."""
+        return True
+
+    def make_ready(self) -> None:
+        """Do nothing, since the place is ready."""
+
+    def rest(self) -> None:
+        """Do nothing, since every process ends with its run."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class LocalPlace:
+class LocalPlace(_OfThisMachine):
     """A share of this machine: some of its cores, or a GPU."""
 
     slot: Slot
     command: tuple[str, ...] = WORKER
     """The command that starts a worker; the run folder and options follow."""
-
-    @property
-    def ready(self) -> bool:
-        """Always True, since the machine is at hand."""
-        return True
-
-    def make_ready(self) -> None:
-        """Do nothing, since the place is ready."""
 
     @property
     def whole(self) -> "LocalPlace":
@@ -126,10 +181,16 @@ class LocalPlace:
         """
         return LocalWorker(process=self.process(run, log, options))
 
+    def arguments(self, run: Path, options: Sequence[str] = (), answers: int | None = None) -> list[str]:
+        """Return the words that follow the command of a worker on a run folder."""
+        own = WorkerOptions(device=self.slot.device, threads=self.slot.threads, answers=answers, parent=os.getpid())
+        # Whole, since a path that begins with a dash would be taken for an option.
+        return [str(run.absolute()), *own.to_args(), *options]
+
     def process(
-        self, run: Path, log: Path, options: Sequence[str] = (), *, keep: int | None = None
+        self, run: Path, log: Path, options: Sequence[str] = (), *, answers: int | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a process on a run folder; with `keep`, it gets this descriptor and reads runs from standard input.
+        """Start a process on a run folder; with `answers`, a descriptor, it reads further runs from standard input.
 
         Raises:
             OSError: when it cannot be started.
@@ -137,18 +198,14 @@ class LocalPlace:
         with open(appending(log), "ab") as output:
             # In a process group of its own: the terminal's Ctrl-C reaches us alone, and we stop the workers.
             return subprocess.Popen(
-                # Whole, since a path that begins with a dash would be taken for an option.
-                [*self.command, str(run.absolute()), *self.slot.options, *options, "--parent", str(os.getpid())],
+                [*self.command, *self.arguments(run, options, answers)],
                 env=os.environ | self.slot.environment,
-                stdin=subprocess.DEVNULL if keep is None else subprocess.PIPE,
+                stdin=subprocess.DEVNULL if answers is None else subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 process_group=0,
-                pass_fds=() if keep is None else (keep,),
+                pass_fds=() if answers is None else (answers,),
             )
-
-    def rest(self) -> None:
-        """Do nothing, since every process ends with its run."""
 
 
 def local_places(
@@ -219,8 +276,8 @@ class _Served:
 
 
 @dataclass(kw_only=True)
-class LastingWorker:
-    """The work of a lasting process on one run."""
+class LastingWorker(LocalWorker):
+    """The work of a lasting process on one run; asked to stop, the process ends when it has stored where it is."""
 
     place: "PersistentPlace"
     served: _Served
@@ -235,23 +292,9 @@ class LastingWorker:
                 self.place.rest()  # after which nothing is held by it
         return self.code
 
-    def ask_to_stop(self) -> None:
-        """Ask the process to store where it is; it ends then."""
-        if self.ended is None:
-            LocalWorker(process=self.served.process).ask_to_stop()
-
-    def kill(self) -> None:
-        """End its process group."""
-        if self.ended is None:
-            LocalWorker(process=self.served.process).kill()
-
-    def has(self, lease: Holder) -> bool:
-        """Return whether a lease is that of the worker's process."""
-        return lease.pid == self.served.process.pid
-
 
 @dataclass(kw_only=True)
-class PersistentPlace:
+class PersistentPlace(_OfThisMachine):
     """A share of this machine with one process for run after run.
 
     Attributes:
@@ -260,14 +303,6 @@ class PersistentPlace:
 
     place: LocalPlace
     _served: _Served | None = field(default=None, repr=False)
-
-    @property
-    def ready(self) -> bool:
-        """Always True, since the place starts its process when a run comes."""
-        return True
-
-    def make_ready(self) -> None:
-        """Do nothing, since the place is ready."""
 
     @property
     def slot(self) -> Slot:
@@ -286,7 +321,7 @@ class PersistentPlace:
             self.rest()
             self._served = self._begun(run, log)
         assert self._served is not None
-        return LastingWorker(place=self, served=self._served)
+        return LastingWorker(place=self, served=self._served, process=self._served.process)
 
     def rest(self) -> None:
         """Let the process end."""
@@ -308,7 +343,7 @@ class PersistentPlace:
         answers, theirs = os.pipe()
         os.set_blocking(answers, False)
         try:
-            process = self.place.process(run, log, ("--answers", str(theirs)), keep=theirs)
+            process = self.place.process(run, log, answers=theirs)
         except OSError:
             os.close(answers)
             raise

@@ -61,16 +61,6 @@ class Queue(Generic[Item]):
         self._busy: set[int] = set()
         """Places that are filled, by identity: equal ones are not the same."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether every item has settled."""
-        return not (self._waiting or self._begun)
-
-    @property
-    def n_working(self) -> int:
-        """How many items are worked on."""
-        return len(self._begun)
-
     def worker(self, item: Item) -> Worker | None:
         """Who works on an item."""
         begun = self._begun.get(item)
@@ -91,7 +81,7 @@ class Queue(Generic[Item]):
                 self._collect(item, code)
         if self._waiting:
             self._fill_all(places)
-        return not self.is_over
+        return bool(self._waiting or self._begun)
 
     def _fill_all(self, places: Iterable[Place]) -> None:
         """Give what waits to places that are ready, and have so many others made ready as it takes."""

@@ -11,6 +11,8 @@ where it is used.
 """
 
 import contextlib
+import hashlib
+import importlib.util
 import json
 import os
 import platform
@@ -34,7 +36,6 @@ from typing import Any
 import psutil
 
 from headway.errors import UserError, shortened
-from headway.execute import ray_probe
 from headway.store.environment import cores
 from headway.store.lease import command_lines, is_alive, machine, parsed, this_process, working_in
 from headway.store.storage import failure, why_no_room
@@ -423,6 +424,60 @@ def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -
     return has_token
 
 
+def package_hash(folder: Path) -> str:
+    """Return a short hash of the files of a package, whatever its version."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".cpp", ".hpp", ".json", ".yaml", ".j2"):
+            found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
+
+
+def bytes_of(path: str, folder: str) -> int:
+    """Return the bytes of a file or of all files of a folder; -1 if missing. Relative paths begin at `folder`."""
+    found = Path(folder) / Path(path).expanduser()
+    try:
+        if found.is_dir():
+            return sum(inner.stat().st_size for inner in found.rglob("*") if inner.is_file())
+        return found.stat().st_size
+    except OSError:
+        return -1
+
+
+def look(probe: str, token: str, folder: str = "", files: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Return the node's Headway, whether it can see and write a directory, and which files differ from elsewhere.
+
+    The function is sent to the node as it stands, and with it those that it calls: none uses anything of Headway, which
+    the node may have in another version.
+
+    Args:
+        probe: a file of it, and the beginning of the name of one that is to be made.
+        token: what that file holds.
+        folder: where relative paths of files begin.
+        files: that are read, by path, and the bytes that each has.
+    """
+    lacks = [path for path, n_bytes in (files or {}).items() if bytes_of(path, folder) != n_bytes]
+    found = importlib.util.find_spec("headway")
+    package = Path(found.origin).parent if found and found.origin else None
+    sees, writes, why_not = "", "", ""
+    try:
+        sees = "yes" if Path(probe).read_text() == token else ""
+        Path(f"{probe}-{socket.gethostname()}-{os.getpid()}").write_text(token)
+        writes = "yes"
+    except OSError as error:
+        why_not = error.strerror or str(error)
+    return {
+        "host": socket.gethostname(),
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "headway": package_hash(package) if package else "",
+        "sees": sees,
+        "writes": writes,
+        "why_not": why_not,
+        "lacks": ", ".join(lacks),
+        "pid": str(os.getpid()),
+    }
+
+
 class RayCluster:
     """A cluster that Headway has joined, and the requests to it.
 
@@ -458,12 +513,11 @@ class RayCluster:
         self, nodes: tuple[RayNode, ...], probe: Path, token: str, files: Mapping[str, int]
     ) -> Mapping[RayNode, Mapping[str, str]]:
         """Return what nodes report of themselves; nodes that leave before they report are missing."""
-        self.ray.cloudpickle.register_pickle_by_value(ray_probe)
+        this_module = sys.modules[__name__]
+        self.ray.cloudpickle.register_pickle_by_value(this_module)
         try:
             asked = {
-                node: self.on(node, ray_probe.look, num_cpus=0, max_retries=0).remote(
-                    str(probe), token, os.getcwd(), dict(files)
-                )
+                node: self.on(node, look, num_cpus=0, max_retries=0).remote(str(probe), token, os.getcwd(), dict(files))
                 for node in nodes
             }
             found = {}
@@ -472,12 +526,12 @@ class RayCluster:
                     found[node] = self.ray.get(reference, timeout=_LOOKS_WITHIN_S)
             return found
         finally:
-            self.ray.cloudpickle.unregister_pickle_by_value(ray_probe)
+            self.ray.cloudpickle.unregister_pickle_by_value(this_module)
 
 
 def why_not(node: RayNode, said: Mapping[str, str]) -> str:
     """Return why no runs can be worked on at a node; empty if they can."""
-    python, here = ".".join(platform.python_version_tuple()[:2]), ray_probe.package_hash(Path(__file__).parents[1])
+    python, here = ".".join(platform.python_version_tuple()[:2]), package_hash(Path(__file__).parents[1])
     name = f"Ray node {node.host} ({node.id[:8]})"
     if not said["headway"]:
         return f"{name} has no Headway; install the same version there as here"

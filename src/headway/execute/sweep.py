@@ -5,20 +5,20 @@ shows how far all runs are as values for a live table. The queue decides which r
 its worker. A run that is initialised from another run waits until that run is done. Runs of one batch are one item: a
 worker is started on one of them, and works on all.
 
-Other processes may work on the same directory. A run that one of them holds is waited for, and taken over if they give
-it up.
+Other processes may work on the same directory: they join the work by taking a lease. For this process they are workers
+like any other, but they can neither be asked to stop nor be killed from here: whoever started them does that. A run
+that one of them holds is waited for, and taken over if they give it up.
 """
 
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.errors import ResultsError, StorageFailed, UserError
-from headway.execute.joined import JoinedPlace
-from headway.execute.parents import parent_of, why_never
+from headway.execute.parents import RunDependencies
 from headway.execute.places import LOST, Place, Worker
 from headway.execute.queue import Assignment, Queue
 from headway.execute.stop import FROM_PARENT, SignalHandler
@@ -38,67 +38,6 @@ from headway.store.storage import (
     why_no_room,
 )
 from headway.store.watch import Watch
-
-
-class RunDependencies:
-    """Runs in lines, each before those that start from it.
-
-    Args:
-        runs: those that are to be worked on.
-        work: what one of them costs.
-    """
-
-    def __init__(self, runs: Sequence[Run], work: Callable[[Run], float]):
-        self._watch = Watch()
-        by_id = {(run.id, run.seed): run.path for run in runs}
-        # A run that needs one that is not worked on here looks for it where it is.
-        self._parent: dict[Path, Path] = {}
-        self._orphans: dict[Path, Run] = {}
-        for run in runs:
-            if run.spec.init_from is None:
-                continue
-            wanted = run.spec.init_from.run
-            if (wanted, run.seed) in by_id:
-                self._parent[run.path] = by_id[wanted, run.seed]
-            else:
-                self._orphans[run.path] = run
-        self._work = {run.path: work(run) for run in runs}
-        self._children: dict[Path, list[Path]] = {}
-        for child, parent in self._parent.items():
-            self._children.setdefault(parent, []).append(child)
-
-    def work_until_the_end(self, run: Run) -> float:
-        """Return the cost of a run with the longest chain of runs that wait for it."""
-        return self._ahead(run.path)
-
-    def may_start(self, run: Run, settled: Mapping[Path, Run]) -> bool:
-        """Return whether the parent of a run is done; `settled` are the runs of the sweep that have ended."""
-        if run.path in self._orphans:
-            return self._elsewhere(run) is not None
-        parent = self._parent.get(run.path)
-        return parent is None or (parent in settled and settled[parent].status == "done")
-
-    def why_never(self, run: Run, settled: Mapping[Path, Run]) -> str:
-        """Why a run cannot start any more, or at all; empty where it can, now or later."""
-        if run.path in self._orphans:
-            try:
-                found = self._elsewhere(run)
-            except ResultsError as error:
-                return str(error)
-            return "" if found is None else why_never(found)
-        parent = self._parent.get(run.path)
-        return "" if parent is None or parent not in settled else why_never(settled[parent])
-
-    def _elsewhere(self, run: Run) -> Run | None:
-        """Return the parent of a run from outside this sweep; None while another process works on the parent."""
-        found = parent_of(run)
-        if found is None or found.status != "running":
-            return found
-        self._watch.is_held(found.path / "lease")  # which gives a holder elsewhere up that has ended without a word
-        return None
-
-    def _ahead(self, path: Path) -> float:
-        return self._work[path] + max((self._ahead(child) for child in self._children.get(path, ())), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +166,38 @@ def to_the_end(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapsh
         raise StorageFailed(stopped)
 
 
+@dataclass(frozen=True, kw_only=True)
+class JoinedWorker:
+    """Another process that has a run, or some of its batch."""
+
+    runs: tuple[Path, ...]
+    watch: Watch
+
+    @property
+    def is_at_work(self) -> bool:
+        """True if a run is held; all runs are checked, so that those of a lost machine are given up at once."""
+        held = [self.watch.is_held(run / "lease") for run in self.runs]
+        return any(held)
+
+    @property
+    def ended(self) -> int | None:
+        """None while one of the runs is held; then the exit code by the status of the first."""
+        if self.is_at_work:
+            return None
+        status = _written(self.runs[0]).status
+        return DONE if status == "done" else FAILED if status in ("failed", "damaged") else ELSEWHERE
+
+    def ask_to_stop(self) -> None:
+        """Do nothing, since the worker works for another process."""
+
+    def kill(self) -> None:
+        """Do nothing, since the worker works for another process."""
+
+    def has(self, lease: Holder) -> bool:
+        """Return whether a lease is held; its holder is the worker."""
+        return not lease.released
+
+
 class _Sweep:
     """Runs, and the workers of this process on them.
 
@@ -235,7 +206,7 @@ class _Sweep:
     """
 
     def __init__(self, runs: Sequence[Run], places: Iterable[Place]):
-        self._runs, self._places, self._joined = runs, places, JoinedPlace()
+        self._runs, self._places, self._watch = runs, places, Watch()
         self._began = time.monotonic()
         self._by_path: dict[Path, Run] = {}
         self._work_per_step: dict[Path, float] = {}
@@ -350,8 +321,9 @@ class _Sweep:
             if path in self._settled:
                 return None
             # Another process has it, be it to write the same: nobody settles a run that has left the queue.
-            return Assignment(worker=self._joined.start(path, log=path / "log.txt"), place=None)
-        if joined := self._joined.found(*_batch_folders(self._by_path[path])):
+            return Assignment(worker=JoinedWorker(runs=(path,), watch=self._watch), place=None)
+        joined = JoinedWorker(runs=_batch_folders(self._by_path[path]), watch=self._watch)
+        if joined.is_at_work:
             return Assignment(worker=joined, place=None)
         left = {member: now for member in self._units[path] if (now := self._undone(member)) is not None}
         if not left:

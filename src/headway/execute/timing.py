@@ -17,18 +17,18 @@ from headway.base.text import counted, duration
 from headway.errors import HeadwayError
 from headway.execute.places import LocalPlace
 from headway.execute.work import OpenStudy
+from headway.store.document import read_timing, timing_file
 from headway.store.environment import surroundings
 from headway.store.lease import LeaseHeld, is_held
 from headway.store.run import Run
-from headway.store.timings import SCHEMA, read_timing, timing_file
 from headway.store.watch import take_patiently
+
+SCHEMA = 1
 
 _WARM_UP = 3
 _STEPS = range(5, 61)
 _LONG_S = 5.0
 """Sixty steps are timed, or as few as five when they take longer than this."""
-
-
 _BEGINNING_S = 6.0
 """About what a process takes until its first step."""
 _WORTH = 0.1

@@ -20,8 +20,9 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,16 @@ from headway.config.plugins import directory_of, load_kept
 from headway.config.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, UserError
 from headway.execute.stop import Stop, StopRequest
-from headway.store import integrity, verify
+from headway.store import checkpoint, integrity, verify
 from headway.store.batches import is_out_of_memory, out_of_memory
+from headway.store.checkpoint import Checkpoint, Unrecorded
 from headway.store.environment import changes, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
 from headway.store.recorder import Recorder
 from headway.store.run import Run, Status, update
 from headway.store.storage import exit_code, is_of_storage, what_blocks
 from headway.store.storage import outcome as outcome_of_storage
-from headway.train import checkpoint
-from headway.train.checkpoint import Checkpoint
-from headway.train.loop import Beat, Event, Measure, Measured, Milestone, Study, Unrecorded, train
+from headway.train.loop import Beat, Event, Measure, Measured, Milestone, Study, train
 from headway.train.process_memory import forget_peak, give_freed_memory_back, peak_bytes
 
 
@@ -72,38 +72,28 @@ class TrainingSession:
     """The training of a study in a run folder.
 
     Args:
+        run: as it stands in its folder.
         study: the study, restored to the step where it resumes.
         recorder: what writes the folder.
         lease: of the folder.
-        wishes: whether to stop.
-        steps: when it is trained.
-        log_every: steps between records.
-        store_every_s: seconds between checkpoints.
+        stop_request: whether to stop.
         count: seconds and memory until now, from the seconds spent in steps.
-        keeps_weights: steps whose weights are kept: runs start there, or it was asked for.
-        tell: is given each line that was recorded.
     """
 
     def __init__(
         self,
+        run: Run,
         study: Study,
         recorder: Recorder,
         lease: Lease,
-        wishes: StopRequest,
-        *,
-        steps: int,
-        log_every: int,
-        store_every_s: float,
+        stop_request: StopRequest,
         count: Callable[[float], Mapping[str, Any]],
-        keeps_weights: Collection[int] = (),
-        tell: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ):
-        # A step that nothing is measured at is no milestone.
-        kept = Measure(due=keeps_weights.__contains__, take=Measured)
-        self._keeps_weights, self._tell = keeps_weights, tell
-        study = replace(study, measures=(*study.measures, kept)) if keeps_weights else study
-        self._study, self._recorder, self._lease, self._wishes = study, recorder, lease, wishes
-        self._steps, self._log_every, self._store_every_s, self._count = steps, log_every, store_every_s, count
+        if run.keeps_weights:  # a step at which nothing is measured is no milestone
+            kept = Measure(due=run.keeps_weights.__contains__, take=Measured)
+            study = replace(study, measures=(*study.measures, kept))
+        self._run, self._study, self._recorder, self._count = run, study, recorder, count
+        self._lease, self._stop_request, self._tell = lease, stop_request, listeners(run, _say)
         self._first, self._stored = study.trainer.step, time.perf_counter()
 
     def to_the_end(self) -> Generator[bool, None, float]:
@@ -120,47 +110,48 @@ class TrainingSession:
         begun = resumed.unrecorded if resumed else None
         try:
             for event in self._events(begun):
-                self._wishes.patient = True
+                self._stop_request.patient = True
                 self._keep(event)
                 # A first step, which may compile the model, and measuring, which changes nothing in the trainer, can
                 # be given up at any moment.
-                self._wishes.patient = event.step > self._first and not _is_measuring(event)
+                self._stop_request.patient = event.step > self._first and not _is_measuring(event)
                 yield _is_measuring(event)
         except Stop as stop:
-            if event is None or self._wishes.patient or not _is_measuring(event):
+            if event is None or self._stop_request.patient or not _is_measuring(event):
                 raise
             self._store(event)
             raise Stop(f"at step {event.step} {stop}") from None
-        self._wishes.patient = False
-        if self._wishes.stop:  # since we looked last
-            raise self._wishes.fulfilled(f"at step {self._steps}")
+        self._stop_request.patient = False
+        if self._stop_request.stop:  # since we looked last
+            raise self._stop_request.fulfilled(f"at step {self._run.steps}")
         return event.training_s if event else 0.0
 
     def _events(self, begun: Unrecorded | None) -> Iterator[Event]:
         """Yield the events from here; none if the last step is already recorded."""
-        if self._recorder.resumed is None or begun is not None or self._first < self._steps:
-            yield from train(self._study, steps=self._steps, log_every=self._log_every, begun=begun)
+        if self._recorder.resumed is None or begun is not None or self._first < self._run.steps:
+            yield from train(self._study, steps=self._run.steps, log_every=self._run.log_every, begun=begun)
 
     def _keep(self, event: Event) -> None:
         """Record and store what is due, and stop if that was asked for."""
         self._lease.progress(event.step, event.steps_per_s)
         self._lease.check()
         if isinstance(event, Milestone):
-            if event.step in self._keeps_weights:
+            if event.step in self._run.keeps_weights:
                 self._recorder.keep_weights(event.step, self._study.trainer.weights())
-            self._tell(self._recorder.record(event, self._count(event.training_s)["wall_s"]))
-        stop = self._wishes.stop
-        if (event.step > self._first or event.step == self._steps) and (stop or self._is_due(event)):
+            metrics = {"wall_s": self._count(event.training_s)["wall_s"], **event.metrics}
+            self._tell(self._recorder.record(event.step, metrics, event.arrays, event.samples))
+        stop = self._stop_request.stop
+        if (event.step > self._first or event.step == self._run.steps) and (stop or self._is_due(event)):
             self._store(event)
         if stop:
-            raise self._wishes.fulfilled(f"at step {event.step}")
+            raise self._stop_request.fulfilled(f"at step {event.step}")
 
     def _is_due(self, event: Event) -> bool:
         """Return whether to store a checkpoint now; not just before a milestone at this step, which may be due too."""
         if _is_measuring(event):
             return False
         least_s = _BETWEEN_S if isinstance(event, Beat) else 0.0
-        return event.step == self._steps or time.perf_counter() - self._stored >= max(self._store_every_s, least_s)
+        return event.step == self._run.steps or time.perf_counter() - self._stored >= max(CHECKPOINT_EVERY_S, least_s)
 
     def _store(self, event: Event) -> None:
         checkpoint = Checkpoint(
@@ -204,9 +195,9 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
         return DONE
     try:
         lease = Lease.take(path / "lease")
-        with StopRequest(parent).heard() as wishes, lease, _output_to(path / "log.txt"):
+        with StopRequest(parent).heard() as stop_request, lease, _output_to(path / "log.txt"):
             run = Run.open(path)  # its former owner may have finished it since
-            return DONE if run.status == "done" else OwnedRun(run, lease, wishes).outcome(open_study)
+            return DONE if run.status == "done" else OwnedRun(run, lease, stop_request).outcome(open_study)
     except LeaseHeld as held:
         _say(f"{path}: {held}")
         return ELSEWHERE
@@ -218,8 +209,8 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
 class OwnedRun:
     """A run in the hands of its owner."""
 
-    def __init__(self, run: Run, lease: Lease, wishes: StopRequest):
-        self._run, self._lease, self._wishes = run, lease, wishes
+    def __init__(self, run: Run, lease: Lease, stop_request: StopRequest):
+        self._run, self._lease, self._stop_request = run, lease, stop_request
         self._began = time.perf_counter()
         self._contents: dict[str, Content] = {}
 
@@ -263,7 +254,7 @@ class OwnedRun:
 
     def stopped_before(self, step: int) -> int:
         """Record that it was stopped before it was put into its batch, at the step where it is stored; an exit code."""
-        how = self._wishes.fulfilled()
+        how = self._stop_request.fulfilled()
         return self._ended(
             STOPPED, "interrupted", f"stopped {how}, before its batch came to step {step}; run again to go on"
         )
@@ -290,18 +281,9 @@ class OwnedRun:
                 _say(note)
             base = resumed.counters if resumed else {}
             yield resumed is None or resumed.unrecorded is not None
-            training_s = yield from TrainingSession(
-                study,
-                recorder,
-                self._lease,
-                self._wishes,
-                steps=self._run.steps,
-                log_every=self._run.log_every,
-                store_every_s=CHECKPOINT_EVERY_S,
-                count=lambda training_s: self._count(study, base, training_s),
-                keeps_weights=self._run.keeps_weights,
-                tell=listeners(self._run, _say),
-            ).to_the_end()
+            count = partial(self._count, study, base)
+            session = TrainingSession(self._run, study, recorder, self._lease, self._stop_request, count)
+            training_s = yield from session.to_the_end()
             self._contents |= recorder.contents
         conclusion = study.conclude()
         self._lease.check()
@@ -431,7 +413,7 @@ def serve(
     work_on: Callable[[Path], int],
     *,
     answers: int,
-    begins_anew: Callable[[Path], bool],
+    needs_new_process: Callable[[Path], bool],
     command: Sequence[str],
     environment: Mapping[str, str],
 ) -> int:
@@ -441,7 +423,7 @@ def serve(
         first: the folder of the first run.
         work_on: works on one; its exit code.
         answers: the descriptor where each one's exit code is told.
-        begins_anew: whether a run needs a process of its own, given its folder.
+        needs_new_process: whether a run, given its folder, needs a process of its own.
         command: what replaces this process; the folder follows.
         environment: of what replaces it.
     """
@@ -463,7 +445,7 @@ def serve(
         told, _, heard = heard.partition(b"\0")
         path = Path(os.fsdecode(told))
         _print_to(path / "log.txt")
-        if code not in (DONE, ELSEWHERE) or "torch" in sys.modules or begins_anew(path):
+        if code not in (DONE, ELSEWHERE) or "torch" in sys.modules or needs_new_process(path):
             os.execve(sys.executable, [*command, str(path)], environment)
         give_freed_memory_back()
         forget_peak()

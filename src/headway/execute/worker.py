@@ -4,22 +4,24 @@ The number of threads is set before anything that reads it is imported: numpy's 
 Therefore this file imports inside its functions. It is the only file of this folder that knows torch.
 """
 
-import argparse
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.base.files import private_folder
 from headway.errors import UserError
+from headway.execute.places import WORKER, WorkerOptions
 from headway.train.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from headway.config.run import RunSpec
+    from headway.execute.work import OpenStudy
     from headway.train.loop import Study, TrainerChoice
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -35,40 +37,21 @@ idle machine goes into waking the threads (LOG.md, benchmarks/waiting.py).
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Work on a run; return an exit code of `headway.execute.work`, or 2 if the run does not exist."""
-    asked = _asked(arguments)
-    threads = asked.threads if asked.time else _stored_threads(asked.run_dir) or asked.threads
+    run_dir, options = WorkerOptions.from_args(arguments)
+    threads = options.threads if options.time else _stored_threads(run_dir) or options.threads
     environment = dict(os.environ)
-    said = set_up_process(threads)
-    from headway.execute.stop import Stop, StopRequest
+    message = set_up_process(threads)
+    from headway.execute.stop import Stop
     from headway.execute.work import STOPPED
 
     def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
-        study = _open_study(asked.run_dir, spec, stored, trainer=asked.trainer, threads=threads, device=asked.device)
-        if said and "torch" in sys.modules:
-            print(said, flush=True)
+        study = _open_study(run_dir, spec, stored, trainer=options.trainer, threads=threads, device=options.device)
+        if message and "torch" in sys.modules:
+            print(message, flush=True)
         return study
 
-    def work_on(path: Path) -> int:
-        _load_plugins(path)
-        from headway.execute.ensemble import work_together
-
-        return work_together(
-            path,
-            open_study,
-            lambda specs, joins: _open_together(specs, joins, threads=threads, device=asked.device),
-            parent=asked.parent,
-        )
-
     try:
-        if asked.time:
-            from headway.execute.timing import time_steps
-
-            _load_plugins(asked.run_dir)
-            with StopRequest(asked.parent).heard():
-                return time_steps(asked.run_dir, open_study, asked.time)
-        if asked.answers is not None:
-            return _serve(asked, threads, work_on, environment)
-        return work_on(asked.run_dir)
+        return _work(run_dir, options, open_study, threads, environment)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -76,41 +59,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return STOPPED  # before there was anything to record
 
 
-def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m headway.runs.worker", description="Work on one run.")
-    parser.add_argument("run_dir", type=Path, help="the run folder")
-    parser.add_argument("--trainer", choices=("auto", "fused", "torch"), default="auto", help="what trains the model")
-    parser.add_argument("--threads", type=int, default=1, help="threads, for a run that does not say how many")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--time", type=Path, metavar="FILE", help="only time some steps, and write what came out")
-    parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
-    parser.add_argument(
-        "--answers", type=int, help="go on with the runs that the standard input names, and answer here"
-    )
-    return parser.parse_args(arguments)
-
-
-def _serve(
-    asked: argparse.Namespace, threads: int, work_on: Callable[[Path], int], environment: Mapping[str, str]
+def _work(
+    run_dir: Path, options: WorkerOptions, open_study: "OpenStudy", threads: int, environment: Mapping[str, str]
 ) -> int:
-    """Work on one run after the other, as far as this process may."""
+    """Time a run, work on it, or work on one run after another, as the options say."""
+    if options.time:
+        from headway.execute.stop import StopRequest
+        from headway.execute.timing import time_steps
+
+        _load_plugins(run_dir)
+        with StopRequest(options.parent).heard():
+            return time_steps(run_dir, open_study, options.time)
+
+    from headway.execute.ensemble import work_together
     from headway.execute.work import serve
 
-    def answered(path: Path) -> int:
+    def work_on(path: Path) -> int:
+        _load_plugins(path)
+        open_together = partial(_open_together, threads=threads, device=options.device)
         try:
-            return work_on(path)
+            return work_together(path, open_study, open_together, parent=options.parent)
         except UserError as error:
             print(error, file=sys.stderr)
             return 2
 
-    options = ["--trainer", asked.trainer, "--threads", str(asked.threads), "--device", asked.device]
-    options += ["--answers", str(asked.answers), *(["--parent", str(asked.parent)] if asked.parent else [])]
+    if options.answers is None:
+        return work_on(run_dir)
     return serve(
-        asked.run_dir,
-        answered,
-        answers=asked.answers,
-        begins_anew=lambda path: (_stored_threads(path) or asked.threads) != threads,
-        command=[sys.executable, "-m", "headway.runs.worker", *options],
+        run_dir,
+        work_on,
+        answers=options.answers,
+        needs_new_process=lambda path: (_stored_threads(path) or options.threads) != threads,
+        command=[*WORKER, *options.to_args()],
         environment=environment,
     )
 
@@ -183,16 +163,21 @@ def _open_study(
     threads: int,
     device: str = "auto",
 ) -> "Study":
-    from headway.execute.parents import origin_of
-    from headway.store.records import beginning_of
+    from headway.execute.parents import init_from_of
+    from headway.store.records import read_init_record
     from headway.train.loop import laboratory_of
 
-    beginning = beginning_of(path) if stored else None
-    origin = origin_of(path) if spec.init_from is not None and beginning is None else None
+    init_record = read_init_record(path) if stored else None
+    init_from = init_from_of(path) if spec.init_from is not None and init_record is None else None
     if trainer == "auto" and stored.get("trainer") == "torch":
         trainer = "torch"
     study = laboratory_of(spec).open_study(
-        spec, trainer=trainer, compile=stored.get("compile"), device=device, origin=origin, beginning=beginning
+        spec,
+        trainer=trainer,
+        compile=stored.get("compile"),
+        device=device,
+        init_from=init_from,
+        init_record=init_record,
     )
     return _set_up(study, threads)
 

@@ -24,19 +24,17 @@ from headway.base.files import (
     folder_in,
     inside,
     is_bare,
-    kept_json,
     read_bytes,
     write_bytes,
     write_text,
 )
-from headway.base.identity import is_as_signed
 from headway.base.text import counted, listed
 from headway.config.experiment import Experiment
 from headway.config.plugins import FOLDER, keep
 from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError
 from headway.store.environment import surroundings
-from headway.store.records import run_folders
+from headway.store.records import run_folders, signed_json
 
 FILE = "experiment.yaml"
 LOOKS = "looks"
@@ -214,6 +212,23 @@ def timed(directory: Path) -> Sequence[str]:
     return [name for name in found if isinstance(name, str) and is_bare(name)] if isinstance(found, list) else []
 
 
+def timing_file(directory: Path, name: str) -> Path:
+    """The file of an arm's timing."""
+    return inside(directory, "timings", f"{name}.json")
+
+
+def read_timing(file: Path) -> dict[str, Any] | None:
+    """Return a timing, or None if it cannot be read or has changed since it was written."""
+    found = signed_json(file)
+    return found if found is not None and found.get("arm", file.stem) == file.stem else None
+
+
+def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:
+    """Return every timing of a directory, by the full name of its arm; None for a damaged or missing timing."""
+    there = {file.stem: read_timing(file) for file in entries(inside(directory, "timings"), "*.json")}
+    return {**dict.fromkeys(timed(directory)), **there}
+
+
 def lacks_timings(directory: Path) -> bool:
     """Whether there are timings that the document could name and does not."""
     there = set(_timings(directory))
@@ -266,16 +281,10 @@ def _kept(directory: Path, arms: Collection[str], asked: Iterable[Name]) -> dict
     """The note of a document that is written now; what the former note said stays, unless it is damaged."""
     known = (directory / FILE).exists() and not doubt(directory)
     looks, files = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]
-    looks |= {file.stem: [state_of(file)] for file in files if not known and _is_whole(file)}
+    looks |= {file.stem: [state_of(file)] for file in files if not known and signed_json(file)}
     runs, aside = ({run for run in found if run[0] in arms} for found in _changed(directory, asked))
     said = {"dropped": compact(aside), LOOKS: looks, "given_up": given_up(directory), "timed": timed(directory)}
     return {"runs": compact(runs), **{key: value for key, value in said.items() if value}}
-
-
-def _is_whole(file: Path) -> bool:
-    """Whether a file is as it was signed."""
-    content = kept_json(file)
-    return isinstance(content, dict) and is_as_signed(content)
 
 
 def _change(directory: Path, changed: Mapping[str, Any]) -> None:

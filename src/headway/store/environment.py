@@ -80,11 +80,6 @@ class Slot:
     threads: int
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The options of its worker."""
-        return "--device", self.device, "--threads", str(self.threads)
-
 
 MOST_WORKERS = 10_000
 MOST_PER_GPU = 64

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from headway.base.files import Content, instead_of_file, json_text, kept_json, write_json, write_text
 from headway.base.identity import DIGEST, is_as_signed, signed
@@ -29,16 +29,6 @@ SEAL = "seal.json"
 SCHEMA = 1
 Depth = Literal["sizes", "changed", "whole"]
 """How files are looked at: their sizes alone; whole where they changed since somebody did so; whole."""
-
-
-class Known(Protocol):
-    """Remembers which runs were found as they were sealed."""
-
-    def unchanged(self, folder: Path, seal: str) -> tuple[set[str], bool]:
-        """The files of a run that were not touched since; whether that is all."""
-
-    def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
-        """All files of a sealed run were found so just now."""
 
 
 def write(path: Path, contents: Mapping[str, Content]) -> str:
@@ -83,7 +73,7 @@ def read(path: Path, digest: str) -> dict[str, Content]:
     return contents
 
 
-def check(path: Path, digest: str, depth: Depth, known: Known | None = None) -> None:
+def check(path: Path, digest: str, depth: Depth, known: "Checked | None" = None) -> None:
     """See that a sealed folder holds what was written.
 
     Args:

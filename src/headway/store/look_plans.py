@@ -35,7 +35,7 @@ from headway.base.files import (
     read_bytes,
     write_text,
 )
-from headway.base.identity import DIGEST, digest, is_as_signed, signed
+from headway.base.identity import DIGEST, is_as_signed, signed
 from headway.errors import ResultsError, UserError
 from headway.store import document
 from headway.store.growth import turn
@@ -106,11 +106,6 @@ class StoredPlan:
     def arms(self) -> tuple[str, ...]:
         """The arms that questions are about."""
         return tuple(dict.fromkeys(arm for weights in self.asked.values() for arm in weights))
-
-    @property
-    def asked_digest(self) -> str:
-        """Names the questions: other ones were not planned."""
-        return digest(plain(self.asked))
 
 
 @dataclass(frozen=True, kw_only=True)

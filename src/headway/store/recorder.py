@@ -7,7 +7,7 @@ everything later, and writes it again while training repeats those steps: equal,
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -30,11 +30,10 @@ from headway.base.files import (
     write_bytes,
 )
 from headway.errors import ResultsError, shortened
+from headway.store import checkpoint
+from headway.store.checkpoint import Arrays, Checkpoint, Commit
 from headway.store.lease import Lease
-from headway.store.records import OF_STEPS, heads_file, is_of_run, weights_file
-from headway.train import checkpoint
-from headway.train.checkpoint import Checkpoint, Commit
-from headway.train.loop import Arrays, Milestone
+from headway.store.records import OF_STEPS, is_of_run, step_file
 
 _LINE_FILES = ("metrics.jsonl", "samples.jsonl")
 _AT_ONCE = 1 << 20
@@ -77,19 +76,25 @@ class Recorder:
             lines["samples.jsonl"] = self._samples.content
         return {**lines, **self._of_steps}
 
-    def record(self, milestone: Milestone, wall_s: float) -> dict[str, Any]:
-        """Append a milestone's record, which comes back, and keep its arrays and samples.
+    def record(
+        self,
+        step: int,
+        metrics: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        samples: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        """Append the record of a step, which is returned, and keep its arrays and samples.
 
         Raises:
             LeaseLost: when another process owns the folder.
             OSError: when it cannot be written.
         """
         self._lease.check()
-        if milestone.arrays:
-            self._keep(heads_file(self._path, milestone.step), milestone.arrays)
-        for sample in milestone.samples:
-            self._write_sample({"step": milestone.step, **sample})
-        line = {"step": milestone.step, "wall_s": round(wall_s, 3), **milestone.metrics}
+        if arrays:
+            self._keep(step_file(self._path, "heads", step), arrays)
+        for sample in samples:
+            self._write_sample({"step": step, **sample})
+        line = {"step": step, **metrics}
         self._metrics.append(line)
         return line
 
@@ -101,7 +106,7 @@ class Recorder:
             OSError: when it cannot be written.
         """
         self._lease.check()
-        self._keep(weights_file(self._path, step), weights)
+        self._keep(step_file(self._path, "weights", step), weights)
 
     def _keep(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         folder_in(self._path, path.parent.name)

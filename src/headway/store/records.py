@@ -11,13 +11,17 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from headway.base.files import NotOrdinary, checked, entries, inside, parsed
+from headway.base.files import NotOrdinary, checked, entries, inside, kept_json, parsed
 from headway.base.files import read_bytes as bytes_of
+from headway.base.identity import is_as_signed
 from headway.base.text import command_line, numbered
 from headway.errors import ResultsError, Unreadable
-from headway.train.loop import BEGINNING, Arrays
+from headway.store.checkpoint import Arrays
 
-READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", BEGINNING)
+INIT_RECORD = "start.json"
+"""The file of a run's folder that says how the run was initialised from another."""
+
+READ = ("metrics.jsonl", "samples.jsonl", "tokenizer.json", "curves.json", INIT_RECORD)
 """The files that Headway reads in a run's folder, beside run.json, checkpoints and the files of single steps; all of
 them are sealed."""
 
@@ -67,76 +71,48 @@ def reached(path: Path) -> Iterator[None]:
         raise Unreadable(f"{path}: cannot be read ({error.strerror}); {todo}") from None
 
 
-def heads_file(path: Path, step: int) -> Path:
-    """The file of a run folder for what was measured per head at a step."""
-    return inside(path, "heads") / f"{step:09d}.safetensors"
+def step_file(path: Path, kind: str, step: int) -> Path:
+    """The file of a run folder for the arrays of a step; the kind is one of `OF_STEPS`."""
+    return inside(path, kind) / f"{step:09d}.safetensors"
 
 
-def weights_file(path: Path, step: int) -> Path:
-    """The file of a run folder for the weights of a step that is not the last."""
-    return inside(path, "weights") / f"{step:09d}.safetensors"
-
-
-def heads_steps(path: Path) -> list[int]:
-    """The steps at which a run folder keeps arrays of the heads."""
-    return _steps_in(inside(path, "heads"))
-
-
-def weights_steps(path: Path) -> list[int]:
-    """The steps, beside the last, of which a run folder keeps the weights."""
-    return _steps_in(inside(path, "weights"))
-
-
-def _steps_in(folder: Path) -> list[int]:
-    stems = (file.stem for file in entries(folder, "*.safetensors"))
+def kept_steps(path: Path, kind: str) -> list[int]:
+    """The steps of which a run folder keeps arrays of a kind; the weights of the last step are no such arrays."""
+    stems = (file.stem for file in entries(inside(path, kind), "*.safetensors"))
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
 
 def step_files(path: Path) -> list[str]:
     """Return the files that a run folder keeps of single steps, by path in it."""
-    files = [*(heads_file(path, step) for step in heads_steps(path))]
-    files += [weights_file(path, step) for step in weights_steps(path)]
+    files = [step_file(path, kind, step) for kind in OF_STEPS for step in kept_steps(path, kind)]
     return [file.relative_to(path).as_posix() for file in files]
 
 
-def read_heads(path: Path, step: int) -> Arrays:
-    """The arrays of the heads that a run folder keeps of a step.
+def read_step(path: Path, kind: str, step: int) -> Arrays:
+    """The arrays of a kind that a run folder keeps of a step.
 
     Raises:
         ResultsError: when there are none, or they are damaged.
     """
-    if step not in heads_steps(path):
-        kept = numbered("step", heads_steps(path))
-        raise ResultsError(f"{path}: nothing was kept of the heads at step {step}; the run keeps {kept}")
-    return _arrays(heads_file(path, step))
+    if step not in (steps := kept_steps(path, kind)):
+        missing = f"nothing was kept of the heads at step {step}; the run keeps"
+        if kind == "weights":
+            missing = f"weights of step {step} are not kept; beside its last the run keeps"
+        raise ResultsError(f"{path}: {missing} {numbered('step', steps)}")
+    file = step_file(path, kind, step)
+    try:
+        return load_file(checked(file))
+    except (SafetensorError, OSError) as error:
+        raise ResultsError(f"{file}: it is damaged ({error}); {anew(file)}") from None
 
 
-def read_weights(path: Path, step: int) -> Arrays:
-    """The weights that a run folder keeps of a step.
-
-    Raises:
-        ResultsError: when there are none, or they are damaged.
-    """
-    if step not in weights_steps(path):
-        kept = numbered("step", weights_steps(path))
-        raise ResultsError(f"{path}: weights of step {step} are not kept; beside its last the run keeps {kept}")
-    return _arrays(weights_file(path, step))
-
-
-def beginning_of(path: Path) -> dict[str, Any] | None:
+def read_init_record(path: Path) -> dict[str, Any] | None:
     """Return a run's record of its start from another run, or None if it did not start from one.
 
     Raises:
         ResultsError: when it is damaged.
     """
-    return read_json(path / BEGINNING, "") if (path / BEGINNING).is_file() else None
-
-
-def _arrays(file: Path) -> Arrays:
-    try:
-        return load_file(checked(file))
-    except (SafetensorError, OSError) as error:
-        raise ResultsError(f"{file}: it is damaged ({error}); {anew(file)}") from None
+    return read_json(path / INIT_RECORD, "") if (path / INIT_RECORD).is_file() else None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -175,6 +151,12 @@ def _all_at_once(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
     except (ValueError, KeyError, TypeError):
         return None
     return records if len(records) == len(lines) else None
+
+
+def signed_json(path: Path) -> dict[str, Any] | None:
+    """Return the mapping in a file of JSON that is as it was signed; None for any other file, or none."""
+    content = kept_json(path)
+    return content if isinstance(content, dict) and is_as_signed(content) else None
 
 
 def read_json(path: Path, missing: str) -> dict[str, Any]:

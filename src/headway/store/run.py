@@ -27,30 +27,28 @@ from typing import Any, Literal, get_args
 
 from headway.base.files import entries, json_text, kept_json, write_text
 from headway.base.identity import DIGEST
-from headway.config.kinds import parse_stored
+from headway.config.kinds import parse_stored, part_of
 from headway.config.lm.run import as_trained
 from headway.config.plugins import load_needed
 from headway.config.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
+from headway.store import checkpoint
 from headway.store import integrity as seals
 from headway.store.batches import RunBatch
+from headway.store.checkpoint import Arrays
 from headway.store.lease import Lease, is_held
 from headway.store.records import (
     anew,
-    beginning_of,
     holds_run,
+    kept_steps,
     mapping_in,
     reached,
     read_bytes,
-    read_heads,
+    read_init_record,
     read_json,
     read_records,
-    read_weights,
+    read_step,
 )
-from headway.store.records import heads_steps as steps_of_heads
-from headway.store.records import weights_steps as steps_of_weights
-from headway.train import checkpoint
-from headway.train.loop import Arrays, laboratory_of
 
 SCHEMA = 1
 _END = f',\n "{DIGEST}": "'
@@ -170,7 +168,7 @@ class Run:
         return run
 
     @classmethod
-    def examine(cls, path: Path, depth: seals.Depth = "whole", known: seals.Known | None = None) -> "Run":
+    def examine(cls, path: Path, depth: seals.Depth = "whole", known: seals.Checked | None = None) -> "Run":
         """Read a run folder in a results directory, whatever its state: one that fails its `check` is damaged."""
         try:
             run = cls.open(path)
@@ -179,7 +177,7 @@ class Run:
             return damaged(path, str(error))
         return run
 
-    def check(self, depth: seals.Depth = "whole", known: seals.Known | None = None) -> None:
+    def check(self, depth: seals.Depth = "whole", known: seals.Checked | None = None) -> None:
         """Raise ResultsError if the folder is not this run's, or if a done run's files have changed.
 
         Args:
@@ -248,7 +246,7 @@ class Run:
             ResultsError: as `spec`, or when what it says of how it began is damaged.
         """
         try:
-            return as_trained(self.spec, beginning_of(self.path))
+            return as_trained(self.spec, read_init_record(self.path))
         except DeclarationError as error:
             raise ResultsError(f"{self.path}: {error}; {anew(self.path)}") from None
 
@@ -272,7 +270,7 @@ class Run:
 
     def head_steps(self) -> list[int]:
         """The steps at which arrays of the heads were kept."""
-        return steps_of_heads(self.path)
+        return kept_steps(self.path, "heads")
 
     def head_arrays(self, step: int) -> Arrays:
         """The arrays of the heads that were kept at a step.
@@ -280,7 +278,7 @@ class Run:
         Raises:
             ResultsError: when none were, or they are damaged.
         """
-        return read_heads(self.path, step)
+        return read_step(self.path, "heads", step)
 
     def curves(self) -> dict[str, Any]:
         """Return the results of the final evaluation beside the metrics; empty before it."""
@@ -289,7 +287,7 @@ class Run:
 
     def weight_steps(self) -> list[int]:
         """The steps, beside the last, whose weights were kept: other runs start there, or it was asked for."""
-        return steps_of_weights(self.path)
+        return kept_steps(self.path, "weights")
 
     def weights(self, step: int | None = None) -> Arrays:
         """The weights of the newest checkpoint: of the last step when the run is done; or those kept of a step.
@@ -298,7 +296,7 @@ class Run:
             ResultsError: when there is none.
         """
         if step is not None:
-            return read_weights(self.path, step)
+            return read_step(self.path, "weights", step)
         with reached(self.path / "checkpoint"):
             found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
         if self.status == "done" and (found is None or found.step != self.steps):
@@ -319,7 +317,7 @@ class Run:
         Raises:
             ResultsError: when there is no checkpoint, or nothing was kept of the step.
         """
-        return laboratory_of(self.spec).trained_model(self.trained, self.weights(step))
+        return part_of(self.spec, "train").trained_model(self.trained, self.weights(step))
 
 
 IDENTITY = ("id", "arm", "control", "group", "seed")

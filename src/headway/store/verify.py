@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import Content, entries, inside, is_bare, json_text, kept_json, plain, read_bytes
-from headway.base.identity import is_as_made, is_as_signed
+from headway.base.identity import is_as_made
 from headway.base.text import command_line, listed
 from headway.config.plugins import check_kept
 from headway.errors import DeclarationError, ResultsError
@@ -25,9 +25,8 @@ from headway.store.environment import changes
 from headway.store.growth import why_not_asked
 from headway.store.integrity import Checked
 from headway.store.recorder import why_not_newest
-from headway.store.records import OF_STEPS, READ, anew, run_folders
+from headway.store.records import OF_STEPS, READ, anew, run_folders, signed_json
 from headway.store.run import Run, read
-from headway.store.timings import read_timing, read_timings, timing_file
 
 DIGESTS = ".digests.json"
 """In a folder of figures: what each was drawn from, and then held."""
@@ -110,7 +109,7 @@ def _beside(directory: Path) -> Looked:
     """What is damaged of what stands beside the runs."""
     files = [(kind.why_not, file) for kind in STORED_FILES if kind.why_not for file in entries(directory, kind.pattern)]
     found = [why_not(directory, file) for why_not, file in files]
-    untimed = [file for arm in document.timed(directory) if not (file := timing_file(directory, arm)).exists()]
+    untimed = [file for arm in document.timed(directory) if not (file := document.timing_file(directory, arm)).exists()]
     lost = [f"{file} is gone; `headway run` with --timing measures it again" for file in untimed]
     lost += [*look_plans.damages(directory), *look_plans.unaccounted(directory), *_figures(directory)]
     sizes = [file.stat().st_size for _, file in files if file.is_file()]
@@ -120,13 +119,11 @@ def _beside(directory: Path) -> Looked:
 def _why_not_signed(directory: Path, file: Path) -> str:
     """Why a file of JSON with a digest of itself is damaged, and what to do; empty where it is not."""
     if file.parent.name == "timings":
-        is_whole, todo = read_timing(file) is not None, "`headway run` with --timing measures it again"
+        found, todo = document.read_timing(file), "`headway run` with --timing measures it again"
     else:
-        content, todo = kept_json(file), f"`headway compare {directory}` computes it anew"
-        is_whole = isinstance(content, dict) and is_as_signed(content)
-    if is_whole and (found := kept_json(file)):
-        is_whole = read_bytes(file) == json_text(found).encode()  # a key that stands twice says the same
-    return "" if is_whole else f"{file} is not as it was written; {todo}"
+        found, todo = signed_json(file), f"`headway compare {directory}` computes it anew"
+    # A key that stands twice says the same.
+    return "" if found and read_bytes(file) == json_text(found).encode() else f"{file} is not as it was written; {todo}"
 
 
 def _why_not_page(directory: Path, file: Path) -> str:
@@ -316,9 +313,9 @@ def reservations(directory: Path) -> Iterator[str]:
             f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and somebody did without {it}; verdicts err "
             "more often than they say where seeds were chosen by what stood there"
         )
-    for name, timing in read_timings(directory).items():
+    for name, timing in document.read_timings(directory).items():
         if timing is None:
-            file = timing_file(directory, name)
+            file = document.timing_file(directory, name)
             what = "is damaged and left out" if file.exists() else "is gone"
             yield f"{file} {what}; `headway run` with --timing measures it again"
     gone, strangers = document.missing_and_strangers(directory)

@@ -51,15 +51,6 @@ class Watch:
             return True
         return not give_up(directory, sight)
 
-    def silent_s(self, directory: Path) -> float:
-        """The seconds for which the holder of a lease has been watched without a beat."""
-        known = self._seen.get(directory)
-        return known.silent_s if known else 0.0
-
-    def forget(self, directory: Path) -> None:
-        """Stop watching a lease."""
-        self._seen.pop(directory, None)
-
     def _look(self, directory: Path, sight: Sight) -> _Seen:
         now, known = self._clock(), self._seen.get(directory)
         if known is None or (known.sight.number, known.sight.mark) != (sight.number, sight.mark):

@@ -21,12 +21,10 @@ import numpy as np
 from headway.config.kinds import part_of
 from headway.config.run import RunSpec
 from headway.errors import UserError
+from headway.store.checkpoint import Arrays, Unrecorded
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
-
-Arrays = dict[str, np.ndarray]
 
 _CHUNK_S = 0.5  # a caller hears from the trainer about twice a second
 _RECENT_S = 5.0  # the rate is that of about the last seconds
@@ -115,14 +113,6 @@ class Study:
     files: Mapping[str, str] = field(default_factory=dict)
     memory: Callable[[], Mapping[str, int]] = dict
     clock: Callable[[], float] = time.perf_counter
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unrecorded:
-    """The losses since the milestone at step `since`, which a run needs to resume between two milestones."""
-
-    since: int
-    losses: Float64[np.ndarray, "n ..."]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,25 +262,21 @@ TrainerChoice = Literal["auto", "fused", "torch"]
 
 @dataclass(frozen=True, kw_only=True)
 class InitFrom:
-    """The run that another one starts from.
+    """The run that another one is initialised from.
 
     Attributes:
         name: its arm and seed, for sentences.
         run: what was asked of it.
-        beginning: what its folder says of how it began, where it started from another run itself; None where not.
+        record: how it was initialised from another run itself, as its folder says; None if it was not.
         steps: how many it was trained for.
         weights: those of a step; of the last for None.
     """
 
     name: str
     run: RunSpec
-    beginning: Mapping[str, Any] | None
+    record: Mapping[str, Any] | None
     steps: int
     weights: Callable[[int | None], dict[str, np.ndarray]]
-
-
-BEGINNING = "start.json"
-"""The file of a run's folder that says how a run began that started from another."""
 
 
 class TrainingSlice(ABC):
@@ -304,8 +290,8 @@ class TrainingSlice(ABC):
         trainer: TrainerChoice = "auto",
         compile: bool | None = None,
         device: str = "auto",
-        origin: InitFrom | None = None,
-        beginning: Mapping[str, Any] | None = None,
+        init_from: InitFrom | None = None,
+        init_record: Mapping[str, Any] | None = None,
     ) -> Study:
         """A run, ready to be trained from its initial weights, or from those that it starts from.
 
@@ -314,8 +300,8 @@ class TrainingSlice(ABC):
             trainer: what trains it.
             compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
-            origin: the run that it is initialised from; None if there is none, or if the run resumes.
-            beginning: the record of its start, if the run resumes and was initialised from another.
+            init_from: the run that it is initialised from; None if there is none, or if the run resumes.
+            init_record: how the run was initialised from another, if it resumes and was.
 
         Raises:
             UserError: for a trainer or device that cannot do it, or data that are missing or not fit.

@@ -18,7 +18,7 @@ from headway.icl import estimators, evaluation, fused
 from headway.icl.circuits import circuits, head_scalars
 from headway.icl.weights import initial_weights
 from headway.train import loop
-from headway.train.loop import Conclusion, InitFrom, Measure, Measured, Study, TrainerChoice, TrainingSlice
+from headway.train.loop import Conclusion, Measure, Measured, Study, TrainerChoice, TrainingSlice
 
 if TYPE_CHECKING:
     from headway.icl.attention import InContextAttention
@@ -34,13 +34,33 @@ class IclTrainingSlice(TrainingSlice):
         trainer: TrainerChoice = "auto",
         compile: bool | None = None,
         device: str = "auto",
-        origin: InitFrom | None = None,
-        beginning: Mapping[str, Any] | None = None,
+        **_: Any,
     ) -> Study:
-        """Open the study of an in-context run; such runs are not initialised from others."""
-        del origin, beginning
+        """Open the study of an in-context run; such runs are not initialised from others.
 
-        return open_study(run, trainer=trainer, compile=compile, device=device)
+        Args:
+            run: what is asked for.
+            trainer: `auto` takes the fused trainer where it can.
+            compile: whether torch compiles the loss; None: where that pays.
+            device: `auto` or `cpu`: models of a few hundred numbers are the processor's.
+
+        Raises:
+            UserError: when the fused trainer is insisted on and cannot train this run, or for another device.
+        """
+        if device not in ("auto", "cpu"):
+            raise UserError(f"device {device}: in-context models train on the processor; take cpu")
+        obstacle = fused.obstacle(run)
+        if trainer == "fused" and obstacle:
+            raise UserError(f"trainer fused: {obstacle}; leave the choice to auto")
+        weights = initial_weights(run.model, run.task, run.seed)
+        if trainer != "torch" and obstacle is None:
+            native = fused.FusedTrainer(run, weights)
+            return _study(run, native, {"trainer": "fused", "instruction_set": native.instruction_set}, None)
+        from headway.train.regression_torch import predictor, torch_trainer
+
+        torch_trained, module, compiled = torch_trainer(run, weights, compile)
+        predict = None if _is_its_circuits(run) else predictor(module)
+        return _study(run, torch_trained, {"trainer": "torch", "compile": compiled}, predict)
 
     def trained_model(self, run: IclRun, weights: dict[str, np.ndarray]) -> "InContextAttention":
         """The torch module of a run with these weights."""
@@ -80,40 +100,6 @@ LABORATORY = IclTrainingSlice()
 
 Predict = Callable[[Prompts, Sequence[int] | None], np.ndarray]
 """Predictions (prompt, length, d_y) of the model as it now is; None means at full length."""
-
-
-def open_study(
-    run: IclRun,
-    *,
-    trainer: TrainerChoice = "auto",
-    compile: bool | None = None,
-    device: str = "auto",
-) -> Study:
-    """A run, ready to be trained from its initial weights.
-
-    Args:
-        run: what is asked for.
-        trainer: `auto` takes the fused trainer where it can.
-        compile: whether torch compiles the loss; None: where that pays.
-        device: `auto` or `cpu`: models of a few hundred numbers are the processor's.
-
-    Raises:
-        UserError: when the fused trainer is insisted on and cannot train this run, or for another device.
-    """
-    if device not in ("auto", "cpu"):
-        raise UserError(f"device {device}: in-context models train on the processor; take cpu")
-    obstacle = fused.obstacle(run)
-    if trainer == "fused" and obstacle:
-        raise UserError(f"trainer fused: {obstacle}; leave the choice to auto")
-    weights = initial_weights(run.model, run.task, run.seed)
-    if trainer != "torch" and obstacle is None:
-        native = fused.FusedTrainer(run, weights)
-        return _study(run, native, {"trainer": "fused", "instruction_set": native.instruction_set}, None)
-    from headway.train.regression_torch import predictor, torch_trainer
-
-    torch_trained, module, compiled = torch_trainer(run, weights, compile)
-    predict = None if _is_its_circuits(run) else predictor(module)
-    return _study(run, torch_trained, {"trainer": "torch", "compile": compiled}, predict)
 
 
 def _is_its_circuits(run: IclRun) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.base.torch_setup import uncompiled
 from headway.errors import Diverged
-from headway.train.loop import Arrays
+from headway.store.checkpoint import Arrays
 
 Loss = Callable[..., Tensor]
 """A function of a part's tensors that returns a scalar to minimise, or a vector. The vector's first entry is minimised;

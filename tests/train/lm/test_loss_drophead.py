@@ -7,7 +7,7 @@ from support.small_text import run_of, study_of
 from support.tolerance import assert_same, nearly
 
 from headway.config.lm.training import DropHead
-from headway.data.text import training_batch
+from headway.data.text import TextExamples
 from headway.data.token_store import open_corpus
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
@@ -61,7 +61,7 @@ def test_a_step_is_that_of_the_gated_model_written_out(accumulate):
     run = run_of(training={**HALF, "clip": None, "accumulate": accumulate})
     tokens = open_corpus(run.task)
     module = Transformer(run.model, tokens.vocab_size, initial_weights(run.model, tokens.vocab_size, 0))
-    batch = training_batch(tokens, run.task, 0, 0, 4)
+    batch = TextExamples(run.task, tokens).training_batch(0, 0, 4)
     gates = torch.from_numpy(head_gates((4, 2), 0.5, 4, seed=0, step=1))
     logits, _ = module(torch.tensor(batch.inputs), gates=[gates[:, :4], gates[:, 4:]])
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(batch.targets).flatten())

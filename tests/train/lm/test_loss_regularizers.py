@@ -11,7 +11,7 @@ from support.small_text import run_of, study_of
 from support.tolerance import assert_same, nearly
 
 from headway.config.lm.training import REGULARIZED, Regularizer
-from headway.data.text import training_batch
+from headway.data.text import TextExamples
 from headway.data.token_store import open_corpus
 from headway.heads.measure import measure
 from headway.heads.regularizers import TERMS
@@ -52,7 +52,7 @@ def test_a_step_minimises_the_loss_and_the_term(metric):
     """The first update by stochastic descent's direction: that of NLL + weight x term, written out."""
     run = run_of(training=regularized(metric, 0.3, clip=None))
     tokens, module = drawn(run)
-    batch = training_batch(tokens, run.task, 0, 0, 4)
+    batch = TextExamples(run.task, tokens).training_batch(0, 0, 4)
     inputs, targets = torch.tensor(batch.inputs), torch.tensor(batch.targets)
     logits, trace = module(inputs, record=True)
     nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -77,7 +77,7 @@ def test_heads_come_to_differ(metric):
         run = run_of()
         tokens, module = drawn(run)
         module.put(trainer.weights())
-        inputs = torch.tensor(training_batch(tokens, run.task, 0, 0, 16).inputs)
+        inputs = torch.tensor(TextExamples(run.task, tokens).training_batch(0, 0, 16).inputs)
         with torch.no_grad():
             trace = module.trace(inputs)
         return terms(trace, [Regularizer(metric=metric)]).item()
@@ -89,7 +89,7 @@ def test_heads_come_to_differ(metric):
 def test_layers_with_one_head_have_no_term():
     run = run_of(model={"n_heads": "1-4"})
     tokens, module = drawn(run)
-    _, trace = module(torch.tensor(training_batch(tokens, run.task, 0, 0, 4).inputs), record=True)
+    _, trace = module(torch.tensor(TextExamples(run.task, tokens).training_batch(0, 0, 4).inputs), record=True)
     wanted = [Regularizer(metric=metric) for metric in TERMS]
     alone = [TERMS[metric].measure(trace.attentions[1]).float() for metric in TERMS]
     assert_same(terms(trace, wanted), torch.stack(alone))
@@ -151,7 +151,7 @@ def test_an_initial_term_is_what_a_probe_measures():
     run = run_of()
     tokens, module = drawn(run)
     with torch.no_grad():
-        trace = module.trace(torch.tensor(training_batch(tokens, run.task, 0, 0, 4).inputs))
+        trace = module.trace(torch.tensor(TextExamples(run.task, tokens).training_batch(0, 0, 4).inputs))
     for metric in set(TERMS) - {"orthogonality"}:
         term = terms(trace, [Regularizer(metric=metric)]).item()
         assert term == nearly(np.mean(list(measure(trace, [metric])[metric].per_layer().values())), dtype=np.float32)

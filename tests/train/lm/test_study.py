@@ -7,7 +7,7 @@ from safetensors.numpy import load, save
 from support.small_text import MUON, run_of, study_of
 from support.tolerance import ADAM, TERMS, assert_same
 
-from headway.data.text import steps_per_epoch, training_batch
+from headway.data.text import TextExamples
 from headway.data.token_store import open_corpus
 from headway.errors import Diverged, UserError
 from headway.models.transformer import Transformer
@@ -32,7 +32,7 @@ def written_out(run, steps):
     optimizer = torch.optim.AdamW(module.parameters(), lr=0, betas=run.training.betas, weight_decay=0.0)
     losses = []
     for step in range(steps):
-        batch = training_batch(tokens, run.task, run.seed, step, run.training.batch_size)
+        batch = TextExamples(run.task, tokens).training_batch(run.seed, step, run.training.batch_size)
         inputs, targets = torch.tensor(batch.inputs), torch.tensor(batch.targets)
         logits = module(inputs)[0]
         kept = targets.flatten() >= 0
@@ -145,7 +145,7 @@ def test_a_divergence_names_its_step():
 def test_epochs_are_counted_in_the_steps_of_the_corpus():
     study = study_of(training={"steps": None, "epochs": 0.5})
     run = run_of()
-    assert study.steps == int(0.5 * steps_per_epoch(open_corpus(run.task), run.task, 4))
+    assert study.steps == int(0.5 * TextExamples(run.task, open_corpus(run.task)).steps_per_epoch(4))
 
 
 def test_what_stands_in_a_record_beside_the_losses():

@@ -76,6 +76,6 @@ def is_signed(path: Path) -> bool:
 def _code() -> str:
     """Names the code that is at work: a newer one may tell more."""
     root = Path(__file__).parents[2]
-    files = sorted(file for kind in ("py", "j2", "yaml") for file in root.rglob(f"*.{kind}"))
+    files = sorted(file for kind in ("py", "j2", "yaml", "json") for file in root.rglob(f"*.{kind}"))
     stamps = [(file.name, found.st_mtime_ns, found.st_size) for file in files if (found := file.stat())]
     return f"{stamps} {version('altair')} {version('vl-convert-python')}"

@@ -22,7 +22,7 @@ from headway.report.charts.figure import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DA
 from headway.stats.cells import title
 from headway.stats.laboratory import References
 from headway.stats.results import Results
-from headway.store.timings import read_timings
+from headway.store.document import read_timings
 
 if TYPE_CHECKING:
     from headway.config.run import RunSpec

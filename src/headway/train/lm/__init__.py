@@ -6,13 +6,13 @@
 * `evaluate`: evaluation of every task; `probes`: measurements of heads during training.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headway.config.lm.run import TokensRun
-from headway.train.loop import InitFrom, Study, TrainerChoice, TrainingSlice
+from headway.train.loop import Study, TrainingSlice
 
 if TYPE_CHECKING:
     from headway.models.transformer import Transformer
@@ -21,28 +21,17 @@ if TYPE_CHECKING:
 class TokensTrainingSlice(TrainingSlice):
     """Transformers on tokens; torch is loaded when it is needed."""
 
-    def open_study(
-        self,
-        run: TokensRun,
-        *,
-        trainer: TrainerChoice = "auto",
-        compile: bool | None = None,
-        device: str = "auto",
-        origin: InitFrom | None = None,
-        beginning: Mapping[str, Any] | None = None,
-    ) -> Study:
-        """Open the study of a run, as `lm.study.open_study` does."""
+    def open_study(self, run: TokensRun, **options: Any) -> Study:
+        """Open the study of a run, with the options of `TrainingSlice.open_study`."""
         from headway.train.lm.study import open_study
 
-        return open_study(run, trainer=trainer, compile=compile, device=device, origin=origin, beginning=beginning)
+        return open_study(run, **options)
 
-    def open_together(
-        self, runs: Sequence[TokensRun], *, device: str = "auto", joins: Collection[int] = ()
-    ) -> Sequence[Study]:
+    def open_together(self, runs: Sequence[TokensRun], **options: Any) -> Sequence[Study]:
         """Open the studies of runs that are trained as one batched program."""
         from headway.train.lm.ensemble import open_together
 
-        return open_together(runs, device=device, joins=joins)
+        return open_together(runs, **options)
 
     def trained_model(self, run: TokensRun, weights: dict[str, np.ndarray]) -> "Transformer":
         """The torch module of a run with these weights."""

@@ -36,12 +36,13 @@ from headway.errors import Diverged
 from headway.models.attention import Attention, attend_of_many
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
+from headway.store.checkpoint import Arrays
 from headway.train.device import Meter, find_device
-from headway.train.lm.evaluate import check_judged
+from headway.train.lm.evaluate import judge_class
 from headway.train.lm.loss import TokensLoss
 from headway.train.lm.optimizer import rate_share, steps_of
 from headway.train.lm.study import execution_of, initial_module, study_of, tokens_trainer
-from headway.train.loop import Arrays, Study
+from headway.train.loop import Study
 
 Step = Callable[[list[Tensor], Tensor, Tensor], list[Tensor]]
 """The loss of each model and its gradients, from what the models are, read and are asked."""
@@ -433,7 +434,7 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Col
     place = find_device(device)
     examples = open_examples(runs[0].task)
     steps = steps_of(runs[0], examples)
-    check_judged(runs[0], examples)
+    judge_class(runs[0]).check(runs[0], examples)
     meter = Meter(place)
     ensemble, losses = ensemble_of(runs, examples, steps, place, joins)
     execution = {**execution_of(examples, place, compiled=False), "together": len(runs)}

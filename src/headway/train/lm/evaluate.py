@@ -122,21 +122,7 @@ class Judge:
         return self.examples.targets_per_step(self.run.training.batch_size)
 
 
-def judge_of(run: TokensRun, examples: Examples, loss: TokensLoss, steps: int) -> Judge:
-    """Return the evaluation of a run."""
-    return _kind(run)(run, examples, loss, steps)
-
-
-def check_judged(run: TokensRun, examples: Examples) -> None:
-    """Raise UserError if a run cannot be evaluated.
-
-    Raises:
-        UserError: saying what cannot be.
-    """
-    _kind(run).check(run, examples)
-
-
-def _kind(run: TokensRun) -> type[Judge]:
+def judge_class(run: TokensRun) -> type[Judge]:
     """Return the class of evaluation that the task of a run names."""
     found: type[Judge] = imported(run.task.judge)
     return found

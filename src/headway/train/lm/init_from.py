@@ -1,10 +1,10 @@
 """The start of a run that is initialised from another run.
 
-`begin` changes the other run's model as the new run asks: it prunes heads, rewinds or redraws weights, and adds heads
-back. Heads are pruned as by `headway prune`, by scores on training text, so evaluation text has no
+`initialise` changes the other run's model as the new run asks: it prunes heads, rewinds or redraws weights, and adds
+heads back. Heads are pruned as by `headway prune`, by scores on training text, so evaluation text has no
 influence on which heads go. Everything random depends on the seed, so a restarted run begins with the same bits.
 
-`Started` records the result; the run's folder holds it as `start.json`.
+`InitRecord` records the result; the run's folder holds it as `start.json`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ from headway.train.loop import InitFrom
 
 
 @dataclass(frozen=True, kw_only=True)
-class Started:
-    """The record of how a run started from another run.
+class InitRecord:
+    """The record of how a run was initialised from another run.
 
     Attributes:
         origin: the other run's arm and seed.
@@ -57,7 +57,7 @@ class Started:
         }
 
     @classmethod
-    def read(cls, run: TokensRun, content: Mapping[str, Any]) -> "Started":
+    def read(cls, run: TokensRun, content: Mapping[str, Any]) -> "InitRecord":
         """Return the record from the content of a run's file.
 
         Raises:
@@ -80,22 +80,16 @@ _CHECKED = 32
 """Tokens of the check that masking a head equals removing it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Beginning:
-    """The weights, and their record, with which a run that is initialised from another run begins."""
-
-    begun: Started
-    weights: Weights
-
-
-def begin(run: TokensRun, origin: InitFrom, examples: Examples, place: torch.device | str = "cpu") -> Beginning:
-    """Initialise a run from another run as the run asks, and return its weights and their record.
+def initialise(
+    run: TokensRun, init_from: InitFrom, examples: Examples, device: torch.device | str = "cpu"
+) -> tuple[InitRecord, Weights]:
+    """Initialise a run from another run as the run asks, and return the record and the weights.
 
     Args:
         run: with a start.
-        origin: the run that it starts from.
+        init_from: the run that it is initialised from.
         examples: of its task; importance is measured on its training sequences.
-        place: where that is computed.
+        device: computes the importance.
 
     Raises:
         UserError: when heads cannot go as asked, weights of a step were not stored, or the model fails a check of what
@@ -103,69 +97,70 @@ def begin(run: TokensRun, origin: InitFrom, examples: Examples, place: torch.dev
     """
     start = run.start
     assert start is not None
-    former = _former(origin)
-    step = None if start.step in ("last", origin.steps) else int(start.step)
-    weights = origin.weights(step)
-    module = Transformer(former.model, examples.vocab_size, weights).eval().to(place)
-    stays = former.heads
+    source = _record_of(init_from)
+    step = None if start.step in ("last", init_from.steps) else int(start.step)
+    weights = init_from.weights(step)
+    module = Transformer(source.model, examples.vocab_size, weights).eval().to(device)
+    stays = source.heads
     if start.prune is not None:
-        stays = _chosen(run, start.prune, module, former, examples, origin.name)
-    at = origin.steps if step is None else step
+        stays = _chosen(run, start.prune, module, source, examples, init_from.name)
+    at = init_from.steps if step is None else step
     match start.weights:
         case "rewound":
             at = start.rewind_to
-            weights = _rewound(origin, former, at, examples.vocab_size)
+            weights = _rewound(init_from, source, at, examples.vocab_size)
         case "fresh":
-            at = -former.steps_before
-    kept = _only(Transformer(former.model, examples.vocab_size, weights), former.heads, stays)
+            at = -source.steps_before
+    kept = _only(Transformer(source.model, examples.vocab_size, weights), source.heads, stays)
     model, left = kept.model, kept.weights()
     if start.weights == "fresh":
         left = initial_weights(model, examples.vocab_size, run.seed)
     if start.regrow:
         if set(stays) == {head for unit in units_of(run.model.layout) for head in unit}:
-            raise UserError(f"start.regrow: {origin.name} has all of the heads that its model declares; leave it out")
+            raise UserError(
+                f"start.regrow: {init_from.name} has all of the heads that its model declares; leave it out"
+            )
         drawn = initial_weights(run.model, examples.vocab_size, rng.key(run.seed, "heads added back") >> 1)
         model, left = run.model, regrown(run.model, drawn, left, stays)
         stays = tuple(head for unit in units_of(model.layout) for head in unit)
-    begun = Started(origin=origin.name, model=model, heads=stays, steps_before=former.steps_before + at)
-    return Beginning(begun=begun, weights=left)
+    return InitRecord(origin=init_from.name, model=model, heads=stays, steps_before=source.steps_before + at), left
 
 
-def _former(origin: InitFrom) -> Started:
+def _record_of(init_from: InitFrom) -> InitRecord:
     """Return the record of the other run: the model that it was trained as."""
-    assert isinstance(origin.run, TokensRun)
-    if origin.beginning is not None:
-        return Started.read(origin.run, origin.beginning)
-    model = origin.run.model
+    assert isinstance(init_from.run, TokensRun)
+    if init_from.record is not None:
+        return InitRecord.read(init_from.run, init_from.record)
+    model = init_from.run.model
     heads = tuple(head for unit in units_of(model.layout) for head in unit)
-    return Started(origin="", model=model, heads=heads, steps_before=0)
+    return InitRecord(origin="", model=model, heads=heads, steps_before=0)
 
 
 def _chosen(
-    run: TokensRun, asked: StartPruning, module: Transformer, former: Started, examples: Examples, name: str
+    run: TokensRun, asked: StartPruning, module: Transformer, source: InitRecord, examples: Examples, name: str
 ) -> tuple[Head, ...]:
     """The heads that stay, as the declared model calls them."""
     keep = heads_to_keep(asked.keep, units_of(run.model.layout))
-    if keep >= len(former.heads):
+    if keep >= len(source.heads):
         raise UserError(
-            f"start.prune.keep {asked.keep}: that is {counted(keep, 'head')}, and {name} has {len(former.heads)}; keep "
+            f"start.prune.keep {asked.keep}: that is {counted(keep, 'head')}, and {name} has {len(source.heads)}; keep "
             "fewer, or start from another arm"
         )
     batch = examples.training_batch(run.seed, 0, asked.sequences)
-    place = next(module.parameters()).device
-    inputs, targets = (torch.from_numpy(tokens).to(place) for tokens in (batch.inputs, batch.targets))
+    device = next(module.parameters()).device
+    inputs, targets = (torch.from_numpy(tokens).to(device) for tokens in (batch.inputs, batch.targets))
     check_interventions(module, inputs[:1, :_CHECKED])
     text = PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=run.seed)
     found = pruned_to(module, keep, METHODS[asked.by], text, steps=asked.steps)
-    called = dict(zip(_numbered(former), former.heads, strict=True))
+    called = dict(zip(_numbered(source), source.heads, strict=True))
     return tuple(called[head] for head in found.heads)
 
 
-def _rewound(origin: InitFrom, former: Started, step: int, vocab_size: int) -> Weights:
+def _rewound(init_from: InitFrom, source: InitRecord, step: int, vocab_size: int) -> Weights:
     """Return the weights that the other run had at a step."""
-    if step == 0 and origin.beginning is None:
-        return initial_weights(former.model, vocab_size, origin.run.seed)
-    return origin.weights(step)
+    if step == 0 and init_from.record is None:
+        return initial_weights(source.model, vocab_size, init_from.run.seed)
+    return init_from.weights(step)
 
 
 def _only(module: Transformer, heads: Sequence[Head], stays: Sequence[Head]) -> Transformer:
@@ -176,6 +171,6 @@ def _only(module: Transformer, heads: Sequence[Head], stays: Sequence[Head]) -> 
     return pruned(module, [[next(at) in kept for _ in range(n)] for n in module.model.layout.n_heads])
 
 
-def _numbered(former: Started) -> list[Head]:
+def _numbered(source: InitRecord) -> list[Head]:
     """Its heads by their place in it."""
-    return [(layer, head) for layer, n in enumerate(former.model.layout.n_heads) for head in range(n)]
+    return [(layer, head) for layer, n in enumerate(source.model.layout.n_heads) for head in range(n)]

@@ -19,13 +19,14 @@ from headway.data.batch import Examples, open_examples
 from headway.errors import UserError
 from headway.models.transformer import Transformer
 from headway.models.weights import Weights, initial_weights
+from headway.store.records import INIT_RECORD
 from headway.train.device import Meter, check_precision, find_device
-from headway.train.lm.evaluate import check_judged, judge_of
-from headway.train.lm.init_from import Started, begin
+from headway.train.lm.evaluate import judge_class
+from headway.train.lm.init_from import InitRecord, initialise
 from headway.train.lm.loss import Parts, TokensLoss, guided
 from headway.train.lm.optimizer import rate_share, steps_of, tokens_optimizers
 from headway.train.lm.probes import METRICS, ablated, head_probes
-from headway.train.loop import BEGINNING, InitFrom, Study, Trainer, TrainerChoice
+from headway.train.loop import InitFrom, Study, Trainer, TrainerChoice
 from headway.train.torch_trainer import Part, Rules, TorchTrainer, compiling_obstacle
 
 _WORTH_COMPILING = {"cuda": 1_000, "bf16": 2_000, "fp32": 5_000}
@@ -38,8 +39,8 @@ def open_study(
     trainer: TrainerChoice = "auto",
     compile: bool | None = None,
     device: str = "auto",
-    origin: InitFrom | None = None,
-    beginning: Mapping[str, Any] | None = None,
+    init_from: InitFrom | None = None,
+    init_record: Mapping[str, Any] | None = None,
 ) -> Study:
     """A run, ready to be trained from its initial weights, or from those of the run that it starts from.
 
@@ -48,8 +49,8 @@ def open_study(
         trainer: `auto` and `torch` are the same.
         compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        origin: see `TrainingSlice.open_study`.
-        beginning: see there.
+        init_from: the run that it is initialised from; None if there is none, or if the run resumes.
+        init_record: how the run was initialised from another, if it resumes and was.
 
     Raises:
         UserError: for a corpus or tokenizer that cannot be used, a text that is too short, or a device or precision
@@ -57,25 +58,25 @@ def open_study(
     """
     if trainer == "fused":
         raise UserError("trainer fused: it trains in-context models of one layer only; take auto")
-    place = find_device(device)
-    check_precision(run.training.precision, place)
+    on = find_device(device)
+    check_precision(run.training.precision, on)
     examples = open_examples(run.task)
     steps = steps_of(run, examples)
-    check_judged(run, examples)
-    compiled = _compiles(run, compile, steps, place)
-    meter = Meter(place)  # what torch loads for compiling is loaded by now, and no part of what the model takes
-    begun, weights = _begun(run, origin, beginning, examples, place)
-    run = run if begun is None else run.model_copy(update={"model": begun.model})
+    judge_class(run).check(run, examples)
+    compiled = _compiles(run, compile, steps, on)
+    meter = Meter(on)  # what torch loads for compiling is loaded by now, and no part of what the model takes
+    record, weights = _initial(run, init_from, init_record, examples, on)
+    run = run if record is None else run.model_copy(update={"model": record.model})
     module = Transformer(run.model, examples.vocab_size, weights)
-    loss = TokensLoss(run, module.to(place), compile=compiled)
+    loss = TokensLoss(run, module.to(on), compile=compiled)
     return study_of(
         loss,
         examples,
         steps,
-        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples, begun), meter)),
-        execution=execution_of(examples, place, compiled),
+        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples, record), meter)),
+        execution=execution_of(examples, on, compiled),
         memory=meter.metrics,
-        begun=begun,
+        init_record=record,
     )
 
 
@@ -93,22 +94,22 @@ def study_of(
     trainer: Trainer,
     execution: Mapping[str, Any],
     memory: Callable[[], Mapping[str, int]],
-    begun: Started | None = None,
+    init_record: InitRecord | None = None,
 ) -> Study:
     """Return the study that the loop drives: a trainer of a loss's model, with the measurements of that model."""
     run = loss.run
-    judge, after = judge_of(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
+    judge, post = judge_class(run)(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
     return Study(
         trainer=trainer,
-        measures=(*judge.measures(), *head_probes(run, examples, loss, steps), *after),
+        measures=(*judge.measures(), *head_probes(run, examples, loss, steps), *post),
         execution=execution,
         conclude=judge.conclude,
         loss=f"train_{run.task.loss}",
         terms=tuple(term.metric for term in run.training.regularizers),
         steps=steps,
         extra=judge.extra,
-        carried=(f"train_{run.task.loss}", *(METRICS if after else ())),
-        files={**examples.files, **({} if begun is None else {BEGINNING: json_text(begun.content)})},
+        carried=(f"train_{run.task.loss}", *(METRICS if post else ())),
+        files={**examples.files, **({} if init_record is None else {INIT_RECORD: json_text(init_record.content)})},
         memory=memory,
     )
 
@@ -132,28 +133,27 @@ def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
     )
 
 
-def _begun(
+def _initial(
     run: TokensRun,
-    origin: InitFrom | None,
-    beginning: Mapping[str, Any] | None,
+    init_from: InitFrom | None,
+    init_record: Mapping[str, Any] | None,
     examples: Examples,
-    place: torch.device,
-) -> tuple[Started | None, Weights]:
-    """Return how a run started from another run, and its weights; a resumed run restores its weights later."""
-    if run.start is None or beginning is not None:
-        begun = None if beginning is None else Started.read(run, beginning)
-        model = run.model if begun is None else begun.model
-        return begun, initial_weights(model, examples.vocab_size, run.seed)
-    if origin is None:
-        raise UserError(f"it starts from {run.start.run}, and that run was not given; train it in its directory")
-    began = begin(run, origin, examples, place)
-    return began.begun, began.weights
+    device: torch.device,
+) -> tuple[InitRecord | None, Weights]:
+    """Return how a run was initialised from another, and its weights; a resumed run restores its weights later."""
+    if run.start is not None and init_record is None:
+        if init_from is None:
+            raise UserError(f"it starts from {run.start.run}, and that run was not given; train it in its directory")
+        return initialise(run, init_from, examples, device)
+    record = None if init_record is None else InitRecord.read(run, init_record)
+    model = run.model if record is None else record.model
+    return record, initial_weights(model, examples.vocab_size, run.seed)
 
 
-def _parts(loss: TokensLoss, examples: Examples, begun: Started | None) -> Parts:
-    run, behind = loss.run, 0 if begun is None else begun.steps_before
+def _parts(loss: TokensLoss, examples: Examples, record: InitRecord | None) -> Parts:
+    run, before = loss.run, 0 if record is None else record.steps_before
     # The first step of a trainer is 1, the first batch of a corpus 0.
-    return lambda step: loss.split(examples.training_batch(run.seed, behind + step - 1, run.training.batch_size))
+    return lambda step: loss.split(examples.training_batch(run.seed, before + step - 1, run.training.batch_size))
 
 
 def _metered(parts: Parts, meter: Meter) -> Parts:
@@ -168,19 +168,19 @@ def _metered(parts: Parts, meter: Meter) -> Parts:
     return metered
 
 
-def _compiles(run: TokensRun, asked: bool | None, steps: int, place: torch.device) -> bool:
-    kind = "cuda" if place.type == "cuda" else run.training.precision
+def _compiles(run: TokensRun, asked: bool | None, steps: int, device: torch.device) -> bool:
+    kind = "cuda" if device.type == "cuda" else run.training.precision
     compile = steps >= _WORTH_COMPILING[kind] if asked is None else asked
-    if compile and (obstacle := compiling_obstacle(place.type)):
+    if compile and (obstacle := compiling_obstacle(device.type)):
         warnings.warn(obstacle, RuntimeWarning, stacklevel=3)
         return False
     return compile
 
 
-def execution_of(examples: Examples, place: torch.device, compiled: bool) -> dict[str, Any]:
+def execution_of(examples: Examples, device: torch.device, compiled: bool) -> dict[str, Any]:
     """Return the execution record of a run."""
-    computed = {"trainer": "torch", "device": place.type, "compile": compiled, "corpus": examples.digest}
-    if place.type == "cuda":
-        gpu = torch.cuda.get_device_properties(place)
+    computed = {"trainer": "torch", "device": device.type, "compile": compiled, "corpus": examples.digest}
+    if device.type == "cuda":
+        gpu = torch.cuda.get_device_properties(device)
         computed |= {"gpu": gpu.name, "gpu_memory_bytes": gpu.total_memory}
     return computed

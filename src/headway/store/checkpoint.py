@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as format_arrays
@@ -35,9 +36,18 @@ from headway.base.files import (
 )
 from headway.base.identity import is_as_signed, signed
 from headway.errors import ResultsError, shortened
-from headway.train.loop import Arrays, Unrecorded
 
 SCHEMA = 1
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unrecorded:
+    """The losses since the milestone at step `since`, which a run needs to resume between two milestones."""
+
+    since: int
+    losses: Float64[np.ndarray, "n ..."]
 
 
 @dataclass(frozen=True, kw_only=True)
