@@ -128,7 +128,7 @@ class Cluster:
         own_s, there_s = time.thread_time() - began, 0.0
         while True:
             began = time.thread_time()
-            is_left = queue.look(self.places())
+            is_left = queue.poll(self.places())
             own_s += time.thread_time() - began
             if not is_left:
                 break

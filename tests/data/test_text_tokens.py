@@ -82,7 +82,7 @@ def test_the_floor_is_what_the_grammar_says_of_the_held_out_stories():
 
 @pytest.mark.slow
 def test_a_corpus_is_held_to_the_floor_of_a_grammar_that_judges_it(numbered, monkeypatch):
-    monkeypatch.setattr(corpus, "OWN_STORIES", 300)
+    monkeypatch.setattr(corpus, "DEFAULT_STORIES", 300)
     tokens = open_corpus(task(corpus=numbered, validation="stories"))
     assert len(tokens.held_out_ends) == 300
     assert 0.05 < tokens.entropy_nats < 0.1  # per byte

@@ -36,7 +36,7 @@ Draw = Callable[[np.random.Generator, int], Batch]
 """A function that draws a number of examples from a generator."""
 
 
-class KnownExamples(Examples):
+class SyntheticExamples(Examples):
     """The examples of a synthetic task: drawn for each step, or all inputs listed.
 
     Law: the batch of a step is a function of (task, seed, step, batch size). A batch as large as all inputs holds each
@@ -128,7 +128,7 @@ def asked_last(inputs: np.ndarray, answers: np.ndarray, kinds: np.ndarray | None
 QUERY = 2
 
 
-def parity_examples(task: ParityTask) -> KnownExamples:
+def parity_examples(task: ParityTask) -> SyntheticExamples:
     """Return every row of bits, once.
 
     Examples:
@@ -139,10 +139,10 @@ def parity_examples(task: ParityTask) -> KnownExamples:
     """
     bits = np.arange(task.n_inputs, dtype=np.int64)[:, None] >> np.arange(task.n_bits) & 1
     inputs = np.concatenate((bits, np.full((task.n_inputs, 1), QUERY)), axis=1)
-    return KnownExamples(task, every=asked_last(inputs, bits.sum(1) % 2))
+    return SyntheticExamples(task, every=asked_last(inputs, bits.sum(1) % 2))
 
 
-def endpoint_examples(task: EndpointTask) -> KnownExamples:
+def endpoint_examples(task: EndpointTask) -> SyntheticExamples:
     """Return every edge with either selector, once.
 
     Examples:
@@ -155,7 +155,7 @@ def endpoint_examples(task: EndpointTask) -> KnownExamples:
     which = np.tile([0, 1], len(task.pairs))
     n = len(edges)
     inputs = np.column_stack((edges, task.vertices + which, np.full(n, task.vertices + 2)))
-    return KnownExamples(task, every=asked_last(inputs, edges[np.arange(n), which]))
+    return SyntheticExamples(task, every=asked_last(inputs, edges[np.arange(n), which]))
 
 
 def directions(task: RetrievalTask) -> np.ndarray:
@@ -169,7 +169,7 @@ def directions(task: RetrievalTask) -> np.ndarray:
     return unit
 
 
-def retrieval_examples(task: RetrievalTask) -> KnownExamples:
+def retrieval_examples(task: RetrievalTask) -> SyntheticExamples:
     """Return examples with fresh inputs for every step."""
     a = directions(task)
 
@@ -179,7 +179,7 @@ def retrieval_examples(task: RetrievalTask) -> KnownExamples:
         targets[:, -1, 0] = (inputs @ a.T.astype(np.float32)).max(1).sum(1)
         return Batch(inputs=inputs, targets=targets)
 
-    return KnownExamples(task, draw=draw)
+    return SyntheticExamples(task, draw=draw)
 
 
 _GUESSED = 4_000
@@ -243,7 +243,7 @@ def guessed(task: HopsTask) -> tuple[float, ...]:
     return tuple(shares)
 
 
-def hops_examples(task: HopsTask) -> KnownExamples:
+def hops_examples(task: HopsTask) -> SyntheticExamples:
     """Return examples with fresh letters for every step; sequences are distinguished by k."""
 
     def draw(random: np.random.Generator, n: int) -> Batch:
@@ -255,10 +255,10 @@ def hops_examples(task: HopsTask) -> KnownExamples:
         targets = np.concatenate((np.full((n, 1), MASKED), answers), axis=1)
         return Batch(inputs=inputs, targets=targets, kinds=k)
 
-    return KnownExamples(task, draw=draw)
+    return SyntheticExamples(task, draw=draw)
 
 
-def recall_examples(task: RecallTask) -> KnownExamples:
+def recall_examples(task: RecallTask) -> SyntheticExamples:
     """Return examples with fresh pairs for every step."""
     half, given = task.vocabulary // 2, 2 * task.pairs
 
@@ -273,7 +273,7 @@ def recall_examples(task: RecallTask) -> KnownExamples:
         np.put_along_axis(targets, at, values, axis=1)
         return Batch(inputs=inputs, targets=targets)
 
-    return KnownExamples(task, draw=draw)
+    return SyntheticExamples(task, draw=draw)
 
 
 def _distinct(random: np.random.Generator, n: int, below: int, count: int) -> np.ndarray:
@@ -290,7 +290,7 @@ def _distinct(random: np.random.Generator, n: int, below: int, count: int) -> np
     return found
 
 
-def induction_examples(task: InductionTask) -> KnownExamples:
+def induction_examples(task: InductionTask) -> SyntheticExamples:
     """Return examples with fresh letters for every step; nothing is asked where a letter stands for the first time."""
 
     def draw(random: np.random.Generator, n: int) -> Batch:
@@ -299,7 +299,7 @@ def induction_examples(task: InductionTask) -> KnownExamples:
         answers = np.take_along_axis(sequences, at.clip(0), axis=1)
         return Batch(inputs=sequences, targets=np.where(at < 0, MASKED, answers))
 
-    return KnownExamples(task, draw=draw)
+    return SyntheticExamples(task, draw=draw)
 
 
 _LIST = "let every() give a Batch(inputs=..., targets=...) of all inputs"
@@ -312,7 +312,7 @@ class OwnTask(SyntheticTask):
     that compares arms, and `loss`, which is `mse` if answers are numbers.
     """
 
-    examples: ClassVar[str] = "headway.data.synthetic.own_examples"
+    examples: ClassVar[str] = "headway.data.synthetic.plugin_examples"
     copies: ClassVar[bool] = False
     """True if the task asks to copy an answer that stands at one place of the input."""
 
@@ -354,7 +354,7 @@ class OwnTask(SyntheticTask):
         return None if self.listed is None else len(self.listed.inputs)
 
 
-def own_examples(task: OwnTask) -> KnownExamples:
+def plugin_examples(task: OwnTask) -> SyntheticExamples:
     """Return the examples of the user's own task; raise UserError if they break a law.
 
     Raises:
@@ -366,7 +366,7 @@ def own_examples(task: OwnTask) -> KnownExamples:
     return examples
 
 
-def examples_of(task: OwnTask) -> KnownExamples:
+def examples_of(task: OwnTask) -> SyntheticExamples:
     """Return the examples of the user's own task without checking their laws."""
     draws = task.listed is None or type(task).draw is not OwnTask.draw
-    return KnownExamples(task, every=task.listed, draw=task.draw if draws else None)
+    return SyntheticExamples(task, every=task.listed, draw=task.draw if draws else None)

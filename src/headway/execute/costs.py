@@ -17,7 +17,7 @@ from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.kinds import part_of
 from headway.config.run import Budget, RunSpec
-from headway.store.batches import about_alone, check_memory, checked_together, how_many
+from headway.store.batches import check_memory, checked_together, how_many, reasons_not_batchable
 from headway.store.directory import Store
 from headway.store.environment import Slot
 from headway.store.run import Run
@@ -151,16 +151,11 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
     """Return a sentence on each surprise in the selected arms, naming the arms unless it concerns all."""
     found: dict[str, list[str]] = defaultdict(list)
     for arm in experiment.selected:
-        for remark in (*arm.template.remarks, *_alone(arm.template)):
+        run = arm.template
+        for remark in filter(None, (*run.remarks, reasons_not_batchable(run) if run.small else "")):
             found[remark].append(arm.full_name)
     n = len(experiment.selected)
     return tuple(remark if len(arms) == n else f"{together(arms, n)}: {remark}" for remark, arms in found.items())
-
-
-def _alone(run: RunSpec) -> tuple[str, ...]:
-    """Yield why a run is trained alone that would otherwise be trained with others."""
-    said = about_alone(run) if run.small else ""
-    return (said,) if said else ()
 
 
 def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:

@@ -48,7 +48,7 @@ def _how(parent: Run) -> str:
 
 
 def init_from_of(path: Path) -> InitFrom | None:
-    """What a run in a folder starts from, for whoever trains it; None where it starts from nothing.
+    """The run that a run in a folder is initialised from, with its weights; None if there is none.
 
     Raises:
         ResultsError: when there is no such run, or it is not done.

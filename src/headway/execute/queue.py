@@ -14,7 +14,7 @@ from headway.execute.places import Place, Worker
 
 Item = TypeVar("Item", bound=Hashable)
 _ASKED_AT_ONCE = 256
-"""Places that are asked to become ready in a look."""
+"""Places that are asked to become ready in a poll."""
 _ItemIn = TypeVar("_ItemIn", bound=Hashable, contravariant=True)
 
 
@@ -33,7 +33,7 @@ class QueueCallbacks(Protocol[_ItemIn]):
         """Start a worker on an item, at this place if none is at it already; None where nothing is left to do."""
 
     def has_settled(self, item: _ItemIn, code: int) -> bool:
-        """What became of an item whose worker has ended: whether that is all, or it has to be worked on again."""
+        """Learn what became of an item whose worker has ended; False if it has to be worked on again."""
 
 
 class Queue(Generic[Item]):
@@ -41,17 +41,17 @@ class Queue(Generic[Item]):
 
     Args:
         items: each with its work, in any unit.
-        hands: who knows what they are.
+        callbacks: know what the items are.
         may_begin: whether an item need not wait any more for others that have to settle first.
     """
 
     def __init__(
         self,
         items: Iterable[tuple[Item, float]],
-        hands: QueueCallbacks[Item],
+        callbacks: QueueCallbacks[Item],
         may_begin: Callable[[Item], bool] = lambda _: True,
     ):
-        self._hands, self._may_begin = hands, may_begin
+        self._callbacks, self._may_begin = callbacks, may_begin
         self._work = dict(items)
         # The order in which they were given decides among equals, and comes back with an item that does.
         self._order = {item: number for number, item in enumerate(self._work)}
@@ -70,11 +70,11 @@ class Queue(Generic[Item]):
         """Those that this queue has started, not those that came by themselves."""
         return ((item, begun.worker) for item, begun in list(self._begun.items()) if begun.place is not None)
 
-    def look(self, places: Iterable[Place]) -> bool:
+    def poll(self, places: Iterable[Place]) -> bool:
         """Collect what has ended, start what can be started; whether anything is left.
 
         Args:
-            places: those that there are now; there may be more or fewer than when one looked last.
+            places: those that there are now; there may be more or fewer than at the last poll.
         """
         for item, begun in list(self._begun.items()):
             if (code := begun.worker.ended) is not None:
@@ -100,14 +100,14 @@ class Queue(Generic[Item]):
                 wanted -= 1
 
     def _beginnable(self) -> int:
-        """How many items wait for nothing but a place, as far as it matters for a look."""
+        """How many items wait for nothing but a place, as far as it matters for a poll."""
         return sum(1 for _ in islice((item for *_, item in self._waiting if self._may_begin(item)), _ASKED_AT_ONCE))
 
     def stopped(self) -> None:
         """Collect those that have ended when all were asked to; nothing comes back."""
         for item, worker in self.workers():
             if (code := worker.ended) is not None:
-                self._hands.has_settled(item, code)
+                self._callbacks.has_settled(item, code)
         self._begun.clear()
         self._busy.clear()
         self._waiting.clear()
@@ -122,7 +122,7 @@ class Queue(Generic[Item]):
                 if not self._may_begin(item):
                     later.append(entry)
                     continue
-                begun = self._hands.begin(item, place)
+                begun = self._callbacks.begin(item, place)
                 if begun is None:
                     continue
                 self._begun[item] = begun
@@ -138,5 +138,5 @@ class Queue(Generic[Item]):
         place = self._begun.pop(item).place
         if place is not None:
             self._busy.remove(id(place))
-        if not self._hands.has_settled(item, code):
+        if not self._callbacks.has_settled(item, code):
             heapq.heappush(self._waiting, (-self._work[item], self._order[item], item))

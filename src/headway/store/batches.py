@@ -254,7 +254,7 @@ class Making:
             if spec.shape is not None:
                 shapes.setdefault(spec.shape, []).append(name)
             elif self.at_most is not None and self.at_most > 1:
-                said[f"{name[0]}: {about_alone(spec)}"] = None
+                said[f"{name[0]}: {reasons_not_batchable(spec)}"] = None
         found: dict[Name, RunBatch] = {}
         for names in shapes.values():
             limit, sentence = how_many(runs[names[0]], self.at_most, self.gpu_bytes)
@@ -307,7 +307,7 @@ def checked_together(asked: str | int) -> str:
     raise UserError(f"together {shortened(text)}: give auto, or a number of runs; 1 trains each alone")
 
 
-def about_alone(spec: RunSpec) -> str:
+def reasons_not_batchable(spec: RunSpec) -> str:
     """Return a sentence on why a run is not trained together with others; empty if it can be."""
     return (
         f"trained alone, and not together with others of its shape: {'; '.join(why)}"

@@ -194,7 +194,7 @@ def note(directory: Path, name: str, states: Sequence[State]) -> None:
 
 
 def anchors(directory: Path) -> Mapping[str, Sequence[State]]:
-    """What each file of `looks/` may hold, by its name, as the document says."""
+    """The allowed contents of each file of `looks/`, by its name, as the document says."""
     found = _note_of(directory).get(LOOKS)
     states = found.items() if isinstance(found, dict) else ()
     return {name: each for name, each in states if isinstance(each, list) and is_look(name)}
@@ -230,7 +230,7 @@ def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:
 
 
 def lacks_timings(directory: Path) -> bool:
-    """Whether there are timings that the document could name and does not."""
+    """Return whether there are timings that the document could name and does not."""
     there = set(_timings(directory))
     return not there <= set(timed(directory)) and not doubt(directory)
 
@@ -249,7 +249,7 @@ def _timings(directory: Path) -> list[str]:
 
 
 def is_look(name: object) -> bool:
-    """Whether something is the name of a file of `looks/`; a document that was received may say anything."""
+    """Return whether a value is the name of a file of `looks/`; a document that was received may say anything."""
     return isinstance(name, str) and re.fullmatch(r"plan|search|picked|(after|seen|round)-[0-9]{1,9}", name) is not None
 
 
@@ -302,7 +302,7 @@ def _write(directory: Path, text: str) -> None:
 
 
 def _note_of(directory: Path) -> Mapping[str, Any]:
-    """What the document says under `headway`; nothing where there is none, or it cannot be read."""
+    """The note of a document, under `headway`; empty if there is none, or it cannot be read."""
     try:
         text = read_bytes(directory / FILE).decode()
     except (OSError, UnicodeDecodeError):
@@ -323,12 +323,12 @@ def _read(last: str) -> Mapping[str, Any]:
 
 
 def _is_head(line: bytes) -> bool:
-    """Whether the first line is ours: where it is damaged, a word or a piece of its hash is left."""
+    """Return whether a first line is Headway's: if it is damaged, a word or a piece of its hash is left."""
     return b"SHA-256" in line or b" follows: " in line or re.search(rb"[0-9a-f]{24}", line) is not None
 
 
 def doubt(directory: Path) -> str:
-    """What is to be said of a document that is not as it was written; empty where it is, or where there is none."""
+    """Return the error of a document that is not as it was written; empty if it is, or if there is none."""
     try:
         head, _, rest = read_bytes(directory / FILE).partition(b"\n")
     except OSError:
@@ -344,7 +344,7 @@ def doubt(directory: Path) -> str:
 
 
 def is_unsealed(directory: Path) -> bool:
-    """Whether the document never had a seal, or lost all that says of one."""
+    """Return whether the document never had a seal, or lost every trace of one."""
     said = doubt(directory)
     return bool(said) and said != _edited(directory)
 
@@ -354,5 +354,5 @@ def _edited(directory: Path) -> str:
 
 
 def todo(directory: Path) -> str:
-    """What to do about a document that is damaged, or gone."""
+    """Return the advice about a document that is damaged, or gone."""
     return f"`headway run FILE --out {directory}` with the file that it was run from writes it anew"

@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -391,12 +390,6 @@ class Member:
         self._taken, self._seconds = len(self._done), ensemble.seconds
 
 
-def members_of(ensemble: Ensemble) -> tuple[Member, ...]:
-    """The members of an ensemble."""
-    done: list[np.ndarray] = []
-    return tuple(Member(ensemble, number, done) for number in range(len(ensemble.stack.rows)))
-
-
 class _Loss(nn.Module):
     """A model's loss as what a module does, which is what `functional_call` calls."""
 
@@ -431,25 +424,32 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Col
     """
     assert len({run.shape for run in runs}) == 1
     assert runs[0].shape is not None
-    place = find_device(device)
+    on = find_device(device)
     examples = open_examples(runs[0].task)
     steps = steps_of(runs[0], examples)
     judge_class(runs[0]).check(runs[0], examples)
-    meter = Meter(place)
-    ensemble, losses = ensemble_of(runs, examples, steps, place, joins)
-    execution = {**execution_of(examples, place, compiled=False), "together": len(runs)}
-    memory = partial(_shared, meter, len(runs))
+    meter = Meter(on)
+    ensemble, losses = ensemble_of(runs, examples, steps, on, joins)
+    execution = {**execution_of(examples, on, compiled=False), "together": len(runs)}
+
+    def memory() -> Mapping[str, int]:
+        """Return the memory of the process, and one member's share of the models' memory."""
+        found = meter.metrics()
+        return {**found, "memory_bytes": found["memory_bytes"] // len(runs)}
+
+    done: list[np.ndarray] = []
+    members = [Member(ensemble, number, done) for number in range(len(runs))]
     return tuple(
         replace(study_of(loss, examples, steps, trainer=member, execution=execution, memory=memory), clock=member.clock)
-        for loss, member in zip(losses, members_of(ensemble), strict=True)
+        for loss, member in zip(losses, members, strict=True)
     )
 
 
 def ensemble_of(
-    runs: Sequence[TokensRun], examples: Examples, steps: int, place: torch.device, joins: Collection[int] = ()
+    runs: Sequence[TokensRun], examples: Examples, steps: int, device: torch.device, joins: Collection[int] = ()
 ) -> tuple[Ensemble, list[TokensLoss]]:
     """Runs of one shape at their beginnings, as one batched program, and what judges each."""
-    losses = [TokensLoss(run, initial_module(run, examples).to(place), compile=False) for run in runs]
+    losses = [TokensLoss(run, initial_module(run, examples).to(device), compile=False) for run in runs]
 
     def batch(member: int, step: int) -> Batch:
         # The first step of a trainer is 1, the first batch 0.
@@ -459,12 +459,6 @@ def ensemble_of(
         [loss.module for loss in losses], [run.training for run in runs], steps, batch, losses[0].asked_last, joins
     )
     return ensemble, losses
-
-
-def _shared(meter: Meter, n: int) -> Mapping[str, int]:
-    """Return the memory of the process, and one member's share of the models' memory."""
-    found = meter.metrics()
-    return {**found, "memory_bytes": found["memory_bytes"] // n}
 
 
 _STEPS = 1_000_000
