@@ -74,13 +74,6 @@ def content_of(path: Path) -> dict[str, Any]:
     )
 
 
-def schema_of(file: Path) -> int | None:
-    """Return the schema of a run.json of any schema; None if it has none or cannot be read."""
-    content = kept_json(file)
-    schema = content.get("schema") if isinstance(content, dict) else None
-    return schema if isinstance(schema, int) else None
-
-
 def signed_text(content: Mapping[str, Any]) -> str:
     """Return the text of a run.json: its content, and the digest of its text."""
     text = json_text({"schema": SCHEMA, **content}).removesuffix("\n}\n")
@@ -103,8 +96,9 @@ def check_schema(directory: Path) -> None:
         ResultsError: when a later one wrote them.
     """
     for file in entries(directory, "runs/*/seed-*/run.json"):
-        schema = schema_of(file)
-        if schema is not None and schema > SCHEMA:
+        content = kept_json(file)
+        schema = content.get("schema") if isinstance(content, dict) else None
+        if isinstance(schema, int) and schema > SCHEMA:
             raise ResultsError(
                 f"{directory} was written by a later Headway (its runs have schema {schema}, and this one knows "
                 f"{SCHEMA}); go on there with the version that it was begun with"
