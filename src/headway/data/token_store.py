@@ -284,11 +284,6 @@ class Tokens:
     """A sentence about treatments of the corpus that a user may not expect."""
 
     @property
-    def vocab_size(self) -> int:
-        """Tokens of the vocabulary."""
-        return self.tokenizer.vocab_size
-
-    @property
     def end_of_text(self) -> int:
         """The token that ends a document."""
         return self.tokenizer.end_of_text

@@ -233,7 +233,7 @@ class _Sweep:
         self._dependencies = RunDependencies(
             list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path]
         )
-        work = {path: self._dependencies.work_until_the_end(run) for path, run in self._by_path.items()}
+        work = {path: self._dependencies.work_until_the_end(path) for path in self._by_path}
         self._queue = Queue(
             ((item, sum(work[path] for path in unit)) for item, unit in self._units.items()), self, self._may_begin
         )

@@ -121,8 +121,12 @@ def damages(path: Path, contents: Mapping[str, Content], *, by_size: bool = Fals
 
 
 def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
-    """Return a sentence for each file that Headway would read and that was not there when the run was sealed."""
-    return [f"{name} was not there when the run was finished" for name in sorted(_present(path) - set(sealed))]
+    """Return a sentence for each file that Headway would read and that was not there when the run was sealed.
+
+    Checkpoints are no such files: Headway opens only one that is sealed.
+    """
+    present = {*step_files(path), *(name for name in READ if (path / name).exists())}
+    return [f"{name} was not there when the run was finished" for name in sorted(present - set(sealed))]
 
 
 def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
@@ -140,11 +144,6 @@ def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return ""
-
-
-def _present(path: Path) -> set[str]:
-    """The files of a folder that Headway would read, except checkpoints, of which it opens only a sealed one."""
-    return {*step_files(path), *(name for name in READ if (path / name).exists())}
 
 
 CHECKED = ".checked.json"

@@ -59,7 +59,8 @@ class IclTrainingSlice(TrainingSlice):
         from headway.train.regression_torch import predictor, torch_trainer
 
         torch_trained, module, compiled = torch_trainer(run, weights, compile)
-        predict = None if _is_its_circuits(run) else predictor(module)
+        # If the circuits are the whole model, numpy evaluates it.
+        predict = None if isinstance(run.model, OneLayer) and not run.model.bias else predictor(module)
         return _study(run, torch_trained, {"trainer": "torch", "compile": compiled}, predict)
 
     def trained_model(self, run: IclRun, weights: dict[str, np.ndarray]) -> "InContextAttention":
@@ -100,11 +101,6 @@ LABORATORY = IclTrainingSlice()
 
 Predict = Callable[[Prompts, Sequence[int] | None], np.ndarray]
 """Predictions (prompt, length, d_y) of the model as it now is; None means at full length."""
-
-
-def _is_its_circuits(run: IclRun) -> bool:
-    """Return whether the circuits are the whole model, so that numpy can evaluate it."""
-    return isinstance(run.model, OneLayer) and not run.model.bias
 
 
 def _study(run: IclRun, trainer: loop.Trainer, execution: Mapping[str, Any], predict: Predict | None) -> Study:
