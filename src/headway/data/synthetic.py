@@ -52,22 +52,14 @@ class SyntheticExamples(Examples):
             draw: what draws examples; rows of `every` if None.
         """
         self.task, self._every = task, every
+        self.vocab_size = task.vocab_size
+        self.digest = digest(task.content())  # nothing but the declaration makes the examples
         assert every is not None or draw is not None
         self._draw = draw or self._row
 
     def _row(self, random: np.random.Generator, n: int) -> Batch:
         assert self._every is not None
         return self._every.rows(random.integers(len(self._every.inputs), size=n))
-
-    @property
-    def vocab_size(self) -> int:
-        """Tokens of the vocabulary, or numbers of an input."""
-        return self.task.vocab_size
-
-    @property
-    def digest(self) -> str:
-        """The hash of the declaration, since nothing else makes the examples."""
-        return digest(self.task.content())
 
     def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
         """Return all inputs once, or the examples that the seed draws for the step."""

@@ -197,19 +197,10 @@ class TextExamples(Examples):
 
     def __init__(self, task: TextTask, tokens: Tokens):
         self.task, self.tokens = task, tokens
-        self.tokenizer = tokens.tokenizer
+        self.tokenizer, self.digest = tokens.tokenizer, tokens.digest
+        self.vocab_size = tokens.tokenizer.vocab_size
         self.files = {"tokenizer.json": tokens.tokenizer.inner.to_str()}
         self.notes = (tokens.note,) if tokens.note else ()
-
-    @property
-    def vocab_size(self) -> int:
-        """Tokens of the vocabulary."""
-        return self.tokens.tokenizer.vocab_size
-
-    @property
-    def digest(self) -> str:
-        """A hash of the tokens and of the tokenizer."""
-        return self.tokens.digest
 
     @property
     def sequences_per_epoch(self) -> int:

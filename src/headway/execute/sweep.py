@@ -313,7 +313,9 @@ class _Sweep:
                 return None
             # Another process has it, be it to write the same: nobody settles a run that has left the queue.
             return Assignment(worker=JoinedWorker(runs=(path,), watch=self._watch), place=None)
-        joined = JoinedWorker(runs=_batch_folders(self._by_path[path]), watch=self._watch)
+        batch = self._by_path[path].batch
+        others = (member for member in batch.folders(path) if member != path) if batch else ()
+        joined = JoinedWorker(runs=(path, *others), watch=self._watch)
         if joined.is_at_work:
             return Assignment(worker=joined, place=None)
         left = {member: now for member in self._units[path] if (now := self._undone(member)) is not None}
@@ -448,11 +450,6 @@ def _written(path: Path) -> Run:
         return read(path)
     except ResultsError as error:
         return damaged(path, str(error) if path.is_dir() else storage.unreachable(path))
-
-
-def _batch_folders(run: Run) -> tuple[Path, ...]:
-    """The folder of a run, and those of its batch."""
-    return (run.path, *(path for path in run.batch.folders(run.path) if path != run.path)) if run.batch else (run.path,)
 
 
 def _written_ns(run: Run) -> int:

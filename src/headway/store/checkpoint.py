@@ -56,11 +56,6 @@ class Commit:
     run: str = ""
     records: Mapping[str, Content] | None = None
 
-    @property
-    def recorded(self) -> int:
-        """The last step that was recorded before it was stored."""
-        return self.unrecorded.since if self.unrecorded else self.step
-
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint(Commit):

@@ -231,7 +231,7 @@ def _sealed(run: Run, known: Checked) -> Looked:
 
 _PASSING = ("_s", "_bytes")
 """How the names of times, rates and memory end."""
-_WITH_TIMES = ("metrics.jsonl", "checkpoint/")
+_TIMES, _ARRAYS = ("metrics.jsonl", "checkpoint/"), ".safetensors"
 _OF_A_PLACE = ("host", "changes")
 
 
@@ -269,7 +269,8 @@ def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, C
         sealed = integrity.read(first.path, first.seal or "")
     except ResultsError:
         return found
-    same = [name for name in sealed.keys() & contents.keys() if _is_of_bits(name)]
+    # Files that hold times differ in two executions.
+    same = [name for name in sealed.keys() & contents.keys() if name.endswith(_ARRAYS) or not name.startswith(_TIMES)]
     return found + sorted(name for name in same if sealed[name] != contents[name])
 
 
@@ -290,11 +291,6 @@ def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
         f"{what} though both were executed equally: one of these machines is defect (memory, processor or disk); "
         "the first result is kept, and neither is to be trusted before it was run again elsewhere"
     )
-
-
-def _is_of_bits(name: str) -> bool:
-    """Return whether a file must be equal in two executions: it holds no times."""
-    return name.endswith(".safetensors") or not name.startswith(_WITH_TIMES)
 
 
 def _equal(one: Any, other: Any) -> bool:

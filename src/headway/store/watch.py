@@ -88,13 +88,9 @@ def moved(directories: Iterable[Path], within_s: float) -> dict[Path, bool]:
     while not all(found.values()) and time.monotonic() < until:
         time.sleep(_POLL_EVERY_S)
         for path, before in first.items():
-            found[path] = found[path] or _mark(path) != before.mark
+            now = seen(path)
+            found[path] = found[path] or now is None or now.mark != before.mark
     return found
-
-
-def _mark(directory: Path) -> tuple[bytes, int] | None:
-    sight = seen(directory)
-    return sight.mark if sight else None
 
 
 def _is_here(sight: Sight) -> bool:

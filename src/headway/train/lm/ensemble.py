@@ -465,11 +465,16 @@ _STEPS = 1_000_000
 """More than any trial takes."""
 
 
-def trial_steps_per_s(run: TokensRun, seconds: float) -> float:
-    """Optimizer steps per second of about so many seconds, eager.
+def trial_steps_per_s(runs: Sequence[TokensRun], seconds: float) -> float:
+    """Optimizer steps per second of about so many seconds, eager; several runs are one program, on drawn examples.
 
     Examples that are drawn are the task's own; of a corpus, which may not be here yet, they are random tokens.
     """
+    if runs[1:]:
+        ensemble, _ = ensemble_of(runs, open_examples(runs[0].task), _STEPS, torch.device("cpu"))
+        _timed(ensemble.advance)
+        return len(runs) / _mean_s(ensemble.advance, seconds, _timed(ensemble.advance))
+    (run,) = runs
     vocab_size = run.task.vocab_size
     module = Transformer(run.model, vocab_size, initial_weights(run.model, vocab_size, run.seed))
     loss = TokensLoss(run, module, compile=False)
@@ -483,13 +488,6 @@ def trial_steps_per_s(run: TokensRun, seconds: float) -> float:
         at_once = min(2 * at_once, loss.part_size)
         took = _timed(trainer.advance)
     return at_once / run.training.batch_size / _mean_s(trainer.advance, seconds, took)
-
-
-def trial_together_per_s(runs: Sequence[TokensRun], seconds: float) -> float:
-    """Optimizer steps per second of all of some runs of one shape, on examples that are drawn, as one program."""
-    ensemble, _ = ensemble_of(runs, open_examples(runs[0].task), _STEPS, torch.device("cpu"))
-    _timed(ensemble.advance)
-    return len(runs) / _mean_s(ensemble.advance, seconds, _timed(ensemble.advance))
 
 
 def _batch(run: TokensRun, size: int) -> Batch:
