@@ -12,6 +12,7 @@ is trained on them.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -97,17 +98,12 @@ def _cut(batch: Batch, size: int) -> Iterator[Batch]:
     """Yield a batch in batches of a size, the last filled up with masked sequences."""
     total = len(batch.inputs)
     for first in range(0, total, size):
-        at = np.arange(first, first + size)
-        yield _masked_from(batch.rows(at % total), total - first)
-
-
-def _masked_from(batch: Batch, first: int) -> Batch:
-    """Return a batch that asks for nothing from a row on."""
-    if first >= len(batch.inputs):
-        return batch
-    targets: Any = batch.targets.copy()
-    targets[first:] = np.nan if np.issubdtype(targets.dtype, np.floating) else MASKED
-    return Batch(inputs=batch.inputs, targets=targets, kinds=batch.kinds)
+        part = batch.rows(np.arange(first, first + size) % total)
+        if first + size > total:
+            targets: Any = part.targets.copy()
+            targets[total - first :] = np.nan if np.issubdtype(targets.dtype, np.floating) else MASKED
+            part = replace(part, targets=targets)
+        yield part
 
 
 def asked_last(inputs: np.ndarray, answers: np.ndarray, kinds: np.ndarray | None = None) -> Batch:

@@ -39,12 +39,9 @@ def why_never(parent: Run) -> str:
     """Why a run cannot start from another that has ended; empty where that is done."""
     if parent.status == "done":
         return ""
-    return f"it starts from {parent.name} seed {parent.seed}, which {_how(parent)}"
-
-
-def _how(parent: Run) -> str:
-    said = f": {parent.message}" if parent.message else ""
-    return {"failed": f"failed{said}", "damaged": f"is damaged{said}"}.get(parent.status, f"is {parent.status}{said}")
+    how = "failed" if parent.status == "failed" else f"is {parent.status}"
+    message = f": {parent.message}" if parent.message else ""
+    return f"it starts from {parent.name} seed {parent.seed}, which {how}{message}"
 
 
 def init_from_of(path: Path) -> InitFrom | None:

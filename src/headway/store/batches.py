@@ -88,12 +88,8 @@ def check_batches(runs: Sequence["Run"]) -> None:
         UserError: when one does not; a part of it would be another program, and end with other bits.
     """
     there = psutil.virtual_memory().total
-    firsts: dict[str, Run] = {}
     for run in runs:
-        if run.batch is not None:
-            firsts.setdefault(run.batch.id, run)
-    for run in firsts.values():
-        if needed_bytes(run) > there:
+        if run.batch is not None and needed_bytes(run) > there:
             raise UserError(_about_batch(run, there))
 
 

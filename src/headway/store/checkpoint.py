@@ -173,21 +173,16 @@ def _committed(path: Path) -> tuple[Commit, Path, Content]:
         raise ValueError(f"{path.name} is not as it was written")
     if commit["data"] != f"{path.stem}.safetensors":  # and so no file elsewhere
         raise ValueError(f"{path.name} names {shortened(str(commit['data']))} as its arrays")
-    records = commit.get("records")
+    records, between = commit.get("records"), commit.get("unrecorded")
+    losses = None if between is None else np.array(between["losses"], dtype=np.float64)
     read = Commit(
         step=commit["step"],
         counters=commit["counters"],
-        unrecorded=_unrecorded(commit.get("unrecorded")),
+        unrecorded=None if losses is None else Unrecorded(since=int(between["since"]), losses=losses),
         run=commit.get("run", ""),
         records=None if records is None else {name: Content(**content) for name, content in records.items()},
     )
     return read, path.parent / commit["data"], Content(n_bytes=commit["bytes"], sha256=commit["sha256"])
-
-
-def _unrecorded(content: Mapping[str, Any] | None) -> Unrecorded | None:
-    if content is None:
-        return None
-    return Unrecorded(since=int(content["since"]), losses=np.array(content["losses"], dtype=np.float64))
 
 
 def _check(data: Path, content: Content) -> None:

@@ -24,7 +24,7 @@ from headway.config.lm.measurement import PROMPT, Samples
 from headway.config.lm.run import PER_BYTE, TEXT_KEPT, TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
-from headway.config.plugins import Entry, of_kind
+from headway.config.plugins import of_kind
 from headway.config.run import imported
 from headway.data.batch import Batch, Examples
 from headway.data.text import TextExamples
@@ -82,18 +82,16 @@ class Judge:
 
     def judged(self, batches: Iterable[Batch]) -> dict[str, Any]:
         """Return the metrics of the model on evaluation batches, during training and at the end."""
-        own = tuple(of_kind("run metric", self.run.plugins))
-        kept = list(batches) if own else batches
-        return {f"eval_{self.run.task.loss}": self.loss.mean_over(kept), **(self._own(own, kept) if own else {})}
-
-    def _own(self, own: Sequence[Entry], batches: Iterable[Batch]) -> dict[str, float]:
-        """Return the values of the plugins' run metrics in evaluation."""
-        module = self.loss.module
-        module.eval()
-        with torch.no_grad():
-            found = {entry.name: float(entry.value(module, batches)) for entry in own}
-        module.train()
-        return found
+        plugin_metrics = tuple(of_kind("run metric", self.run.plugins))
+        kept = list(batches) if plugin_metrics else batches
+        metrics: dict[str, Any] = {f"eval_{self.run.task.loss}": self.loss.mean_over(kept)}
+        if plugin_metrics:
+            module = self.loss.module
+            module.eval()
+            with torch.no_grad():
+                metrics |= {entry.name: float(entry.value(module, kept)) for entry in plugin_metrics}
+            module.train()
+        return metrics
 
     def extra_measures(self) -> tuple[Measure, ...]:
         """Return the additional measurements that are taken during training."""
