@@ -226,17 +226,15 @@ class _Sweep:
                 self._work_per_step[run.path] = work_per_step(run)
                 self._by_path[run.path] = run
                 self._before[run.path] = _written_ns(run)
-                item = self._item[run.path] = firsts.setdefault(
-                    run.path if run.batch is None else run.batch.id, run.path
-                )
+                unit = run.path if run.batch is None else run.batch.id
+                item = self._item[run.path] = firsts.setdefault(unit, run.path)
                 self._units.setdefault(item, []).append(run.path)
         self._dependencies = RunDependencies(
             list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path]
         )
         work = {path: self._dependencies.work_until_the_end(path) for path in self._by_path}
-        self._queue = Queue(
-            ((item, sum(work[path] for path in unit)) for item, unit in self._units.items()), self, self._may_begin
-        )
+        items = ((item, sum(work[path] for path in unit)) for item, unit in self._units.items())
+        self._queue = Queue(items, self.begin, self.has_settled, self._may_begin)
         self._shown: Snapshot | None = None
         self._shown_at = self._began
 
@@ -306,7 +304,7 @@ class _Sweep:
         return bool(dependencies.why_never(run, settled)) or dependencies.may_start(run, settled)
 
     def begin(self, path: Path, place: Place) -> Assignment | None:
-        """See who has a run, and start a worker if nobody does; see `headway.execute.queue.QueueCallbacks`."""
+        """See who has a run, and start a worker if nobody does; None if nothing is left to do."""
         if why_never := self._dependencies.why_never(self._by_path[path], self._settled):
             self._settle(self._by_path[path], "failed", why_never)
             if path in self._settled:
