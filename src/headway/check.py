@@ -27,7 +27,7 @@ from headway.config.metrics import METRICS
 from headway.config.plugins import Entry, Plugin, load, unload
 from headway.config.spec import parse
 from headway.data.batch import Batch
-from headway.data.corpus import OwnDocuments
+from headway.data.corpus import PluginDocuments
 from headway.data.synthetic import OwnTask, examples_of
 from headway.data.task_laws import broken, raised
 from headway.errors import UserError, near
@@ -401,7 +401,7 @@ def task(name: str, kind: type[OwnTask], measured: tuple[str, ...]) -> Iterator[
 
 def corpus(name: str) -> Iterator[str]:
     """Yield a sentence for each law that a corpus breaks."""
-    documents = OwnDocuments(name=name, vocab_size=_ALL_IDS, asked=f"corpus {name}")
+    documents = PluginDocuments(name=name, vocab_size=_ALL_IDS, asked=f"corpus {name}")
 
     def first() -> list[Any]:
         return [document.tolist() for document in islice(documents, 1_000)]

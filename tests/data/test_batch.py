@@ -9,7 +9,7 @@ import tokenizers
 from headway.config.kinds import parse_run
 from headway.data import corpus, token_store, tokenizer
 from headway.data.batch import preflight, prepare
-from headway.data.corpus import OWN_STORIES
+from headway.data.corpus import DEFAULT_STORIES
 from headway.errors import UserError
 
 
@@ -132,7 +132,7 @@ def test_where_there_is_plainly_enough_no_tokens_are_made(monkeypatch, task):
 
     monkeypatch.setattr(token_store.Corpus, "pieces", property(lambda _: counted, lambda *_: None), raising=False)
     assert preflight(run(corpus="stories", **task)) == ()
-    assert 0 < len(read) < 3_000 < OWN_STORIES
+    assert 0 < len(read) < 3_000 < DEFAULT_STORIES
 
 
 def test_a_large_book_is_not_made_into_tokens(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ def test_the_end_of_a_text_parts_documents(tmp_path, monkeypatch):
     parts = np.split(tokens.train, tokens.train_ends)[:-1] + np.split(tokens.held_out, tokens.held_out_ends)[:-1]
     assert sorted(part.tolist() for part in parts) == [[1, 2, 3, 9], [4, 5, 6, 9], [7, 9], [8, 8, 8, 8, 9]]
     assert (len(tokens.train_ends), len(tokens.held_out_ends)) == (3, 1)
-    assert (tokens.vocab_size, tokens.end_of_text, tokens.note) == (10, 9, "")
+    assert (tokens.tokenizer.vocab_size, tokens.end_of_text, tokens.note) == (10, 9, "")
     assert tokens.counts.sum() == len(tokens.train)
 
 

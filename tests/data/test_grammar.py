@@ -11,7 +11,7 @@ from support.tolerance import nearly
 
 from headway.data import grammar
 from headway.data.corpus import STORIES_KEY
-from headway.data.grammar import LANGUAGE, RULES, Choice, Grammar, entropy_nats, story
+from headway.data.grammar import LANGUAGE, RULES, Choice, Grammar, story
 from headway.errors import DeclarationError
 
 
@@ -34,7 +34,7 @@ def test_every_option_is_reached_and_read_back_once():
 @pytest.mark.slow
 def test_the_exact_entropy_is_the_mean_of_what_is_drawn():
     nats = np.array([story(11, index).nats for index in range(5_000)])
-    assert abs(nats.mean() - entropy_nats()) < 4 * nats.std() / math.sqrt(len(nats))
+    assert abs(nats.mean() - LANGUAGE.entropy_nats) < 4 * nats.std() / math.sqrt(len(nats))
 
 
 def test_the_entropy_of_a_grammar_that_can_be_summed_by_hand():

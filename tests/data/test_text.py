@@ -39,7 +39,7 @@ def arrays(train, held_out=(5, 7, 3)):
         unigram_loss_nats=0.0,
         bigram_loss_nats=0.0,
         entropy_nats=None,
-        text_kept=1.0,
+        roundtrip_share=1.0,
     )
 
 

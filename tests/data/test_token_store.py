@@ -82,7 +82,7 @@ def test_the_floor_is_what_the_grammar_says_of_the_held_out_stories():
 
 @pytest.mark.slow
 def test_a_corpus_is_held_to_the_floor_of_a_grammar_that_judges_it(numbered, monkeypatch):
-    monkeypatch.setattr(corpus, "OWN_STORIES", 300)
+    monkeypatch.setattr(corpus, "DEFAULT_STORIES", 300)
     tokens = open_corpus(task(corpus=numbered, validation="stories"))
     assert len(tokens.held_out_ends) == 300
     assert 0.05 < tokens.entropy_nats < 0.1  # per byte
@@ -93,7 +93,7 @@ def test_bpe_is_trained_on_training_documents_alone(numbered, tmp_path):
     (tmp_path / "other.txt").write_text("\n<|endoftext|>\n".join(["zzqq zzqq zzqq xxkk"] * 300))
     tokens = open_corpus(task(corpus=numbered, validation=str(tmp_path / "other.txt"), tokenizer="bpe-280"))
     assert not any("zz" in tokens.tokenizer.decode([token]) for token in range(280))
-    assert tokens.vocab_size == task(tokenizer="bpe-280").vocab_size == 280
+    assert tokens.tokenizer.vocab_size == task(tokenizer="bpe-280").vocab_size == 280
 
 
 def test_made_once_and_by_content(numbered, tmp_path, cache, monkeypatch):
@@ -161,7 +161,7 @@ def test_large_vocabularies_have_wide_tokens(tmp_path, numbered):
     (folder / "vocab.json").write_text(json.dumps({**characters, "last": 65_536}))
     (folder / "merges.txt").write_text("")
     tokens = open_corpus(task(corpus=numbered, tokenizer=str(folder)))
-    assert (tokens.vocab_size, tokens.train.dtype) == (65_537, np.uint32)
+    assert (tokens.tokenizer.vocab_size, tokens.train.dtype) == (65_537, np.uint32)
     assert task(tokenizer=str(folder)).vocab_size == 65_537
     assert decoded(tokens)[0] == "This is story 000.<|endoftext|>"
 

@@ -26,7 +26,7 @@ def words(folder, *, known=TALE, normalizer=None):
 def kept(tmp_path, tokenizer, text=TALE):
     (tmp_path / "text.txt").write_text("\n<|endoftext|>\n".join([text] * 40))
     task = {"kind": "text", "corpus": f"{tmp_path}/text.txt", "tokenizer": tokenizer, "n_ctx": 4, "held_out": 0.2}
-    return open_corpus(parse(TextTask, task)).text_kept
+    return open_corpus(parse(TextTask, task)).roundtrip_share
 
 
 def test_bytes_and_merges_of_them_keep_everything(tmp_path):
@@ -51,7 +51,7 @@ def test_ids_without_a_text_have_none_and_those_of_a_tokenizer_have_its(tmp_path
     np.save(tmp_path / "a.npy", np.arange(400) % 90)
     for tokenizer, share in (("ids-100", 0), ("bytes", 1)):
         task = {"kind": "text", "corpus": f"{tmp_path}/a.npy", "tokenizer": tokenizer, "n_ctx": 4, "held_out": 0.2}
-        assert open_corpus(parse(TextTask, task)).text_kept == share
+        assert open_corpus(parse(TextTask, task)).roundtrip_share == share
 
 
 def test_bytes_are_those_of_what_is_known(tmp_path):

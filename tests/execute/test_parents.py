@@ -15,6 +15,7 @@ from headway.errors import ResultsError
 from headway.execute import work as work_module
 from headway.execute import worker
 from headway.execute.parents import init_from_of, parent_of, why_never
+from headway.execute.places import WorkerOptions
 from headway.execute.work import DONE, FAILED, work
 from headway.models.weights import initial_weights
 from headway.store.directory import Store
@@ -45,7 +46,7 @@ def deterministic():
 
 def opened(path):
     """What a worker opens, in this process."""
-    return lambda spec, stored: worker._open_study(path, spec, stored, trainer="auto", threads=1, device="cpu")
+    return lambda spec, stored: worker._open_study(path, spec, stored, WorkerOptions(device="cpu"), threads=1)
 
 
 def train(run: Run) -> int:

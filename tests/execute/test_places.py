@@ -79,7 +79,7 @@ class SimulatedPlace:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("headway.execute.sweep._LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr("headway.execute.sweep._POLL_EVERY_S", 0.001)
     monkeypatch.setattr("headway.execute.sweep._ASKED_FOR_S", (0.1, 0.1))
 
 

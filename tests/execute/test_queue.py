@@ -68,64 +68,64 @@ class Notes:
 
 def test_the_longest_come_first_and_equal_ones_in_their_order():
     notes, places = Notes(), [Anywhere(), Anywhere()]
-    queue = Queue({"a": 1.0, "b": 5.0, "c": 1.0, "d": 9.0}.items(), notes)
-    while queue.look(places):
+    queue = Queue({"a": 1.0, "b": 5.0, "c": 1.0, "d": 9.0}.items(), notes.begin, notes.has_settled)
+    while queue.poll(places):
         for worker in notes.taken.values():
             worker.code = 0
     assert notes.order == ["d", "b", "a", "c"]
-    assert not queue.look(places)
+    assert not queue.poll(places)
 
 
 def test_a_place_has_one_worker_at_a_time():
     notes, place = Notes(), Anywhere()
-    queue = Queue({"a": 1.0, "b": 1.0}.items(), notes)
+    queue = Queue({"a": 1.0, "b": 1.0}.items(), notes.begin, notes.has_settled)
     for _ in range(3):
-        assert queue.look([place])
+        assert queue.poll([place])
     assert (notes.order, len(list(queue.workers()))) == (["a"], 1)
     notes.taken["a"].code = 0
-    queue.look([place])
+    queue.poll([place])
     assert notes.order == ["a", "b"]
 
 
 def test_what_does_not_settle_comes_back_in_its_place():
     notes, place = Notes(), Anywhere()
-    queue = Queue({"long": 2.0, "short": 1.0}.items(), notes)
-    queue.look([place])
+    queue = Queue({"long": 2.0, "short": 1.0}.items(), notes.begin, notes.has_settled)
+    queue.poll([place])
     notes.taken["long"].code = 1
-    queue.look([place])
+    queue.poll([place])
     assert notes.order == ["long", "long"]
 
 
 def test_who_came_by_himself_fills_no_place_and_is_not_stopped():
     notes, place = Notes(joined={"theirs": Slow()}), Anywhere()
-    queue = Queue({"theirs": 9.0, "mine": 1.0}.items(), notes)
-    queue.look([place])
+    queue = Queue({"theirs": 9.0, "mine": 1.0}.items(), notes.begin, notes.has_settled)
+    queue.poll([place])
     assert notes.order == ["mine"]
     assert [item for item, _ in queue.workers()] == ["mine"]
     notes.joined["theirs"].code = 1  # given up: it is to go on here
     notes.taken["mine"].code = 0
     del notes.joined["theirs"]
-    assert queue.look([place])
+    assert queue.poll([place])
     assert notes.order == ["mine", "theirs"]
 
 
 def test_what_cannot_be_started_is_left_out_and_the_place_takes_the_next():
     notes, place = Notes(impossible={"a"}), Anywhere()
-    queue = Queue({"a": 2.0, "b": 1.0}.items(), notes)
-    queue.look([place])
+    queue = Queue({"a": 2.0, "b": 1.0}.items(), notes.begin, notes.has_settled)
+    queue.poll([place])
     assert notes.order == ["b"]
 
 
 def test_places_may_come_and_go():
     notes, first, second = Notes(), Anywhere(), Anywhere()
-    queue = Queue({"a": 3.0, "b": 2.0, "c": 1.0}.items(), notes)
-    queue.look([])
+    queue = Queue({"a": 3.0, "b": 2.0, "c": 1.0}.items(), notes.begin, notes.has_settled)
+    queue.poll([])
     assert notes.order == []
-    queue.look([first])
-    queue.look([first, second])
+    queue.poll([first])
+    queue.poll([first, second])
     assert notes.order == ["a", "b"]
     notes.taken["a"].code = 0
-    queue.look([second])
+    queue.poll([second])
     assert notes.order == ["a", "b"], "the place of a is gone"
 
 
@@ -153,19 +153,24 @@ class Beginning(Anywhere):
 
 def test_only_a_place_that_is_ready_gets_an_item_and_no_more_are_asked_than_it_takes():
     notes, places = Notes(), [Beginning(), Beginning(), Beginning()]
-    queue = Queue({"a": 2.0, "b": 1.0, "c": 1.0}.items(), notes, may_begin=lambda item: item != "c" or "a" in done)
+    queue = Queue(
+        {"a": 2.0, "b": 1.0, "c": 1.0}.items(),
+        notes.begin,
+        notes.has_settled,
+        may_begin=lambda item: item != "c" or "a" in done,
+    )
     done: set[str] = set()
-    queue.look(places)
+    queue.poll(places)
     assert (notes.order, [place.asked for place in places]) == ([], [1, 1, 0])
     places[1].ready = True
-    queue.look(places)
+    queue.poll(places)
     assert notes.order == ["a"]
     assert [place.asked for place in places] == [2, 1, 0], "the place before is still asked, for the other"
     places[0].ready = True
-    queue.look(places)
+    queue.poll(places)
     assert notes.order == ["a", "b"]
-    queue.look(places)
+    queue.poll(places)
     assert places[2].asked == 0, "what waits for another needs no place yet"
     done.add("a")
-    queue.look(places)
+    queue.poll(places)
     assert places[2].asked == 1

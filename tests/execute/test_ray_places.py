@@ -318,7 +318,7 @@ def test_another_headway_on_a_node_is_an_error_at_first_and_leaves_one_out_that_
     with pytest.raises(UserError, match=r"ray: Ray node node8 .* has another Headway"):
         list(RayPlaces(nodes, tmp_path, device="cpu"))
     late, nodes.there = nodes.there[1], nodes.there[:1]
-    monkeypatch.setattr("headway.execute.ray_places._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("headway.execute.ray_places._POLL_EVERY_S", 0.0)
     places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
     assert len(list(places)) == 1
     nodes.there.append(late)
@@ -349,7 +349,7 @@ def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere
 
 
 def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.execute.ray_places._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("headway.execute.ray_places._POLL_EVERY_S", 0.0)
     lines, nodes = [], Nodes()
     places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
     for place in list(places):
@@ -410,7 +410,7 @@ class BusyRay(GoneRay):
 
 
 def busy(monkeypatch) -> tuple[Nodes, BusyRay]:
-    monkeypatch.setattr("headway.execute.ray_places._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("headway.execute.ray_places._POLL_EVERY_S", 0.0)
     nodes = Nodes()
     nodes.ray = BusyRay()
     nodes.on = nodes.ray.actor

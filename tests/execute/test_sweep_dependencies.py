@@ -53,7 +53,7 @@ def lines_of(*runs: Told) -> RunDependencies:
 def test_a_line_is_as_long_as_all_that_wait_in_it():
     a, b, c, d = Told("a"), Told("b", "a", cost=5.0), Told("c", "b", cost=2.0), Told("d", cost=7.0)
     lines = lines_of(a, b, c, d)
-    assert [lines.work_until_the_end(cast(Run, run)) for run in (a, b, c, d)] == [8.0, 7.0, 2.0, 7.0]
+    assert [lines.work_until_the_end(run.path) for run in (a, b, c, d)] == [8.0, 7.0, 2.0, 7.0]
 
 
 def test_a_child_waits_until_the_parent_of_its_seed_is_done():

@@ -111,7 +111,7 @@ def test_far_from_any_milestone_it_stores_where_it_is_and_ends_with_the_same_bit
     for step in (57, 60, 90, 130, 199):
         assert work(run.path, stopping_at(step)) == STOPPED
         assert Run.open(run.path).message == f"stopped at step {step} by SIGTERM; run again to go on"
-        assert checkpoint.load(run.path / "checkpoint")[0].recorded == run.records()[-1]["step"] < step
+        assert checkpoint.load(run.path / "checkpoint")[0].unrecorded.since == run.records()[-1]["step"] < step
     assert quadratic.train_here(run) == DONE
     assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
 

@@ -8,6 +8,7 @@ import pytest
 from support import quadratic, stored
 
 from headway.execute import worker
+from headway.execute.places import WorkerOptions
 from headway.store.run import Run
 
 WORKER = (sys.executable, "-m", "headway.runs.worker")
@@ -75,7 +76,7 @@ def test_a_run_that_goes_on_has_the_trainer_and_compilation_it_began_with(
 
     monkeypatch.setattr("headway.train.loop.laboratory_of", lambda spec: Room)
     spec = quadratic.experiment().arm("slow").spec(0)
-    study = worker._open_study(tmp_path, spec, stored, trainer=trainer, threads=2)
+    study = worker._open_study(tmp_path, spec, stored, WorkerOptions(trainer=trainer), threads=2)
     assert calls == [asked]
     assert study.execution["threads"] == 2
 
@@ -100,6 +101,7 @@ def test_a_worker_ends_with_the_process_that_it_works_for(tmp_path):
 PLACES = """
 import os, tempfile
 from headway.execute import worker
+from headway.execute.places import WorkerOptions
 said = worker.set_up_process(1)
 from torch._inductor.codecache import _HEADER_DIR
 from torch._inductor.runtime.cache_dir_utils import cache_dir

@@ -17,7 +17,7 @@ PRINTERS = {
     "execute/worker.py": "a worker's log",
 }
 
-BACKWARDS = ("Of ", "The same", "Nothing", "That ", "As ", "By ", "In which")
+BACKWARDS = ("Of ", "The same", "Nothing", "That ", "As ", "By ", "In which", "What", "Whether", "Where", "When")
 """Beginnings that only make sense beside another sentence."""
 
 

@@ -28,7 +28,7 @@ from headway.store.look_plans import (
     stored,
     stored_plan,
 )
-from headway.store.verify import reservations, verify
+from headway.store.verify import directory_warnings, verify
 
 PLAN = StoredPlan(
     looks=(3, 4, 6),
@@ -160,7 +160,7 @@ def test_what_was_looked_at_is_told_where_it_is_lost_and_still_counts(planned, n
     (said,) = damages(planned)
     assert f"{name}.json is missing" in said
     assert verified(planned) == [said]
-    assert said in list(reservations(planned))
+    assert said in list(directory_warnings(planned))
     assert 2 in seen(planned)
     assert stored_plan(planned).looks == PLAN.looks
     keep(planned, name, LOOK if name == "after-3" else Seen(n_seeds=2))
@@ -182,9 +182,9 @@ def test_a_plan_that_a_former_version_did_without_stays_said(planned):
     assert stored_plan(planned) is None
     assert verified(planned) == []
     assert seen(planned) == (2, 3), "a look by a plan that is lost is one without a plan"
-    assert any("looks/plan.json: lost here" in said for said in reservations(planned))
+    assert any("looks/plan.json: lost here" in said for said in directory_warnings(planned))
     assert keep_plan(planned, replace(PLAN, margin=1.0)).margin == 1.0
-    assert any("looks/plan.json: lost here" in said for said in reservations(planned))
+    assert any("looks/plan.json: lost here" in said for said in directory_warnings(planned))
 
 
 def test_a_look_that_rests_on_runs_that_nobody_names_is_said(planned):
@@ -231,7 +231,7 @@ def test_who_is_killed_while_a_plan_is_written_leaves_the_former_one_or_this(tmp
         return step
 
     with monkeypatch.context() as patch:
-        patch.setattr(look_plans, "write_text", killed(look_plans.write_text))
+        patch.setattr(look_plans.files, "write_text", killed(look_plans.files.write_text))
         patch.setattr(resolved, "note", killed(resolved.note))
         with pytest.raises(KeyboardInterrupt):
             keep_plan(tmp_path, plan)

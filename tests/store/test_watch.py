@@ -250,7 +250,7 @@ def test_taking_patiently_is_refused_at_once_by_a_process_that_lives_here(direct
 
 def test_taking_patiently_waits_for_a_beat_elsewhere_and_else_gives_up(directory, monkeypatch):
     monkeypatch.setattr(lease_module, "STALE_S", 0.5)
-    monkeypatch.setattr(watching, "_LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(watching, "_POLL_EVERY_S", 0.05)
     ready = FORK.Event()
     other = FORK.Process(target=hold, args=(directory, ready, "another machine", 0))
     other.start()

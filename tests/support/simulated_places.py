@@ -124,11 +124,11 @@ class Cluster:
         if memory:
             tracemalloc.start()
         began = time.thread_time()
-        queue = Queue(((number, run.left_s) for number, run in enumerate(self.runs)), self)
+        queue = Queue(((number, run.left_s) for number, run in enumerate(self.runs)), self.begin, self.has_settled)
         own_s, there_s = time.thread_time() - began, 0.0
         while True:
             began = time.thread_time()
-            is_left = queue.look(self.places())
+            is_left = queue.poll(self.places())
             own_s += time.thread_time() - began
             if not is_left:
                 break

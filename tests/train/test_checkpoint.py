@@ -39,12 +39,12 @@ def test_what_lies_between_the_last_record_and_the_step_is_kept_to_the_bit(tmp_p
     losses = np.random.default_rng(0).normal(size=(4, 2)) * 1e-7
     save(tmp_path, replace(checkpoint(5), unrecorded=Unrecorded(since=1, losses=losses)))
     found, _ = load(tmp_path)
-    assert (found.step, found.recorded) == (5, 1)
+    assert (found.step, found.unrecorded.since) == (5, 1)
     assert found.unrecorded.losses.tobytes() == losses.tobytes()
     data = (tmp_path / "000000005.safetensors").read_bytes()
     save(tmp_path, checkpoint(5))  # recorded since: a kill between its two files leaves a pair that fits
     assert (tmp_path / "000000005.safetensors").read_bytes() == data
-    assert load(tmp_path)[0].recorded == 5
+    assert load(tmp_path)[0].unrecorded is None
 
 
 def test_without_a_checkpoint_there_is_none(tmp_path):

@@ -519,8 +519,8 @@ def _hurried() -> Iterator[None]:
         (headway.execute.work, "CHECKPOINT_EVERY_S", 0.05),
         (headway.execute.work, "_BETWEEN_S", 0.05),
         (headway.store.lease, "_BEAT_S", 0.03),
-        (headway.execute.sweep, "_LOOK_EVERY_S", 0.03),
-        (headway.execute.stop, "_LOOK_EVERY_S", 0.05),
+        (headway.execute.sweep, "_POLL_EVERY_S", 0.03),
+        (headway.execute.stop, "_POLL_EVERY_S", 0.05),
     ]
     former = [(module, name, getattr(module, name)) for module, name, _ in hurried]
     for module, name, value in hurried:

@@ -19,7 +19,7 @@ from headway.analysis.inputs import described
 from headway.analysis.model import Opened
 from headway.base.text import counted
 from headway.config.spec import thinned
-from headway.data.tokenizer import EndlessTokenizer, Tokenizer, byte_characters
+from headway.data.tokenizer import NoEosTokenizer, Tokenizer, byte_characters
 from headway.heads.results import (
     AttendedPair,
     AttentionHeads,
@@ -291,14 +291,14 @@ def _word(tokenizer: Any, token: int, anchor: list[int], before: str) -> str:
 
 
 def _decoded(tokenizer: Any, tokens: list[int]) -> str:
-    if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
+    if isinstance(tokenizer, Tokenizer | NoEosTokenizer):
         return tokenizer.decode(tokens)
     return str(tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
 
 
 def _named(tokenizer: Any, token: int) -> str | None:
     """Return the tokenizer's name of a token; for bytes that are no whole character, the bytes."""
-    if not isinstance(tokenizer, Tokenizer | EndlessTokenizer):
+    if not isinstance(tokenizer, Tokenizer | NoEosTokenizer):
         found = tokenizer.convert_ids_to_tokens(token)
         return None if found is None else str(found)
     name = tokenizer.inner.id_to_token(token)

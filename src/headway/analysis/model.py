@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from headway.base.files import entries, names_in
-from headway.data.tokenizer import EndlessTokenizer, Tokenizer
+from headway.data.tokenizer import NoEosTokenizer, Tokenizer
 from headway.errors import UserError, explained
 
 _TRIED = 100
@@ -44,9 +44,9 @@ class Encoder:
     some: tuple[int, ...]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer | EndlessTokenizer | Any) -> "Encoder":
+    def of(cls, tokenizer: Tokenizer | NoEosTokenizer | Any) -> "Encoder":
         """Make an encoder of Headway's tokenizer, or of one from the library transformers."""
-        if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
+        if isinstance(tokenizer, Tokenizer | NoEosTokenizer):
             words = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
             return cls._of(tokenizer.encode, tokenizer.encode_as_written, tokenizer.end_of_text, words)
 

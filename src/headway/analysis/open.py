@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from headway.data.tokenizer import EndlessTokenizer, Tokenizer
+    from headway.data.tokenizer import NoEosTokenizer, Tokenizer
     from headway.hf.open import Pretrained
     from headway.models.redraw import Redrawable
     from headway.models.trace import Trace
@@ -90,14 +90,14 @@ def _own(folder: ModelFolder, tokenizer: str | None, *, writes: bool = False) ->
     return replace(_opened(model, folder.name, its, n_ctx), no_text=said)
 
 
-def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | EndlessTokenizer | None":
+def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | NoEosTokenizer | None":
     """The tokenizer of a folder; who writes needs one that can end a text.
 
     Raises:
         UserError: when it cannot be read.
     """
     from headway import hf
-    from headway.data.tokenizer import EndlessTokenizer
+    from headway.data.tokenizer import NoEosTokenizer
     from headway.data.tokenizer_files import NoEndOfText
 
     try:
@@ -105,7 +105,7 @@ def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | Endless
     except NoEndOfText:
         if writes or not (folder.path / "tokenizer.json").is_file():
             raise
-        return EndlessTokenizer.load(folder.path)
+        return NoEosTokenizer.load(folder.path)
 
 
 def open_module(model: "Transformer", tokenizer: str | None = None, name: str = "the model") -> Opened:
@@ -122,7 +122,7 @@ def open_module(model: "Transformer", tokenizer: str | None = None, name: str = 
     return _opened(model, name, _fitting(None, tokenizer, model.vocab_size, name), model.model.n_positions)
 
 
-def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | EndlessTokenizer | None", n_ctx: int) -> Opened:
+def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | NoEosTokenizer | None", n_ctx: int) -> Opened:
     from headway.models import redraw
     from headway.train.device import settle_elementary_functions
 
@@ -194,8 +194,8 @@ def of_transformers(found: "Pretrained", name: str, whose: str) -> Opened:
 
 
 def _fitting(
-    its: "Tokenizer | EndlessTokenizer | None", asked: str | None, vocab_size: int, whose: str
-) -> "Tokenizer | EndlessTokenizer | None":
+    its: "Tokenizer | NoEosTokenizer | None", asked: str | None, vocab_size: int, whose: str
+) -> "Tokenizer | NoEosTokenizer | None":
     """The folder's tokenizer or the one that was asked for, when it has the vocabulary of the model.
 
     That may be padded to a multiple of 64.

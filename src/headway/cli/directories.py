@@ -112,11 +112,13 @@ def drop(
     from headway.base.text import command_line, counted, listed, numbered
     from headway.config.document import seeds_in
     from headway.store.directory import seed_of
+    from headway.store.document import doubt, missing
 
-    store = open_store(directory)
-    missed = set(store.gone())
-    folders = store.drop(*names, seeds=None if seeds is None else seeds_in(seeds), delete=force)
-    noted, document = missed - set(store.gone()), directory / "experiment.yaml"
+    store, chosen = open_store(directory), None if seeds is None else seeds_in(seeds)
+    gone = [(arm, seed) for arm, seed in missing(directory) if arm in names and (chosen is None or seed in chosen)]
+    folders = store.drop(*names, seeds=chosen, delete=force)
+    noted = [] if doubt(directory) else [f"{arm}/seed-{seed}" for arm, seed in gone]
+    document = directory / "experiment.yaml"
     said = [f"{listed(sorted(noted))} had no folder, and {document} does not name it any more"] if noted else []
     if folders:
         of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"

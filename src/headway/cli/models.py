@@ -118,7 +118,7 @@ def xray(
         bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
     ] = False,
 ) -> None:
-    """What every head of a finished model does on a text.
+    """Measure what every head of a finished model does on a text.
 
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
@@ -159,7 +159,7 @@ def ablate(
     length: LengthOf = None,
     device: Device = "auto",
 ) -> None:
-    """What the loss does without each head: at zero, at its mean, resampled.
+    """Measure the loss without each head: at zero, at its mean, resampled.
 
     Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
     With --circuit everything outside some heads is taken away, too.
@@ -254,7 +254,7 @@ def show_model(
     command: str,
     as_json: bool,
 ) -> None:
-    """What was found of a finished model: sentences and a table, then its page; or all of it as JSON."""
+    """Print the findings on a finished model: sentences and a table, then its page; or all of it as JSON."""
     from headway.report.models.page import folder_of, terminal_table
 
     if as_json:
@@ -423,7 +423,7 @@ def look(
 
 
 def _page_of(out: Path | None, models: list[Path]) -> Path:
-    """Where the page is written."""
+    """The file that the page is written to."""
     from headway.analysis.model import ModelFolder
 
     if out is not None:

@@ -34,7 +34,7 @@ MOST = 2**31 - 1
 
 
 def path_of(given: Any) -> Any:
-    """What was given, when a file system would take it as a path."""
+    """The given text as a path, if a file system would take it as one."""
     from headway.config.spec import check_path
 
     try:

@@ -61,22 +61,16 @@ def joined_batches(batches: Sequence[Batch]) -> Batch:
 class Examples(ABC):
     """The examples that models train and are evaluated on: pure functions of (task, seed, step, batch size)."""
 
+    vocab_size: int
+    """Tokens of the vocabulary, or numbers of an input."""
+    digest: str
+    """A hash of the data that examples are made from: a run resumes only with its first data."""
     tokenizer: "Tokenizer | None" = None
     """The tokenizer; None if tokens are no text."""
     files: Mapping[str, str] = {}
     """Texts that are kept in a run's folder, by name."""
     notes: tuple[str, ...] = ()
     """Sentences about treatments of the data that a user may not expect."""
-
-    @property
-    @abstractmethod
-    def vocab_size(self) -> int:
-        """Tokens of the vocabulary."""
-
-    @property
-    @abstractmethod
-    def digest(self) -> str:
-        """A hash of the data that examples are made from: a run resumes only with its first data."""
 
     @abstractmethod
     def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:

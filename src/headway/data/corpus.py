@@ -135,7 +135,7 @@ def _check(path: Path, block: Integer[np.ndarray, " token"], first: int, vocab_s
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnDocuments:
+class PluginDocuments:
     """The documents of a plugin's function, which can be read again and again; each is checked when it is given.
 
     Attributes:
@@ -188,7 +188,7 @@ class OwnDocuments:
 
 _OWN_STORY_BYTES = 400
 """A lower bound of the bytes of a story's tokens: 728 characters in the mean, by a tokenizer of few tokens."""
-OWN_STORIES = 20_000
+DEFAULT_STORIES = 20_000
 """The number of the grammar's stories that are taken if the task gives none."""
 STORIES_KEY = rng.key(0, "stories")
 
@@ -245,7 +245,7 @@ def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
         UserError: when there is no such corpus.
     """
     if name == "stories":
-        count = limit or OWN_STORIES
+        count = limit or DEFAULT_STORIES
         return Corpus(
             name=name,
             digest=f"{LANGUAGE.digest}-{count}",
@@ -285,7 +285,7 @@ def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_o
     """
     said = f"{asked} {name}"
     if name in OWN_CORPORA:
-        own = OwnDocuments(name=name, vocab_size=vocab_size, asked=said)
+        own = PluginDocuments(name=name, vocab_size=vocab_size, asked=said)
         return Corpus(
             name=name,
             digest=f"{own.digest}-own-{limit}",

@@ -274,8 +274,3 @@ def story(key: int, index: int) -> Text:
         True
     """
     return LANGUAGE.draw(key, index)
-
-
-def entropy_nats() -> float:
-    """Return the entropy of a story in nats, the least possible mean loss summed over a story and its end."""
-    return LANGUAGE.entropy_nats

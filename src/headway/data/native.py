@@ -97,10 +97,6 @@ def _built(code: ctypes.CDLL) -> list[InstructionSet]:
     return [name for name in sets if all(hasattr(code, f"headway_{function}_{name}") for function in _FUNCTIONS)]
 
 
-def _code() -> ctypes.CDLL | None:
-    return _loaded()[0]
-
-
 def absence() -> str:
     """Return why there is no native code here, and what to do about it."""
     return f"{_loaded()[1] or 'the native code is not built'}; install a C++ compiler and then Headway again"
@@ -109,7 +105,7 @@ def absence() -> str:
 @cache
 def instruction_sets() -> tuple[InstructionSet, ...]:
     """Return the instruction sets that are built and that this machine has, fastest first."""
-    code = _code()
+    code = _loaded()[0]
     return () if code is None else tuple(name for name in _built(code) if code.headway_supports(name.encode()))
 
 
@@ -124,7 +120,7 @@ def library(instruction_set: InstructionSet | None = None) -> Library:
     Raises:
         UserError: when it is not built, or this machine does not have it.
     """
-    code, sets = _code(), instruction_sets()
+    code, sets = _loaded()[0], instruction_sets()
     if code is None:
         raise UserError(f"native code was asked for, but {absence()}")
     if instruction_set is not None and instruction_set not in sets:

@@ -85,7 +85,8 @@ def bigram(
     previous = counts.pairs // vocab_size
     seen = np.bincount(previous, counts.pair_counts, vocab_size)
     different = np.bincount(previous, minlength=vocab_size)
-    discount = _discount(counts)
+    once, twice = (int((counts.pair_counts == n).sum()) for n in (1, 2))
+    discount = once / (once + 2 * twice) if once and twice else 0.5
     wanted = before * vocab_size + asked
     place = np.minimum(np.searchsorted(counts.pairs, wanted), max(len(counts.pairs) - 1, 0))
     of_pair = np.where(counts.pairs[place] == wanted, counts.pair_counts[place], 0) if len(counts.pairs) else 0
@@ -96,11 +97,6 @@ def bigram(
         (np.maximum(of_pair - discount, 0) + discount * different[before] * rest) / total,
         rest,
     )
-
-
-def _discount(counts: Counts) -> float:
-    once, twice = (int((counts.pair_counts == n).sum()) for n in (1, 2))
-    return once / (once + 2 * twice) if once and twice else 0.5
 
 
 def losses_nats(counts: Counts, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:

@@ -12,6 +12,7 @@ is trained on them.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -36,7 +37,7 @@ Draw = Callable[[np.random.Generator, int], Batch]
 """A function that draws a number of examples from a generator."""
 
 
-class KnownExamples(Examples):
+class SyntheticExamples(Examples):
     """The examples of a synthetic task: drawn for each step, or all inputs listed.
 
     Law: the batch of a step is a function of (task, seed, step, batch size). A batch as large as all inputs holds each
@@ -52,22 +53,14 @@ class KnownExamples(Examples):
             draw: what draws examples; rows of `every` if None.
         """
         self.task, self._every = task, every
+        self.vocab_size = task.vocab_size
+        self.digest = digest(task.content())  # nothing but the declaration makes the examples
         assert every is not None or draw is not None
         self._draw = draw or self._row
 
     def _row(self, random: np.random.Generator, n: int) -> Batch:
         assert self._every is not None
         return self._every.rows(random.integers(len(self._every.inputs), size=n))
-
-    @property
-    def vocab_size(self) -> int:
-        """Tokens of the vocabulary, or numbers of an input."""
-        return self.task.vocab_size
-
-    @property
-    def digest(self) -> str:
-        """The hash of the declaration, since nothing else makes the examples."""
-        return digest(self.task.content())
 
     def training_batch(self, seed: int, step: int, batch_size: int) -> Batch:
         """Return all inputs once, or the examples that the seed draws for the step."""
@@ -105,17 +98,12 @@ def _cut(batch: Batch, size: int) -> Iterator[Batch]:
     """Yield a batch in batches of a size, the last filled up with masked sequences."""
     total = len(batch.inputs)
     for first in range(0, total, size):
-        at = np.arange(first, first + size)
-        yield _masked_from(batch.rows(at % total), total - first)
-
-
-def _masked_from(batch: Batch, first: int) -> Batch:
-    """Return a batch that asks for nothing from a row on."""
-    if first >= len(batch.inputs):
-        return batch
-    targets: Any = batch.targets.copy()
-    targets[first:] = np.nan if np.issubdtype(targets.dtype, np.floating) else MASKED
-    return Batch(inputs=batch.inputs, targets=targets, kinds=batch.kinds)
+        part = batch.rows(np.arange(first, first + size) % total)
+        if first + size > total:
+            targets: Any = part.targets.copy()
+            targets[total - first :] = np.nan if np.issubdtype(targets.dtype, np.floating) else MASKED
+            part = replace(part, targets=targets)
+        yield part
 
 
 def asked_last(inputs: np.ndarray, answers: np.ndarray, kinds: np.ndarray | None = None) -> Batch:
@@ -128,7 +116,7 @@ def asked_last(inputs: np.ndarray, answers: np.ndarray, kinds: np.ndarray | None
 QUERY = 2
 
 
-def parity_examples(task: ParityTask) -> KnownExamples:
+def parity_examples(task: ParityTask) -> SyntheticExamples:
     """Return every row of bits, once.
 
     Examples:
@@ -139,10 +127,10 @@ def parity_examples(task: ParityTask) -> KnownExamples:
     """
     bits = np.arange(task.n_inputs, dtype=np.int64)[:, None] >> np.arange(task.n_bits) & 1
     inputs = np.concatenate((bits, np.full((task.n_inputs, 1), QUERY)), axis=1)
-    return KnownExamples(task, every=asked_last(inputs, bits.sum(1) % 2))
+    return SyntheticExamples(task, every=asked_last(inputs, bits.sum(1) % 2))
 
 
-def endpoint_examples(task: EndpointTask) -> KnownExamples:
+def endpoint_examples(task: EndpointTask) -> SyntheticExamples:
     """Return every edge with either selector, once.
 
     Examples:
@@ -155,7 +143,7 @@ def endpoint_examples(task: EndpointTask) -> KnownExamples:
     which = np.tile([0, 1], len(task.pairs))
     n = len(edges)
     inputs = np.column_stack((edges, task.vertices + which, np.full(n, task.vertices + 2)))
-    return KnownExamples(task, every=asked_last(inputs, edges[np.arange(n), which]))
+    return SyntheticExamples(task, every=asked_last(inputs, edges[np.arange(n), which]))
 
 
 def directions(task: RetrievalTask) -> np.ndarray:
@@ -169,7 +157,7 @@ def directions(task: RetrievalTask) -> np.ndarray:
     return unit
 
 
-def retrieval_examples(task: RetrievalTask) -> KnownExamples:
+def retrieval_examples(task: RetrievalTask) -> SyntheticExamples:
     """Return examples with fresh inputs for every step."""
     a = directions(task)
 
@@ -179,7 +167,7 @@ def retrieval_examples(task: RetrievalTask) -> KnownExamples:
         targets[:, -1, 0] = (inputs @ a.T.astype(np.float32)).max(1).sum(1)
         return Batch(inputs=inputs, targets=targets)
 
-    return KnownExamples(task, draw=draw)
+    return SyntheticExamples(task, draw=draw)
 
 
 _GUESSED = 4_000
@@ -243,7 +231,7 @@ def guessed(task: HopsTask) -> tuple[float, ...]:
     return tuple(shares)
 
 
-def hops_examples(task: HopsTask) -> KnownExamples:
+def hops_examples(task: HopsTask) -> SyntheticExamples:
     """Return examples with fresh letters for every step; sequences are distinguished by k."""
 
     def draw(random: np.random.Generator, n: int) -> Batch:
@@ -255,10 +243,10 @@ def hops_examples(task: HopsTask) -> KnownExamples:
         targets = np.concatenate((np.full((n, 1), MASKED), answers), axis=1)
         return Batch(inputs=inputs, targets=targets, kinds=k)
 
-    return KnownExamples(task, draw=draw)
+    return SyntheticExamples(task, draw=draw)
 
 
-def recall_examples(task: RecallTask) -> KnownExamples:
+def recall_examples(task: RecallTask) -> SyntheticExamples:
     """Return examples with fresh pairs for every step."""
     half, given = task.vocabulary // 2, 2 * task.pairs
 
@@ -273,7 +261,7 @@ def recall_examples(task: RecallTask) -> KnownExamples:
         np.put_along_axis(targets, at, values, axis=1)
         return Batch(inputs=inputs, targets=targets)
 
-    return KnownExamples(task, draw=draw)
+    return SyntheticExamples(task, draw=draw)
 
 
 def _distinct(random: np.random.Generator, n: int, below: int, count: int) -> np.ndarray:
@@ -290,7 +278,7 @@ def _distinct(random: np.random.Generator, n: int, below: int, count: int) -> np
     return found
 
 
-def induction_examples(task: InductionTask) -> KnownExamples:
+def induction_examples(task: InductionTask) -> SyntheticExamples:
     """Return examples with fresh letters for every step; nothing is asked where a letter stands for the first time."""
 
     def draw(random: np.random.Generator, n: int) -> Batch:
@@ -299,7 +287,7 @@ def induction_examples(task: InductionTask) -> KnownExamples:
         answers = np.take_along_axis(sequences, at.clip(0), axis=1)
         return Batch(inputs=sequences, targets=np.where(at < 0, MASKED, answers))
 
-    return KnownExamples(task, draw=draw)
+    return SyntheticExamples(task, draw=draw)
 
 
 _LIST = "let every() give a Batch(inputs=..., targets=...) of all inputs"
@@ -312,7 +300,7 @@ class OwnTask(SyntheticTask):
     that compares arms, and `loss`, which is `mse` if answers are numbers.
     """
 
-    examples: ClassVar[str] = "headway.data.synthetic.own_examples"
+    examples: ClassVar[str] = "headway.data.synthetic.plugin_examples"
     copies: ClassVar[bool] = False
     """True if the task asks to copy an answer that stands at one place of the input."""
 
@@ -354,7 +342,7 @@ class OwnTask(SyntheticTask):
         return None if self.listed is None else len(self.listed.inputs)
 
 
-def own_examples(task: OwnTask) -> KnownExamples:
+def plugin_examples(task: OwnTask) -> SyntheticExamples:
     """Return the examples of the user's own task; raise UserError if they break a law.
 
     Raises:
@@ -366,7 +354,7 @@ def own_examples(task: OwnTask) -> KnownExamples:
     return examples
 
 
-def examples_of(task: OwnTask) -> KnownExamples:
+def examples_of(task: OwnTask) -> SyntheticExamples:
     """Return the examples of the user's own task without checking their laws."""
     draws = task.listed is None or type(task).draw is not OwnTask.draw
-    return KnownExamples(task, every=task.listed, draw=task.draw if draws else None)
+    return SyntheticExamples(task, every=task.listed, draw=task.draw if draws else None)

@@ -207,16 +207,13 @@ def _shapes(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
     if wrong or batch.targets.shape[:1] != (n,):
         return
     if not batch.asked.any():
-        yield f"nothing is asked: every target is {_masked(batch)}; put answers where they are asked"
+        masked = "NaN" if batch.targets.dtype == np.float32 else str(MASKED)
+        yield f"nothing is asked: every target is {masked}; put answers where they are asked"
     elif n > 1 and not _varies(batch):
         yield (
             "at each position the answer is the same in every example, so nothing can be learnt from the input; ask "
             "for what depends on it"
         )
-
-
-def _masked(batch: Batch) -> str:
-    return "NaN" if batch.targets.dtype == np.float32 else str(MASKED)
 
 
 def _kinds(task: TokensTask, batch: Any, n: int) -> Iterator[str]:

@@ -102,60 +102,33 @@ def preflight(task: TextTask, batch_size: int) -> Iterator[str]:
         yield f"not looked at: {' and '.join(from_hub)}, which {are} from the hub when runs are made"
         return
     sources = Sources.of(task)
-    if (cache_folder() / sources.folder).is_dir() or (found := _Seen.of(sources, batch_size)).is_open:
+    is_kept = (cache_folder() / sources.folder).is_dir()
+    n, is_open = (0, True) if is_kept else _read(sources, batch_size)
+    if is_open:
         tokens = kept_tokens(task, sources)
         TextExamples(task, tokens).check(batch_size)
         if tokens.note:
             yield tokens.note
-    elif found.n == 1 and task.validation is None:
+    elif n == 1 and task.validation is None:
         yield cut_of(sources.corpus, task.held_out).sentence(task.corpus)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """The part of a corpus that was read: a lower bound of each document's words, and the beginning itself."""
+def _read(sources: Sources, batch_size: int) -> tuple[int, bool]:
+    """Read as much of the corpora as it takes to say whether they are enough.
 
-    words: tuple[int, ...]
-    texts: tuple[Any, ...]
-    is_open: bool
-    """True if the corpus may be too small."""
-
-    @property
-    def n(self) -> int:
-        """The number of documents that were read."""
-        return len(self.words)
-
-    @classmethod
-    def of(cls, sources: Sources, batch_size: int) -> "_Seen":
-        task = sources.task
-        needs = _Needs(task=task, batch_size=batch_size)
-        seen = cls._read(sources.corpus, needs)
-        if sources.validation is not None and not seen.is_open:
-            judged = cls._read(sources.validation, replace(needs, judged=True))
-            seen = replace(seen, is_open=judged.is_open)
-        if not seen.is_open and task.tokenizer.startswith("bpe-"):
-            try:
-                trained_bpe(seen.texts, task.vocab_size)
-            except UserError:  # the part that was read; the whole may have enough
-                seen = replace(seen, is_open=True)
-        return seen
-
-    @classmethod
-    def _read(cls, corpus: Corpus[Any], needs: "_Needs") -> "_Seen":
-        words, texts, length, total = [0], [], 0, 0
-        for piece, ended in corpus.pieces():
-            found = len(piece.split()) if isinstance(piece, str) else len(piece)
-            words[-1] += found
-            total += found
-            if isinstance(piece, str) and length < _MOST_SAMPLE:
-                texts.append(piece)
-                length += len(piece)
-            if ended:
-                words.append(0)
-                if needs.plainly_met(len(words) - 1, total):
-                    return cls(words=tuple(words[:-1]), texts=tuple(texts), is_open=False)
-        whole = tuple(words[:-1])
-        return cls(words=whole, texts=tuple(texts), is_open=not needs.met(whole))
+    Returns:
+        The number of documents of the corpus that were read, and whether the text may be too little.
+    """
+    task, needs = sources.task, _Needs(task=sources.task, batch_size=batch_size)
+    n, texts, is_open = needs.read(sources.corpus)
+    if sources.validation is not None and not is_open:
+        _, _, is_open = replace(needs, judged=True).read(sources.validation)
+    if not is_open and task.tokenizer.startswith("bpe-"):
+        try:
+            trained_bpe(texts, task.vocab_size)
+        except UserError:  # the part that was read; the whole may have enough
+            is_open = True
+    return n, is_open
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +139,25 @@ class _Needs:
     batch_size: int
     judged: bool = False
     """True if the corpus is the one that is held out completely."""
+
+    def read(self, corpus: Corpus[Any]) -> tuple[int, list[str], bool]:
+        """Read a corpus until it is enough; the documents read, the beginning of the text, and whether it may be short.
+
+        A word is at least one token, so words are a lower bound.
+        """
+        words, texts, length, total = [0], list[str](), 0, 0
+        for piece, ended in corpus.pieces():
+            found = len(piece.split()) if isinstance(piece, str) else len(piece)
+            words[-1] += found
+            total += found
+            if isinstance(piece, str) and length < _MOST_SAMPLE:
+                texts.append(piece)
+                length += len(piece)
+            if ended:
+                words.append(0)
+                if self.plainly_met(len(words) - 1, total):
+                    return len(words) - 1, texts, False
+        return len(words) - 1, texts, not self.met(tuple(words[:-1]))
 
     @property
     def share(self) -> float:
@@ -205,19 +197,10 @@ class TextExamples(Examples):
 
     def __init__(self, task: TextTask, tokens: Tokens):
         self.task, self.tokens = task, tokens
-        self.tokenizer = tokens.tokenizer
+        self.tokenizer, self.digest = tokens.tokenizer, tokens.digest
+        self.vocab_size = tokens.tokenizer.vocab_size
         self.files = {"tokenizer.json": tokens.tokenizer.inner.to_str()}
         self.notes = (tokens.note,) if tokens.note else ()
-
-    @property
-    def vocab_size(self) -> int:
-        """Tokens of the vocabulary."""
-        return self.tokens.vocab_size
-
-    @property
-    def digest(self) -> str:
-        """A hash of the tokens and of the tokenizer."""
-        return self.tokens.digest
 
     @property
     def sequences_per_epoch(self) -> int:

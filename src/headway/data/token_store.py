@@ -37,7 +37,7 @@ _MOST = 1 << 22
 
 
 @dataclass(kw_only=True)
-class TextKept:
+class RoundtripShare:
     """The share of a text that its tokens give back, added up document by document."""
 
     tokenizer: Tokenizer
@@ -175,7 +175,7 @@ class Sources:
         tokenizer = open_tokenizer(self.task.tokenizer, training)
         tokenizer.save(folder)
         np.save(folder / "counts.npy", _write_tokens(folder, "train", training(), tokenizer, whole=cut is None))
-        text = TextKept(tokenizer=tokenizer)
+        text = RoundtripShare(tokenizer=tokenizer)
         counts = _write_tokens(folder, "held_out", judging(), tokenizer, whole=cut is None, text=text)
         source, judged = (self.validation, None) if self.validation else (self.corpus, held)
         facts = {
@@ -210,7 +210,7 @@ def _write_tokens(
     tokenizer: Tokenizer,
     *,
     whole: bool,
-    text: TextKept | None = None,
+    text: RoundtripShare | None = None,
 ) -> Int64[np.ndarray, " vocab"]:
     """Write documents as tokens, so many at once; how often each token was written comes back.
 
@@ -278,15 +278,10 @@ class Tokens:
     entropy_nats: float | None
     """For stories of the grammar: the mean of -log p of the held-out stories per held-out token, the floor under the
     loss of any model. None for other corpora, and for published padding, where ends and first tokens are no targets."""
-    text_kept: float
+    roundtrip_share: float
     """The share of the held-out text that its tokens give back; 0 for ids without known text."""
     note: str = ""
     """A sentence about treatments of the corpus that a user may not expect."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Tokens of the vocabulary."""
-        return self.tokenizer.vocab_size
 
     @property
     def end_of_text(self) -> int:
@@ -337,7 +332,7 @@ def kept_tokens(task: TextTask, sources: Sources, *, reread: bool = False) -> To
         unigram_loss_nats=unigram,
         bigram_loss_nats=bigram,
         entropy_nats=None if published else facts["entropy_nats"],
-        text_kept=facts["text_kept"],
+        roundtrip_share=facts["text_kept"],
         note=cut.sentence(task.corpus) if cut else "",
     )
 

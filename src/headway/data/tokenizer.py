@@ -28,12 +28,40 @@ _HUB = "openai-community/gpt2"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokenizer:
-    """A tokenizer and its token for the end of a text, which every document ends with."""
+class _Encoding:
+    """A tokenizer of the library, with its errors explained."""
 
     inner: tokenizers.Tokenizer = field(repr=False)
-    end_of_text: int
     vocab_size: int
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text; `<|endoftext|>` in it becomes the one token."""
+        return self._ids(lambda: [self.inner.encode(text, add_special_tokens=False)])[0]
+
+    def encode_as_written(self, text: str) -> list[int]:
+        """Return the ids of a text with the tokens that the tokenizer puts around it, such as Llama's first token."""
+        return self._ids(lambda: [self.inner.encode(text)])[0]
+
+    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
+        """Return the text of tokens; bytes that are no UTF-8 become the replacement character."""
+        ids = [int(token) for token in tokens]
+        with explained("the tokenizer has no text for its tokens", "give another"):
+            return str(self.inner.decode(ids, skip_special_tokens=False))
+
+    def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
+        advice = "give another, or a tokenizer with a token for what it does not know"
+        with explained("the tokenizer has no token for a part of the text", advice):
+            try:
+                return [found.ids for found in encode()]
+            except TypeError:
+                raise UserError("the text has characters that UTF-8 cannot hold; give it in that encoding") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenizer(_Encoding):
+    """A tokenizer and its token for the end of a text, which every document ends with."""
+
+    end_of_text: int
 
     @classmethod
     def of(cls, inner: tokenizers.Tokenizer, name: str, end: str | None = None) -> "Tokenizer":
@@ -84,23 +112,9 @@ class Tokenizer:
         """Write `tokenizer.json` into a folder."""
         (folder / "tokenizer.json").write_text(self.inner.to_str(), encoding="utf-8")
 
-    def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text; `<|endoftext|>` in it becomes the one token."""
-        return self._ids(lambda: [self.inner.encode(text, add_special_tokens=False)])[0]
-
-    def encode_as_written(self, text: str) -> list[int]:
-        """Return the ids of a text with the tokens that the tokenizer puts around it, such as Llama's first token."""
-        return self._ids(lambda: [self.inner.encode(text)])[0]
-
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text, using all cores."""
         return self._ids(lambda: self.inner.encode_batch_fast(list(texts), add_special_tokens=False))
-
-    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
-        """Return the text of tokens; bytes that are no UTF-8 become the replacement character."""
-        ids = [int(token) for token in tokens]
-        with explained("the tokenizer has no text for its tokens", "give another"):
-            return str(self.inner.decode(ids, skip_special_tokens=False))
 
     def n_bytes(self, tokens: Integer[np.ndarray, " token"]) -> int:
         """Return the bytes of the text that tokens stand for; the end of a text and unknown tokens count as none.
@@ -128,14 +142,6 @@ class Tokenizer:
         if model["type"] == "Unigram":
             return None if model["unk_id"] is None else int(model["unk_id"])
         return self.inner.token_to_id(model.get("unk_token") or "")
-
-    def _ids(self, encode: Callable[[], Iterable[tokenizers.Encoding]]) -> list[list[int]]:
-        advice = "give another, or a tokenizer with a token for what it does not know"
-        with explained("the tokenizer has no token for a part of the text", advice):
-            try:
-                return [found.ids for found in encode()]
-            except TypeError:
-                raise UserError("the text has characters that UTF-8 cannot hold; give it in that encoding") from None
 
     @property
     def digest(self) -> str:
@@ -286,29 +292,15 @@ def _gpt2() -> Tokenizer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EndlessTokenizer:
+class NoEosTokenizer(_Encoding):
     """A tokenizer without a token for the end of a text: documents cannot be separated."""
 
-    inner: tokenizers.Tokenizer = field(repr=False)
-    vocab_size: int
     end_of_text: None = None
 
     @classmethod
-    def load(cls, folder: Path) -> "EndlessTokenizer":
+    def load(cls, folder: Path) -> "NoEosTokenizer":
         """Read a folder with a tokenizer.json that `Tokenizer.load` refused for that alone."""
         inner = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         inner.no_truncation()
         inner.no_padding()
         return cls(inner=inner, vocab_size=max(inner.get_vocab(with_added_tokens=True).values()) + 1)
-
-    def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text."""
-        return list(self.inner.encode(text, add_special_tokens=False).ids)
-
-    def encode_as_written(self, text: str) -> list[int]:
-        """Return the ids of a text with the tokens that the tokenizer puts around it."""
-        return list(self.inner.encode(text).ids)
-
-    def decode(self, tokens: Iterable[SupportsIndex]) -> str:
-        """Return the text of tokens."""
-        return str(self.inner.decode([int(token) for token in tokens], skip_special_tokens=False))

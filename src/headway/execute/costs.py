@@ -17,7 +17,7 @@ from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.kinds import part_of
 from headway.config.run import Budget, RunSpec
-from headway.store.batches import about_alone, check_memory, checked_together, how_many
+from headway.store.batches import check_memory, checked_together, how_many, reasons_not_batchable
 from headway.store.directory import Store
 from headway.store.environment import Slot
 from headway.store.run import Run
@@ -151,16 +151,11 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
     """Return a sentence on each surprise in the selected arms, naming the arms unless it concerns all."""
     found: dict[str, list[str]] = defaultdict(list)
     for arm in experiment.selected:
-        for remark in (*arm.resolved_spec.warnings, *_alone(arm.resolved_spec)):
+        run = arm.resolved_spec
+        for remark in filter(None, (*run.warnings, reasons_not_batchable(run) if run.is_cheap else "")):
             found[remark].append(arm.full_name)
     n = len(experiment.selected)
     return tuple(remark if len(arms) == n else f"{together(arms, n)}: {remark}" for remark, arms in found.items())
-
-
-def _alone(run: RunSpec) -> tuple[str, ...]:
-    """Yield why a run is trained alone that would otherwise be trained with others."""
-    said = about_alone(run) if run.is_cheap else ""
-    return (said,) if said else ()
 
 
 def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
@@ -181,10 +176,7 @@ def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
 
 
 def _tried(together: Sequence[RunSpec]) -> float:
-    laboratory = laboratory_of(together[0])
-    if together[1:]:
-        return laboratory.trial_together_per_s(together)
-    return laboratory.trial_steps_per_s(together[0])
+    return laboratory_of(together[0]).trial_steps_per_s(*together)
 
 
 def _reason_not_to_try(run: RunSpec) -> str | None:

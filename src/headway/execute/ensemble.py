@@ -167,7 +167,8 @@ class _Rounds:
             if not self._goings and self._stop_request.stop:
                 self._stop()
                 break
-            front = min(self._front() if self._goings else self._waiting.values())
+            reached = [self._studies[number].trainer.step for number in self._goings]
+            front = min(reached or self._waiting.values())
             for number in [number for number, step in self._waiting.items() if step <= front]:
                 self._put_in(number, self._waiting.pop(number))
             # Those first that measure what is in their rows: the first of the others moves them all.
@@ -182,9 +183,6 @@ class _Rounds:
         if number in self._goings and self._studies[number].trainer.step != step:
             self._goings.pop(number).close()  # its checkpoint was damaged since it was looked at: another time
             self._codes[self._members[number].run.path] = ELSEWHERE
-
-    def _front(self) -> list[int]:
-        return [self._studies[number].trainer.step for number in self._goings]
 
     def _opening(self, number: int) -> OpenStudy:
         def open_study(_spec: RunSpec, _stored: Any) -> Study:

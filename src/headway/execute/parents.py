@@ -29,8 +29,8 @@ def parent_of(run: Run) -> Run | None:
     found = next((each for each in _of_seed(run) if each.id == wanted), None)
     if found is None:
         raise ResultsError(
-            f"it starts from {wanted} with seed {run.seed}, and {_directory(run)} has no such run; `headway run` with "
-            "the file that it was run from makes it"
+            f"it starts from {wanted} with seed {run.seed}, and {run.path.parents[2]} has no such run; `headway run` "
+            "with the file that it was run from makes it"
         )
     return found
 
@@ -39,16 +39,13 @@ def why_never(parent: Run) -> str:
     """Why a run cannot start from another that has ended; empty where that is done."""
     if parent.status == "done":
         return ""
-    return f"it starts from {parent.name} seed {parent.seed}, which {_how(parent)}"
-
-
-def _how(parent: Run) -> str:
-    said = f": {parent.message}" if parent.message else ""
-    return {"failed": f"failed{said}", "damaged": f"is damaged{said}"}.get(parent.status, f"is {parent.status}{said}")
+    how = "failed" if parent.status == "failed" else f"is {parent.status}"
+    message = f": {parent.message}" if parent.message else ""
+    return f"it starts from {parent.name} seed {parent.seed}, which {how}{message}"
 
 
 def init_from_of(path: Path) -> InitFrom | None:
-    """What a run in a folder starts from, for whoever trains it; None where it starts from nothing.
+    """The run that a run in a folder is initialised from, with its weights; None if there is none.
 
     Raises:
         ResultsError: when there is no such run, or it is not done.
@@ -75,7 +72,7 @@ def init_from_of(path: Path) -> InitFrom | None:
 
 def _stored(parent: Run, step: int) -> dict[str, Any]:
     if step not in parent.weight_steps():
-        drop = command_line("drop", _directory(parent), parent.name, seeds=str(parent.seed))
+        drop = command_line("drop", parent.path.parents[2], parent.name, seeds=str(parent.seed))
         kept = [*parent.weight_steps(), parent.steps]
         raise ResultsError(
             f"weights of step {step:,} of {parent.name} seed {parent.seed} were asked for, and it stored those of "
@@ -86,16 +83,12 @@ def _stored(parent: Run, step: int) -> dict[str, Any]:
 
 
 def _of_seed(run: Run) -> Iterable[Run]:
-    for folder in entries(_directory(run), f"runs/*/{run.path.name}"):
+    for folder in entries(run.path.parents[2], f"runs/*/{run.path.name}"):
         if folder != run.path and (folder / "run.json").is_file():
             try:
                 yield Run.open(folder)
             except ResultsError:  # a damaged one is none that can be known by its id
                 continue
-
-
-def _directory(run: Run) -> Path:
-    return run.path.parent.parent.parent
 
 
 class RunDependencies:
@@ -125,9 +118,10 @@ class RunDependencies:
         for child, parent in self._parent.items():
             self._children.setdefault(parent, []).append(child)
 
-    def work_until_the_end(self, run: Run) -> float:
+    def work_until_the_end(self, path: Path) -> float:
         """Return the cost of a run with the longest chain of runs that wait for it."""
-        return self._ahead(run.path)
+        waiting = (self.work_until_the_end(child) for child in self._children.get(path, ()))
+        return self._work[path] + max(waiting, default=0.0)
 
     def may_start(self, run: Run, settled: Mapping[Path, Run]) -> bool:
         """Return whether the parent of a run is done; `settled` are the runs of the sweep that have ended."""
@@ -154,6 +148,3 @@ class RunDependencies:
             return found
         self._watch.is_held(found.path / "lease")  # which gives a holder elsewhere up that has ended without a word
         return None
-
-    def _ahead(self, path: Path) -> float:
-        return self._work[path] + max((self._ahead(child) for child in self._children.get(path, ())), default=0.0)

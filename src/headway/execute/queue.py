@@ -8,14 +8,13 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from headway.execute.places import Place, Worker
 
 Item = TypeVar("Item", bound=Hashable)
 _ASKED_AT_ONCE = 256
-"""Places that are asked to become ready in a look."""
-_ItemIn = TypeVar("_ItemIn", bound=Hashable, contravariant=True)
+"""Places that are asked to become ready in a poll."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,32 +25,25 @@ class Assignment:
     place: Place | None
 
 
-class QueueCallbacks(Protocol[_ItemIn]):
-    """Who knows what the items of a queue are."""
-
-    def begin(self, item: _ItemIn, place: Place) -> Assignment | None:
-        """Start a worker on an item, at this place if none is at it already; None where nothing is left to do."""
-
-    def has_settled(self, item: _ItemIn, code: int) -> bool:
-        """What became of an item whose worker has ended: whether that is all, or it has to be worked on again."""
-
-
 class Queue(Generic[Item]):
     """Items that are worked on, those with the most work first, until each has settled.
 
     Args:
         items: each with its work, in any unit.
-        hands: who knows what they are.
+        begin: starts a worker on an item, at this place if none is at it already; None where nothing is left to do.
+        has_settled: learns what became of an item whose worker has ended, by its exit code; False if the item has to be
+            worked on again.
         may_begin: whether an item need not wait any more for others that have to settle first.
     """
 
     def __init__(
         self,
         items: Iterable[tuple[Item, float]],
-        hands: QueueCallbacks[Item],
+        begin: Callable[[Item, Place], Assignment | None],
+        has_settled: Callable[[Item, int], bool],
         may_begin: Callable[[Item], bool] = lambda _: True,
     ):
-        self._hands, self._may_begin = hands, may_begin
+        self._begin, self._has_settled, self._may_begin = begin, has_settled, may_begin
         self._work = dict(items)
         # The order in which they were given decides among equals, and comes back with an item that does.
         self._order = {item: number for number, item in enumerate(self._work)}
@@ -70,11 +62,11 @@ class Queue(Generic[Item]):
         """Those that this queue has started, not those that came by themselves."""
         return ((item, begun.worker) for item, begun in list(self._begun.items()) if begun.place is not None)
 
-    def look(self, places: Iterable[Place]) -> bool:
+    def poll(self, places: Iterable[Place]) -> bool:
         """Collect what has ended, start what can be started; whether anything is left.
 
         Args:
-            places: those that there are now; there may be more or fewer than when one looked last.
+            places: those that there are now; there may be more or fewer than at the last poll.
         """
         for item, begun in list(self._begun.items()):
             if (code := begun.worker.ended) is not None:
@@ -100,14 +92,14 @@ class Queue(Generic[Item]):
                 wanted -= 1
 
     def _beginnable(self) -> int:
-        """How many items wait for nothing but a place, as far as it matters for a look."""
+        """How many items wait for nothing but a place, as far as it matters for a poll."""
         return sum(1 for _ in islice((item for *_, item in self._waiting if self._may_begin(item)), _ASKED_AT_ONCE))
 
     def stopped(self) -> None:
         """Collect those that have ended when all were asked to; nothing comes back."""
         for item, worker in self.workers():
             if (code := worker.ended) is not None:
-                self._hands.has_settled(item, code)
+                self._has_settled(item, code)
         self._begun.clear()
         self._busy.clear()
         self._waiting.clear()
@@ -122,7 +114,7 @@ class Queue(Generic[Item]):
                 if not self._may_begin(item):
                     later.append(entry)
                     continue
-                begun = self._hands.begin(item, place)
+                begun = self._begin(item, place)
                 if begun is None:
                     continue
                 self._begun[item] = begun
@@ -138,5 +130,5 @@ class Queue(Generic[Item]):
         place = self._begun.pop(item).place
         if place is not None:
             self._busy.remove(id(place))
-        if not self._hands.has_settled(item, code):
+        if not self._has_settled(item, code):
             heapq.heappush(self._waiting, (-self._work[item], self._order[item], item))

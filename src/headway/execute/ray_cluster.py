@@ -179,7 +179,7 @@ def _is_encrypted() -> bool:
 
 
 _OWNER = "headway.json"
-_LOOK_EVERY_S = 0.25
+_POLL_EVERY_S = 0.25
 _GRACE_S, _GIVES_UP_S = 6.0, 12.0
 """Processes of an ended owner may end by themselves until the first, and then are killed until the second."""
 
@@ -277,7 +277,7 @@ def guard(folder: Path) -> None:
             for process in left:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from headway.store.environment import Slot
 from headway.store.lease import Holder, Lease, LeaseHeld, last_holder
 from headway.store.storage import DISK_FULL, UNREACHABLE, exit_code
 
-_LOOK_EVERY_S = 0.02
+_POLL_EVERY_S = 0.02
 _TELL_EVERY_S = 1.0
 LEFT_OUT = ("lease",)
 """The parts of a run folder that belong to its place, and are not copied."""
@@ -82,7 +83,7 @@ class RaySlot:
         """Work on a run in its folder; the worker's exit code."""
         self._worker = self._place.start(Path(run), log=Path(run) / "log.txt")
         while (code := self._worker.ended) is None:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
         return code
 
     def copy(
@@ -108,7 +109,7 @@ class RaySlot:
         assert self._worker is not None
         until = time.monotonic() + _TELL_EVERY_S
         while (code := self._worker.ended) is None and time.monotonic() < until:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
         others = {name: copy.changes(code) for name, copy in self._others.items()}
         return replace(self._copy.changes(code), others=others)
 
@@ -198,11 +199,36 @@ _PRUNED = ("checkpoint", "heads")
 
 
 @dataclass(eq=False)
-class CopyWorker:
-    """The actor of a slot at work on a copy of a run."""
+class ActorWorker(ABC):
+    """The actor of a slot at work on a run."""
 
     ray: Any
     actor: Any
+
+    @property
+    @abstractmethod
+    def ended(self) -> int | None:
+        """The exit code of the worker, LOST if its node is gone, or None while it runs."""
+
+    def ask_to_stop(self) -> None:
+        """Ask it to store where it is."""
+        if self.ended is None:
+            self.actor.ask_to_stop.remote()
+
+    def kill(self) -> None:
+        """End it."""
+        if self.ended is None:
+            self.actor.kill.remote()
+
+    def has(self, lease: Holder) -> bool:
+        """Return whether a lease is held; no other worker was started on the run."""
+        return not lease.released
+
+
+@dataclass(eq=False)
+class CopyWorker(ActorWorker):
+    """The actor of a slot at work on a copy of a run, whose leases this process holds."""
+
     run: Path
     lease: Lease | None
     refuse: Callable[[str], None]
@@ -254,15 +280,6 @@ class CopyWorker:
         if self.ended is None:
             self._stopping = True
             self.actor.ask_to_stop.remote()
-
-    def kill(self) -> None:
-        """End it."""
-        if self.ended is None:
-            self.actor.kill.remote()
-
-    def has(self, lease: Holder) -> bool:
-        """Return whether this process holds a lease for the worker."""
-        return not lease.released
 
     def _take_in(self, changes: Changes) -> None:
         assert self.lease is not None

@@ -18,9 +18,8 @@ from headway.base.text import counted, listed
 from headway.errors import UserError, shortened
 from headway.execute.places import LOST, WORKER
 from headway.execute.ray_cluster import RayCluster, RayNode, why_not
-from headway.execute.ray_copies import CopyWorker, RaySlot
+from headway.execute.ray_copies import ActorWorker, CopyWorker, RaySlot
 from headway.execute.work import ELSEWHERE
-from headway.store.lease import Holder
 
 _REST_S = 15.0
 _IDLE_S = 10.0
@@ -31,11 +30,9 @@ _AT_ONCE = 4
 
 
 @dataclass(eq=False)
-class RayWorker:
+class RayWorker(ActorWorker):
     """The actor of a slot at work on a run in its folder."""
 
-    ray: Any
-    actor: Any
     reference: Any
     lost: Callable[[], None]
     code: int | None = None
@@ -50,20 +47,6 @@ class RayWorker:
                 self.code = LOST
                 self.lost()
         return self.code
-
-    def ask_to_stop(self) -> None:
-        """Ask it to store where it is."""
-        if self.ended is None:
-            self.actor.ask_to_stop.remote()
-
-    def kill(self) -> None:
-        """End it."""
-        if self.ended is None:
-            self.actor.kill.remote()
-
-    def has(self, lease: Holder) -> bool:
-        """Return whether a lease is held; no other worker was started on the run."""
-        return not lease.released
 
 
 @dataclass(eq=False, kw_only=True)
@@ -171,7 +154,7 @@ class RayPlace:
         return bool(state) and state.get("State") != "DEAD"
 
 
-_LOOK_EVERY_S = 2.0
+_POLL_EVERY_S = 2.0
 _LATE_S, _BUSY_S = 5.0, 15.0
 """An actor that has not started after the first time waits for others; after the second, this is reported."""
 
@@ -211,11 +194,11 @@ class RayPlaces:
         self._files, self._tell, self._copies = files or {}, tell, None if shared is None else not shared
         self._places: dict[str, list[RayPlace]] = {}
         self._refused: set[str] = set()
-        self._looked_at = -_LOOK_EVERY_S
+        self._looked_at = -_POLL_EVERY_S
         self._said_busy = self._said_how = False
 
     def __iter__(self) -> Iterator[RayPlace]:
-        if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
+        if time.monotonic() - self._looked_at >= _POLL_EVERY_S:
             self._look()
             self._looked_at = time.monotonic()
         places = self._all()

@@ -25,7 +25,7 @@ from headway.store.directory import Store
 from headway.store.run import check_schema
 
 _STORED_WITHIN_S = 60.0
-_LOOK_EVERY_S = 0.1
+_POLL_EVERY_S = 0.1
 _BEFORE_LIMIT_S = 120
 _MOST_TIMES = 1_000
 _MOST_JOBS = 10_000
@@ -65,7 +65,7 @@ class SlurmJob:
             self._process.send_signal(signal.SIGTERM)
             until = time.monotonic() + _STORED_WITHIN_S
             while not _has_ended(self._process.pid) and time.monotonic() < until:
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_POLL_EVERY_S)
             if not _has_ended(self._process.pid):
                 self._process.kill()
         if not Joining(directory=Path(self.directory)).left().undone:

@@ -28,7 +28,7 @@ TOGETHER_S = 2.0
 ASKED_AGAIN_S = 1.0
 """Signals of the process that started a worker within this time are one request; they may follow a scheduler's."""
 
-_LOOK_EVERY_S = 0.25
+_POLL_EVERY_S = 0.25
 
 
 class Stop(BaseException):
@@ -72,10 +72,10 @@ class StopRequest:
             for number, handler in former.items():
                 signal.signal(number, handler)
 
-    def fulfilled(self, where: str = "") -> Stop:
+    def fulfilled(self, position: str = "") -> Stop:
         """Return the exception that ends the work; from here on, no signal disturbs the recording of the end."""
         self._fulfilled = True
-        return Stop(f"{where} {self.stop}".strip())
+        return Stop(f"{position} {self.stop}".strip())
 
     @property
     def _is_orphan(self) -> bool:
@@ -83,7 +83,7 @@ class StopRequest:
 
     def _watch(self, over: threading.Event) -> None:
         # Judging a model or compiling it takes minutes, in which nobody looks at `stop`.
-        while not over.wait(_LOOK_EVERY_S):
+        while not over.wait(_POLL_EVERY_S):
             if self._is_orphan:
                 os.kill(os.getpid(), FROM_PARENT)
                 return

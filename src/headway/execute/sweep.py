@@ -23,20 +23,10 @@ from headway.execute.places import LOST, Place, Worker
 from headway.execute.queue import Assignment, Queue
 from headway.execute.stop import FROM_PARENT, SignalHandler
 from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED
+from headway.store import storage
 from headway.store.batches import needed_bytes
 from headway.store.lease import Holder, Lease, LeaseHeld, last_holder, release_left
 from headway.store.run import Run, Status, damaged, read, update
-from headway.store.storage import (
-    DISK_FULL,
-    UNREACHABLE,
-    disk_full,
-    exit_code,
-    failure,
-    is_of_storage,
-    outcome,
-    unreachable,
-    why_no_room,
-)
 from headway.store.watch import Watch
 
 
@@ -110,9 +100,9 @@ class Snapshot:
         return max(longest, work / (rate * min(max(self.workers, len(running)), len(ahead))))
 
 
-_LOOK_EVERY_S = 0.25
+_POLL_EVERY_S = 0.25
 _SOON_S = 0.02
-"""When a run has ended others soon do, and a place that waits for its next run is idle; then each look waits longer."""
+"""When a run has ended others soon do, and a place that waits for its next run is idle; then each poll waits longer."""
 _ASKED_FOR_S = (20.0, 5.0)
 """How long workers may take to end when they are asked, and when they are asked again; then they are killed."""
 _KILLED_FOR_S = 5.0
@@ -133,13 +123,13 @@ def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot,
 
     Args:
         runs: what to work on.
-        places: where, a run at a time each; gone through at every look, since some may come and go.
+        places: where, a run at a time each; gone through at every poll, since some may come and go.
     """
     release_left()  # what an earlier sweep of this process had, while its disk was full
     sweep = _Sweep(runs, places)
     with SignalHandler().heard() as interruptions:
         try:
-            while sweep.look():
+            while sweep.poll():
                 yield sweep.snapshot()
                 sweep.wait()
             if sweep.stopped:
@@ -236,35 +226,33 @@ class _Sweep:
                 self._work_per_step[run.path] = work_per_step(run)
                 self._by_path[run.path] = run
                 self._before[run.path] = _written_ns(run)
-                item = self._item[run.path] = firsts.setdefault(
-                    run.path if run.batch is None else run.batch.id, run.path
-                )
+                unit = run.path if run.batch is None else run.batch.id
+                item = self._item[run.path] = firsts.setdefault(unit, run.path)
                 self._units.setdefault(item, []).append(run.path)
-        self._lines = RunDependencies(
+        self._dependencies = RunDependencies(
             list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path]
         )
-        work = {path: self._lines.work_until_the_end(run) for path, run in self._by_path.items()}
-        self._queue = Queue(
-            ((item, sum(work[path] for path in unit)) for item, unit in self._units.items()), self, self._may_begin
-        )
+        work = {path: self._dependencies.work_until_the_end(path) for path in self._by_path}
+        items = ((item, sum(work[path] for path in unit)) for item, unit in self._units.items())
+        self._queue = Queue(items, self.begin, self.has_settled, self._may_begin)
         self._shown: Snapshot | None = None
         self._shown_at = self._began
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Collect what ended, start what can be started; whether anything is left."""
         self._news = False
         try:
-            left = self._queue.look(self._places)
+            left = self._queue.poll(self._places)
         except OSError as error:  # of leases and places: what is wrong with a run is its outcome
             directory = self._runs[0].path.parents[2]
-            if not is_of_storage(error, directory):
+            if not storage.is_of_storage(error, directory):
                 raise
-            left, self.stopped = False, str(failure(directory, error))
+            left, self.stopped = False, str(storage.failure(directory, error))
         return left and not self.stopped
 
     def wait(self) -> None:
-        """Let some time go by until the next look: little where runs have just ended, then more and more."""
-        self._pause_s = min(_SOON_S if self._news else 2 * self._pause_s, _LOOK_EVERY_S)
+        """Let some time go by until the next poll: little where runs have just ended, then more and more."""
+        self._pause_s = min(_SOON_S if self._news else 2 * self._pause_s, _POLL_EVERY_S)
         time.sleep(self._pause_s)
 
     def stop(self, interruptions: SignalHandler) -> None:
@@ -292,11 +280,11 @@ class _Sweep:
 
     def snapshot(self, *, last: bool = False) -> Snapshot:
         """How far all runs are, as of now or, but for the last one, since the blink of an eye."""
-        if last or self._shown is None or time.monotonic() - self._shown_at >= _LOOK_EVERY_S:
-            self._shown, self._shown_at = self._looked_at(), time.monotonic()
+        if last or self._shown is None or time.monotonic() - self._shown_at >= _POLL_EVERY_S:
+            self._shown, self._shown_at = self._snapshot(), time.monotonic()
         return self._shown
 
-    def _looked_at(self) -> Snapshot:
+    def _snapshot(self) -> Snapshot:
         elapsed_s = time.monotonic() - self._began
         n_places = sum(place.ready for place in self._places)
         holders = {
@@ -308,21 +296,24 @@ class _Sweep:
         return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s, stopped=self.stopped)
 
     def _may_begin(self, path: Path) -> bool:
-        """Whether a run need not wait for the one that it starts from, be it that it never can begin."""
+        """Return whether a run need not wait for its parent; it need not if it can never start."""
         run = self._by_path[path]
         if self.stopped:
             return False
-        return bool(self._lines.why_never(run, self._settled)) or self._lines.may_start(run, self._settled)
+        dependencies, settled = self._dependencies, self._settled
+        return bool(dependencies.why_never(run, settled)) or dependencies.may_start(run, settled)
 
     def begin(self, path: Path, place: Place) -> Assignment | None:
-        """See who has a run, and start a worker if nobody does; see `headway.execute.queue.QueueCallbacks`."""
-        if why_never := self._lines.why_never(self._by_path[path], self._settled):
+        """See who has a run, and start a worker if nobody does; None if nothing is left to do."""
+        if why_never := self._dependencies.why_never(self._by_path[path], self._settled):
             self._settle(self._by_path[path], "failed", why_never)
             if path in self._settled:
                 return None
             # Another process has it, be it to write the same: nobody settles a run that has left the queue.
             return Assignment(worker=JoinedWorker(runs=(path,), watch=self._watch), place=None)
-        joined = JoinedWorker(runs=_batch_folders(self._by_path[path]), watch=self._watch)
+        batch = self._by_path[path].batch
+        others = (member for member in batch.folders(path) if member != path) if batch else ()
+        joined = JoinedWorker(runs=(path, *others), watch=self._watch)
         if joined.is_at_work:
             return Assignment(worker=joined, place=None)
         left = {member: now for member in self._units[path] if (now := self._undone(member)) is not None}
@@ -335,11 +326,11 @@ class _Sweep:
             self._on[path] = first
             return Assignment(worker=place.start(first, log=first / "log.txt"), place=place)
         except OSError as error:
-            said = outcome(first, error) if is_of_storage(error, first) else str(error)
+            said = storage.outcome(first, error) if storage.is_of_storage(error, first) else str(error)
             for member in left:
                 message = f"its worker could not be started: {said}"
                 self._settled[member] = replace(self._by_path[member], status="failed", message=message)
-            self._see_room(self._by_path[first], exit_code(error))
+            self._see_room(self._by_path[first], storage.exit_code(error))
             return None
 
     def _undone(self, path: Path) -> Run | None:
@@ -381,14 +372,14 @@ class _Sweep:
     def _see_room(self, run: Run, code: int) -> None:
         """End everything where a run could not be stored, and others could not be either."""
         directory = run.path.parents[2]
-        if self.stopped or code not in (DISK_FULL, UNREACHABLE) or not directory.is_dir():
+        if self.stopped or code not in (storage.DISK_FULL, storage.UNREACHABLE) or not directory.is_dir():
             return
-        needed = needed_bytes(run) if code == DISK_FULL and run.status != "damaged" else 0
-        if error := why_no_room(directory, needed):
-            self.stopped = str(failure(directory, error))
+        needed = needed_bytes(run) if code == storage.DISK_FULL and run.status != "damaged" else 0
+        if error := storage.why_no_room(directory, needed):
+            self.stopped = str(storage.failure(directory, error))
 
     def _may_go_on(self, item: Path) -> bool:
-        """Whether a run, with its batch, whose place was lost is to go on at another."""
+        """Return whether a run whose place was lost resumes at another, with its batch."""
         holders = [last_holder(path / "lease") for path in self._units[item]]
         step = max((holder.step for holder in holders if holder), default=0)
         times, before = self._lost.get(item, (0, -1))
@@ -456,12 +447,7 @@ def _written(path: Path) -> Run:
     try:
         return read(path)
     except ResultsError as error:
-        return damaged(path, str(error) if path.is_dir() else unreachable(path))
-
-
-def _batch_folders(run: Run) -> tuple[Path, ...]:
-    """The folder of a run, and those of its batch."""
-    return (run.path, *(path for path in run.batch.folders(run.path) if path != run.path)) if run.batch else (run.path,)
+        return damaged(path, str(error) if path.is_dir() else storage.unreachable(path))
 
 
 def _written_ns(run: Run) -> int:
@@ -473,10 +459,10 @@ def _written_ns(run: Run) -> int:
 
 def _cause_of_death(run: Run, code: int) -> str:
     path = run.path
-    if code == DISK_FULL:
-        return disk_full(path)
-    if code == UNREACHABLE:
-        return unreachable(path)
+    if code == storage.DISK_FULL:
+        return storage.disk_full(path)
+    if code == storage.UNREACHABLE:
+        return storage.unreachable(path)
     if code == LOST:
         return f"its place was lost {_MOST_LOST + 1} times, and it got no further; run again to go on"
     if code in (STOPPED, -FROM_PARENT):  # the latter before the worker listens to signals

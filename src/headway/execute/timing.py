@@ -33,7 +33,7 @@ _BEGINNING_S = 6.0
 """About what a process takes until its first step."""
 _WORTH = 0.1
 """Timing may take this part of what training took."""
-_LOOK_EVERY_S = 0.05
+_POLL_EVERY_S = 0.05
 
 
 def time_arms(
@@ -164,7 +164,7 @@ def _time(directory: Path, run: Run, place: LocalPlace) -> bool:
     worker = place.start(run.path, log=log, options=("--time", str(into.absolute())))
     try:
         while (code := worker.ended) is None:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
         return code == 0
     finally:
         worker.kill()  # Ctrl-C: nothing is kept of a timing that did not end

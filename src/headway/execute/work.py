@@ -292,10 +292,12 @@ class OwnedRun:
         counters = self._count(study, base, training_s)
         training_s = counters.pop("training_s")
         last = self._run.records()[-1]
+        amounts = {"steps": self._run.steps}
+        amounts |= {name: n for name, n in conclusion.metrics.items() if name == "tokens"}
         metrics = {
             **{name: last.get(name) for name in study.carried},
             **conclusion.metrics,
-            **{f"{name}_per_s": n / training_s for name, n in self._amounts(conclusion.metrics).items() if training_s},
+            **{f"{name}_per_s": n / training_s for name, n in amounts.items() if training_s},
             **counters,
         }
         if (first := verify.finished(self._run)) and self._is_kept(first, metrics, notes):
@@ -365,10 +367,6 @@ class OwnedRun:
                 f"the tokens of its corpus are not those that the run began with ({before} then, {now} now): the text "
                 "or its tokenizer was changed; put them back, or delete the run's folder to run it again"
             )
-
-    def _amounts(self, metrics: Mapping[str, Any]) -> dict[str, int]:
-        """Return the amounts that are reported per second of training."""
-        return {"steps": self._run.steps, **({"tokens": metrics["tokens"]} if "tokens" in metrics else {})}
 
     def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
         """Return the seconds and memory until now, including those of the processes that this one continues."""

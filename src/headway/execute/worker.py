@@ -22,7 +22,7 @@ from headway.train.process_memory import keep_freed_memory
 if TYPE_CHECKING:
     from headway.config.run import RunSpec
     from headway.execute.work import OpenStudy
-    from headway.train.loop import Study, TrainerChoice
+    from headway.train.loop import Study
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from headway.execute.work import STOPPED
 
     def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
-        study = _open_study(run_dir, spec, stored, trainer=options.trainer, threads=threads, device=options.device)
+        study = _open_study(run_dir, spec, stored, options, threads)
         if message and "torch" in sys.modules:
             print(message, flush=True)
         return study
@@ -155,28 +155,19 @@ def _stored_threads(path: Path) -> int | None:
 
 
 def _open_study(
-    path: Path,
-    spec: "RunSpec",
-    stored: Mapping[str, Any],
-    *,
-    trainer: "TrainerChoice",
-    threads: int,
-    device: str = "auto",
+    path: Path, spec: "RunSpec", stored: Mapping[str, Any], options: WorkerOptions, threads: int
 ) -> "Study":
     from headway.execute.parents import init_from_of
     from headway.store.records import read_init_record
     from headway.train.loop import laboratory_of
 
     init_record = read_init_record(path) if stored else None
-    init_from = init_from_of(path) if spec.init_from is not None and init_record is None else None
-    if trainer == "auto" and stored.get("trainer") == "torch":
-        trainer = "torch"
     study = laboratory_of(spec).open_study(
         spec,
-        trainer=trainer,
+        trainer="torch" if options.trainer == "auto" and stored.get("trainer") == "torch" else options.trainer,
         compile=stored.get("compile"),
-        device=device,
-        init_from=init_from,
+        device=options.device,
+        init_from=init_from_of(path) if spec.init_from is not None and init_record is None else None,
         init_record=init_record,
     )
     return _set_up(study, threads)

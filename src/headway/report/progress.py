@@ -22,7 +22,7 @@ from headway.report.terminal import Terminal
 from headway.store.directory import Store
 from headway.store.lease import last_holder
 from headway.store.look_plans import damages
-from headway.store.verify import reservations
+from headway.store.verify import directory_warnings
 from headway.store.watch import moved
 
 MOST_ROWS = 500
@@ -148,7 +148,7 @@ def status_table(store: Store) -> Group:
     total = Snapshot(runs=tuple(runs), workers=max(1, running), elapsed_s=0.0)
     left = f"; about {duration(total.seconds_left)} left" if running and total.seconds_left else ""
     said = Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}")
-    doubts = [Text(f"warning: {doubt}", style="yellow") for doubt in reservations(store.path)]
+    doubts = [Text(f"warning: {doubt}", style="yellow") for doubt in directory_warnings(store.path)]
     doubts += [Text(said, style="yellow") for said in _silent(store.path, runs)]
     plan = [Text(line) for line in _planned(store.path)]
     return Group(_table(runs), said, *plan, *_messages(runs), *doubts)

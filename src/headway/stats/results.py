@@ -38,7 +38,7 @@ from headway.store.growth import turn
 from headway.store.look_plans import Seen, keep, seen
 from headway.store.look_plans import settle as settle_looks
 from headway.store.run import Run
-from headway.store.verify import reservations
+from headway.store.verify import directory_warnings
 
 SCHEMA = 2
 
@@ -240,7 +240,7 @@ def _content(store: Store) -> dict[str, Any]:
         associations=further.associations,
         claims=further.claims,
         warnings=(
-            *reservations(store.path),
+            *directory_warnings(store.path),
             *cautions(experiment, matches, of_arms),
             *doubts,
             *unlike(experiment, of_arms, families),

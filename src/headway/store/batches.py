@@ -88,12 +88,8 @@ def check_batches(runs: Sequence["Run"]) -> None:
         UserError: when one does not; a part of it would be another program, and end with other bits.
     """
     there = psutil.virtual_memory().total
-    firsts: dict[str, Run] = {}
     for run in runs:
-        if run.batch is not None:
-            firsts.setdefault(run.batch.id, run)
-    for run in firsts.values():
-        if needed_bytes(run) > there:
+        if run.batch is not None and needed_bytes(run) > there:
             raise UserError(_about_batch(run, there))
 
 
@@ -255,7 +251,7 @@ class Making:
             if spec.batch_key is not None:
                 shapes.setdefault(spec.batch_key, []).append(name)
             elif self.at_most is not None and self.at_most > 1:
-                said[f"{name[0]}: {about_alone(spec)}"] = None
+                said[f"{name[0]}: {reasons_not_batchable(spec)}"] = None
         found: dict[Name, RunBatch] = {}
         for names in shapes.values():
             limit, sentence = how_many(runs[names[0]], self.at_most, self.gpu_bytes)
@@ -308,7 +304,7 @@ def checked_together(asked: str | int) -> str:
     raise UserError(f"together {shortened(text)}: give auto, or a number of runs; 1 trains each alone")
 
 
-def about_alone(spec: RunSpec) -> str:
+def reasons_not_batchable(spec: RunSpec) -> str:
     """Return a sentence on why a run is not trained together with others; empty if it can be."""
     return (
         f"trained alone, and not together with others of its shape: {'; '.join(why)}"

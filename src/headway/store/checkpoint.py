@@ -20,20 +20,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as format_arrays
 
-from headway.base.files import (
-    Content,
-    NotOrdinary,
-    entries,
-    folder_in,
-    instead_of_file,
-    parsed,
-    plain,
-    read_bytes,
-    refuse_link,
-    remove,
-    write_bytes,
-    write_json,
-)
+from headway.base import files
+from headway.base.files import Content
 from headway.base.identity import is_as_signed, signed
 from headway.errors import ResultsError, shortened
 
@@ -68,11 +56,6 @@ class Commit:
     run: str = ""
     records: Mapping[str, Content] | None = None
 
-    @property
-    def recorded(self) -> int:
-        """The last step that was recorded before it was stored."""
-        return self.unrecorded.since if self.unrecorded else self.step
-
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint(Commit):
@@ -92,12 +75,12 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
     Raises:
         OSError: when it cannot be written; the former checkpoints are then as they were.
     """
-    folder_in(directory.parent, directory.name)  # not its parents: a run folder that was removed stays so
+    files.folder_in(directory.parent, directory.name)  # not its parents: a run folder that was removed stays so
     _share(directory)
     stem = f"{checkpoint.step:09d}"
     # Formatted in memory: safetensors' own file writer hides which error the system reported.
     data = format_arrays({name: np.ascontiguousarray(value) for name, value in checkpoint.state.items()})
-    write_bytes(directory / f"{stem}.safetensors", data)
+    files.write_bytes(directory / f"{stem}.safetensors", data)
     _share(directory / f"{stem}.safetensors")
     content = Content.of(data)
     commit = {
@@ -113,7 +96,7 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
     if between := checkpoint.unrecorded:
         # Not among the arrays: stored again when the step is recorded, they are the same file.
         commit["unrecorded"] = {"since": between.since, "losses": between.losses.tolist()}
-    write_json(directory / f"{stem}.json", signed(plain(commit)))
+    files.write_json(directory / f"{stem}.json", signed(files.plain(commit)))
     _share(directory / f"{stem}.json")
     _prune(directory, stem)
 
@@ -170,41 +153,36 @@ def contents(directory: Path) -> dict[str, Content]:
     return found
 
 
-_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, NotOrdinary, SafetensorError)
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, files.NotOrdinary, SafetensorError)
 """Errors that may arise when a changed checkpoint is read."""
 
 
 def _commits(directory: Path) -> list[Path]:
     """Committed checkpoints, newest first."""
-    refuse_link(directory)
-    commits = [path for path in entries(directory, "*.json") if path.stem.isascii() and path.stem.isdecimal()]
+    files.refuse_link(directory)
+    commits = [path for path in files.entries(directory, "*.json") if path.stem.isascii() and path.stem.isdecimal()]
     return sorted(commits, key=lambda path: int(path.stem), reverse=True)
 
 
 def _committed(path: Path) -> tuple[Commit, Path, Content]:
     """Return a commit, its file of arrays, and the content that this file must have."""
-    commit = parsed(read_bytes(path))
+    commit = files.parsed(files.read_bytes(path))
     if commit["schema"] != SCHEMA:
         raise ValueError(f"it has schema {commit['schema']}, and this Headway reads {SCHEMA}")
     if not is_as_signed(commit):
         raise ValueError(f"{path.name} is not as it was written")
     if commit["data"] != f"{path.stem}.safetensors":  # and so no file elsewhere
         raise ValueError(f"{path.name} names {shortened(str(commit['data']))} as its arrays")
-    records = commit.get("records")
+    records, between = commit.get("records"), commit.get("unrecorded")
+    losses = None if between is None else np.array(between["losses"], dtype=np.float64)
     read = Commit(
         step=commit["step"],
         counters=commit["counters"],
-        unrecorded=_unrecorded(commit.get("unrecorded")),
+        unrecorded=None if losses is None else Unrecorded(since=int(between["since"]), losses=losses),
         run=commit.get("run", ""),
         records=None if records is None else {name: Content(**content) for name, content in records.items()},
     )
     return read, path.parent / commit["data"], Content(n_bytes=commit["bytes"], sha256=commit["sha256"])
-
-
-def _unrecorded(content: Mapping[str, Any] | None) -> Unrecorded | None:
-    if content is None:
-        return None
-    return Unrecorded(since=int(content["since"]), losses=np.array(content["losses"], dtype=np.float64))
 
 
 def _check(data: Path, content: Content) -> None:
@@ -214,7 +192,7 @@ def _check(data: Path, content: Content) -> None:
         ResultsError: when it is not.
         OSError: when it cannot be read.
     """
-    if stands := instead_of_file(data):
+    if stands := files.instead_of_file(data):
         raise ResultsError(f"{data.name} {stands}")
     if (n_bytes := data.stat().st_size) != content.n_bytes:
         raise ResultsError(f"{data.name} has {n_bytes} bytes instead of {content.n_bytes}")
@@ -225,9 +203,9 @@ def _check(data: Path, content: Content) -> None:
 def _prune(directory: Path, stem: str) -> None:
     # A later step than the one just committed is a damaged one: the run went on from before it.
     kept = {stem, *[path.stem for path in _commits(directory) if int(path.stem) < int(stem)][:1]}
-    for path in entries(directory, "*"):  # the JSON of a pair goes first: no commit without its data
+    for path in files.entries(directory, "*"):  # the JSON of a pair goes first: no commit without its data
         if path.stem not in kept:
-            remove(path)
+            files.remove(path)
 
 
 def _share(path: Path) -> None:

@@ -459,7 +459,7 @@ def _batch(path: Path) -> RunBatch | None:
 
 
 def _status(path: Path) -> Status:
-    """Where a run stands by its run.json alone."""
+    """The status of a run by its run.json alone."""
     try:
         return Run.open(path).status
     except ResultsError:
@@ -473,7 +473,7 @@ def _unwritable(path: Path, error: OSError) -> ResultsError:
 
 
 def is_directory(name: object) -> TypeGuard[str | Path]:
-    """Whether a directory is named, where an experiment's name or file may stand, too."""
+    """Return whether a name is that of a directory, and not of an experiment or of its file."""
     return isinstance(name, str | Path) and str(name) not in shipped() and os.path.isdir(name)
 
 

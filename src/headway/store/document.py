@@ -18,16 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from headway.base.files import (
-    Content,
-    entries,
-    folder_in,
-    inside,
-    is_bare,
-    read_bytes,
-    write_bytes,
-    write_text,
-)
+from headway.base import files
+from headway.base.files import Content
 from headway.base.text import counted, listed
 from headway.config.experiment import Experiment
 from headway.config.plugins import FOLDER, keep
@@ -67,10 +59,10 @@ def write(directory: Path, experiment: Experiment, asked: Iterable[Name] = ()) -
         OSError: when it cannot be written.
     """
     for name, content in keep(directory, experiment.plugins).items():
-        folder_in(directory, FOLDER)
-        write_bytes(inside(directory, *name.split("/")), content)
+        files.folder_in(directory, FOLDER)
+        files.write_bytes(files.inside(directory, *name.split("/")), content)
     if experiment.plugins:
-        folder_in(directory, FOLDER)  # by which readers know that there are some
+        files.folder_in(directory, FOLDER)  # by which readers know that there are some
     kept = {**surroundings(), **_kept(directory, {arm.full_name for arm in experiment.arms}, asked)}
     _write(directory, write_yaml({**experiment.plain(), "headway": kept}))
 
@@ -100,7 +92,7 @@ def runs_of(directory: Path) -> tuple[set[Name], set[Name]]:
     runs, aside = named(directory), _read_runs(_note_of(directory).get("dropped"))
     if runs is None or doubt(directory):
         runs = (runs or set()) | there(directory)
-        aside |= _names(entries(directory, "dropped/*/seed-*"))
+        aside |= _names(files.entries(directory, "dropped/*/seed-*"))
     return runs, aside - runs
 
 
@@ -173,7 +165,7 @@ def _read_runs(found: object) -> set[Name]:
     """The runs that a note names; a document that was received may say anything."""
     runs: set[Name] = set()
     for arm, text in found.items() if isinstance(found, dict) else ():
-        for first, last in _RANGE.findall(str(text)) if isinstance(arm, str) and is_bare(arm) else ():
+        for first, last in _RANGE.findall(str(text)) if isinstance(arm, str) and files.is_bare(arm) else ():
             seeds = range(int(first), int(last or first) + 1)
             if len(runs) + seeds.stop - seeds.start <= _MOST_RUNS:
                 runs.update((arm, seed) for seed in seeds)
@@ -194,7 +186,7 @@ def note(directory: Path, name: str, states: Sequence[State]) -> None:
 
 
 def anchors(directory: Path) -> Mapping[str, Sequence[State]]:
-    """What each file of `looks/` may hold, by its name, as the document says."""
+    """The allowed contents of each file of `looks/`, by its name, as the document says."""
     found = _note_of(directory).get(LOOKS)
     states = found.items() if isinstance(found, dict) else ()
     return {name: each for name, each in states if isinstance(each, list) and is_look(name)}
@@ -209,12 +201,12 @@ def given_up(directory: Path) -> Sequence[str]:
 def timed(directory: Path) -> Sequence[str]:
     """The arms whose timings were there, as the document says."""
     found = _note_of(directory).get("timed")
-    return [name for name in found if isinstance(name, str) and is_bare(name)] if isinstance(found, list) else []
+    return [name for name in found if isinstance(name, str) and files.is_bare(name)] if isinstance(found, list) else []
 
 
 def timing_file(directory: Path, name: str) -> Path:
     """The file of an arm's timing."""
-    return inside(directory, "timings", f"{name}.json")
+    return files.inside(directory, "timings", f"{name}.json")
 
 
 def read_timing(file: Path) -> dict[str, Any] | None:
@@ -225,12 +217,12 @@ def read_timing(file: Path) -> dict[str, Any] | None:
 
 def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:
     """Return every timing of a directory, by the full name of its arm; None for a damaged or missing timing."""
-    there = {file.stem: read_timing(file) for file in entries(inside(directory, "timings"), "*.json")}
+    there = {file.stem: read_timing(file) for file in files.entries(files.inside(directory, "timings"), "*.json")}
     return {**dict.fromkeys(timed(directory)), **there}
 
 
 def lacks_timings(directory: Path) -> bool:
-    """Whether there are timings that the document could name and does not."""
+    """Return whether there are timings that the document could name and does not."""
     there = set(_timings(directory))
     return not there <= set(timed(directory)) and not doubt(directory)
 
@@ -245,11 +237,11 @@ def note_timings(directory: Path) -> None:
 
 
 def _timings(directory: Path) -> list[str]:
-    return [file.stem for file in entries(directory, "timings/*.json")]
+    return [file.stem for file in files.entries(directory, "timings/*.json")]
 
 
 def is_look(name: object) -> bool:
-    """Whether something is the name of a file of `looks/`; a document that was received may say anything."""
+    """Return whether a value is the name of a file of `looks/`; a document that was received may say anything."""
     return isinstance(name, str) and re.fullmatch(r"plan|search|picked|(after|seen|round)-[0-9]{1,9}", name) is not None
 
 
@@ -259,18 +251,18 @@ def look_file(directory: Path, name: str) -> Path:
     Raises:
         ResultsError: where a symbolic link stands.
     """
-    return inside(directory, LOOKS, f"{name}.json")
+    return files.inside(directory, LOOKS, f"{name}.json")
 
 
 def looks_there(directory: Path) -> list[str]:
     """The names of the files of `looks/` that are there."""
-    return [file.stem for file in entries(directory, f"{LOOKS}/*.json") if is_look(file.stem)]
+    return [file.stem for file in files.entries(directory, f"{LOOKS}/*.json") if is_look(file.stem)]
 
 
 def state_of(file: Path) -> State:
     """Return the hash of a file; None where it is not there, else why it cannot be read."""
     try:
-        return Content.of(read_bytes(file)).sha256[:16]
+        return Content.of(files.read_bytes(file)).sha256[:16]
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -280,8 +272,8 @@ def state_of(file: Path) -> State:
 def _kept(directory: Path, arms: Collection[str], asked: Iterable[Name]) -> dict[str, Any]:
     """The note of a document that is written now; what the former note said stays, unless it is damaged."""
     known = (directory / FILE).exists() and not doubt(directory)
-    looks, files = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]
-    looks |= {file.stem: [state_of(file)] for file in files if not known and signed_json(file)}
+    looks, present = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]
+    looks |= {file.stem: [state_of(file)] for file in present if not known and signed_json(file)}
     runs, aside = ({run for run in found if run[0] in arms} for found in _changed(directory, asked))
     said = {"dropped": compact(aside), LOOKS: looks, "given_up": given_up(directory), "timed": timed(directory)}
     return {"runs": compact(runs), **{key: value for key, value in said.items() if value}}
@@ -289,7 +281,7 @@ def _kept(directory: Path, arms: Collection[str], asked: Iterable[Name]) -> dict
 
 def _change(directory: Path, changed: Mapping[str, Any]) -> None:
     """Change the note of a document, and nothing else of it."""
-    head, _, rest = read_bytes(directory / FILE).partition(b"\n")
+    head, _, rest = files.read_bytes(directory / FILE).partition(b"\n")
     text = (rest if _is_head(head) else head + b"\n" + rest).decode()
     before, there, last = text.rpartition(_NOTE)
     said = {key: value for key, value in {**_note_of(directory), **changed}.items() if value is not None}
@@ -298,13 +290,13 @@ def _change(directory: Path, changed: Mapping[str, Any]) -> None:
 
 
 def _write(directory: Path, text: str) -> None:
-    write_text(directory / FILE, f"{_HEAD}{Content.of(text.encode()).sha256}\n{text}")
+    files.write_text(directory / FILE, f"{_HEAD}{Content.of(text.encode()).sha256}\n{text}")
 
 
 def _note_of(directory: Path) -> Mapping[str, Any]:
-    """What the document says under `headway`; nothing where there is none, or it cannot be read."""
+    """The note of a document, under `headway`; empty if there is none, or it cannot be read."""
     try:
-        text = read_bytes(directory / FILE).decode()
+        text = files.read_bytes(directory / FILE).decode()
     except (OSError, UnicodeDecodeError):
         return {}
     _, there, last = text.rpartition(_NOTE)
@@ -323,14 +315,14 @@ def _read(last: str) -> Mapping[str, Any]:
 
 
 def _is_head(line: bytes) -> bool:
-    """Whether the first line is ours: where it is damaged, a word or a piece of its hash is left."""
+    """Return whether a first line is Headway's: if it is damaged, a word or a piece of its hash is left."""
     return b"SHA-256" in line or b" follows: " in line or re.search(rb"[0-9a-f]{24}", line) is not None
 
 
 def doubt(directory: Path) -> str:
-    """What is to be said of a document that is not as it was written; empty where it is, or where there is none."""
+    """Return the error of a document that is not as it was written; empty if it is, or if there is none."""
     try:
-        head, _, rest = read_bytes(directory / FILE).partition(b"\n")
+        head, _, rest = files.read_bytes(directory / FILE).partition(b"\n")
     except OSError:
         return ""  # whoever opens it tells that
     if head == f"{_HEAD}{Content.of(rest).sha256}".encode():
@@ -344,7 +336,7 @@ def doubt(directory: Path) -> str:
 
 
 def is_unsealed(directory: Path) -> bool:
-    """Whether the document never had a seal, or lost all that says of one."""
+    """Return whether the document never had a seal, or lost every trace of one."""
     said = doubt(directory)
     return bool(said) and said != _edited(directory)
 
@@ -354,5 +346,5 @@ def _edited(directory: Path) -> str:
 
 
 def todo(directory: Path) -> str:
-    """What to do about a document that is damaged, or gone."""
+    """Return the advice about a document that is damaged, or gone."""
     return f"`headway run FILE --out {directory}` with the file that it was run from writes it anew"

@@ -146,32 +146,30 @@ def visible_gpus() -> tuple[str, ...]:
         before_end = [name.strip() for name in named.split(",")]
         return tuple(before_end[: before_end.index("-1")] if "-1" in before_end else filter(None, before_end))
     files = [path for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal()]
-    return tuple(str(number) for number in range(len(files) or _listed()))
-
-
-def _listed() -> int:
-    """Return how many GPUs the driver's tool lists, if they have no files of their own."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return 0
-    try:
-        listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+    # A driver without files of its own lists its GPUs.
+    n = len(files) or sum(line.startswith("GPU ") for line in _nvidia_smi("-L"))
+    return tuple(str(number) for number in range(n))
 
 
 def free_gpu_bytes(gpus: Sequence[str]) -> int | None:
     """The least memory that is free on one of some GPUs, by the driver's tool; None where that cannot be known."""
+    query = ("--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", ",".join(dict.fromkeys(gpus)))
+    try:
+        return min(int(free) for free in _nvidia_smi(*query)) << 20
+    except ValueError:  # no answer, or one that is no number
+        return None
+
+
+def _nvidia_smi(*options: str) -> list[str]:
+    """Return the lines that the driver's tool prints; none if it is missing or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return None
-    asked = [tool, "--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", ",".join(dict.fromkeys(gpus))]
+        return []
     try:
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout.split()
-        return min(int(free) for free in told) << 20
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
+        done = subprocess.run([tool, *options], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()
 
 
 def _asked(device: str, seen: tuple[str, ...], uses_gpu: bool) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def write(path: Path, contents: Mapping[str, Content]) -> str:
 
 
 def read(path: Path, digest: str) -> dict[str, Content]:
-    """What the files of a run's folder must hold.
+    """The content that each file of a run's folder must have, by path in it.
 
     Args:
         path: the folder.
@@ -111,7 +111,7 @@ def check_file(path: Path, digest: str, name: str) -> None:
 
 
 def damages(path: Path, contents: Mapping[str, Content], *, by_size: bool = False) -> Iterator[str]:
-    """What is wrong with files of a folder that must hold something, a few words for each, beginning with its name.
+    """Yield a few words on each file of a folder that does not hold what it must, beginning with its name.
 
     They are read whole, in a stream, unless they are judged by their sizes alone.
     """
@@ -121,8 +121,12 @@ def damages(path: Path, contents: Mapping[str, Content], *, by_size: bool = Fals
 
 
 def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
-    """Return a sentence for each file that Headway would read and that was not there when the run was sealed."""
-    return [f"{name} was not there when the run was finished" for name in sorted(_present(path) - set(sealed))]
+    """Return a sentence for each file that Headway would read and that was not there when the run was sealed.
+
+    Checkpoints are no such files: Headway opens only one that is sealed.
+    """
+    present = {*step_files(path), *(name for name in READ if (path / name).exists())}
+    return [f"{name} was not there when the run was finished" for name in sorted(present - set(sealed))]
 
 
 def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
@@ -142,11 +146,6 @@ def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
     return ""
 
 
-def _present(path: Path) -> set[str]:
-    """What a folder holds of what Headway would read, checkpoints apart: of those only a sealed one is opened."""
-    return {*step_files(path), *(name for name in READ if (path / name).exists())}
-
-
 CHECKED = ".checked.json"
 FOLDERS = (".", "heads")
 """Folders of a run whose own times tell whether something was put there or taken away."""
@@ -158,7 +157,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp_of(file: Path) -> Stamp | None:
-    """What another file in its place would hardly have, and it after another write; None where there is none."""
+    """The time, size and inode of a file, by which a later write is noticed; None if there is no file."""
     try:
         found = file.stat()
     except OSError:
@@ -167,7 +166,7 @@ def stamp_of(file: Path) -> Stamp | None:
 
 
 class Checked:
-    """What is known of the runs of a directory."""
+    """The runs of a directory that were found as they were sealed."""
 
     def __init__(self, directory: Path):
         self._directory, self._changed = directory, False

@@ -39,7 +39,7 @@ from headway.errors import HeadwayError, LeaseLost, ResultsError, shortened
 
 
 def is_alive(pid: int, started: float, born: int) -> bool:
-    """Whether the very process of a holder on this machine lives: a later one may have its number."""
+    """Return whether the very process of a holder on this machine lives: a later one may have its number."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -53,7 +53,7 @@ def is_alive(pid: int, started: float, born: int) -> bool:
 
 
 def born_at(pid: int) -> int:
-    """When a process began, in ticks since the machine did; 0 where that is not told."""
+    """The start of a process, in ticks since the machine started; 0 if the system does not tell it."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
@@ -84,7 +84,7 @@ def working_in(folder: Path, *, besides: Collection[int] = ()) -> list[psutil.Pr
 
 @cache
 def machine() -> str:
-    """Where a process number means the same process: a host since it booted, and its container."""
+    """The scope in which a process number means one process: a host since it booted, and its container."""
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):  # not on macOS, where there are no such containers either
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -155,7 +155,7 @@ class Sight:
 
 
 def file_of(directory: Path, number: int) -> Path:
-    """Where the lease of a number stands."""
+    """The file of the lease of a number."""
     return directory / f"{number:06d}.json"
 
 
@@ -221,7 +221,7 @@ def give_up(directory: Path, sight: Sight) -> bool:
 
 
 def is_of(directory: Path, number: int, token: str) -> bool:
-    """Whether a lease stands there as it was made."""
+    """Return whether a lease stands there as it was made."""
     return _has(file_of(directory, number), token)
 
 
@@ -288,7 +288,7 @@ def parsed(content: bytes) -> Holder | None:
 
 
 def _is_plausible(value: Any) -> bool:
-    """Whether a process can have written a value: it writes no time of 1e308 s, and no negative number."""
+    """Return whether a process can have written a value: it writes no time of 1e308 s, and no negative number."""
     return isinstance(value, str) or 0 <= value < 2**62
 
 
@@ -317,13 +317,13 @@ class LeaseHeld(HeadwayError):
 
 
 def last_holder(directory: Path) -> Holder | None:
-    """What the newest lease of a run folder says, be it held or not."""
+    """The holder that the newest lease of a run folder names, be the lease held or not."""
     sight = seen(directory)
     return sight.holder if sight else None
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process may work on the run folder, as far as one look tells.
+    """Return whether a process may work on the run folder, as far as one look tells.
 
     A holder on another machine that has ended without a word is told apart from one that works only by watching.
     """

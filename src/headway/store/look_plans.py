@@ -23,18 +23,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from headway.base.files import (
-    FULL,
-    Content,
-    folder_in,
-    inside,
-    json_text,
-    kept_json,
-    parsed,
-    plain,
-    read_bytes,
-    write_text,
-)
+from headway.base import files
+from headway.base.files import Content
 from headway.base.identity import DIGEST, is_as_signed, signed
 from headway.errors import ResultsError, UserError
 from headway.store import document
@@ -167,7 +157,7 @@ _Stored = TypeVar("_Stored", StoredPlan, LookMade, StoredSearch, RoundMade, Pick
 
 def folder_of(directory: Path) -> Path:
     """Return the folder of the interim analyses."""
-    return inside(directory, document.LOOKS)
+    return files.inside(directory, document.LOOKS)
 
 
 def damages(directory: Path) -> Iterator[str]:
@@ -194,7 +184,7 @@ def _is_strange(directory: Path, file: Path) -> bool:
     """Return whether a file that the document does not know is damaged, or was put there by others."""
     if (directory / document.FILE).exists() and not document.doubt(directory):
         return True
-    content = kept_json(file)  # its reader reports what cannot be read
+    content = files.kept_json(file)  # its reader reports what cannot be read
     return isinstance(content, dict) and not is_as_signed(content)
 
 
@@ -267,7 +257,7 @@ def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
         raise ResultsError(f"{damage}; until then nothing is said of what was planned")
     file = document.look_file(directory, name)
     try:
-        content = parsed(read_bytes(file))
+        content = files.parsed(files.read_bytes(file))
         content.pop(DIGEST, None)
         if content.pop("schema") != SCHEMA:
             raise ResultsError(f"{file}: another version of Headway wrote it; use that one, or another directory")
@@ -289,7 +279,7 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
         ResultsError: when it can neither be written nor read.
     """
     try:
-        folder_in(directory, document.LOOKS)
+        files.folder_in(directory, document.LOOKS)
         settle(directory)
         if (found := _there(directory, name, value)) is not None:
             return found
@@ -325,15 +315,15 @@ def _there(directory: Path, name: str, value: _Stored) -> _Stored | None:
 def _write(directory: Path, name: str, value: _Stored) -> None:
     """Write a file and its record in the document, as the process whose turn it is."""
     file = document.look_file(directory, name)
-    text = json_text(_content(value))
+    text = files.json_text(_content(value))
     before, now = document.state_of(file), Content.of(text.encode()).sha256[:16]
     document.note(directory, name, (before, now))
-    write_text(file, text)
+    files.write_text(file, text)
     document.note(directory, name, (now,))
 
 
 def _unwritable(directory: Path, name: str, error: OSError) -> UserError:
-    if error.errno in FULL:
+    if error.errno in files.FULL:
         return failure(directory, error)
     file = document.look_file(directory, name)
     return ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions")
@@ -343,4 +333,4 @@ def _content(value: Any) -> Any:
     content = {"schema": SCHEMA, **asdict(value)}
     content.pop("history", None)
     content["made"] = content["made"] or datetime.now(UTC).isoformat(timespec="seconds")
-    return signed(plain(content))
+    return signed(files.plain(content))

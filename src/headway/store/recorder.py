@@ -16,19 +16,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save as format_arrays
 
-from headway.base.files import (
-    Content,
-    appending,
-    entries,
-    folder_in,
-    inside,
-    ordinary,
-    plain,
-    remove,
-    replacing,
-    sweep,
-    write_bytes,
-)
+from headway.base import files
+from headway.base.files import Content
 from headway.errors import ResultsError, shortened
 from headway.store import checkpoint
 from headway.store.checkpoint import Arrays, Checkpoint, Commit
@@ -49,8 +38,8 @@ class Recorder:
     def __init__(self, path: Path, lease: Lease, run: str = ""):
         self._path, self._lease, self._run = path, lease, run
         lease.check()
-        for directory in (path, *(inside(path, name) for name in OF_STEPS)):
-            sweep(directory)
+        for directory in (path, *(files.inside(path, name) for name in OF_STEPS)):
+            files.sweep(directory)
         self.resumed, self.recoveries = _resumable(path, run)
         self._of_steps = _cut_steps(path, self.resumed)
         for name in _LINE_FILES:
@@ -109,9 +98,9 @@ class Recorder:
         self._keep(step_file(self._path, "weights", step), weights)
 
     def _keep(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-        folder_in(self._path, path.parent.name)
+        files.folder_in(self._path, path.parent.name)
         data = format_arrays(dict(arrays))
-        write_bytes(path, data)
+        files.write_bytes(path, data)
         self._of_steps[path.relative_to(self._path).as_posix()] = Content.of(data)
 
     def checkpoint(self, state: Checkpoint) -> None:
@@ -141,8 +130,8 @@ class _Lines:
 
     def __init__(self, path: Path):
         self._hash, self._n_bytes = hashlib.sha256(), 0
-        self._descriptor = appending(path)
-        with ordinary(path) as file:
+        self._descriptor = files.appending(path)
+        with files.ordinary(path) as file:
             while data := file.read(_AT_ONCE):
                 self._count(data)
 
@@ -151,7 +140,7 @@ class _Lines:
         return Content(n_bytes=self._n_bytes, sha256=self._hash.hexdigest())
 
     def append(self, record: Mapping[str, Any]) -> None:
-        data = json.dumps(plain(record), allow_nan=False).encode() + b"\n"
+        data = json.dumps(files.plain(record), allow_nan=False).encode() + b"\n"
         line = memoryview(data)
         while line:  # a disk that gets full takes a part first, and tells at the next part
             line = line[os.write(self._descriptor, line) :]
@@ -223,9 +212,9 @@ def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
         return
     # Always into a new file: a former owner that is suspended in the middle of a write has the old one open.
     if not resumed or path.name not in (resumed.records or {}):
-        write_bytes(path, b"")  # in place of whatever stands there, be it a link
+        files.write_bytes(path, b"")  # in place of whatever stands there, be it a link
         return
-    with replacing(path) as temporary, ordinary(path) as lines, open(temporary, "xb") as kept:
+    with files.replacing(path) as temporary, files.ordinary(path) as lines, open(temporary, "xb") as kept:
         left = (resumed.records or {})[path.name].n_bytes
         while left and (data := lines.read(min(left, _AT_ONCE))):
             kept.write(data)
@@ -235,10 +224,10 @@ def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:
 def _cut_steps(path: Path, resumed: Checkpoint | None) -> dict[str, Content]:
     """Remove the arrays of steps that were kept after a checkpoint; what those that are left must hold."""
     kept = {}
-    for file in (file for name in OF_STEPS for file in entries(inside(path, name), "[0-9]*.safetensors")):
+    for file in (file for name in OF_STEPS for file in files.entries(files.inside(path, name), "[0-9]*.safetensors")):
         name = file.relative_to(path).as_posix()
         if resumed and resumed.records and name in resumed.records:
             kept[name] = resumed.records[name]
         else:
-            remove(file)
+            files.remove(file)
     return kept

@@ -32,23 +32,12 @@ from headway.config.lm.run import as_trained
 from headway.config.plugins import load_needed
 from headway.config.run import RunSpec
 from headway.errors import DeclarationError, ResultsError
-from headway.store import checkpoint
+from headway.store import checkpoint, records
 from headway.store import integrity as seals
 from headway.store.batches import RunBatch
 from headway.store.checkpoint import Arrays
 from headway.store.lease import Lease, is_held
-from headway.store.records import (
-    anew,
-    holds_run,
-    kept_steps,
-    mapping_in,
-    reached,
-    read_bytes,
-    read_init_record,
-    read_json,
-    read_records,
-    read_step,
-)
+from headway.store.records import anew
 
 SCHEMA = 1
 _END = f',\n "{DIGEST}": "'
@@ -62,10 +51,10 @@ def content_of(path: Path) -> dict[str, Any]:
         ResultsError: when there is none, it is of another schema, or it is not as it was written.
     """
     file = path / "run.json"
-    if not file.exists() and holds_run(path):
+    if not file.exists() and records.holds_run(path):
         raise ResultsError(f"{path}: its run.json is missing, and other parts of a run are there; {anew(path)}")
-    text = read_bytes(file, f"{path} holds no run")
-    content = mapping_in(text, file)
+    text = records.read_bytes(file, f"{path} holds no run")
+    content = records.mapping_in(text, file)
     if "schema" not in content:
         raise ResultsError(f"{path}: run.json is damaged (it has no schema); {anew(path)}")
     if content["schema"] != SCHEMA:
@@ -84,13 +73,6 @@ def content_of(path: Path) -> dict[str, Any]:
         f"{path}: run.json has no seal: a development version of Headway made the run, or its seal was taken away; "
         f"{anew(path)}"
     )
-
-
-def schema_of(file: Path) -> int | None:
-    """Return the schema of a run.json of any schema; None if it has none or cannot be read."""
-    content = kept_json(file)
-    schema = content.get("schema") if isinstance(content, dict) else None
-    return schema if isinstance(schema, int) else None
 
 
 def signed_text(content: Mapping[str, Any]) -> str:
@@ -115,8 +97,9 @@ def check_schema(directory: Path) -> None:
         ResultsError: when a later one wrote them.
     """
     for file in entries(directory, "runs/*/seed-*/run.json"):
-        schema = schema_of(file)
-        if schema is not None and schema > SCHEMA:
+        content = kept_json(file)
+        schema = content.get("schema") if isinstance(content, dict) else None
+        if isinstance(schema, int) and schema > SCHEMA:
             raise ResultsError(
                 f"{directory} was written by a later Headway (its runs have schema {schema}, and this one knows "
                 f"{SCHEMA}); go on there with the version that it was begun with"
@@ -246,7 +229,7 @@ class Run:
             ResultsError: as `spec`, or when what it says of how it began is damaged.
         """
         try:
-            return as_trained(self.spec, read_init_record(self.path))
+            return as_trained(self.spec, records.read_init_record(self.path))
         except DeclarationError as error:
             raise ResultsError(f"{self.path}: {error}; {anew(self.path)}") from None
 
@@ -258,7 +241,7 @@ class Run:
         Raises:
             ResultsError: when an earlier line is damaged.
         """
-        return read_records(self.path / "metrics.jsonl")
+        return records.read_records(self.path / "metrics.jsonl")
 
     def samples(self) -> list[dict[str, Any]]:
         """Return the texts that the model wrote, a mapping per text with its step.
@@ -266,11 +249,11 @@ class Run:
         Raises:
             ResultsError: when it is damaged.
         """
-        return read_records(self.path / "samples.jsonl")
+        return records.read_records(self.path / "samples.jsonl")
 
     def head_steps(self) -> list[int]:
         """The steps at which arrays of the heads were kept."""
-        return kept_steps(self.path, "heads")
+        return records.kept_steps(self.path, "heads")
 
     def head_arrays(self, step: int) -> Arrays:
         """The arrays of the heads that were kept at a step.
@@ -278,16 +261,16 @@ class Run:
         Raises:
             ResultsError: when none were, or they are damaged.
         """
-        return read_step(self.path, "heads", step)
+        return records.read_step(self.path, "heads", step)
 
     def curves(self) -> dict[str, Any]:
         """Return the results of the final evaluation beside the metrics; empty before it."""
         path = self.path / "curves.json"
-        return read_json(path, "") if path.is_file() else {}
+        return records.read_json(path, "") if path.is_file() else {}
 
     def weight_steps(self) -> list[int]:
         """The steps, beside the last, whose weights were kept: other runs start there, or it was asked for."""
-        return kept_steps(self.path, "weights")
+        return records.kept_steps(self.path, "weights")
 
     def weights(self, step: int | None = None) -> Arrays:
         """The weights of the newest checkpoint: of the last step when the run is done; or those kept of a step.
@@ -296,8 +279,8 @@ class Run:
             ResultsError: when there is none.
         """
         if step is not None:
-            return read_step(self.path, "weights", step)
-        with reached(self.path / "checkpoint"):
+            return records.read_step(self.path, "weights", step)
+        with records.reached(self.path / "checkpoint"):
             found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
         if self.status == "done" and (found is None or found.step != self.steps):
             what = ", ".join(damages) or "the checkpoint of its last step is missing"

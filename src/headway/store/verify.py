@@ -5,7 +5,7 @@ result is kept, and the second is compared with it. Both processes computed the 
 and memory must be equal to the bit if both were executed equally; otherwise one of the machines is defective. Another
 instruction set sums in another order, which is no defect.
 
-`reservations` are sentences on a directory, apart from its damaged runs, to read before its results are believed.
+`directory_warnings` are sentences on a directory, apart from its damaged runs, to read before its results are believed.
 """
 
 import math
@@ -34,7 +34,7 @@ DIGESTS = ".digests.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """What was found in a run folder, or beside the runs.
+    """The findings in a run folder, or beside the runs.
 
     Attributes:
         n_files: files that were read whole.
@@ -96,7 +96,7 @@ def _about_strangers(directory: Path, runs: Sequence[document.Name]) -> str:
 
 
 def _unnamed(directory: Path) -> str:
-    """What is to be said of a document of the first sealed version."""
+    """Return a note on a document of the first sealed version; empty for any other."""
     if document.named(directory) is not None:
         return ""
     return (
@@ -106,7 +106,7 @@ def _unnamed(directory: Path) -> str:
 
 
 def _beside(directory: Path) -> Looked:
-    """What is damaged of what stands beside the runs."""
+    """The damages among the files beside the runs."""
     files = [(kind.why_not, file) for kind in STORED_FILES if kind.why_not for file in entries(directory, kind.pattern)]
     found = [why_not(directory, file) for why_not, file in files]
     untimed = [file for arm in document.timed(directory) if not (file := document.timing_file(directory, arm)).exists()]
@@ -231,7 +231,7 @@ def _sealed(run: Run, known: Checked) -> Looked:
 
 _PASSING = ("_s", "_bytes")
 """How the names of times, rates and memory end."""
-_WITH_TIMES = ("metrics.jsonl", "checkpoint/")
+_TIMES, _ARRAYS = ("metrics.jsonl", "checkpoint/"), ".safetensors"
 _OF_A_PLACE = ("host", "changes")
 
 
@@ -246,7 +246,7 @@ def finished(run: Run) -> Run | None:
 
 
 def is_whole(first: Run) -> bool:
-    """Whether the folder holds what the first one sealed."""
+    """Return whether the folder holds what the first process sealed."""
     try:
         first.check("whole")
     except ResultsError:
@@ -269,12 +269,13 @@ def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, C
         sealed = integrity.read(first.path, first.seal or "")
     except ResultsError:
         return found
-    same = [name for name in sealed.keys() & contents.keys() if _is_of_bits(name)]
+    # Files that hold times differ in two executions.
+    same = [name for name in sealed.keys() & contents.keys() if name.endswith(_ARRAYS) or not name.startswith(_TIMES)]
     return found + sorted(name for name in same if sealed[name] != contents[name])
 
 
 def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
-    """What is to be said of a run that was finished twice; nothing where both results are the same."""
+    """Return a sentence on a run that was finished twice; empty if both results are equal."""
     if not differing:
         return ""
     before, now = ({k: v for k, v in one.items() if k not in _OF_A_PLACE} for one in (first.execution, execution))
@@ -292,17 +293,12 @@ def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
     )
 
 
-def _is_of_bits(name: str) -> bool:
-    """Whether a file must be the same in two executions: it holds no times."""
-    return name.endswith(".safetensors") or not name.startswith(_WITH_TIMES)
-
-
 def _equal(one: Any, other: Any) -> bool:
     both = isinstance(one, float) and isinstance(other, float)
     return one == other or (both and math.isnan(one) and math.isnan(other))
 
 
-def reservations(directory: Path) -> Iterator[str]:
+def directory_warnings(directory: Path) -> Iterator[str]:
     """A sentence each on what is not as it was written, or is gone: the document, looks, timings, runs."""
     if doubt := document.doubt(directory):
         yield doubt

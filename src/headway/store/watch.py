@@ -18,7 +18,7 @@ from headway.store.lease import Lease, LeaseHeld, Sight, give_up, machine, seen
 
 _LONGEST_GAP_S = 5.0
 """The most that counts as watched between two observations: an observer that slept meanwhile saw nothing."""
-_LOOK_EVERY_S = 0.25
+_POLL_EVERY_S = 0.25
 
 
 @dataclass
@@ -77,7 +77,7 @@ def take_patiently(directory: Path) -> Lease:
             if now is None or first is None or now.number != first.number or now.mark != first.mark or _is_here(now):
                 raise
         watch.is_held(directory)
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
 
 
 def moved(directories: Iterable[Path], within_s: float) -> dict[Path, bool]:
@@ -86,15 +86,11 @@ def moved(directories: Iterable[Path], within_s: float) -> dict[Path, bool]:
     found = dict.fromkeys(first, False)
     until = time.monotonic() + within_s
     while not all(found.values()) and time.monotonic() < until:
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
         for path, before in first.items():
-            found[path] = found[path] or _mark(path) != before.mark
+            now = seen(path)
+            found[path] = found[path] or now is None or now.mark != before.mark
     return found
-
-
-def _mark(directory: Path) -> tuple[bytes, int] | None:
-    sight = seen(directory)
-    return sight.mark if sight else None
 
 
 def _is_here(sight: Sight) -> bool:

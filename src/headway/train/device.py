@@ -25,24 +25,8 @@ from headway.base.torch_setup import uncompiled
 from headway.errors import UserError
 from headway.train.process_memory import forget_peak, give_freed_memory_back, peak_bytes
 
-OF_MKL = (
-    torch.acos,
-    torch.asin,
-    torch.atan,
-    torch.cos,
-    torch.erf,
-    torch.erfc,
-    torch.erfinv,
-    torch.exp,
-    torch.log,
-    torch.log10,
-    torch.log2,
-    torch.sin,
-    torch.sqrt,
-    torch.tan,
-    torch.tanh,
-    torch.trunc,
-)
+_NAMES = "acos asin atan cos erf erfc erfinv exp log log10 log2 sin sqrt tan tanh trunc"
+OF_MKL = tuple(getattr(torch, name) for name in _NAMES.split())
 """The functions that torch computes with MKL, if it is built with MKL; else calling them does no harm."""
 
 

@@ -331,16 +331,14 @@ class TrainingSlice(ABC):
         """The torch module of a run, as it was trained, with these weights."""
 
     @abstractmethod
-    def trial_steps_per_s(self, run: Any, seconds: float = 0.3) -> float:
-        """Optimizer steps per second of a trial of about `seconds`, eager where torch trains; nothing is kept."""
+    def trial_steps_per_s(self, *runs: Any, seconds: float = 0.3) -> float:
+        """Optimizer steps per second of a trial of about `seconds`, eager where torch trains; nothing is kept.
 
-    def trial_together_per_s(self, runs: Sequence[Any], seconds: float = 0.3) -> float:  # noqa: ARG002
-        """Return the summed training steps per second of several runs of one shape that are trained together.
+        Several runs, of one shape, are trained together, and their steps are added up.
 
         Raises:
-            UserError: as `open_together`.
+            UserError: as `open_together`, for several runs.
         """
-        raise UserError(f"{len(runs)} runs were to be tried together, which this laboratory cannot; try one alone")
 
     def about_trial(self, run: Any) -> str:  # noqa: ARG002
         """Return a sentence on how the trial differs from a run; empty if it does not."""

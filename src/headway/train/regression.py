@@ -59,7 +59,8 @@ class IclTrainingSlice(TrainingSlice):
         from headway.train.regression_torch import predictor, torch_trainer
 
         torch_trained, module, compiled = torch_trainer(run, weights, compile)
-        predict = None if _is_its_circuits(run) else predictor(module)
+        # If the circuits are the whole model, numpy evaluates it.
+        predict = None if isinstance(run.model, OneLayer) and not run.model.bias else predictor(module)
         return _study(run, torch_trained, {"trainer": "torch", "compile": compiled}, predict)
 
     def trained_model(self, run: IclRun, weights: dict[str, np.ndarray]) -> "InContextAttention":
@@ -68,9 +69,11 @@ class IclTrainingSlice(TrainingSlice):
 
         return InContextAttention(run.model, run.task, weights)
 
-    def trial_steps_per_s(self, run: IclRun, seconds: float = 0.3) -> float:
+    def trial_steps_per_s(self, *runs: IclRun, seconds: float = 0.3) -> float:
         """Return the training steps per second of a run, measured in a short trial from its initial weights."""
-        trainer = self.open_study(run, compile=False).trainer
+        if runs[1:]:
+            raise UserError(f"{len(runs)} runs were to be tried together, which this laboratory cannot; try one alone")
+        trainer = self.open_study(*runs, compile=False).trainer
         # The first step also pays for what is set up once.
         trainer.advance(1)
         began, steps = time.perf_counter(), 0
@@ -100,11 +103,6 @@ LABORATORY = IclTrainingSlice()
 
 Predict = Callable[[Prompts, Sequence[int] | None], np.ndarray]
 """Predictions (prompt, length, d_y) of the model as it now is; None means at full length."""
-
-
-def _is_its_circuits(run: IclRun) -> bool:
-    """Return whether the circuits are the whole model, so that numpy can evaluate it."""
-    return isinstance(run.model, OneLayer) and not run.model.bias
 
 
 def _study(run: IclRun, trainer: loop.Trainer, execution: Mapping[str, Any], predict: Predict | None) -> Study:
@@ -150,7 +148,7 @@ class _Judge:
     def heads(self) -> Measured:
         """Return the current numbers of a one-layer model's heads: w, mu, and the step size that they make together."""
         w, mu = self._head_scalars()
-        return Measured(metrics={"w": w, "mu": mu, "mu_dot_w": _plain((mu * w).sum(0)), "sum_mu": _plain(mu.sum(0))})
+        return Measured(metrics={"w": w, "mu": mu, "mu_dot_w": (mu * w).sum(0).tolist(), "sum_mu": mu.sum(0).tolist()})
 
     def conclude(self) -> Conclusion:
         """Evaluate the model."""
@@ -213,7 +211,3 @@ def _errors(predictions: np.ndarray, prompts: Prompts, control: evaluation.Contr
     mse, se = evaluation.summary(errors)
     adjusted, adjusted_se = evaluation.adjusted(errors, control)
     return {"eval_mse": mse, "eval_mse_se": se, "eval_mse_adjusted": adjusted, "eval_mse_adjusted_se": adjusted_se}
-
-
-def _plain(value: np.ndarray | np.float64) -> float | list[float]:
-    return value.tolist()

@@ -10,7 +10,7 @@ from headway.config.spec import parse
 from headway.data.batch import Batch
 from headway.errors import BeyondPossible
 from headway.stats.lm.summary import known_baselines
-from headway.train.lm.evaluate import KnownJudge
+from headway.train.lm.evaluate import SyntheticJudge
 from headway.train.lm.study import open_study
 
 ATTENTION = {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 1, "d_head": 8, "norm": "none", "mlp": "none",
@@ -31,7 +31,7 @@ def judge_of(kind):
     training = {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 4, "steps": 5}
     run = parse_run({"seed": 0, "samples": None, "task": task, "model": model, "training": training})
     judge = open_study(run, compile=False, device="cpu").conclude.__self__
-    assert isinstance(judge, KnownJudge)
+    assert isinstance(judge, SyntheticJudge)
     return judge
 
 
@@ -53,7 +53,7 @@ def told(judge, monkeypatch, right=lambda asked: asked):
         np.put_along_axis(said, shown.clip(0)[..., None], 1.0, axis=2)
         return said
 
-    monkeypatch.setattr(KnownJudge, "_answers", say)
+    monkeypatch.setattr(SyntheticJudge, "_answers", say)
     return judge.judged(batches)
 
 

@@ -60,7 +60,9 @@ def test_the_probability_falls_to_0_and_rises():
 def test_a_step_is_that_of_the_gated_model_written_out(accumulate):
     run = run_of(training={**HALF, "clip": None, "accumulate": accumulate})
     tokens = open_corpus(run.task)
-    module = Transformer(run.model, tokens.vocab_size, initial_weights(run.model, tokens.vocab_size, 0))
+    module = Transformer(
+        run.model, tokens.tokenizer.vocab_size, initial_weights(run.model, tokens.tokenizer.vocab_size, 0)
+    )
     batch = TextExamples(run.task, tokens).training_batch(0, 0, 4)
     gates = torch.from_numpy(head_gates((4, 2), 0.5, 4, seed=0, step=1))
     logits, _ = module(torch.tensor(batch.inputs), gates=[gates[:, :4], gates[:, 4:]])

@@ -33,7 +33,9 @@ def regularized(metric, weight=1.0, schedule="constant", **training):
 
 def drawn(run):
     tokens = open_corpus(run.task)
-    return tokens, Transformer(run.model, tokens.vocab_size, initial_weights(run.model, tokens.vocab_size, 0))
+    return tokens, Transformer(
+        run.model, tokens.tokenizer.vocab_size, initial_weights(run.model, tokens.tokenizer.vocab_size, 0)
+    )
 
 
 def test_what_can_be_declared_has_a_function_and_the_other_way_round():

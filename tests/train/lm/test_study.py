@@ -28,7 +28,9 @@ RUNS = {
 def written_out(run, steps):
     """Training as anyone would write it down: whole batches, AdamW, linear decay, clipping by hand."""
     tokens = open_corpus(run.task)
-    module = Transformer(run.model, tokens.vocab_size, initial_weights(run.model, tokens.vocab_size, run.seed))
+    module = Transformer(
+        run.model, tokens.tokenizer.vocab_size, initial_weights(run.model, tokens.tokenizer.vocab_size, run.seed)
+    )
     optimizer = torch.optim.AdamW(module.parameters(), lr=0, betas=run.training.betas, weight_decay=0.0)
     losses = []
     for step in range(steps):

@@ -98,7 +98,7 @@ class SyntheticTask(TokensTask):
     """A task whose answer is known; its examples are drawn, or all of its inputs once."""
 
     primary: ClassVar[str] = "solved"
-    judge: ClassVar[str] = "headway.train.lm.evaluate.KnownJudge"
+    judge: ClassVar[str] = "headway.train.lm.evaluate.SyntheticJudge"
     baselines: ClassVar[str] = "headway.stats.lm.summary.known_baselines"
 
     solved_above: float | None = Field(

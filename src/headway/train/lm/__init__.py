@@ -40,17 +40,11 @@ class TokensTrainingSlice(TrainingSlice):
 
         return Transformer(run.model, vocab_size_of(run.model, weights), weights)
 
-    def trial_steps_per_s(self, run: TokensRun, seconds: float = 0.3) -> float:
-        """Return the training steps per second of a run, measured in a short trial."""
+    def trial_steps_per_s(self, *runs: TokensRun, seconds: float = 0.3) -> float:
+        """Return the training steps per second of a run, or of several as one batched program, in a short trial."""
         from headway.train.lm.ensemble import trial_steps_per_s
 
-        return trial_steps_per_s(run, seconds)
-
-    def trial_together_per_s(self, runs: Sequence[TokensRun], seconds: float = 0.3) -> float:
-        """Return the training steps per second of several runs that are trained as one batched program."""
-        from headway.train.lm.ensemble import trial_together_per_s
-
-        return trial_together_per_s(runs, seconds)
+        return trial_steps_per_s(runs, seconds)
 
     def about_trial(self, run: TokensRun) -> str:  # noqa: ARG002
         """A trial is never compiled."""

@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -391,12 +390,6 @@ class Member:
         self._taken, self._seconds = len(self._done), ensemble.seconds
 
 
-def members_of(ensemble: Ensemble) -> tuple[Member, ...]:
-    """The members of an ensemble."""
-    done: list[np.ndarray] = []
-    return tuple(Member(ensemble, number, done) for number in range(len(ensemble.stack.rows)))
-
-
 class _Loss(nn.Module):
     """A model's loss as what a module does, which is what `functional_call` calls."""
 
@@ -431,25 +424,32 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Col
     """
     assert len({run.batch_key for run in runs}) == 1
     assert runs[0].batch_key is not None
-    place = find_device(device)
+    on = find_device(device)
     examples = open_examples(runs[0].task)
     steps = steps_of(runs[0], examples)
     judge_class(runs[0]).check(runs[0], examples)
-    meter = Meter(place)
-    ensemble, losses = ensemble_of(runs, examples, steps, place, joins)
-    execution = {**execution_of(examples, place, compiled=False), "together": len(runs)}
-    memory = partial(_shared, meter, len(runs))
+    meter = Meter(on)
+    ensemble, losses = ensemble_of(runs, examples, steps, on, joins)
+    execution = {**execution_of(examples, on, compiled=False), "together": len(runs)}
+
+    def memory() -> Mapping[str, int]:
+        """Return the memory of the process, and one member's share of the models' memory."""
+        found = meter.metrics()
+        return {**found, "memory_bytes": found["memory_bytes"] // len(runs)}
+
+    done: list[np.ndarray] = []
+    members = [Member(ensemble, number, done) for number in range(len(runs))]
     return tuple(
         replace(study_of(loss, examples, steps, trainer=member, execution=execution, memory=memory), clock=member.clock)
-        for loss, member in zip(losses, members_of(ensemble), strict=True)
+        for loss, member in zip(losses, members, strict=True)
     )
 
 
 def ensemble_of(
-    runs: Sequence[TokensRun], examples: Examples, steps: int, place: torch.device, joins: Collection[int] = ()
+    runs: Sequence[TokensRun], examples: Examples, steps: int, device: torch.device, joins: Collection[int] = ()
 ) -> tuple[Ensemble, list[TokensLoss]]:
     """Runs of one shape at their beginnings, as one batched program, and what judges each."""
-    losses = [TokensLoss(run, initial_module(run, examples).to(place), compile=False) for run in runs]
+    losses = [TokensLoss(run, initial_module(run, examples).to(device), compile=False) for run in runs]
 
     def batch(member: int, step: int) -> Batch:
         # The first step of a trainer is 1, the first batch 0.
@@ -461,21 +461,20 @@ def ensemble_of(
     return ensemble, losses
 
 
-def _shared(meter: Meter, n: int) -> Mapping[str, int]:
-    """Return the memory of the process, and one member's share of the models' memory."""
-    found = meter.metrics()
-    return {**found, "memory_bytes": found["memory_bytes"] // n}
-
-
 _STEPS = 1_000_000
 """More than any trial takes."""
 
 
-def trial_steps_per_s(run: TokensRun, seconds: float) -> float:
-    """Optimizer steps per second of about so many seconds, eager.
+def trial_steps_per_s(runs: Sequence[TokensRun], seconds: float) -> float:
+    """Optimizer steps per second of about so many seconds, eager; several runs are one program, on drawn examples.
 
     Examples that are drawn are the task's own; of a corpus, which may not be here yet, they are random tokens.
     """
+    if runs[1:]:
+        ensemble, _ = ensemble_of(runs, open_examples(runs[0].task), _STEPS, torch.device("cpu"))
+        _timed(ensemble.advance)
+        return len(runs) / _mean_s(ensemble.advance, seconds, _timed(ensemble.advance))
+    (run,) = runs
     vocab_size = run.task.vocab_size
     module = Transformer(run.model, vocab_size, initial_weights(run.model, vocab_size, run.seed))
     loss = TokensLoss(run, module, compile=False)
@@ -489,13 +488,6 @@ def trial_steps_per_s(run: TokensRun, seconds: float) -> float:
         at_once = min(2 * at_once, loss.part_size)
         took = _timed(trainer.advance)
     return at_once / run.training.batch_size / _mean_s(trainer.advance, seconds, took)
-
-
-def trial_together_per_s(runs: Sequence[TokensRun], seconds: float) -> float:
-    """Optimizer steps per second of all of some runs of one shape, on examples that are drawn, as one program."""
-    ensemble, _ = ensemble_of(runs, open_examples(runs[0].task), _STEPS, torch.device("cpu"))
-    _timed(ensemble.advance)
-    return len(runs) / _mean_s(ensemble.advance, seconds, _timed(ensemble.advance))
 
 
 def _batch(run: TokensRun, size: int) -> Batch:

@@ -1,8 +1,8 @@
 """Evaluation of a model during and after training; evaluation changes nothing in the model.
 
 * `Judge` measures the evaluation loss and the run metrics of plugins.
-* `KnownJudge` evaluates a task whose answers are known: the share of right answers, and whether the task is solved. A
-  value beyond the best possible one is a defect and fails the run.
+* `SyntheticJudge` evaluates a task whose answers are known: the share of right answers, and whether the task is solved.
+  A value beyond the best possible one is a defect and fails the run.
 * `TextJudge` evaluates a language model beside its loss: by n-grams, and by the text that it generates.
 * `take_samples` generates text, and `repetition` measures how repetitive it is.
 
@@ -24,7 +24,7 @@ from headway.config.lm.measurement import PROMPT, Samples
 from headway.config.lm.run import TEXT_KEPT, TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
-from headway.config.plugins import Entry, of_kind
+from headway.config.plugins import of_kind
 from headway.config.run import PER_BYTE, imported
 from headway.data.batch import Batch, Examples
 from headway.data.text import TextExamples
@@ -55,7 +55,7 @@ class Judge:
         """The evaluation during training, and what the task adds."""
         every = self.run.evaluation.every
         due: Callable[[int], bool] = lambda step: step % every == 0 or step == self.steps  # noqa: E731
-        return (Measure(due=due, take=self._evaluated), *self.further_measures())
+        return (Measure(due=due, take=self._evaluated), *self.extra_measures())
 
     def extra(self, step: int) -> dict[str, Any]:
         """Tokens trained on until a step, and the step size that it had."""
@@ -69,7 +69,7 @@ class Judge:
         """Evaluate the trained model."""
         run = self.run
         batches = self.examples.evaluation_batches(run.evaluation.sequences, self.loss.part_size)
-        further = self.further_metrics()
+        extra_metrics = self.extra_metrics()
         metrics: dict[str, Any] = {
             **self.judged(batches),
             "total_heads": run.model.layout.total,
@@ -78,28 +78,26 @@ class Judge:
             "tokens": self._tokens_at(self.steps),
             **self._lane(),
         }
-        return Conclusion(metrics={**metrics, **further})
+        return Conclusion(metrics={**metrics, **extra_metrics})
 
     def judged(self, batches: Iterable[Batch]) -> dict[str, Any]:
         """Return the metrics of the model on evaluation batches, during training and at the end."""
-        own = tuple(of_kind("run metric", self.run.plugins))
-        kept = list(batches) if own else batches
-        return {f"eval_{self.run.task.loss}": self.loss.mean_over(kept), **(self._own(own, kept) if own else {})}
+        plugin_metrics = tuple(of_kind("run metric", self.run.plugins))
+        kept = list(batches) if plugin_metrics else batches
+        metrics: dict[str, Any] = {f"eval_{self.run.task.loss}": self.loss.mean_over(kept)}
+        if plugin_metrics:
+            module = self.loss.module
+            module.eval()
+            with torch.no_grad():
+                metrics |= {entry.name: float(entry.value(module, kept)) for entry in plugin_metrics}
+            module.train()
+        return metrics
 
-    def _own(self, own: Sequence[Entry], batches: Iterable[Batch]) -> dict[str, float]:
-        """Return the values of the plugins' run metrics in evaluation."""
-        module = self.loss.module
-        module.eval()
-        with torch.no_grad():
-            found = {entry.name: float(entry.value(module, batches)) for entry in own}
-        module.train()
-        return found
-
-    def further_measures(self) -> tuple[Measure, ...]:
+    def extra_measures(self) -> tuple[Measure, ...]:
         """Return the additional measurements that are taken during training."""
         return ()
 
-    def further_metrics(self) -> dict[str, Any]:
+    def extra_metrics(self) -> dict[str, Any]:
         """Return the additional metrics that are computed at the end."""
         return {}
 
@@ -131,7 +129,7 @@ def judge_class(run: TokensRun) -> type[Judge]:
 _ROUNDING = 1e-9
 
 
-class KnownJudge(Judge):
+class SyntheticJudge(Judge):
     """Counts right answers over what is asked; of answers that are numbers, the share of variance that is missed."""
 
     def judged(self, batches: Iterable[Batch]) -> dict[str, Any]:
@@ -306,7 +304,7 @@ class TextJudge(Judge):
             assert isinstance(examples, TextExamples)
             prompt_tokens(run.samples, examples.tokens)
 
-    def further_measures(self) -> tuple[Measure, ...]:
+    def extra_measures(self) -> tuple[Measure, ...]:
         """Samples before and after."""
         if self.run.samples is None:
             return ()
@@ -314,7 +312,7 @@ class TextJudge(Judge):
 
     def conclude(self) -> Conclusion:
         """Evaluate the trained model, and add bits per byte, which no tokenizer affects, if the text can be decoded."""
-        found, run, kept = super().conclude(), self.run, self.examples.tokens.text_kept
+        found, run, kept = super().conclude(), self.run, self.examples.tokens.roundtrip_share
         metrics = {**found.metrics, "text_kept": kept}
         if kept < TEXT_KEPT:
             return replace(found, metrics=metrics)
@@ -326,7 +324,7 @@ class TextJudge(Judge):
         bits = found.metrics["eval_loss_nats"] / math.log(2) * tokens / n_bytes if n_bytes else None
         return replace(found, metrics={**metrics, PER_BYTE: bits})
 
-    def further_metrics(self) -> dict[str, Any]:
+    def extra_metrics(self) -> dict[str, Any]:
         """Return the metrics of n-grams and of the grammar, and how repetitive the samples are."""
         tokens = self.examples.tokens
         samples = self._last_samples or take_samples(self.loss.module, self.run, tokens)

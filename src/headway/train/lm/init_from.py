@@ -152,7 +152,8 @@ def _chosen(
     check_interventions(module, inputs[:1, :_CHECKED])
     text = PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=run.seed)
     found = pruned_to(module, keep, METHODS[asked.by], text, steps=asked.steps)
-    called = dict(zip(_numbered(source), source.heads, strict=True))
+    numbered = [(layer, head) for layer, n in enumerate(source.model.layout.n_heads) for head in range(n)]
+    called = dict(zip(numbered, source.heads, strict=True))
     return tuple(called[head] for head in found.heads)
 
 
@@ -169,8 +170,3 @@ def _only(module: Transformer, heads: Sequence[Head], stays: Sequence[Head]) -> 
     if len(kept) == len(heads):
         return module
     return pruned(module, [[next(at) in kept for _ in range(n)] for n in module.model.layout.n_heads])
-
-
-def _numbered(source: InitRecord) -> list[Head]:
-    """Its heads by their place in it."""
-    return [(layer, head) for layer, n in enumerate(source.model.layout.n_heads) for head in range(n)]

@@ -54,11 +54,6 @@ Parts = Callable[[int], Sequence[Part]]
 """The parts of the batch of a step."""
 
 
-def is_guided(run: TokensRun) -> bool:
-    """Return whether a run is trained on more than its loss."""
-    return bool(run.training.regularizers) or run.training.drophead is not None
-
-
 def terms(trace: Trace, regularizers: Sequence[Regularizer]) -> Float[Tensor, " term"]:
     """Return each regularizer's mean over the layers that have two heads or more."""
     several = [attention for attention in trace.attentions if attention.q.shape[1] > 1]
@@ -108,7 +103,7 @@ class TokensLoss:
         self.run, self.module, self._compile = run, module, compile
         self.device = next(module.parameters()).device
         self.part_size = run.training.batch_size // run.training.accumulate
-        self.guided = is_guided(run)
+        self.guided = bool(run.training.regularizers) or run.training.drophead is not None
         # One that attends to the future has its queries and keys in step.
         self.asked_last = run.task.asked_last if run.model.attends == "past" else None
         trained = self._guided if self.guided else self._eager
