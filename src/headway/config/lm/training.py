@@ -4,7 +4,8 @@ The optimizers follow torch.optim of the same name, term by term.
 """
 
 from collections import Counter
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -32,6 +33,8 @@ REGULARIZED: dict[str, Better] = {
     "context_cka": "low",
 }
 """Differentiable measures of heads, and the direction of more difference; functions are in `heads.regularizers`."""
+OWN_TERMS: dict[str, Callable[..., Any]] = {}
+"""Functions of the measures that plugins register, by name."""
 
 
 def _known(metric: str) -> str:

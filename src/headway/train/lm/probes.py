@@ -28,7 +28,7 @@ from headway.config.lm.measurement import AblateHeads
 from headway.config.lm.run import TokensRun
 from headway.data.batch import Examples
 from headway.errors import UserError
-from headway.heads.measure import Repetition, examine
+from headway.heads.measure import Repeated, examine, repeated_batches
 from headway.heads.scores import HeadScores, to_arrays
 from headway.models.trace import Trace
 from headway.models.transformer import asked, mean_loss
@@ -118,8 +118,8 @@ class _Probe:
         return [(inputs, targets, None if asked(targets).all() else asked(targets)) for inputs, targets in pairs]
 
     @cached_property
-    def _repetition(self) -> Repetition:
-        return Repetition.drawn(
+    def _repetition(self) -> tuple[Repeated, ...]:
+        return repeated_batches(
             self._examples.vocab_size,
             self._run.task.n_ctx // 2,
             sequences=self._run.probes.sequences,
