@@ -149,7 +149,8 @@ _GAUSSIAN_CIRCUIT = "that of Gaussian weights of the same shapes"
 _EVEN = Null("even attention: the mean of 1/m", "even")
 
 _diversity = partial(HeadMetric, family="diversity")
-_pattern = partial(HeadMetric, family="patterns", of="head")
+_layers = partial(_diversity, of="layer", unit="-1 to 1")
+_pattern = partial(HeadMetric, family="patterns", of="head", unit="0 to 1", null=_EVEN)
 _circuit = partial(HeadMetric, family="circuits", of="head")
 _uneven = partial(_diversity, of="head", high="uneven attention", null=_GAUSSIAN)
 _CKA_NULL = "untrained ones share more: they read one stream"
@@ -253,11 +254,9 @@ _HEAD = (
         unit="1",
         value=PerQuery(lambda q: q.n_keys * q.square - 1, over=two_keys),
     ),
-    _diversity(
+    _layers(
         name="disagreement_subspace",
         sentence="minus the mean cosine of all pairs of heads' values, a head with itself included",
-        unit="-1 to 1",
-        of="layer",
         high="different values",
         null=Null(
             "independent heads: -1/H, lower where heads share values",
@@ -274,11 +273,9 @@ _HEAD = (
         null=Null("even attention: minus the sum over queries of 1/m", "even"),
         value=PerQuery(lambda q: -q.overlap, over=some_head_sees, per="text"),
     ),
-    _diversity(
+    _layers(
         name="disagreement_output",
         sentence="minus the mean cosine of all pairs of heads' contexts, a head with itself included",
-        unit="-1 to 1",
-        of="layer",
         high="different contexts",
         null=Null(
             "independent heads: -1/H; untrained ones agree more, since they read the same stream",
@@ -287,11 +284,9 @@ _HEAD = (
         value=OfSums(lambda cosines, rows: -cosines.mean() / rows, ("context_cosines", "rows")),
     ),
     # Paper: Voita et al. 2019, arXiv 1909.01380, compare representations by mutual information and CKA.
-    _diversity(
+    _layers(
         name="similarity_to_layer_0",
         sentence="mean cosine between a token's stream before layer 0 and after this layer",
-        unit="-1 to 1",
-        of="layer",
         high="tokens still as they entered",
         null=Null("0; a stream that gains little in a layer stays near 1, trained or not", _ZERO.value),
         value=OfSums(lambda cosines, rows: cosines / rows, ("stream_cosines", "rows")),
@@ -308,16 +303,13 @@ _HEAD = (
     _pattern(
         name="attention_confidence",
         sentence="mean over queries that see two keys or more of a head's largest weight",
-        unit="0 to 1",
         high="attention on one key",
-        null=_EVEN,
         value=PerQuery(lambda q: q.largest, over=two_keys),
     ),
     # Paper: Xiao et al. 2023, arXiv 2309.17453.
     _pattern(
         name="sink_score",
         sentence="mean weight on the first token, 0 where a window hides it",
-        unit="0 to 1",
         high="attention rests on the first token",
         null=Null("even attention: the mean of 1/m, 0 where it is hidden", "even"),
         value=PerQuery(lambda q: q.weight_at(q.first.expand(-1, q.counted.shape[2])), over=every_query),
@@ -325,35 +317,27 @@ _HEAD = (
     _pattern(
         name="previous_token_score",
         sentence="mean weight on the token before",
-        unit="0 to 1",
         high="a previous-token head",
-        null=_EVEN,
         value=PerQuery(lambda q: q.weight_at(q.places - 1), over=with_predecessor),
     ),
     _pattern(
         name="positional_score",
         sentence="share of queries whose largest weight is on the neighbour that it is on most often, before or after",
-        unit="0 to 1",
         high="a positional head, from .9 on",
-        null=_EVEN,
         value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
     ),
     # Paper: Olsson et al. 2022, arXiv 2209.11895. Each text has its own period, so that no fixed distance pays.
     _pattern(
         name="duplicate_token_score",
         sentence="on random tokens that are repeated, mean weight on the same token one period before",
-        unit="0 to 1",
         high="a duplicate-token head",
-        null=_EVEN,
         value=PerQuery(lambda q: q.weight_at(q.twin), over=on_repetition),
         repeated=True,
     ),
     _pattern(
         name="induction_score",
         sentence="on random tokens that are repeated, mean weight on the token that came next one period before",
-        unit="0 to 1",
         high="an induction head",
-        null=_EVEN,
         value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
         repeated=True,
     ),

@@ -249,12 +249,8 @@ def _lower(n: int) -> np.ndarray:
 
 
 def _deflated(data: bytes) -> bytes:
-    return min((_with(strategy, data) for strategy in _STRATEGIES), key=len)
-
-
-def _with(strategy: int, data: bytes) -> bytes:
-    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 9, strategy)
-    return packer.compress(data) + packer.flush()
+    packers = [zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 9, strategy) for strategy in _STRATEGIES]
+    return min((packer.compress(data) + packer.flush() for packer in packers), key=len)
 
 
 Head = tuple[str, int]

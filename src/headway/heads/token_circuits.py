@@ -31,7 +31,6 @@ from torch import Tensor
 
 from headway.heads.circuits import (
     NO_TOKENS,
-    Factored,
     HeadCircuits,
     answers_in_tokens,
     circuits,
@@ -87,20 +86,22 @@ def _of_head(here: HeadCircuits, head: int, embedded: Tensor, read: Tensor, toke
     moved = _standard(embedded @ here.ov.left[head].float() @ (here.ov.right[head].float() @ read.T))
     matched = _standard(embedded @ here.qk.left[head].float() @ (here.qk.right[head].float() @ embedded.T))
     own = moved.diagonal()
-    few = min(TOP, len(tokens))
-    up, down = own.topk(few), (-own).topk(few)
     others = moved - torch.diag(torch.full_like(own, torch.inf))
     return TokenCircuits(
-        copies=tuple(
-            (tokens[at], value) for value, at in zip(up.values.tolist(), up.indices.tolist(), strict=True) if value > 0
-        ),
-        suppresses=tuple(
-            (tokens[at], -value)
-            for value, at in zip(down.values.tolist(), down.indices.tolist(), strict=True)
-            if value > 0
-        ),
+        copies=_furthest(own, tokens, 1),
+        suppresses=_furthest(own, tokens, -1),
         raises=_highest(others, tokens),
         matches=_highest(matched, tokens),
+    )
+
+
+def _furthest(entries: Float[Tensor, " token"], tokens: Sequence[int], sign: int) -> tuple[tuple[int, float], ...]:
+    """Return the tokens with the largest entries of a sign, the furthest from 0 first."""
+    best = (sign * entries).topk(min(TOP, len(tokens)))
+    return tuple(
+        (tokens[at], sign * value)
+        for value, at in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        if value > 0
     )
 
 
@@ -133,7 +134,8 @@ def compositions(model: Transformer) -> Composition:
     width = seen_width(model)
     writers = [here.ov.as_writer() for here in found]
     # A reading matrix is a writing matrix transposed.
-    readers = [{kind: circuit.transposed().as_writer() for kind, circuit in _read_by(here).items()} for here in found]
+    read = [{"q": here.qk.transposed(), "k": here.qk, "v": here.ov.transposed()} for here in found]
+    readers = [{kind: circuit.as_writer() for kind, circuit in of_layer.items()} for of_layer in read]
     strongest_written = [_strongest(writer) for writer in writers]
     strongest_read = [{kind: _strongest(reader) for kind, reader in of_layer.items()} for of_layer in readers]
     for earlier, later in combinations(range(len(found)), 2):
@@ -176,10 +178,6 @@ def _strongest(matrix: Float[Tensor, "head few d_model"]) -> Float[np.ndarray, "
     squares = torch.linalg.svdvals(matrix).square()
     whole = squares.sum(1)
     return torch.where(whole > 0, squares[:, 0] / whole, 1).numpy()
-
-
-def _read_by(here: HeadCircuits) -> dict[str, Factored]:
-    return {"q": here.qk, "k": here.qk.transposed(), "v": here.ov}
 
 
 def _ratios(

@@ -71,14 +71,8 @@ Scores = Callable[[Tensor], Tensor]
 """A function from logits (..., query, key), -inf where a key is not seen, to the input of the softmax."""
 
 
-def scores_of(name: str) -> Scores | None:
-    """Return the function of an attention by its name; None for softmax attention."""
-    return None if name == SOFTMAX else OWN_ATTENTIONS[name]
-
-
 def attend_by(
     scores: Scores,
-    sees: Callable[..., Bool[Tensor, "query key"]],
     q: Float[Tensor, "batch head query d_head"],
     k: Float[Tensor, "batch head key d_head"],
     v: Float[Tensor, "batch head key d_head"],
@@ -88,7 +82,7 @@ def attend_by(
     attends: Attends = "past",
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_head"]:
-    """Return the contexts of each head, holding all scores; `sees` gives which query sees which key."""
+    """Return the contexts of each head, holding all scores."""
     seen = sees(q.shape[2], k.shape[2], window, q.device, attends)
     return weighed(scores, q, k, v, scale, seen, dropout)
 
@@ -150,8 +144,8 @@ class Attention(nn.Module):
         self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
-        self.scores = scores_of(model.attention)
-        self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_by, self.scores, sees)
+        self.scores: Scores | None = None if model.attention == SOFTMAX else OWN_ATTENTIONS[model.attention]
+        self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_by, self.scores)
         """The function that computes contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
@@ -263,9 +257,6 @@ def smeared(
     """Return each key mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), with s = sigmoid(smear).
 
     The first key is kept.
-
-    Paper: Olsson et al. 2022, arXiv 2209.11895, whose model has no rotary positions; here keys are mixed after they are
-    turned.
 
     Paper: Olsson et al. 2022, arXiv 2209.11895, whose model has no rotary positions; here keys are mixed after they
     are turned.
