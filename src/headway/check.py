@@ -181,8 +181,8 @@ def head_metric(name: str, function: Callable[[MaskedAttention], Tensor]) -> Ite
 def out_of_range(declared: HeadMetric, scores: HeadScores) -> Iterator[str]:
     """Yield a sentence if values or null are not numbers, or lie outside the unit's range."""
     low, high = declared.limits
-    for what, found in (("its values", scores.values), ("its null", scores.null)):
-        for value in found.values():
+    for what, numbers in (("its values", scores.values), ("its null", scores.null)):
+        for value in numbers.values():
             if not np.isfinite(value).all():
                 yield f"{what} are not finite; see that nothing is divided by 0"
                 return
@@ -239,14 +239,14 @@ def regularizer(function: Callable[[MaskedAttention], Tensor]) -> Iterator[str]:
         return
     names = ("q", "k", "v", "z", "W_O")
     leaves = {key: getattr(first, key).clone().requires_grad_() for key in names}
-    found = function(mask_attention(replace(first, **leaves)))
-    if not found.requires_grad:
+    measured = function(mask_attention(replace(first, **leaves)))
+    if not measured.requires_grad:
         yield (
             "no gradient comes back from it to queries, keys, values or contexts, so that it would change nothing; use "
             "torch operations alone, without detach, item or no_grad"
         )
         return
-    gradients = torch.autograd.grad(found, list(leaves.values()), allow_unused=True)
+    gradients = torch.autograd.grad(measured, list(leaves.values()), allow_unused=True)
     if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
         yield "its gradient is not finite; see that no root or norm of 0 is taken"
 
@@ -264,10 +264,10 @@ def attention(name: str) -> Iterator[str]:
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(2, 3, 6, 6, generator=random)
     seen = torch.ones(6, 6, dtype=torch.bool).tril()
-    given = logits.masked_fill(~seen, -torch.inf)
-    scores = tried(lambda: OWN_ATTENTIONS[name](given.clone()), "changing scores", _equal_choices)
-    if scores.shape != given.shape:
-        yield f"of scores {tuple(given.shape)} it gave {tuple(scores.shape)}; give one for each query and key"
+    hidden_logits = logits.masked_fill(~seen, -torch.inf)
+    scores = tried(lambda: OWN_ATTENTIONS[name](hidden_logits.clone()), "changing scores", _equal_choices)
+    if scores.shape != hidden_logits.shape:
+        yield f"of scores {tuple(hidden_logits.shape)} it gave {tuple(scores.shape)}; give one for each query and key"
         return
     if not (scores[..., ~seen] == -torch.inf).all() or not (scores > -torch.inf).any(3).all() or scores.isnan().any():
         yield (
@@ -287,10 +287,10 @@ def _of_models(model: TransformerModel) -> Iterator[str]:
         if not torch.allclose(module(tokens)[0][:, :8], module(other)[0][:, :8], atol=_TOLERANCE):
             yield "later tokens change what is said before them; let the scores of a query depend on what it sees alone"
         trace = module.trace(tokens)
-        for found in trace.attentions:
-            contexts = found.patterns() @ found.v[:, list(found.kv_of)]
+        for attention in trace.attentions:
+            contexts = attention.patterns() @ attention.v[:, list(attention.kv_of)]
             # Rounding of what has one size: sharp weights round more than 1e-5 of what is near 0.
-            if (contexts - found.z).abs().max() > _TOLERANCE * found.z.abs().max().clamp(min=1):
+            if (contexts - attention.z).abs().max() > _TOLERANCE * attention.z.abs().max().clamp(min=1):
                 yield "its weights in a trace are not those that made the contexts; make it a function of scores alone"
                 break
     module.loss(tokens[:, :-1], tokens[:, 1:], None).backward()

@@ -177,10 +177,10 @@ def circuit_scores(
     for name in wanted:
         if name not in CIRCUITS:
             raise UserError(f"{name} cannot be read off weights; {near(name, CIRCUITS)}")
-    found = circuits(model)
+    layers = circuits(model)
     if through is None and any(_rule(name).in_tokens for name in wanted):
         through = embedding_of_read_out(model)
-    return _scores(found, wanted, through)
+    return _scores(layers, wanted, through)
 
 
 def _rule(name: str) -> OfCircuits:
@@ -189,15 +189,15 @@ def _rule(name: str) -> OfCircuits:
     return rule
 
 
-def _scores(found: Sequence[HeadCircuits], metrics: Sequence[str], through: Tensor | None) -> dict[str, HeadScores]:
+def _scores(layers: Sequence[HeadCircuits], metrics: Sequence[str], through: Tensor | None) -> dict[str, HeadScores]:
     scores = {}
     for name in metrics:
         rule, null = _rule(name), HEAD_METRICS[name].null.value
-        given = (through,) if rule.in_tokens else ()
+        extra = (through,) if rule.in_tokens else ()
         scores[name] = HeadScores(
             metric=name,
-            values={layer.name: rule.function(layer, *given).numpy() for layer in found},
-            null={layer.name: np.array(null.function(layer)) for layer in found if isinstance(null, OfCircuits)},
+            values={layer.name: rule.function(layer, *extra).numpy() for layer in layers},
+            null={layer.name: np.array(null.function(layer)) for layer in layers if isinstance(null, OfCircuits)},
             n_rows=0,
         )
     return scores
@@ -230,8 +230,8 @@ def circuits_of_trace(trace: Trace) -> tuple[HeadCircuits, ...]:
 
 def ranks_of_trace(trace: Trace) -> dict[str, HeadScores]:
     """Return effective ranks of the circuits of plain attentions; none where there is none."""
-    found = circuits_of_trace(trace)
-    return _scores(found, [name for name in CIRCUITS if not _rule(name).in_tokens], None) if found else {}
+    layers = circuits_of_trace(trace)
+    return _scores(layers, [name for name in CIRCUITS if not _rule(name).in_tokens], None) if layers else {}
 
 
 def _exact(W: Tensor) -> Tensor:

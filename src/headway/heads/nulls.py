@@ -253,14 +253,14 @@ def stream_null(
     p, c = float(turn[0]), turn.double().to(x.device)
     kernel = products * c[distance]
     doubled = c[(2 * distance).clamp(max=len(c) - 1)]
-    found = []
+    ratios = []
     for about in (kernel, _centred(kernel)):
         turned = products if about is kernel else _centred(products)
         size = about.diagonal()
         cross = _mean_of_pairs(about.square(), n_rows)
         own = cross + _mean_of_pairs(turned.square() * doubled, n_rows) + float(size.mean()) ** 2 / p
-        found.append(cross / own if own else math.nan)  # a stream of zeros has no directions
-    return StreamNull(uncentred=found[0], centred=found[1])
+        ratios.append(cross / own if own else math.nan)  # a stream of zeros has no directions
+    return StreamNull(uncentred=ratios[0], centred=ratios[1])
 
 
 def _centred(kernel: Float[Tensor, "row row"]) -> Float[Tensor, "row row"]:

@@ -65,8 +65,8 @@ def examine_beside_untrained(
     assert first is not None, "there are no scores of no text"
     formulas = _formulas(first, scores["query_cka"].n_rows)
     for metric, which in _FORMULAS.items():
-        found = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
-        scores[metric] = replace(scores[metric], formula=found)
+        by_attention = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
+        scores[metric] = replace(scores[metric], formula=by_attention)
     if repetition is not None:
         repeated = _Beside(draws, lambda nulls: HeadStream(REPEATED, repeats=True, nulls=nulls))
         for batch in repetition:
@@ -170,18 +170,18 @@ def _of_weights(model: Transformer, draws: int) -> dict[str, HeadScores]:
 
 def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores]]) -> dict[str, HeadScores]:
     """Return scores together with the values of draws, where every draw has one."""
-    found = {}
+    scores_of_all = {}
     for metric, score in own.items():
         there = [scores[metric] for scores in drawn if metric in scores]
-        found[metric] = score
+        scores_of_all[metric] = score
         if len(there) == len(drawn) and drawn:
             stacks = {
                 name: np.stack([np.asarray(other.values[name], np.float32) for other in there])
                 for name, value in score.values.items()
                 if value.ndim < 2 or len(value) <= PAIRS
             }
-            found[metric] = replace(score, draws=stacks)
-    return found
+            scores_of_all[metric] = replace(score, draws=stacks)
+    return scores_of_all
 
 
 def _formulas(reading: Redrawable, n_rows: int) -> dict[str, StreamNull]:
@@ -189,10 +189,10 @@ def _formulas(reading: Redrawable, n_rows: int) -> dict[str, StreamNull]:
 
     An attention whose queries are no linear map of the stream has none.
     """
-    found = {}
+    formulas = {}
     for attention, x, turn in zip(reading.trace.attentions, reading.inputs, reading.turns, strict=True):
         if turn is not None:
             counted = mask_attention(attention).counted
             few = max(1, _ROWS // x.shape[1])
-            found[attention.name] = stream_null(torch.as_tensor(x)[:few].float(), counted[:few], turn, n_rows)
-    return found
+            formulas[attention.name] = stream_null(torch.as_tensor(x)[:few].float(), counted[:few], turn, n_rows)
+    return formulas

@@ -210,12 +210,12 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace]:
         """Return the output and the record of some queries; nothing is computed for the others."""
         read = {"q": some.in_texts(x), "k": x, "v": x}
-        q, k, v = (self._split(getattr(self, name)(of)) for name, of in read.items())
+        q, k, v = (self._split(getattr(self, name)(stream)) for name, stream in read.items())
         if rotary is not None:
             q, k = rotate(q, rotary[:, some.places][:, :, None]), rotate(k, rotary)
         mask = _sees(some.places, x.shape[1], self.window, self.attends)
-        found = (q, of_queries(k, self.queries), of_queries(v, self.queries), self.scale)
-        z = _attend_at(*found, mask) if self.scores is None else weighed(self.scores, *found, mask[:, None])
+        attended = (q, of_queries(k, self.queries), of_queries(v, self.queries), self.scale)
+        z = _attend_at(*attended, mask) if self.scores is None else weighed(self.scores, *attended, mask[:, None])
         return self.o(z.transpose(1, 2).flatten(2)), replace(self._trace(q, k, v, z), mask=mask, some=some)
 
     def _split(self, x: Tensor) -> Float[Tensor, "batch head pos d_head"]:
@@ -334,9 +334,9 @@ def _attend_at(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Bool[Tensor,
         seen = mask[:, None, rows]
         keys = seen.flatten(0, 2).any(0).nonzero()
         end = int(keys[-1]) + 1 if len(keys) else 1
-        of, keys_there, values_there = (x.to(wide) for x in (q[:, :, rows], k[:, :, :end], v[:, :, :end]))
+        queries, keys_there, values_there = (x.to(wide) for x in (q[:, :, rows], k[:, :, :end], v[:, :, :end]))
         block = nn.functional.scaled_dot_product_attention(
-            of, keys_there, values_there, attn_mask=seen[..., :end], scale=scale
+            queries, keys_there, values_there, attn_mask=seen[..., :end], scale=scale
         )
         # Torch may give NaN where a query sees nothing.
         blocks.append(block.masked_fill(~seen.any(3, keepdim=True), 0))
@@ -403,8 +403,8 @@ def attend_of_many(
     """
     assert not dropout
     if q.shape[2] > 1 or attends == "future":
-        found: Tensor = _OfMany.apply(q, k, v, scale, window, attends)
-        return found
+        contexts: Tensor = _OfMany.apply(q, k, v, scale, window, attends)
+        return contexts
     # Heads side by side, as the maps wrote them: a product with `heads` sums a head's entries, or repeats its number.
     n_heads, d_head = q.shape[1], q.shape[3]
     q, k, v = (x.transpose(1, 2).flatten(2) for x in (q, k, v))
@@ -441,5 +441,5 @@ class _OfMany(torch.autograd.Function):
             x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
             for x, dim in zip((q, k, v), in_dims[:3], strict=True)
         )
-        found = attend(*(x.flatten(0, 1) for x in (q, k, v)), scale=scale, window=window, attends=attends)
-        return found.unflatten(0, (info.batch_size, -1)), 0
+        contexts = attend(*(x.flatten(0, 1) for x in (q, k, v)), scale=scale, window=window, attends=attends)
+        return contexts.unflatten(0, (info.batch_size, -1)), 0

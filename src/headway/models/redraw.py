@@ -233,8 +233,8 @@ def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
             fields[name] = drawn_weight(flat, draw, f"{attention.name}.{name}").view_as(own)
     drawn = PlainWeights(**fields)
     W_O = drawn_weight(attention.W_O, draw, f"{attention.name}.W_O")
-    found = replace(attention, q=drawn.queries(), k=drawn.keys(), v=drawn.values(), W_O=W_O, plain=drawn)
-    return replace(found, z=found.patterns() @ found.v[:, list(found.kv_of)])
+    recorded = replace(attention, q=drawn.queries(), k=drawn.keys(), v=drawn.values(), W_O=W_O, plain=drawn)
+    return replace(recorded, z=recorded.patterns() @ recorded.v[:, list(recorded.kv_of)])
 
 
 def _check(x: Tensor, given: Mapping[str, Tensor]) -> None:
@@ -244,15 +244,15 @@ def _check(x: Tensor, given: Mapping[str, Tensor]) -> None:
         UserError: naming what does not.
     """
     shapes = ", ".join(f"{name} {list(W.shape)}" for name, W in given.items())
-    said = f"the matrices of an attention do not fit together ({shapes}, x {list(x.shape)})"
+    problem = f"the matrices of an attention do not fit together ({shapes}, x {list(x.shape)})"
     if x.ndim != 3 or any(W.ndim != 3 for W in given.values()):
-        raise UserError(f"{said}: x is (batch, pos, d_model), each matrix (head, rows, columns)")
+        raise UserError(f"{problem}: x is (batch, pos, d_model), each matrix (head, rows, columns)")
     W_Q, W_K, W_V, W_O = given.values()
     n_heads, n_kv = len(W_Q), len(W_K)
     if not n_heads or not n_kv or n_heads % n_kv or len(W_V) != n_kv or len(W_O) != n_heads:
-        raise UserError(f"{said}: W_Q and W_O have a matrix a head, W_K and W_V as many or a divisor of that")
+        raise UserError(f"{problem}: W_Q and W_O have a matrix a head, W_K and W_V as many or a divisor of that")
     d_model = x.shape[2]
     if any(W.shape[1] != d_model for W in (W_Q, W_K, W_V)):
-        raise UserError(f"{said}: W_Q, W_K and W_V have {d_model} rows each, as x has entries")
+        raise UserError(f"{problem}: W_Q, W_K and W_V have {d_model} rows each, as x has entries")
     if W_Q.shape[2] != W_K.shape[2] or W_V.shape[2] != W_O.shape[1]:
-        raise UserError(f"{said}: W_Q and W_K have as many columns, and W_V as many as W_O has rows")
+        raise UserError(f"{problem}: W_Q and W_K have as many columns, and W_V as many as W_O has rows")
