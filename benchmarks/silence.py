@@ -26,7 +26,7 @@ from scipy.stats import t as student
 
 from headway.config.lm.model import Gpt2, GptNeo, Llama, TransformerModel
 from headway.heads.findings import Finding, findings
-from headway.heads.measure import Repeated, Repetition
+from headway.heads.measure import Repeated, repeated_batches
 from headway.heads.scores import row_labels
 from headway.heads.token_circuits import compositions
 from headway.heads.untrained import examine_beside_untrained
@@ -85,12 +85,12 @@ def page(
 ) -> list[Finding]:
     """What an x-ray finds, with some heads' patterns planted."""
     longest = min(64, tokens.shape[1] // 2, model.vocab_size)
-    repetition = Repetition.drawn(model.vocab_size, longest, sequences=8, at_once=8, seed=0, device=torch.device("cpu"))
+    repetition = repeated_batches(model.vocab_size, longest, sequences=8, at_once=8, seed=0, device=torch.device("cpu"))
     with torch.inference_mode():
         reading = planted_reading(redraw.read(model, tokens), plants, None)
         scores = examine_beside_untrained(
             [reading],
-            read=lambda given: planted_reading(redraw.read(model, given), plants, repetition.batches[0]),
+            read=lambda given: planted_reading(redraw.read(model, given), plants, repetition[0]),
             repetition=repetition,
             weights=None,
             draws=draws,

@@ -31,7 +31,7 @@ from headway.data.corpus import PluginDocuments
 from headway.data.synthetic import OwnTask, examples_of
 from headway.data.task_laws import broken, raised
 from headway.errors import UserError, near
-from headway.heads.attention import MaskedAttention, subject
+from headway.heads.attention import MaskedAttention, mask_attention
 from headway.heads.measure import measure
 from headway.heads.scores import HeadScores
 from headway.models.trace import AttentionTrace, Trace
@@ -85,25 +85,27 @@ def _held(entry: Entry, plugin: Plugin) -> Held:
 
 
 def _broken(entry: Entry, plugin: Plugin) -> Iterator[str]:
-
-    match entry.kind:
-        case "task":
-            measured = tuple(other.name for other in plugin.entries if other.kind == "run metric")
-            yield from task(entry.name, entry.value, measured)
-        case "corpus":
-            yield from corpus(entry.name)
-        case "attention":
-            yield from attention(entry.name)
-        case "family":
-            yield from family(entry.name)
-        case "head metric":
-            yield from head_metric(entry.name, entry.value)
-        case "regulariser":
-            yield from regularizer(entry.value)
-        case "run metric":
-            yield from run_metric(entry.value)
-        case "callback":
-            yield from callback(entry.value)
+    try:
+        match entry.kind:
+            case "task":
+                measured = tuple(other.name for other in plugin.entries if other.kind == "run metric")
+                yield from task(entry.name, entry.value, measured)
+            case "corpus":
+                yield from corpus(entry.name)
+            case "attention":
+                yield from attention(entry.name)
+            case "family":
+                yield from family(entry.name)
+            case "head metric":
+                yield from head_metric(entry.name, entry.value)
+            case "regulariser":
+                yield from regularizer(entry.value)
+            case "run metric":
+                yield from run_metric(entry.value)
+            case "callback":
+                yield from callback(entry.value)
+    except Broken as error:
+        yield str(error)
 
 
 class Broken(Exception):
@@ -147,7 +149,6 @@ def tried(function: Callable[[], Any], what: str, same: Callable[[Any, Any], boo
 
 MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_positions=16, n_heads="3-2", windows=(None, 5), init_std=0.5)
 VOCAB = 11
-_RANGES = {"0 to 1": (0.0, 1.0), "-1 to 1": (-1.0, 1.0), "fraction": (0.0, 1.0)}
 _ROUNDING = 1e-5
 
 
@@ -166,26 +167,22 @@ def traced() -> Trace:
 def head_metric(name: str, function: Callable[[MaskedAttention], Tensor]) -> Iterator[str]:
     """Yield a sentence for each law that a metric of heads breaks."""
     declared, trace = HEAD_METRICS[name], traced()
-    try:
-        for attention in trace.attentions:
-            _check_shape(declared, attention, function)
-        scores = tried(
-            lambda: measure(trace, [name])[name],
-            "measuring it",
-            lambda one, other: all(np.array_equal(one.values[at], other.values[at]) for at in one.values),
-        )
-    except Broken as error:
-        yield str(error)
-        return
+    for attention in trace.attentions:
+        _check_shape(declared, attention, function)
+    scores = tried(
+        lambda: measure(trace, [name])[name],
+        "measuring it",
+        lambda one, other: all(np.array_equal(one.values[name], other.values[name]) for name in one.values),
+    )
     yield from out_of_range(declared, scores)
     yield from of_other_order(name, trace)
 
 
 def out_of_range(declared: HeadMetric, scores: HeadScores) -> Iterator[str]:
     """Yield a sentence if values or null are not numbers, or lie outside the unit's range."""
-    low, high = _RANGES.get(declared.unit, (-np.inf, np.inf))
-    for what, found in (("its values", scores.values), ("its null", scores.null)):
-        for value in found.values():
+    low, high = declared.limits
+    for what, numbers in (("its values", scores.values), ("its null", scores.null)):
+        for value in numbers.values():
             if not np.isfinite(value).all():
                 yield f"{what} are not finite; see that nothing is divided by 0"
                 return
@@ -201,7 +198,7 @@ def _check_shape(
     declared: HeadMetric, attention: AttentionTrace, function: Callable[[MaskedAttention], Tensor]
 ) -> None:
     n = attention.q.shape[1]
-    value = tried(lambda: function(subject(attention)), "measuring an attention", _equal_heads)
+    value = tried(lambda: function(mask_attention(attention)), "measuring an attention", _equal_heads)
     wanted = {"head": (n,), "pair": (n, n), "layer": ()}[declared.of]
     if not isinstance(value, Tensor) or tuple(value.shape) != wanted:
         given = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
@@ -232,11 +229,7 @@ def _reversed(attention: AttentionTrace) -> AttentionTrace:
 def regularizer(function: Callable[[MaskedAttention], Tensor]) -> Iterator[str]:
     """Yield a sentence for each law that a regularizer breaks."""
     first = traced().attentions[0]
-    try:
-        value = tried(lambda: function(subject(first)), "measuring an attention", _equal_heads)
-    except Broken as error:
-        yield str(error)
-        return
+    value = tried(lambda: function(mask_attention(first)), "measuring an attention", _equal_heads)
     if not isinstance(value, Tensor) or value.shape != () or not value.is_floating_point():
         given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         yield f"of an attention it gave {given}; give one number, such as a mean, as a tensor"
@@ -246,14 +239,14 @@ def regularizer(function: Callable[[MaskedAttention], Tensor]) -> Iterator[str]:
         return
     names = ("q", "k", "v", "z", "W_O")
     leaves = {key: getattr(first, key).clone().requires_grad_() for key in names}
-    found = function(subject(replace(first, **leaves)))
-    if not found.requires_grad:
+    measured = function(mask_attention(replace(first, **leaves)))
+    if not measured.requires_grad:
         yield (
             "no gradient comes back from it to queries, keys, values or contexts, so that it would change nothing; use "
             "torch operations alone, without detach, item or no_grad"
         )
         return
-    gradients = torch.autograd.grad(found, list(leaves.values()), allow_unused=True)
+    gradients = torch.autograd.grad(measured, list(leaves.values()), allow_unused=True)
     if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
         yield "its gradient is not finite; see that no root or norm of 0 is taken"
 
@@ -271,14 +264,10 @@ def attention(name: str) -> Iterator[str]:
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(2, 3, 6, 6, generator=random)
     seen = torch.ones(6, 6, dtype=torch.bool).tril()
-    given = logits.masked_fill(~seen, -torch.inf)
-    try:
-        scores = tried(lambda: OWN_ATTENTIONS[name](given.clone()), "changing scores", _equal_choices)
-    except Broken as error:
-        yield str(error)
-        return
-    if scores.shape != given.shape:
-        yield f"of scores {tuple(given.shape)} it gave {tuple(scores.shape)}; give one for each query and key"
+    hidden_logits = logits.masked_fill(~seen, -torch.inf)
+    scores = tried(lambda: OWN_ATTENTIONS[name](hidden_logits.clone()), "changing scores", _equal_choices)
+    if scores.shape != hidden_logits.shape:
+        yield f"of scores {tuple(hidden_logits.shape)} it gave {tuple(scores.shape)}; give one for each query and key"
         return
     if not (scores[..., ~seen] == -torch.inf).all() or not (scores > -torch.inf).any(3).all() or scores.isnan().any():
         yield (
@@ -298,10 +287,10 @@ def _of_models(model: TransformerModel) -> Iterator[str]:
         if not torch.allclose(module(tokens)[0][:, :8], module(other)[0][:, :8], atol=_TOLERANCE):
             yield "later tokens change what is said before them; let the scores of a query depend on what it sees alone"
         trace = module.trace(tokens)
-        for found in trace.attentions:
-            contexts = found.patterns() @ found.v[:, list(found.kv_of)]
+        for attention in trace.attentions:
+            contexts = attention.patterns() @ attention.v[:, list(attention.kv_of)]
             # Rounding of what has one size: sharp weights round more than 1e-5 of what is near 0.
-            if (contexts - found.z).abs().max() > _TOLERANCE * found.z.abs().max().clamp(min=1):
+            if (contexts - attention.z).abs().max() > _TOLERANCE * attention.z.abs().max().clamp(min=1):
                 yield "its weights in a trace are not those that made the contexts; make it a function of scores alone"
                 break
     module.loss(tokens[:, :-1], tokens[:, 1:], None).backward()
@@ -342,11 +331,7 @@ def run_metric(function: Callable[..., Any]) -> Iterator[str]:
         with torch.no_grad():
             return float(function(model, batches))
 
-    try:
-        value = tried(measured, "measuring a model of 11 tokens", lambda one, other: one == other or one != one)
-    except Broken as error:
-        yield str(error)
-        return
+    value = tried(measured, "measuring a model of 11 tokens", lambda one, other: one == other or one != one)
     if not np.isfinite(value):
         yield f"it gave {value}; give a finite number"
     if any(not torch.equal(before[name], now) for name, now in model.state_dict().items()):
@@ -406,8 +391,5 @@ def corpus(name: str) -> Iterator[str]:
     def first() -> list[Any]:
         return [document.tolist() for document in islice(documents, 1_000)]
 
-    try:
-        if not tried(first, "giving its documents", lambda one, other: bool(one == other)):
-            yield "it gave no document; give an array of token ids for each"
-    except Broken as error:
-        yield str(error)
+    if not tried(first, "giving its documents", lambda one, other: bool(one == other)):
+        yield "it gave no document; give an array of token ids for each"

@@ -9,18 +9,17 @@ A plugin is a file that an experiment names in `plugins`. A registered part has 
 of its type. It stands in the same table as Headway's own parts.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from headway.config.head_metrics import HEAD_METRICS, HeadMetric
+from headway.config.head_metrics import HEAD_METRICS, HeadMetric, Null, OfSums
 from headway.config.kinds import RUN_KINDS, kinds_of, run_of_own
 from headway.config.lm.model import OWN_ATTENTIONS, OWN_FAMILIES, Gpt2, GptNeo, Llama, TransformerModel
 from headway.config.lm.run import TASKS
 from headway.config.lm.text import OWN_CORPORA
-from headway.config.lm.training import REGULARIZED, Better
+from headway.config.lm.training import OWN_TERMS, REGULARIZED, Better
 from headway.config.metrics import METRICS, Metric
 from headway.config.plugins import register
 from headway.data.batch import MASKED as MASKED
@@ -28,7 +27,6 @@ from headway.data.batch import Batch as Batch
 from headway.data.synthetic import OwnTask
 from headway.data.synthetic import asked_last as asked_last
 from headway.errors import DeclarationError, near
-from headway.heads.metric import FUNCTIONS, NULLS, SUMS, TERMS, Term
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -137,37 +135,30 @@ def head_metric(
     """
 
     def registered(function: "OfHeads") -> "OfHeads":
-        name, said = function.__name__, "not known" if null is None else "as its plugin gives it"
-        declared = HeadMetric(name=name, sentence=sentence, unit=unit, of=of, family="own", high=high, null=said)
-        total, of_null = f"own_{name}", f"own_null_{name}"
-        tables: list[tuple[Any, str, Any]] = [
-            (HEAD_METRICS, name, declared),
-            (FUNCTIONS, name, _mean(total)),
-            (SUMS, total, _weighted(function)),
-        ]
-        if null is not None:
-            null_of = null if callable(null) else lambda subject: 0 * function(subject) + null
-            tables += [(NULLS, name, _mean(of_null)), (SUMS, of_null, _weighted(null_of))]
-        register("head metric", name, function, *tables)
+        name = function.__name__
+        of_null = null if callable(null) or null is None else lambda masked: 0 * function(masked) + null
+        declared = HeadMetric(
+            name=name,
+            sentence=sentence,
+            unit=unit,
+            of=of,
+            family="own",
+            high=high,
+            null=Null("not known") if of_null is None else Null("as its plugin gives it", _mean(of_null)),
+            value=_mean(function),
+        )
+        register("head metric", name, function, (HEAD_METRICS, name, declared))
         return function
 
     return registered
 
 
-def _weighted(function: "OfHeads") -> "OfHeads":
-    """Return the function whose sums over positions give a metric: its values, weighted by the counted positions."""
-    return lambda of: function(of).double() * of.counted.sum()
-
-
-def _mean(total: str) -> "Callable[..., Tensor]":
-    """The mean over positions of a sum, as a function of the sums that it names."""
-
-    def mean(**sums: "Tensor") -> "Tensor":
-        return sums[total] / sums["rows"]
-
-    names = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (total, "rows")]
-    mean.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
-    return mean
+def _mean(function: "OfHeads") -> OfSums:
+    """Return the mean of a function of attentions over batches, weighted by the positions that count."""
+    return OfSums(
+        lambda total, rows: total / rows,
+        (lambda masked: function(masked).double() * masked.counted.sum(), "rows"),
+    )
 
 
 def run_metric(
@@ -200,20 +191,8 @@ def regularizer(*, better: Better) -> "Callable[[OfHeads], OfHeads]":
     """
 
     def registered(function: "OfHeads") -> "OfHeads":
-        def measure(attention: Any) -> "Tensor":
-            from headway.heads.attention import subject
-
-            return function(subject(attention))
-
-        term = Term(name=function.__name__, better=better, measure=measure)
-        register(
-            "regulariser",
-            term.name,
-            function,
-            (REGULARIZED, term.name, better),
-            (TERMS, term.name, term),
-            taken=METRICS,
-        )
+        name = function.__name__
+        register("regulariser", name, function, (REGULARIZED, name, better), (OWN_TERMS, name, function), taken=METRICS)
         return function
 
     return registered

@@ -15,9 +15,9 @@ from headway.config import plugins
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.kinds import RUN_KINDS, parse_run
 from headway.config.lm.run import TASKS
+from headway.config.lm.training import OWN_TERMS, REGULARIZED
 from headway.config.metrics import METRICS
 from headway.errors import DeclarationError, ResultsError
-from headway.heads.metric import FUNCTIONS, NULLS, SUMS, TERMS
 from headway.store import document
 
 FIGURE = "from headway import own\n@own.figure(title='T')\ndef nothing(material): pass\n"
@@ -140,21 +140,21 @@ def test_a_changed_file_takes_the_place_of_what_it_was(write):
     ],
 )
 def test_what_cannot_be_loaded_is_told_and_leaves_nothing(code, match, write):
-    tables = (TASKS, METRICS, HEAD_METRICS, RUN_KINDS, FUNCTIONS, SUMS, NULLS, TERMS)
+    tables = (TASKS, METRICS, HEAD_METRICS, RUN_KINDS, REGULARIZED, OWN_TERMS)
     before = [dict(table) for table in tables]
     refused(match, code, write)
     assert [dict(table) for table in tables] == before
 
 
-def test_a_metric_of_heads_leaves_nothing_in_any_table(write):
-    before = [dict(table) for table in (HEAD_METRICS, FUNCTIONS, SUMS, NULLS)]
+def test_a_metric_of_heads_is_one_entry_of_one_table_and_leaves_nothing(write):
+    before = dict(HEAD_METRICS)
     write("from headway import own\n@own.head_metric(sentence='s', high='h', null=0.0)\ndef query(of): pass\n")
     plugin = plugins.load("mine.py")
     assert "query" in HEAD_METRICS
-    assert "own_query" in SUMS
-    assert SUMS.get("query_total") is before[2].get("query_total")  # which is a sum of Headway's own
+    assert {name: metric for name, metric in HEAD_METRICS.items() if name != "query"} == before
+    assert [entry.tables for entry in plugin.entries] == [((HEAD_METRICS, "query"),)]
     plugins.unload(plugin)
-    assert [dict(table) for table in (HEAD_METRICS, FUNCTIONS, SUMS, NULLS)] == before
+    assert before == HEAD_METRICS
 
 
 def test_a_name_of_another_plugin_says_whose_it_is(write):

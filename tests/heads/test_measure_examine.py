@@ -9,7 +9,7 @@ from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.lm.model import Gpt2
 from headway.errors import UserError
 from headway.heads.circuits import CIRCUITS, circuit_scores
-from headway.heads.measure import HeadStream, Repetition, drawn_repeats, examine, measure
+from headway.heads.measure import HeadStream, drawn_repeats, examine, measure, repeated_batches
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 
@@ -29,7 +29,7 @@ def texts():
 
 
 def repetition():
-    return Repetition.drawn(VOCAB, PERIOD, sequences=5, at_once=2, seed=3, device=torch.device("cpu"))
+    return repeated_batches(VOCAB, PERIOD, sequences=5, at_once=2, seed=3, device=torch.device("cpu"))
 
 
 def agree(found, expected):

@@ -8,8 +8,9 @@ import torch
 from support.head_definitions import attention, causal, of
 from support.tolerance import nearly
 
+from headway.config.head_metrics import HEAD_METRICS
 from headway.heads.measure import measure
-from headway.heads.nulls import gaussian_attention, gaussian_excess, gaussian_heads, measured_spectra, normal_excess
+from headway.heads.nulls import gaussian_attention, gaussian_cka, gaussian_excess, measured_spectra, normal_excess
 from headway.models.trace import AttentionTrace
 
 NAME = "layers.0.attention"
@@ -54,7 +55,7 @@ def test_the_null_of_the_spectrum_is_that_of_gaussian_heads_for_gaussian_heads()
     x = torch.randn(n, 2 * p, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     gram = (x.T @ x).view(2, p, 2, p)
     there = measured_spectra(gram, torch.tensor(float(n)).double())
-    assert float(there[0, 1]) == pytest.approx(float(gaussian_heads(p, p, torch.tensor(float(n)))), rel=0.03)
+    assert float(there[0, 1]) == pytest.approx(float(gaussian_cka(torch.ones(2, p), torch.tensor(float(n)))), rel=0.03)
 
 
 def test_gaussian_heads_do_not_agree():
@@ -78,7 +79,7 @@ def test_sharing_values_lowers_the_null_of_their_disagreement():
 @pytest.mark.parametrize(("length", "published"), [(64, 0.060), (256, 0.0235)])
 def test_published_nulls_of_attention_diversity(length, published):
     reach = {(m, length): 1.0 for m in range(1, length + 1)}
-    found = gaussian_attention("attention_diversity", reach, torch.ones(1), 64)
+    found = gaussian_attention(HEAD_METRICS["attention_diversity"].value, reach, torch.ones(1), 64)
     assert float(found[0]) == pytest.approx(published, rel=0.03)
 
 

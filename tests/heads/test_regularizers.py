@@ -68,7 +68,7 @@ def test_a_step_down_the_penalty_makes_heads_more_different(name):
     given = {vector: getattr(base, vector).clone().requires_grad_() for vector in VECTORS}
     term = TERMS[name]
     before = term.measure(replace(base, **given))
-    term.penalty(replace(base, **given)).backward()
+    (term.sign * term.measure(replace(base, **given))).backward()
     moved = {n: x.detach() - 1e-4 * (0 if x.grad is None else x.grad) for n, x in given.items()}
     after = term.measure(replace(base, **moved))
     assert after > before if term.better == "high" else after < before
@@ -80,10 +80,10 @@ def test_identical_heads_are_the_worst(name):
     alike = {vector: getattr(base, vector)[:, :1].expand(-1, 3, -1, -1) for vector in ("q", "k", "v", "z")}
     same = replace(base, **alike, W_O=base.W_O[:1].expand(3, -1, -1))
     term = TERMS[name]
-    assert term.penalty(same) > term.penalty(base)
+    assert term.sign * term.measure(same) > term.sign * term.measure(base)
     worst = {"orthogonality": 6.0, "query_cka": 1.0, "context_cka": 1.0}  # 3 x 3 ones less the identity
     if name != "disagreement_position":
-        assert float(term.penalty(same)) == nearly(worst.get(name, 1.0))
+        assert float(term.sign * term.measure(same)) == nearly(worst.get(name, 1.0))
 
 
 def test_orthogonality_is_that_of_the_definition():

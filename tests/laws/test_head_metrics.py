@@ -158,9 +158,9 @@ def test_padding_is_in_no_metric(model, side):
 
 @every_model
 def test_scores_stay_in_their_units(model):
-    limits = {"0 to 1": (0, 1), "-1 to 1": (-1, 1), "nats": (0, np.log(2 * PERIOD))}
     for name, score in scores(traced(model)).items():
-        low, high = limits.get(HEAD_METRICS[name].unit, (-np.inf, np.inf))
+        metric = HEAD_METRICS[name]
+        low, high = (0, np.log(2 * PERIOD)) if metric.unit == "nats" else metric.limits
         for value in [*score.values.values(), *score.null.values()]:
             unseen = np.isnan(value) & (name in REPEATED)  # a window hides it
             assert (unseen | (value >= low - 1e-9)).all(), name
@@ -211,7 +211,7 @@ def test_even_attention_scores_its_null(model):
         return replace(attention, q=torch.zeros_like(attention.q))
 
     found = scores(changed(traced(model), even))
-    of_even = [name for name in OF_TRACES if HEAD_METRICS[name].null.startswith("even")]
+    of_even = [name for name in OF_TRACES if HEAD_METRICS[name].null.sentence.startswith("even")]
     for name in set(of_even) - {"positional_score"}:  # of equal weights the first counts as the largest
         for attention, value in found[name].values.items():
             if name in REPEATED and np.isnan(value).all():

@@ -23,7 +23,7 @@ def scores(heads: Sequence[int], metrics: Sequence[str] | None = None) -> dict[s
     """Every metric, with a null where one is declared."""
     chosen = HEAD_METRICS if metrics is None else metrics
     return {
-        metric: score(metric, heads, null=None if "not known" in HEAD_METRICS[metric].null else 0.1)
+        metric: score(metric, heads, null=None if "not known" in HEAD_METRICS[metric].null.sentence else 0.1)
         for metric in chosen
     }
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from headway.analysis.model import TokenIds
     from headway.data.corpus import Corpus
-    from headway.heads.measure import Repetition
+    from headway.heads.measure import Repeated
     from headway.heads.scores import Composition, HeadScores
     from headway.models.redraw import Redrawable
     from headway.models.trace import Trace
@@ -400,10 +400,10 @@ def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
     return period
 
 
-def _repetition(opened: Opened, period: int, seed: int, place: "torch.device") -> "Repetition":
-    from headway.heads.measure import Repetition
+def _repetition(opened: Opened, period: int, seed: int, place: "torch.device") -> "tuple[Repeated, ...]":
+    from headway.heads.measure import repeated_batches
 
-    return Repetition.drawn(opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=place)
+    return repeated_batches(opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=place)
 
 
 def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]") -> "Composition | None":

@@ -1,23 +1,91 @@
-"""The table of head metrics: name, sentence, unit and null of each.
+"""Head metrics: each is one value that says what a number means, how it is computed, and its null.
 
-The function of each metric in `headway.heads` is decorated with its entry; a test checks that entries and functions
-match.
+A metric is a function of sums over positions (`OfSums`), a mean over queries of a number of each query's attention
+(`PerQuery`), or a function of a head's circuits (`OfCircuits`). A short function stands in the entry and uses only the
+methods of what it is given, so this table loads no torch. A longer one is named by its module in `headway.heads`.
 
 Metrics of effects say how the loss changes without a head, or estimate it. They need gradients, or a pass for each
 head, on a text and a second text. Probes therefore never measure them during training. The atlas draws them like
 others.
 """
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
-from headway.config.spec import Spec
+from headway.config.run import imported
+
+Sum = str | Callable[[Any], Any]
+"""A sum over positions: a name of `headway.heads.sums.SUMS`, or a function of a `MaskedAttention`."""
 
 
-class HeadMetric(Spec):
-    """The meaning of a number per head, per pair of heads or per layer.
+@dataclass(frozen=True)
+class OfSums:
+    """A function of sums over positions, or its dotted name, with the sums that it is given, in this order."""
 
-    `family` is the group that `probes` switch on together; `causes` and the user's `own` are no such group. `of` says
-    what has one number, a head, a pair or a layer. `high` says what a high number means.
+    function: str | Callable[..., Any]
+    sums: tuple[Sum, ...]
+
+    def __call__(self, sums: Mapping[Any, Any]) -> Any:
+        """Return the number for these sums."""
+        function = imported(self.function) if isinstance(self.function, str) else self.function
+        return function(*(sums[each] for each in self.sums))
+
+
+@dataclass(frozen=True)
+class PerQuery:
+    """A mean over queries.
+
+    Attributes:
+        function: from a `QueryAttention` to values (batch, head, query), or (variant, batch, head, query) where the
+            score is the largest mean of several.
+        over: which queries the mean is over.
+        per: a mean over queries, or the sum over the queries of each text, averaged over the texts.
+    """
+
+    function: Callable[[Any], Any]
+    over: Callable[[Any], Any]
+    per: Literal["query", "text"] = "query"
+
+
+@dataclass(frozen=True)
+class OfCircuits:
+    """A function of the `HeadCircuits` of a layer; `in_tokens` adds the product of the read-out and the embedding."""
+
+    function: Callable[..., Any]
+    in_tokens: bool = False
+
+
+@dataclass(frozen=True)
+class Null:
+    """The value of a metric when nothing is going on, in a sentence and as a rule.
+
+    Attributes:
+        sentence: what it is, for figures.
+        value: a rule; `even`: the metric's own value for attention that is even over the keys seen; `gaussian`: its
+            value for Gaussian queries and keys; None: not known.
+    """
+
+    sentence: str
+    value: OfSums | OfCircuits | Literal["even", "gaussian"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadMetric:
+    """A number per head, per pair of heads or per layer: its meaning, how it is computed, and its null.
+
+    Attributes:
+        name: as in files, options and tables.
+        sentence: what it is, for figures.
+        unit: such as `0 to 1`.
+        of: what has one number: a head, a pair or a layer.
+        family: the group that `probes` switch on together; `causes` and the user's `own` are no such group.
+        high: what a high number means.
+        null: its value when nothing is going on.
+        value: how a trace or weights give it; None for effects, which interventions measure.
+        estimate: how some positions estimate the value over all of them; None: as the value.
+        repeated: whether it is measured on random tokens that are repeated.
     """
 
     name: str
@@ -26,207 +94,252 @@ class HeadMetric(Spec):
     of: Literal["head", "pair", "layer"]
     family: Literal["diversity", "patterns", "circuits", "published", "outputs", "causes", "own"]
     high: str
-    null: str
+    null: Null
+    value: OfSums | PerQuery | OfCircuits | None = None
+    estimate: OfSums | None = None
+    repeated: bool = False
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the largest value that the unit allows."""
+        return {"0 to 1": (0.0, 1.0), "-1 to 1": (-1.0, 1.0), "fraction": (0.0, 1.0)}.get(
+            self.unit, (-float("inf"), float("inf"))
+        )
+
+
+def every_query(queries: Any) -> Any:
+    """Return all queries that see a key."""
+    return queries.n_keys >= 1
+
+
+def some_head_sees(queries: Any) -> Any:
+    """Return the queries in which a head sees a key, for values of all heads together."""
+    return queries.counted
+
+
+def two_keys(queries: Any) -> Any:
+    """Return the queries that see at least two keys, and so have a choice."""
+    return queries.n_keys >= 2
+
+
+def with_predecessor(queries: Any) -> Any:
+    """Return the queries with a preceding token of the same text."""
+    return every_query(queries) & (queries.places > queries.first)[:, None] & queries.one_text
+
+
+def with_neighbours(queries: Any) -> Any:
+    """Return the queries that have a choice among keys of their own text."""
+    return two_keys(queries) & queries.one_text
+
+
+def on_repetition(queries: Any) -> Any:
+    """Return queries on a repeated token's second or later occurrence that see the occurrence before."""
+    return every_query(queries) & queries.repeated & queries.sees_at(queries.twin)
+
+
+def after_repetition(queries: Any) -> Any:
+    """Return the queries on a repeated token that see the token after the earlier occurrence."""
+    return every_query(queries) & queries.repeated & queries.sees_at(queries.twin + 1)
+
+
+_GROWS = Null("not known: it grows with rows, widths and scale")
+_ZERO = Null("0", OfSums(lambda rows: 0 * rows, ("rows",)))
+_GAUSSIAN = Null("Gaussian queries and keys of the measured spread", "gaussian")
+_GAUSSIAN_CIRCUIT = "that of Gaussian weights of the same shapes"
+_EVEN = Null("even attention: the mean of 1/m", "even")
+
+_diversity = partial(HeadMetric, family="diversity")
+_layers = partial(_diversity, of="layer", unit="-1 to 1")
+_pattern = partial(HeadMetric, family="patterns", of="head", unit="0 to 1", null=_EVEN)
+_circuit = partial(HeadMetric, family="circuits", of="head")
+_uneven = partial(_diversity, of="head", high="uneven attention", null=_GAUSSIAN)
+_CKA_NULL = "untrained ones share more: they read one stream"
+
+
+def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centred: str) -> tuple[HeadMetric, ...]:
+    """Return the CKA of two heads' queries or contexts, uncentred and centred."""
+    cka = partial(_diversity, unit="0 to 1", of="pair", high=high)
+    gram, total, thirds, fourths = (f"{vectors}_{part}" for part in ("gram", "total", "thirds", "fourths"))
+    return (
+        cka(
+            name=f"{vectors}_cka",
+            sentence=sentence,
+            null=Null(
+                f"independent Gaussian heads of these widths and rows; {_CKA_NULL}",
+                OfSums("headway.heads.nulls.gaussian_cka", (total, "rows")),
+            ),
+            value=OfSums("headway.heads.sums.cka", (gram,)),
+            estimate=OfSums("headway.heads.sums.estimated_cka", (gram, fourths, "rows", "whole_rows")),
+        ),
+        cka(
+            name=f"{vectors}_cka_centred",
+            sentence=centred,
+            null=Null(
+                f"independent heads with the measured spectra; {_CKA_NULL}",
+                OfSums("headway.heads.nulls.spectral_cka", (gram, total, "rows")),
+            ),
+            value=OfSums("headway.heads.sums.centred_cka", (gram, total, "rows")),
+            estimate=OfSums(
+                "headway.heads.sums.estimated_centred_cka", (gram, total, thirds, fourths, "rows", "whole_rows")
+            ),
+        ),
+    )
 
 
 _HEAD = (
-    HeadMetric(
+    _diversity(
         name="query_orthogonality_raw",
         sentence="sum over all entries of |Q_i^T Q_j|, as published; it grows with the rows, which are stated",
         unit="1",
         of="pair",
-        family="diversity",
         high="alike queries",
-        null="not known: it grows with rows, widths and scale",
+        null=_GROWS,
+        value=OfSums(lambda gram: gram.abs().sum((1, 3)), ("query_gram",)),
     ),
-    HeadMetric(
-        name="query_cka",
-        sentence="linear CKA of two heads' queries, uncentred: 0 where they span different directions, 1 the same",
-        unit="0 to 1",
-        of="pair",
-        family="diversity",
-        high="alike queries",
-        null="independent Gaussian heads of these widths and rows; untrained ones share more: they read one stream",
+    *_ckas(
+        "query",
+        "alike queries",
+        "linear CKA of two heads' queries, uncentred: 0 where they span different directions, 1 the same",
+        "linear CKA of two heads' queries less their means, which alone would drive it to 1",
     ),
-    HeadMetric(
-        name="query_cka_centred",
-        sentence="linear CKA of two heads' queries less their means, which alone would drive it to 1",
-        unit="0 to 1",
-        of="pair",
-        family="diversity",
-        high="alike queries",
-        null="independent heads with the measured spectra; untrained ones share more: they read one stream",
-    ),
-    HeadMetric(
+    _diversity(
         name="context_nonorthogonality_raw",
         sentence="Frobenius norm of C_i^T C_j of two heads' contexts, as published; it grows with the rows",
         unit="1",
         of="pair",
-        family="diversity",
         high="alike contexts",
-        null="not known: it grows with rows, widths and scale",
+        null=_GROWS,
+        value=OfSums(lambda gram: gram.square().sum((1, 3)).sqrt(), ("context_gram",)),
     ),
-    HeadMetric(
-        name="context_cka",
-        sentence="linear CKA of two heads' contexts, uncentred",
-        unit="0 to 1",
-        of="pair",
-        family="diversity",
-        high="alike contexts",
-        null="independent Gaussian heads of these widths and rows; untrained ones share more: they read one stream",
+    *_ckas(
+        "context",
+        "alike contexts",
+        "linear CKA of two heads' contexts, uncentred",
+        "linear CKA of two heads' contexts less their means",
     ),
-    HeadMetric(
-        name="context_cka_centred",
-        sentence="linear CKA of two heads' contexts less their means",
-        unit="0 to 1",
-        of="pair",
-        family="diversity",
-        high="alike contexts",
-        null="independent heads with the measured spectra; untrained ones share more: they read one stream",
-    ),
-    HeadMetric(
+    _diversity(
         name="context_dissimilarity",
         sentence="minus the mean cosine of two heads' contexts at the same position; it depends on each head's basis",
         unit="-1 to 1",
         of="pair",
-        family="diversity",
         high="different contexts",
-        null="0",
+        null=_ZERO,
+        value=OfSums(lambda cosines, rows: -cosines / rows, ("context_cosines", "rows")),
     ),
-    HeadMetric(
+    _diversity(
         name="output_dissimilarity",
         sentence="minus the mean cosine of what two heads add to the residual stream at the same position",
         unit="-1 to 1",
         of="pair",
-        family="diversity",
         high="different outputs",
-        null="0",
+        null=_ZERO,
+        value=OfSums(lambda cosines, rows: -cosines / rows, ("output_cosines", "rows")),
     ),
-    HeadMetric(
+    _uneven(
         name="attention_variance_raw",
         sentence="variance of all attention weights of a head, masked ones counted as zero, as the article defines it",
         unit="1",
-        of="head",
-        family="diversity",
-        high="uneven attention",
-        null="Gaussian queries and keys of the measured spread",
+        # Its mean over queries is the population variance of all T x T weights, T keys in the text.
+        value=PerQuery(lambda q: q.square / q.text_keys - 1 / q.text_keys.square(), over=every_query),
     ),
-    HeadMetric(
+    _uneven(
         name="attention_diversity",
         sentence="mean over queries of (m sum p^2 - 1) / (m - 1), m the keys seen: 0 for even attention, 1 for one key",
         unit="0 to 1",
-        of="head",
-        family="diversity",
-        high="uneven attention",
-        null="Gaussian queries and keys of the measured spread",
+        value=PerQuery(lambda q: (q.n_keys * q.square - 1) / (q.n_keys - 1), over=two_keys),
     ),
-    HeadMetric(
+    _uneven(
         name="attention_excess",
         sentence="mean over queries of m sum p^2 - 1, m the keys seen: it does not fall with m as the diversity does",
         unit="1",
-        of="head",
-        family="diversity",
-        high="uneven attention",
-        null="Gaussian queries and keys of the measured spread",
+        value=PerQuery(lambda q: q.n_keys * q.square - 1, over=two_keys),
     ),
-    HeadMetric(
+    _layers(
         name="disagreement_subspace",
         sentence="minus the mean cosine of all pairs of heads' values, a head with itself included",
-        unit="-1 to 1",
-        of="layer",
-        family="diversity",
         high="different values",
-        null="independent heads: -1/H, lower where heads share values",
+        null=Null(
+            "independent heads: -1/H, lower where heads share values",
+            OfSums(lambda shared, batches: -shared / batches, ("shared_values", "batches")),
+        ),
+        value=OfSums(lambda cosines, rows: -cosines.mean() / rows, ("value_cosines", "value_rows")),
     ),
-    HeadMetric(
+    _diversity(
         name="disagreement_position",
         sentence="minus the mean over all pairs of heads of the summed product of their attention weights",
         unit="1",
         of="layer",
-        family="diversity",
         high="attention at different positions",
-        null="even attention: minus the sum over queries of 1/m",
+        null=Null("even attention: minus the sum over queries of 1/m", "even"),
+        value=PerQuery(lambda q: -q.overlap, over=some_head_sees, per="text"),
     ),
-    HeadMetric(
+    _layers(
         name="disagreement_output",
         sentence="minus the mean cosine of all pairs of heads' contexts, a head with itself included",
-        unit="-1 to 1",
-        of="layer",
-        family="diversity",
         high="different contexts",
-        null="independent heads: -1/H; untrained ones agree more, since they read the same stream",
+        null=Null(
+            "independent heads: -1/H; untrained ones agree more, since they read the same stream",
+            OfSums(lambda cosines: 0 * cosines[0, 0] - 1 / len(cosines), ("context_cosines",)),
+        ),
+        value=OfSums(lambda cosines, rows: -cosines.mean() / rows, ("context_cosines", "rows")),
     ),
-    HeadMetric(
+    # Paper: Voita et al. 2019, arXiv 1909.01380, compare representations by mutual information and CKA.
+    _layers(
         name="similarity_to_layer_0",
         sentence="mean cosine between a token's stream before layer 0 and after this layer",
-        unit="-1 to 1",
-        of="layer",
-        family="diversity",
         high="tokens still as they entered",
-        null="0; a stream that gains little in a layer stays near 1, trained or not",
+        null=Null("0; a stream that gains little in a layer stays near 1, trained or not", _ZERO.value),
+        value=OfSums(lambda cosines, rows: cosines / rows, ("stream_cosines", "rows")),
     ),
-    HeadMetric(
+    _pattern(
         name="attention_entropy_nats",
         sentence="mean entropy of a head's attention weights, over all queries",
         unit="nats",
-        of="head",
-        family="patterns",
         high="attention spread over many keys",
-        null="even attention: the mean log of the keys seen",
+        null=Null("even attention: the mean log of the keys seen", "even"),
+        value=PerQuery(lambda q: q.entropy, over=every_query),
     ),
-    HeadMetric(
+    # Paper: Voita et al. 2019, arXiv 1905.09418, for the confidence and for positional heads, from 90 % on.
+    _pattern(
         name="attention_confidence",
         sentence="mean over queries that see two keys or more of a head's largest weight",
-        unit="0 to 1",
-        of="head",
-        family="patterns",
         high="attention on one key",
-        null="even attention: the mean of 1/m",
+        value=PerQuery(lambda q: q.largest, over=two_keys),
     ),
-    HeadMetric(
+    # Paper: Xiao et al. 2023, arXiv 2309.17453.
+    _pattern(
         name="sink_score",
         sentence="mean weight on the first token, 0 where a window hides it",
-        unit="0 to 1",
-        of="head",
-        family="patterns",
         high="attention rests on the first token",
-        null="even attention: the mean of 1/m, 0 where it is hidden",
+        null=Null("even attention: the mean of 1/m, 0 where it is hidden", "even"),
+        value=PerQuery(lambda q: q.weight_at(q.first.expand(-1, q.counted.shape[2])), over=every_query),
     ),
-    HeadMetric(
+    _pattern(
         name="previous_token_score",
         sentence="mean weight on the token before",
-        unit="0 to 1",
-        of="head",
-        family="patterns",
         high="a previous-token head",
-        null="even attention: the mean of 1/m",
+        value=PerQuery(lambda q: q.weight_at(q.places - 1), over=with_predecessor),
     ),
-    HeadMetric(
+    _pattern(
         name="positional_score",
         sentence="share of queries whose largest weight is on the neighbour that it is on most often, before or after",
-        unit="0 to 1",
-        of="head",
-        family="patterns",
         high="a positional head, from .9 on",
-        null="even attention: the mean of 1/m",
+        value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
     ),
-    HeadMetric(
+    # Paper: Olsson et al. 2022, arXiv 2209.11895. Each text has its own period, so that no fixed distance pays.
+    _pattern(
         name="duplicate_token_score",
         sentence="on random tokens that are repeated, mean weight on the same token one period before",
-        unit="0 to 1",
-        of="head",
-        family="patterns",
         high="a duplicate-token head",
-        null="even attention: the mean of 1/m",
+        value=PerQuery(lambda q: q.weight_at(q.twin), over=on_repetition),
+        repeated=True,
     ),
-    HeadMetric(
+    _pattern(
         name="induction_score",
         sentence="on random tokens that are repeated, mean weight on the token that came next one period before",
-        unit="0 to 1",
-        of="head",
-        family="patterns",
         high="an induction head",
-        null="even attention: the mean of 1/m",
+        value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
+        repeated=True,
     ),
     HeadMetric(
         name="output_dissimilarity_published",
@@ -235,7 +348,8 @@ _HEAD = (
         of="pair",
         family="published",
         high="different slices",
-        null="0",
+        null=_ZERO,
+        value=OfSums(lambda cosines, rows: -cosines / rows, ("slice_cosines", "sliced_rows")),
     ),
     HeadMetric(
         name="attention_variance_published",
@@ -244,34 +358,32 @@ _HEAD = (
         of="head",
         family="published",
         high="attention that depends on the query",
-        null="not known",
+        null=Null("not known"),
+        value=OfSums(lambda variances, texts: variances / texts, ("variances", "texts_with_variance")),
     ),
-    HeadMetric(
+    _circuit(
         name="qk_effective_rank",
         sentence="exp of the entropy of the normalised singular values of W_Q^T W_K",
         unit="dimensions",
-        of="head",
-        family="circuits",
         high="queries match keys in many directions",
-        null="that of Gaussian weights of the same shapes",
+        null=Null(_GAUSSIAN_CIRCUIT, OfCircuits(lambda circuits: circuits.qk.gaussian_rank())),
+        value=OfCircuits(lambda circuits: circuits.qk.effective_rank()),
     ),
-    HeadMetric(
+    _circuit(
         name="ov_effective_rank",
         sentence="exp of the entropy of the normalised singular values of W_V W_O",
         unit="dimensions",
-        of="head",
-        family="circuits",
         high="many directions are moved",
-        null="that of Gaussian weights of the same shapes",
+        null=Null(_GAUSSIAN_CIRCUIT, OfCircuits(lambda circuits: circuits.ov.gaussian_rank())),
+        value=OfCircuits(lambda circuits: circuits.ov.effective_rank()),
     ),
-    HeadMetric(
+    _circuit(
         name="copying_score",
         sentence="sum of the eigenvalues of the head's token-to-token circuit over the sum of their absolute values",
         unit="-1 to 1",
-        of="head",
-        family="circuits",
         high="what is attended to becomes likelier",
-        null="0",
+        null=Null("0", OfCircuits(lambda _: 0.0)),
+        value=OfCircuits(lambda circuits, through: circuits.copying(through), in_tokens=True),
     ),
     HeadMetric(
         name="output_share",
@@ -280,13 +392,15 @@ _HEAD = (
         of="head",
         family="outputs",
         high="most of what the layer's heads add is this head's",
-        null="an even split: 1/H",
+        null=Null("an even split: 1/H", OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
+        # Contributions that cancel or reinforce one another do so in the stream: shares compare the heads' own sizes.
+        value=OfSums(lambda sizes: (sizes / sizes.sum()).where(sizes.sum() > 0, 0), ("output_sizes",)),
     ),
 )
 
 HEAD_METRICS: dict[str, HeadMetric] = {metric.name: metric for metric in _HEAD}
 
-REPEATED = ("duplicate_token_score", "induction_score")
+REPEATED = tuple(metric.name for metric in _HEAD if metric.repeated)
 """Metrics of patterns that are measured on random tokens, repeated."""
 
 
@@ -299,37 +413,43 @@ NATS = "nats per token"
 """The unit of numbers that may lie above or below 0."""
 
 
-def _metric(name: str, sentence: str, high: str, unit: str = NATS, null: str = "0") -> HeadMetric:
-    return HeadMetric(name=name, sentence=sentence, unit=unit, of="head", family="causes", high=high, null=null)
+def _effects(name: str, sentence: str, high: str) -> tuple[HeadMetric, ...]:
+    """Return a metric of the effect of each head, for each way of ablating it."""
+    return tuple(
+        HeadMetric(
+            name=f"{way}_{name}_nats",
+            sentence=sentence.format(way=phrase),
+            unit=NATS,
+            of="head",
+            family="causes",
+            high=high,
+            null=Null("0"),
+        )
+        for way, phrase in _WAYS.items()
+    )
 
 
 _CAUSES = (
-    *(
-        _metric(f"{way}_ablation_nats", f"change of the loss with {said}, exactly", "the loss rises without it")
-        for way, said in _WAYS.items()
-    ),
-    _metric(
-        "michel_importance_nats",
-        "mean over sequences of |dL/dxi|, xi a gate on the head (Michel et al. 2019): an estimate, without a sign",
-        "the loss is sensitive to it",
+    *_effects("ablation", "change of the loss with {way}, exactly", "the loss rises without it"),
+    HeadMetric(
+        name="michel_importance_nats",
+        sentence="mean over sequences of |dL/dxi|, xi a gate on the head (Michel et al. 2019): an estimate, without a "
+        "sign",
         unit="nats per token and gate",
-        null="not known: it is above 0 for every head",
+        of="head",
+        family="causes",
+        high="the loss is sensitive to it",
+        null=Null("not known: it is above 0 for every head"),
     ),
-    *(
-        _metric(
-            f"{way}_attribution_nats",
-            f"the gradient times the change with {said}: an estimate to first order",
-            "the loss would rise without it",
-        )
-        for way, said in _WAYS.items()
+    *_effects(
+        "attribution",
+        "the gradient times the change with {way}: an estimate to first order",
+        "the loss would rise without it",
     ),
-    *(
-        _metric(
-            f"{way}_integrated_nats",
-            f"the gradient along the way from all heads to none, with {said}: shares of the joint effect",
-            "it has much of the joint effect",
-        )
-        for way, said in _WAYS.items()
+    *_effects(
+        "integrated",
+        "the gradient along the way from all heads to none, with {way}: shares of the joint effect",
+        "it has much of the joint effect",
     ),
 )
 

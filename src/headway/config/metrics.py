@@ -3,6 +3,7 @@
 The null is the value when nothing is going on; it is None where it depends on the setting.
 """
 
+from functools import partial
 from typing import Literal
 
 from headway.config.spec import Spec
@@ -31,22 +32,24 @@ YES_OR_NO = "yes or no"
 """The unit of a metric that is 1 or 0 for a run; arms are compared by the share of their seeds."""
 
 
+_squared = partial(Metric, unit="y squared")
+_nats = partial(Metric, unit="nats per token")
+_fraction = partial(Metric, unit="fraction")
+
 _ALL = (
-    Metric(
+    _squared(
         name="eval_mse",
         sentence="mean squared error on the fixed evaluation prompts at the training length",
-        unit="y squared",
         better="lower",
         primary=True,
     ),
-    Metric(name="eval_mse_se", sentence="standard error of eval_mse over the prompts", unit="y squared"),
-    Metric(
+    _squared(name="eval_mse_se", sentence="standard error of eval_mse over the prompts"),
+    _squared(
         name="eval_mse_adjusted",
         sentence="eval_mse with that debiased gradient step on the same prompts as control variate",
-        unit="y squared",
         better="lower",
     ),
-    Metric(name="eval_mse_adjusted_se", sentence="standard error of eval_mse_adjusted", unit="y squared"),
+    _squared(name="eval_mse_adjusted_se", sentence="standard error of eval_mse_adjusted"),
     Metric(
         name="ratio_to_debiased_gd",
         sentence="eval_mse over that of the best debiased gradient step, preconditioned where x is correlated",
@@ -54,32 +57,27 @@ _ALL = (
         better="lower",
         null=1.0,
     ),
-    Metric(
+    _squared(
         name="kernel_mse",
         sentence="mean squared error of the kernel estimator with the model's w and mu",
-        unit="y squared",
         better="lower",
     ),
-    Metric(
+    _squared(
         name="reduction_error",
         sentence="mean squared difference between the model and its kernel estimator",
-        unit="y squared",
         better="lower",
         null=0.0,
     ),
-    Metric(
-        name="train_mse", sentence="mean training loss since the last logged step", unit="y squared", better="lower"
-    ),
+    _squared(name="train_mse", sentence="mean training loss since the last logged step", better="lower"),
     Metric(name="w", sentence="of each head, the mean diagonal of the x block of its QK circuit", unit="1", null=0.0),
     Metric(name="mu", sentence="of each head, the y entry of its OV circuit", unit="1", null=0.0),
     Metric(
         name="mu_dot_w", sentence="sum over heads of mu w: the step size of the learned estimator", unit="1", null=0.0
     ),
     Metric(name="sum_mu", sentence="sum over heads of mu; zero makes the estimator debiased", unit="1", null=0.0),
-    Metric(
+    _nats(
         name="eval_loss_nats",
         sentence="mean loss of the fixed held-out sequences, over every token that is predicted",
-        unit="nats per token",
         better="lower",
         primary=True,
     ),
@@ -98,97 +96,76 @@ _ALL = (
         better="higher",
         primary=True,
     ),
-    Metric(
+    _fraction(
         name="accuracy",
         sentence="share of right answers over what is asked of the model",
-        unit="fraction",
         better="higher",
         primary=True,
     ),
-    Metric(
-        name="accuracy_by_kind",
-        sentence="the same for each kind of question, such as each number of hops",
-        unit="fraction",
-    ),
-    Metric(
+    _fraction(name="accuracy_by_kind", sentence="the same for each kind of question, such as each number of hops"),
+    _fraction(
         name="accuracy_by_length",
         sentence="the same by the tokens read before it is asked: 1, 2, 3 to 4, 5 to 8, and so on by powers of two",
-        unit="fraction",
     ),
-    Metric(
+    _fraction(
         name="nmse",
         sentence="mean squared error over the variance of what is to be said",
-        unit="fraction",
         better="lower",
         primary=True,
     ),
-    Metric(
+    _nats(
         name="train_loss_nats",
         sentence="mean training loss since the last logged step",
-        unit="nats per token",
         better="lower",
     ),
-    Metric(
-        name="unigram_loss_nats",
-        sentence="held-out loss of the frequencies of single tokens in the training text",
-        unit="nats per token",
-    ),
-    Metric(
+    _nats(name="unigram_loss_nats", sentence="held-out loss of the frequencies of single tokens in the training text"),
+    _nats(
         name="bigram_loss_nats",
         sentence="held-out loss of the frequencies of pairs of tokens in the training text, smoothed",
-        unit="nats per token",
     ),
-    Metric(
+    _nats(
         name="entropy_nats",
         sentence="mean -log probability of the held-out stories under the grammar that wrote them: no model gets below",
-        unit="nats per token",
     ),
-    Metric(
+    _fraction(
         name="lane_share",
         sentence="share of the stream's squared norm in the data lane, before each layer and before the final norm",
-        unit="fraction",
     ),
-    Metric(
+    _fraction(
         name="repetition",
         sentence="of each 100 tokens of a sample, the share whose last four tokens stood earlier in the sample",
-        unit="fraction",
         null=0.0,
     ),
-    Metric(
+    _fraction(
         name="unused_token_share",
         sentence="share of the sampled tokens that the training text never uses",
-        unit="fraction",
         null=0.0,
     ),
-    Metric(name="text_kept", sentence="share of the held-out text that its tokens give back", unit="fraction"),
+    _fraction(name="text_kept", sentence="share of the held-out text that its tokens give back"),
     *(
         metric
         for way, said in _WAYS.items()
         for metric in (
-            Metric(
+            _nats(
                 name=f"{way}_ablation_largest_nats",
                 sentence=f"what the loss rises by without the head that matters most, its context {said}",
-                unit="nats per token",
                 null=0.0,
             ),
-            Metric(
+            _nats(
                 name=f"{way}_ablation_all_nats",
                 sentence=f"what the loss rises by without any head, their contexts {said}",
-                unit="nats per token",
                 null=0.0,
             ),
-            Metric(
+            _fraction(
                 name=f"{way}_ablation_share_that_adds_up",
                 sentence=f"single effects of heads, summed, over the effect of all together, contexts {said}",
-                unit="fraction",
                 null=1.0,
             ),
         )
     ),
-    Metric(
+    _fraction(
         name="idle_head_share",
         sentence="share of the heads without which, at their mean, the loss rises by less than .01 nats per token",
-        unit="fraction",
     ),
     Metric(
         name="half_effect_heads",

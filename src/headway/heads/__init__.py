@@ -2,13 +2,13 @@
 
 Without torch:
 
-* `metric`: the functions of declared metrics by name; `scores`: the value of a metric for every head;
+* `scores`: the value of a metric for every head;
 * `findings`: heads that stand out, in sentences; `results`: all results of an x-ray, and the content of its page.
 
 With torch:
 
-* `measure`: metrics accumulated over batches; `attention`: the sums they are made of; `patterns`, `diversity`: metrics
-  of attention patterns, and of how heads differ;
+* `measure`: metrics accumulated over batches; `attention`: what of an attention counts; `sums`: the sums that metrics
+  are made of; `patterns`: attention weights of blocks of queries;
 * `circuits`, `token_circuits`: circuits read off weights, in matrices and in tokens;
 * `nulls`: the value of a metric when nothing is going on; `untrained`: metrics of re-initialised heads;
 * `regularizers`: terms that make heads differ while a model trains.

@@ -20,9 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headway.config.head_metrics import HEAD_METRICS
+from headway.config.head_metrics import HEAD_METRICS, OfCircuits
 from headway.errors import UserError, near
-from headway.heads.metric import metric
 from headway.heads.scores import HeadScores
 from headway.models.attention import Attention
 from headway.models.layers import LowRank, Map, enter, read_entries
@@ -36,6 +35,10 @@ class Factored:
 
     left: Float[Tensor, "head d_model rank"]
     right: Float[Tensor, "head rank d_model"]
+    width: int
+    """The dimensions of the stream that heads read."""
+    ranks: tuple[int | None, int | None] = (None, None)
+    """The ranks of both factors, where these are products; None: full."""
 
     def whole(self) -> Float[Tensor, "head d_model d_model"]:
         """Return the matrices themselves, heads x d_model x d_model, which nothing else here needs."""
@@ -55,13 +58,17 @@ class Factored:
         values = self.singular_values()
         return torch.special.entr(values / values.sum(1, keepdim=True)).sum(1).exp()
 
+    def gaussian_rank(self) -> float:
+        """Return the mean effective rank of Gaussian weights of these shapes and ranks."""
+        return gaussian_effective_rank(self.width, self.left.shape[2], *self.ranks)
+
     def as_writer(self) -> Float[Tensor, "head few d_model"]:
         """Return a short matrix whose product with any matrix on its right has the norm of the full product."""
         return _triangle(self.left) @ self.right
 
     def transposed(self) -> "Factored":
         """Return the transposed matrices."""
-        return Factored(left=self.right.mT, right=self.left.mT)
+        return Factored(left=self.right.mT, right=self.left.mT, width=self.width, ranks=self.ranks[::-1])
 
 
 @lru_cache(maxsize=256)
@@ -87,7 +94,7 @@ def gaussian_effective_rank(
         into = torch.randn(n_draws, width, rank, generator=random, dtype=torch.float64)
         return into @ torch.randn(n_draws, rank, d_head, generator=random, dtype=torch.float64)
 
-    return float(Factored(left=drawn(left_rank), right=drawn(right_rank).mT).effective_rank().mean())
+    return float(Factored(left=drawn(left_rank), right=drawn(right_rank).mT, width=width).effective_rank().mean())
 
 
 def _triangle(tall: Float[Tensor, "head tall rank"]) -> Float[Tensor, "head few rank"]:
@@ -113,6 +120,18 @@ class HeadCircuits:
     qk: Factored
     ov: Factored
 
+    def copying(self, through: Float[Tensor, "d_model d_model"]) -> Float[Tensor, " head"]:
+        """Return the sum of eigenvalues of W_E W_V W_O W_U over the sum of their absolute values; NaN for zeros.
+
+        The eigenvalues are those of the d_head x d_head matrix W_O (W_U W_E) W_V, and `through`, W_U W_E, is the same
+        for all heads. The read-out is taken as it is; its mean over the vocabulary, which moves all logits alike, stays
+        in.
+
+        Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
+        """
+        eigenvalues = torch.linalg.eigvals(self.ov.right @ through @ self.ov.left)
+        return eigenvalues.sum(1).real / eigenvalues.abs().sum(1)
+
 
 def answers_in_tokens(model: Transformer) -> bool:
     """Return whether a model embeds the tokens that it answers with, so that circuits can be read in tokens."""
@@ -121,8 +140,8 @@ def answers_in_tokens(model: Transformer) -> bool:
 
 
 def readable(model: Transformer) -> tuple[str, ...]:
-    """Return the metrics that can be read off a model's weights; copying only if it answers in tokens."""
-    return CIRCUITS if answers_in_tokens(model) else tuple(name for name in CIRCUITS if name != "copying_score")
+    """Return the metrics that can be read off a model's weights; those in tokens only if it answers in tokens."""
+    return tuple(name for name in CIRCUITS if answers_in_tokens(model) or not _rule(name).in_tokens)
 
 
 def circuits(model: Transformer) -> tuple[HeadCircuits, ...]:
@@ -158,10 +177,29 @@ def circuit_scores(
     for name in wanted:
         if name not in CIRCUITS:
             raise UserError(f"{name} cannot be read off weights; {near(name, CIRCUITS)}")
-    found, scores = circuits(model), {}
-    for name in wanted:
-        values, null = _copying(model, found, through) if name == "copying_score" else _ranks(model, found, name)
-        scores[name] = HeadScores(metric=name, values=values, null=null, n_rows=0)
+    layers = circuits(model)
+    if through is None and any(_rule(name).in_tokens for name in wanted):
+        through = embedding_of_read_out(model)
+    return _scores(layers, wanted, through)
+
+
+def _rule(name: str) -> OfCircuits:
+    rule = HEAD_METRICS[name].value
+    assert isinstance(rule, OfCircuits), name
+    return rule
+
+
+def _scores(layers: Sequence[HeadCircuits], metrics: Sequence[str], through: Tensor | None) -> dict[str, HeadScores]:
+    scores = {}
+    for name in metrics:
+        rule, null = _rule(name), HEAD_METRICS[name].null.value
+        extra = (through,) if rule.in_tokens else ()
+        scores[name] = HeadScores(
+            metric=name,
+            values={layer.name: rule.function(layer, *extra).numpy() for layer in layers},
+            null={layer.name: np.array(null.function(layer)) for layer in layers if isinstance(null, OfCircuits)},
+            n_rows=0,
+        )
     return scores
 
 
@@ -174,8 +212,16 @@ def circuits_of_trace(trace: Trace) -> tuple[HeadCircuits, ...]:
         HeadCircuits(
             name=attention.name,
             layer=attention.layer,
-            qk=Factored(left=_exact(weights.W_Q), right=_exact(weights.W_K)[list(attention.kv_of)].mT),
-            ov=Factored(left=_exact(weights.W_V)[list(attention.kv_of)], right=_exact(attention.W_O)),
+            qk=Factored(
+                left=_exact(weights.W_Q),
+                right=_exact(weights.W_K)[list(attention.kv_of)].mT,
+                width=weights.W_Q.shape[1],
+            ),
+            ov=Factored(
+                left=_exact(weights.W_V)[list(attention.kv_of)],
+                right=_exact(attention.W_O),
+                width=weights.W_V.shape[1],
+            ),
         )
         for attention in trace.attentions
         if (weights := attention.plain) is not None
@@ -184,52 +230,12 @@ def circuits_of_trace(trace: Trace) -> tuple[HeadCircuits, ...]:
 
 def ranks_of_trace(trace: Trace) -> dict[str, HeadScores]:
     """Return effective ranks of the circuits of plain attentions; none where there is none."""
-    found, scores = circuits_of_trace(trace), {}
-    for name, rank_of, which in (
-        ("qk_effective_rank", qk_effective_rank, "qk"),
-        ("ov_effective_rank", ov_effective_rank, "ov"),
-    ):
-        values = {here.name: rank_of(here).numpy() for here in found}
-        null = {}
-        for here in found:
-            _, d_model, width = getattr(here, which).left.shape
-            null[here.name] = np.array(gaussian_effective_rank(d_model, width))
-        if found:
-            scores[name] = HeadScores(metric=name, values=values, null=null, n_rows=0)
-    return scores
+    layers = circuits_of_trace(trace)
+    return _scores(layers, [name for name in CIRCUITS if not _rule(name).in_tokens], None) if layers else {}
 
 
 def _exact(W: Tensor) -> Tensor:
     return W.detach().cpu().double()
-
-
-@metric("qk_effective_rank")
-def qk_effective_rank(here: HeadCircuits) -> Float[Tensor, " head"]:
-    """Return the number of directions in which queries match keys."""
-    return here.qk.effective_rank()
-
-
-@metric("ov_effective_rank")
-def ov_effective_rank(here: HeadCircuits) -> Float[Tensor, " head"]:
-    """Return the number of directions that the head moves."""
-    return here.ov.effective_rank()
-
-
-@metric("copying_score")
-def copying_score(
-    here: HeadCircuits, embedding_of_read_out: Float[Tensor, "d_model d_model"]
-) -> Float[Tensor, " head"]:
-    """Return the sum of eigenvalues of W_E W_V W_O W_U over the sum of their absolute values; NaN for zeros.
-
-    The eigenvalues are those of the d_head x d_head matrix W_O (W_U W_E) W_V, and W_U W_E is the same for all heads.
-    The read-out is taken as it is; its mean over the vocabulary, which moves all logits alike, stays in.
-
-    Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
-
-    Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
-    """
-    eigenvalues = torch.linalg.eigvals(here.ov.right @ embedding_of_read_out @ here.ov.left)
-    return eigenvalues.sum(1).real / eigenvalues.abs().sum(1)
 
 
 def _circuits(model: Transformer, layer: int) -> HeadCircuits:
@@ -247,15 +253,15 @@ def _circuits(model: Transformer, layer: int) -> HeadCircuits:
     return HeadCircuits(
         name=f"layers.{layer}.attention",
         layer=layer,
-        qk=Factored(left=W_Q.mT, right=W_K[kv_of]),
-        ov=Factored(left=W_V[kv_of].mT, right=W_O),
+        qk=Factored(left=W_Q.mT, right=W_K[kv_of], width=seen_width(model), ranks=_ranks(model, layer, "qk")),
+        ov=Factored(left=W_V[kv_of].mT, right=W_O, width=seen_width(model), ranks=_ranks(model, layer, "vo")),
     )
 
 
 def _weight(linear: Map) -> Float[Tensor, "out into"]:
     if isinstance(linear, LowRank):
         return _weight(linear.second) @ _weight(linear.first)
-    return linear.weight.detach().cpu().double()
+    return _exact(linear.weight)
 
 
 def _folded(model: Transformer) -> bool:
@@ -300,24 +306,9 @@ def seen_width(model: Transformer) -> int:
     return model.model.d_model - (1 if _folded(model) and model.model.norm == "layer" else 0)
 
 
-def _ranks(
-    model: Transformer, found: Sequence[HeadCircuits], name: str
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    rank_of, factors = (qk_effective_rank, "qk") if name == "qk_effective_rank" else (ov_effective_rank, "vo")
-    values, null = {}, {}
-    for here in found:
-        ranks = tuple(model.model.rank(factor, here.layer) for factor in factors)  # type: ignore[arg-type]
-        values[here.name] = rank_of(here).numpy()
-        null[here.name] = np.array(gaussian_effective_rank(seen_width(model), here.ov.right.shape[1], *ranks))
-    return values, null
-
-
-def _copying(
-    model: Transformer, found: Sequence[HeadCircuits], through: Float[Tensor, "d_model d_model"] | None
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    through = embedding_of_read_out(model) if through is None else through
-    values = {here.name: copying_score(here, through).numpy() for here in found}
-    return values, {here.name: np.array(0.0) for here in found}
+def _ranks(model: Transformer, layer: int, factors: str) -> tuple[int | None, int | None]:
+    left, right = (model.model.rank(factor, layer) for factor in factors)  # type: ignore[arg-type]
+    return left, right
 
 
 def embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model"]:

@@ -208,11 +208,13 @@ def findings(
         kinds.append(partial(_idle, scores["output_share"], labels))
     if composition is not None:
         kinds += [partial(_strongest, composition, labels, kind) for kind in COMPOSITIONS]
-    said = [finding for kind in kinds if (finding := kind(len(kinds)))]
+    results = [finding for kind in kinds if (finding := kind(len(kinds)))]
     dead = [labels[name] for name, share in _values(scores, "output_share").items() if not np.any(share)]
     if dead:
-        said.append(Finding(about="output_share", sentence=f"the heads of {', '.join(dead)} add nothing to the stream"))
-    return sorted(said, key=lambda finding: not finding.found)
+        results.append(
+            Finding(about="output_share", sentence=f"the heads of {', '.join(dead)} add nothing to the stream")
+        )
+    return sorted(results, key=lambda finding: not finding.found)
 
 
 def brief(value: float) -> str:
@@ -266,10 +268,10 @@ def _special(score: HeadScores, labels: Mapping[str, str], special: _Special, ki
     start = f"(from {brief(special.least)} on)"
     if not enough:
         first = heads[0]
-        said = f"no {special.called} {start}: {first.name} is highest, {brief(first.value)}{_untrained([first])}"
+        sentence = f"no {special.called} {start}: {first.name} is highest, {brief(first.value)}{_untrained([first])}"
         if first.value >= special.least and np.isfinite(first.untrained):
-            said += ", and they may reach that"
-        return Finding(about=special.metric, sentence=said, p=first.p, found=False)
+            sentence += ", and they may reach that"
+        return Finding(about=special.metric, sentence=sentence, p=first.p, found=False)
     noun = special.called
     if len(enough) > 1:
         noun = noun.replace("head", "heads", 1).replace("that rests", "that rest")
@@ -285,37 +287,35 @@ def _named(heads: Sequence[_Found]) -> str:
     return listed + (f" and {len(heads) - NAMED} more" if len(heads) > NAMED else "")
 
 
-def _untrained(found: Sequence[_Found]) -> str:
-    mean = float(np.mean([one.untrained for one in found]))
+def _untrained(heads: Sequence[_Found]) -> str:
+    mean = float(np.mean([head.untrained for head in heads]))
     return f" (untrained {brief(mean)})" if np.isfinite(mean) else ""
 
 
-def _pairs(
-    score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int, sign: int
-) -> tuple[list[_Found], int]:
+def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int, sign: int) -> list[_Found]:
     """Return every pair of different heads of an attention that was drawn anew, highest first."""
     searched = [name for name, value in score.values.items() if len(value) > 1 and name in score.draws]
-    found: list[_Found] = []
+    pairs: list[_Found] = []
     for attention in searched:
         value = sign * score.values[attention]
-        at = np.triu_indices(len(value), k=1)
+        indices = np.triu_indices(len(value), k=1)
         names = head_names(labels[attention], len(value))
-        called = [f"{names[i]} and {names[j].removeprefix(labels[attention])}" for i, j in zip(*at, strict=True)]
-        drawn = sign * score.draws[attention][:, *at]
+        called = [f"{names[i]} and {names[j].removeprefix(labels[attention])}" for i, j in zip(*indices, strict=True)]
+        drawn = sign * score.draws[attention][:, *indices]
         # Most pairs are far from standing out, and there may be many.
-        found += _searched(value[at], drawn, called, scale, kinds * len(searched))
-    found = [pair for pair in found if np.isfinite(pair.value)]
-    return sorted(found, key=lambda pair: -pair.value), len(searched)
+        pairs += _searched(value[indices], drawn, called, scale, kinds * len(searched))
+    pairs = [pair for pair in pairs if np.isfinite(pair.value)]
+    return sorted(pairs, key=lambda pair: -pair.value)
 
 
 def _alike_outputs(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
-    pairs, _ = _pairs(score, labels, "cosine", kinds, -1)
+    pairs = _pairs(score, labels, "cosine", kinds, -1)
     enough = [pair for pair in pairs if pair.value >= _ALIKE_OUTPUTS and pair.p <= FAMILY_WISE]
     return _said_of_pairs(enough, pairs, "outputs", "cosine", score.metric)
 
 
 def _alike_queries(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
-    pairs, _ = _pairs(score, labels, "share", kinds, 1)
+    pairs = _pairs(score, labels, "share", kinds, 1)
     enough = [pair for pair in pairs if pair.value >= pair.untrained + _ALIKE_QUERIES and pair.p <= FAMILY_WISE]
     return _said_of_pairs(enough, pairs, "queries", "CKA", score.metric)
 
@@ -383,24 +383,20 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g}" if share >= 0.1 else f"{100 * share:.2g}"
 
 
-def _strongest(found: Composition, labels: Mapping[str, str], kind: str, kinds: int) -> Finding | None:
+def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, kinds: int) -> Finding | None:
     """Return the pairs that compose most, if they exceed circuits turned at random."""
-    if kind not in found.chances:
+    if kind not in composition.chances:
         return None
-    table, chances = np.asarray(getattr(found, kind)), found.chances[kind]
+    table, chances = np.asarray(getattr(composition, kind)), composition.chances[kind]
     p = np.minimum(1, chances * np.isfinite(chances).sum() * kinds)
-    beyond = np.isfinite(table) & (np.nan_to_num(p, nan=1.0) <= FAMILY_WISE) & (table >= _COMPOSED * found.null)
+    beyond = np.isfinite(table) & (np.nan_to_num(p, nan=1.0) <= FAMILY_WISE) & (table >= _COMPOSED * composition.null)
     if not beyond.any():
         return None
     order = np.argsort(np.where(beyond, table, -1), axis=None)[::-1][: min(3, int(beyond.sum()))]
     pairs = [divmod(int(at), table.shape[1]) for at in order]
-    listed = ", ".join(
-        f"{labels[found.heads[i][0]]}H{found.heads[i][1]} → {labels[found.heads[j][0]]}H{found.heads[j][1]} "
-        f"{brief(table[i, j])}"
-        for i, j in pairs
-    )
+    names = [f"{labels[attention]}H{head}" for attention, head in composition.heads]
+    listed = ", ".join(f"{names[i]} → {names[j]} {brief(table[i, j])}" for i, j in pairs)
     more = f" and {counted(int(beyond.sum()) - 3, 'more pair')}" if beyond.sum() > 3 else ""
-    sentence = (
-        f"strongest {kind.upper()}-composition ({COMPOSITIONS[kind]}): {listed}{more}; at random {brief(found.null)}"
-    )
+    kind_named, null = f"{kind.upper()}-composition ({COMPOSITIONS[kind]})", brief(composition.null)
+    sentence = f"strongest {kind_named}: {listed}{more}; at random {null}"
     return Finding(about=f"{kind}_composition", sentence=sentence, p=float(p[beyond].min()))

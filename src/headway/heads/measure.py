@@ -11,11 +11,9 @@ On repeated random tokens only repetition helps to predict. The tokens that a he
 therefore show its own rule. Paper: Olsson et al. 2022, arXiv 2209.11895.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,22 +21,19 @@ from jaxtyping import Int, Int64
 from torch import Tensor
 
 from headway.base.rng import generator
-from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.config.head_metrics import HEAD_METRICS, REPEATED, HeadMetric, OfSums, PerQuery
 from headway.errors import UserError, near
-from headway.heads import (
-    diversity,  # noqa: F401 - they register theirs
-    patterns,  # noqa: F401 - they register theirs
-)
-from headway.heads.attention import MaskedAttention, only, subject
+from headway.heads.attention import MaskedAttention, mask_attention
 from headway.heads.circuits import CIRCUITS, circuit_scores, readable
-from headway.heads.metric import FUNCTIONS, NULLS, SUMS
-from headway.heads.nulls import GAUSSIAN, OF_SOME, gaussian_attention, logit_variance, reach
-from headway.heads.patterns import PER_QUERY, PlacedLooks, blocks
+from headway.heads.nulls import gaussian_attention, logit_variance, reach
+from headway.heads.patterns import QueryAttention, blocks
 from headway.heads.scores import HeadScores
+from headway.heads.sums import SUMS
 from headway.models.trace import Trace
 from headway.models.transformer import Transformer
 
-_OF_STREAMS = ("similarity_to_layer_0",)
+K = TypeVar("K")
+V = TypeVar("V", Tensor, float)
 
 
 def measure(
@@ -88,7 +83,7 @@ class HeadStream:
         names = _of_traces(repeated, whole=nulls) if metrics is None else tuple(metrics)
         for name in names:
             _check(name, repeated)
-        self._metrics = tuple(name for name in HEAD_METRICS if name in names)
+        self._metrics = tuple(metric for name, metric in HEAD_METRICS.items() if name in names)
         self._tallies: dict[str, _Tally] = {}
 
     def add(
@@ -112,8 +107,8 @@ class HeadStream:
         with torch.no_grad():
             for attention in trace.attentions:
                 period, first = self._period if periods is None else periods, 0 if begins is None else begins
-                of = subject(attention, trace.streams, period, first)
-                tally = _measured(of, self._metrics, self._nulls) if _is_finite(of) else None
+                masked = mask_attention(attention, trace.streams, period, first)
+                tally = _tally(masked, self._metrics, self._nulls) if masked.is_finite() else None
                 if tally is None or not tally.is_finite():
                     raise UserError(
                         f"{attention.name} (layer {attention.layer}): what its heads compute is not finite (NaN or "
@@ -134,26 +129,36 @@ class HeadStream:
                 "no attention was traced, so there is nothing to measure; give a trace of a model with heads"
             )
         n_rows = max(int(tally.sums["rows"]) for tally in self._tallies.values())
-        found = {}
-        for name in self._metrics:
-            score = _score(name, self._tallies, n_rows, self._nulls)
+        scores = {}
+        for metric in self._metrics:
+            score = self._score(metric, n_rows)
             if any(np.isfinite(value).any() for value in score.values.values()):
-                found[name] = score
-            elif self._asked is not None and name not in REPEATED:  # a window may hide repeated tokens from all heads
+                scores[metric.name] = score
+            elif self._asked is not None and not metric.repeated:  # a window may hide repeated tokens from all heads
                 raise UserError(
-                    f"{name} was asked for ({HEAD_METRICS[name].sentence}), but nothing that was traced counts for it; "
+                    f"{metric.name} was asked for ({metric.sentence}), but nothing that was traced counts for it; "
                     "give a longer text, or leave it out"
                 )
-        return found
+        return scores
+
+    def _score(self, metric: HeadMetric, n_rows: int) -> HeadScores:
+        values, nulls = {}, {}
+        for attention, tally in self._tallies.items():
+            values[attention] = _value(metric, tally, self._nulls).cpu().numpy()
+            null = _null(metric, tally) if self._nulls else None
+            if null is not None and bool(null.isfinite().all()):
+                nulls[attention] = null.cpu().numpy()
+        return HeadScores(metric=metric.name, values=values, null=nulls, n_rows=n_rows)
 
     def _check_model(self, trace: Trace) -> None:
         if not trace.streams:
-            if self._asked is not None and any(name in _OF_STREAMS for name in self._metrics):
+            of_streams = [metric for metric in self._metrics if _needs_streams(metric)]
+            if self._asked is not None and of_streams:
                 raise UserError(
-                    f"{_OF_STREAMS[0]} was asked for, but the trace holds no residual stream, which only Headway's own "
-                    "models give; leave it out"
+                    f"{of_streams[0].name} was asked for, but the trace holds no residual stream, which only Headway's "
+                    "own models give; leave it out"
                 )
-            self._metrics = tuple(name for name in self._metrics if name not in _OF_STREAMS)
+            self._metrics = tuple(metric for metric in self._metrics if metric not in of_streams)
         names = [attention.name for attention in trace.attentions]
         if self._tallies and names != list(self._tallies):
             raise UserError(
@@ -166,135 +171,109 @@ class HeadStream:
 class _Tally:
     """The sums of one attention."""
 
-    sums: dict[str, Tensor]
-    """Sums by name, in float64."""
+    sums: dict[Any, Tensor]
+    """Sums in float64, by name or by the function that gives them."""
     n_heads: int
     d_head: int
-    reach: dict[tuple[int, int], float] = field(default_factory=dict)
+    reach: dict[tuple[int, int], float]
     """Counts of queries by the keys they see, as `nulls.reach` returns them."""
 
     def __add__(self, other: "_Tally") -> "_Tally":
-        names = [*self.sums, *(name for name in other.sums if name not in self.sums)]
-        sums = {name: _added(self.sums.get(name), other.sums.get(name)) for name in names}
-        counts = {at: self.reach.get(at, 0) + other.reach.get(at, 0) for at in self.reach | other.reach}
+        sums, counts = _added(self.sums, other.sums), _added(self.reach, other.reach)
         return _Tally(sums=sums, reach=counts, n_heads=self.n_heads, d_head=self.d_head)
 
     def is_finite(self) -> bool:
         return all(bool(value.isfinite().all()) for value in self.sums.values())
 
-    def of(self, function: Callable[..., Tensor]) -> Tensor:
-        """Return a function of the sums that it names."""
-        return function(**{name: self.sums[name] for name in _needs(function)})
+
+def _added(sums: dict[K, V], others: dict[K, V]) -> dict[K, V]:
+    return sums | {name: sums[name] + value if name in sums else value for name, value in others.items()}
 
 
-def _is_finite(of: MaskedAttention) -> bool:
-    """Return whether everything that counts in an attention is finite; sums and cosines might hide a NaN."""
-    a = of.attention
-    counted = [only(of.counted, a.q), only(of.counted, a.z), only(of.keys_counted, a.k), only(of.keys_counted, a.v)]
-    return all(bool(x.sum().isfinite()) for x in (*counted, a.W_O))
-
-
-def _measured(of: MaskedAttention, metrics: Sequence[str], nulls: bool) -> _Tally:
+def _tally(masked: MaskedAttention, metrics: Sequence[HeadMetric], nulls: bool) -> _Tally:
     """Return all that some metrics and their nulls need of one batch."""
-    of_looks = [name for name in metrics if name in PER_QUERY]
-    names = {"rows", "texts"}
-    for name in metrics:
-        names.update(_needs(_function(name, nulls)) if name not in PER_QUERY else ())
-        names.update(_needs(NULLS[name]) if nulls and name in NULLS else ())
-    sums = {name: SUMS[name](of) for name in sorted(names)} | (_of_looks(of, of_looks, nulls) if of_looks else {})
-    gaussian = nulls and any(name in GAUSSIAN for name in metrics)
+    rules = [rule for metric in metrics for rule in (_rule(metric, nulls), metric.null.value if nulls else None)]
+    needed = dict.fromkeys(
+        ["rows", "texts", *(each for rule in rules if isinstance(rule, OfSums) for each in rule.sums)]
+    )
+    sums = {each: (SUMS[each] if isinstance(each, str) else each)(masked) for each in needed}
+    sums |= _sums_over_queries(masked, metrics, nulls)
+    gaussian = nulls and any(metric.null.value == "gaussian" for metric in metrics)
     if gaussian:
-        sums["logit_variance"], sums["logit_queries"] = logit_variance(of)
-    counts = reach(of) if gaussian else {}
-    return _Tally(sums=sums, reach=counts, n_heads=of.n_heads, d_head=of.attention.q.shape[3])
+        sums["logit_variance"], sums["logit_queries"] = logit_variance(masked)
+    counts = reach(masked) if gaussian else {}
+    return _Tally(sums=sums, reach=counts, n_heads=masked.n_heads, d_head=masked.attention.q.shape[3])
 
 
-def _of_looks(of: MaskedAttention, metrics: Sequence[str], nulls: bool) -> dict[str, Tensor]:
+def _sums_over_queries(masked: MaskedAttention, metrics: Sequence[HeadMetric], nulls: bool) -> dict[Any, Tensor]:
     """Return sums of per-query metrics of attention, of their even nulls, and the number of queries."""
-    sums: dict[str, Tensor] = {}
-    for block in blocks(of):
-        for name in metrics:
-            parts = {name: _total(name, block.measured), f"{name}/queries": _number(name, block.measured)}
-            if nulls and name not in GAUSSIAN:
-                parts[f"{name}/even"] = _total(name, block.even)
-            sums |= {part: _added(sums.get(part), value) for part, value in parts.items()}
+    sums: dict[Any, Tensor] = {}
+    rules = [(metric, metric.value) for metric in metrics if isinstance(metric.value, PerQuery)]
+    for block in blocks(masked) if rules else ():
+        for metric, rule in rules:
+            parts = {metric.name: _total(rule, block.measured), f"{metric.name}/queries": _number(rule, block.measured)}
+            if nulls and metric.null.value == "even":
+                parts[f"{metric.name}/even"] = _total(rule, block.even)
+            sums = _added(sums, parts)
     return sums
 
 
-def _total(name: str, looks: PlacedLooks) -> Tensor:
-    values = PER_QUERY[name].values(looks)
-    chosen = PER_QUERY[name].over(looks) & looks.counted
-    return torch.where(chosen, values, 0).sum((-3, -1), dtype=torch.float64)
+def _total(rule: PerQuery, queries: QueryAttention) -> Tensor:
+    chosen = rule.over(queries) & queries.counted
+    return torch.where(chosen, rule.function(queries), 0).sum((-3, -1), dtype=torch.float64)
 
 
-def _number(name: str, looks: PlacedLooks) -> Tensor:
-    return (PER_QUERY[name].over(looks) & looks.counted).sum((0, 2), dtype=torch.float64)
+def _number(rule: PerQuery, queries: QueryAttention) -> Tensor:
+    return (rule.over(queries) & queries.counted).sum((0, 2), dtype=torch.float64)
 
 
-def _score(name: str, tallies: dict[str, _Tally], n_rows: int, with_nulls: bool) -> HeadScores:
-    values, nulls = {}, {}
-    for attention, tally in tallies.items():
-        values[attention] = _value(name, tally, with_nulls).cpu().numpy()
-        null = _null(name, tally) if with_nulls else None
-        if null is not None and bool(null.isfinite().all()):
-            nulls[attention] = null.cpu().numpy()
-    return HeadScores(metric=name, values=values, null=nulls, n_rows=n_rows)
+def _rule(metric: HeadMetric, whole: bool) -> Any:
+    """Return how a metric is computed; re-initialised heads may be measured at some positions and give estimates."""
+    return metric.value if whole or metric.estimate is None else metric.estimate
 
 
-def _value(name: str, tally: _Tally, with_nulls: bool) -> Tensor:
-    if name in PER_QUERY:
-        return _mean(name, tally, name)
-    value = tally.of(_function(name, with_nulls))
+def _value(metric: HeadMetric, tally: _Tally, whole: bool) -> Tensor:
+    rule = _rule(metric, whole)
+    if isinstance(rule, PerQuery):
+        return _mean(metric, rule, tally, metric.name)
+    value = rule(tally.sums)
     return value if tally.sums["rows"] > 0 else torch.full_like(value, torch.nan)
 
 
-def _function(name: str, with_nulls: bool) -> Callable[..., Tensor]:
-    """Return the function of a metric.
-
-    Draws of re-initialised heads may be measured at some rows only; their function estimates the value over all rows.
-    """
-    return FUNCTIONS[name] if with_nulls else OF_SOME.get(name, FUNCTIONS[name])
-
-
-def _null(name: str, tally: _Tally) -> Tensor | None:
-    if name in NULLS:
-        return tally.of(NULLS[name])
-    if name in GAUSSIAN:
-        if not tally.sums["logit_queries"] > 0:
-            return None
-        spread = (tally.sums["logit_variance"] / tally.sums["logit_queries"]).sqrt()
-        return gaussian_attention(name, tally.reach, spread, tally.d_head)
-    return _mean(name, tally, f"{name}/even") if name in PER_QUERY else None
+def _null(metric: HeadMetric, tally: _Tally) -> Tensor | None:
+    null, value = metric.null.value, metric.value
+    if isinstance(null, OfSums):
+        return null(tally.sums)
+    if not isinstance(value, PerQuery) or null is None:
+        return None
+    if null == "even":
+        return _mean(metric, value, tally, f"{metric.name}/even")
+    if not tally.sums["logit_queries"] > 0:
+        return None
+    spread = (tally.sums["logit_variance"] / tally.sums["logit_queries"]).sqrt()
+    return gaussian_attention(value, tally.reach, spread, tally.d_head)
 
 
-def _mean(name: str, tally: _Tally, part: str) -> Tensor:
+def _mean(metric: HeadMetric, rule: PerQuery, tally: _Tally, part: str) -> Tensor:
     """Return the mean of values summed over queries: the largest of several; NaN without queries."""
     if part not in tally.sums:
-        return torch.full((tally.n_heads,) if HEAD_METRICS[name].of == "head" else (), torch.nan)
-    number = tally.sums["texts"] if PER_QUERY[name].per == "text" else tally.sums[f"{name}/queries"]
-    mean = tally.sums[part] / number
+        return torch.full((tally.n_heads,) if metric.of == "head" else (), torch.nan)
+    mean = tally.sums[part] / tally.sums["texts" if rule.per == "text" else f"{metric.name}/queries"]
     mean = mean if mean.ndim == 1 else mean.amax(0)
-    return mean if HEAD_METRICS[name].of == "head" else mean[0]
+    return mean if metric.of == "head" else mean[0]
 
 
-def _added(one: Tensor | None, other: Tensor | None) -> Tensor:
-    parts = [part for part in (one, other) if part is not None]
-    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
-
-
-@lru_cache
-def _needs(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the sums that a metric or a null names as its arguments."""
-    return tuple(inspect.signature(function).parameters)
+def _needs_streams(metric: HeadMetric) -> bool:
+    return isinstance(metric.value, OfSums) and "stream_cosines" in metric.value.sums
 
 
 def _of_traces(repeated: bool, *, whole: bool) -> tuple[str, ...]:
     """Return all metrics that a trace can have, or only those that can be compared with other models'."""
     return tuple(
         name
-        for name, declared in HEAD_METRICS.items()
-        if declared.family != "circuits"
-        and (repeated or name not in REPEATED)
+        for name, metric in HEAD_METRICS.items()
+        if metric.family != "circuits"
+        and (repeated or not metric.repeated)
         and (whole or not name.endswith(("_raw", "_published")))
     )
 
@@ -326,13 +305,18 @@ def repeated_tokens(vocab_size: int, period: int, batch: int, seed: int) -> Int6
         >>> tokens.shape, bool((tokens[:, :4] == tokens[:, 4:]).all())
         ((2, 8), True)
     """
-    for name, given, least in (("vocab_size", vocab_size, 1), ("period", period, 2), ("batch", batch, 1)):
-        if given < least:
-            raise UserError(f"repeated tokens with {name} {given} were asked for; {name} must be at least {least}")
+    _check_sizes(vocab_size=vocab_size, period=period, batch=batch)
     random = generator(seed, "repeated tokens", vocab_size, period)
     once = vocab_size >= period
     half = np.stack([random.choice(vocab_size, period, replace=not once) for _ in range(batch)]).astype(np.int64)
     return np.concatenate((half, half), axis=1)
+
+
+def _check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        least = 2 if name in ("period", "longest") else 1
+        if size < least:
+            raise UserError(f"repeated tokens with {name} {size} were asked for; {name} must be at least {least}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,9 +346,7 @@ def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Repea
         ...  zip(found.tokens, found.begins, found.periods)]
         [True, True, True]
     """
-    for name, given, least in (("vocab_size", vocab_size, 1), ("longest", longest, 2), ("batch", batch, 1)):
-        if given < least:
-            raise UserError(f"repeated tokens with {name} {given} were asked for; {name} must be at least {least}")
+    _check_sizes(vocab_size=vocab_size, longest=longest, batch=batch)
     random = generator(seed, "drawn repeats", vocab_size, longest)
     shortest = max(2, longest // 4) if longest >= 16 else 2
     possible = np.linspace(longest, shortest, min(batch, longest - shortest + 1)).round().astype(np.int64)
@@ -391,25 +373,15 @@ class Repeated:
     begins: Int[Tensor, " batch"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repetition:
-    """Repeated random tokens, in batches."""
-
-    batches: tuple[Repeated, ...]
-
-    @classmethod
-    def drawn(
-        cls, vocab_size: int, longest: int, *, sequences: int, at_once: int, seed: int, device: torch.device
-    ) -> "Repetition":
-        """Draw sequences of twice the longest period with `drawn_repeats`."""
-        drawn = drawn_repeats(vocab_size, longest, sequences, seed)
-        parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
-        return cls(
-            batches=tuple(
-                Repeated(tokens=tokens, periods=periods, begins=begins)
-                for tokens, periods, begins in zip(*parts, strict=True)
-            )
-        )
+def repeated_batches(
+    vocab_size: int, longest: int, *, sequences: int, at_once: int, seed: int, device: torch.device
+) -> tuple[Repeated, ...]:
+    """Draw sequences of twice the longest period with `drawn_repeats`, in batches."""
+    drawn = drawn_repeats(vocab_size, longest, sequences, seed)
+    parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
+    return tuple(
+        Repeated(tokens=tokens, periods=periods, begins=begins) for tokens, periods, begins in zip(*parts, strict=True)
+    )
 
 
 def examine(
@@ -417,7 +389,7 @@ def examine(
     metrics: Sequence[str] | None = None,
     *,
     trace: Callable[[Tensor], Trace],
-    repetition: Callable[[], Repetition] | None,
+    repetition: Callable[[], Sequence[Repeated]] | None,
     weights: Transformer | None,
 ) -> dict[str, HeadScores]:
     """Return the metrics of every head of a model, in their declared order.
@@ -433,28 +405,23 @@ def examine(
     Raises:
         UserError: as `HeadStream` and `circuit_scores`.
     """
-    of_weights = _some(
-        CIRCUITS if weights is None or metrics else readable(weights), metrics, there=weights is not None
-    )
-    of_repetition = _some(REPEATED, metrics, there=repetition is not None)
-    of_text = None if metrics is None else [m for m in metrics if m not in (*of_weights, *of_repetition)]
-    scores = _streamed(HeadStream(of_text), text, measured=of_text is None or bool(of_text))
+
+    def chosen(names: Sequence[str], there: bool) -> list[str]:
+        return [name for name in names if there and (metrics is None or name in metrics)]
+
+    of_weights = chosen(CIRCUITS if weights is None or metrics else readable(weights), weights is not None)
+    of_repetition = chosen(REPEATED, repetition is not None)
+    of_text = None if metrics is None else [name for name in metrics if name not in (*of_weights, *of_repetition)]
+    stream = HeadStream(of_text)
+    for traced in text:
+        if of_text is None or of_text:
+            stream.add(traced)
+    scores = stream.scores() if of_text is None or of_text else {}
     if repetition is not None and of_repetition:
         stream = HeadStream(of_repetition, repeats=True)
-        for batch in repetition().batches:
+        for batch in repetition():
             stream.add(trace(batch.tokens), batch.periods, batch.begins)
         scores |= stream.scores()
     if weights is not None and of_weights:
         scores |= circuit_scores(weights, of_weights)
     return {metric: scores[metric] for metric in HEAD_METRICS if metric in scores}
-
-
-def _some(of: Sequence[str], metrics: Sequence[str] | None, *, there: bool) -> list[str]:
-    return [metric for metric in of if metrics is None or metric in metrics] if there else []
-
-
-def _streamed(stream: HeadStream, traces: Iterable[Trace], *, measured: bool) -> dict[str, HeadScores]:
-    for traced in traces:
-        if measured:
-            stream.add(traced)
-    return stream.scores() if measured else {}

@@ -7,11 +7,6 @@
   tabulated once for all heads and interpolated in s and m. It is then averaged over the lengths of queries of d_head
   dimensions, at each head's own spread.
 
-CKA of many rows can be estimated from n of N rows, drawn evenly. ||X_i^T X_j||_F^2 is a sum over pairs of rows t and s
-of the product of two kernels. Among n rows a row is paired with itself in one of n cases instead of one of N, and there
-the product is largest: the fewer rows, the more alike all heads look. So both kinds of pairs are summed separately, and
-each gets the weight that it has among N rows.
-
 The CKA of the queries (or keys, or values) of untrained heads has a formula in the stream that they read. Heads of a
 layer read the same rows x_t. Let the queries of head i be q_t = R_t W_i^T x_t with independent entries of W_i, of
 d_model x p, and R_t the rotary turn at position t. The mean over W of a head's kernel k_ts = q_t . q_s is, up to the
@@ -32,27 +27,21 @@ before. That is an approximation, within 0.01 where queries turn and exact where
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from headway.heads.attention import MaskedAttention, additive, only
-from headway.heads.diversity import centre
-from headway.heads.metric import NULLS as NULLS
-from headway.heads.patterns import PER_QUERY, Looks
+from headway.config.head_metrics import PerQuery
+from headway.heads.attention import MaskedAttention
+from headway.heads.sums import Gram, Number, Pairs, Total, centre
 
 if TYPE_CHECKING:
     from scipy.interpolate import CubicSpline
-
-
-GAUSSIAN = ("attention_variance_raw", "attention_diversity", "attention_excess")
-"""Metrics whose null is their value for Gaussian queries and keys."""
 
 _QUERIES = 32
 """The queries of each text at which the spread of logits is measured."""
@@ -66,9 +55,10 @@ _TAIL = 1e-7
 """The chance of a query shorter than the shortest of these lengths, and of one longer than the longest."""
 
 
-def gaussian_heads(p_i: int, p_j: int, n: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """Return the CKA of two independent Gaussian heads of p_i and p_j dimensions over n rows."""
-    return (p_i * p_j / ((n + p_i + 1) * (n + p_j + 1))).sqrt()
+def gaussian_cka(total: Total, rows: Number) -> Number:
+    """Return the CKA of two independent Gaussian heads as wide as these, over as many rows."""
+    p = total.shape[1]
+    return (p * p / ((rows + p + 1) * (rows + p + 1))).sqrt()
 
 
 def measured_spectra(gram: Float[Tensor, "head width head width"], n: Float[Tensor, ""]) -> Float[Tensor, "head head"]:
@@ -82,86 +72,40 @@ def measured_spectra(gram: Float[Tensor, "head width head width"], n: Float[Tens
     return torch.outer(R, R).sqrt() / n
 
 
-def _null(*metrics: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        NULLS.update(dict.fromkeys(metrics, function))
-        return function
-
-    return register
-
-
-@_null("query_cka")
-def _query_cka(query_total: Tensor, rows: Tensor) -> Tensor:
-    return gaussian_heads(query_total.shape[1], query_total.shape[1], rows)
-
-
-@_null("context_cka")
-def _context_cka(context_total: Tensor, rows: Tensor) -> Tensor:
-    return gaussian_heads(context_total.shape[1], context_total.shape[1], rows)
-
-
-@_null("query_cka_centred")
-def _query_cka_centred(query_gram: Tensor, query_total: Tensor, rows: Tensor) -> Tensor:
-    return measured_spectra(centre(query_gram, query_total, rows), rows)
-
-
-@_null("context_cka_centred")
-def _context_cka_centred(context_gram: Tensor, context_total: Tensor, rows: Tensor) -> Tensor:
-    return measured_spectra(centre(context_gram, context_total, rows), rows)
-
-
-@_null("context_dissimilarity", "output_dissimilarity", "output_dissimilarity_published", "similarity_to_layer_0")
-def _zero(rows: Tensor) -> Tensor:
-    return torch.zeros_like(rows)
-
-
-@_null("disagreement_subspace")
-def _sharing(shared_values: Tensor, batches: Tensor) -> Tensor:
-    return -shared_values / batches
-
-
-@_null("disagreement_output")
-def _own(context_cosines: Tensor) -> Tensor:
-    return torch.full_like(context_cosines[0, 0], -1 / len(context_cosines))
-
-
-@_null("output_share")
-def _even_split(output_sizes: Tensor) -> Tensor:
-    return torch.full_like(output_sizes[0], 1 / len(output_sizes))
+def spectral_cka(gram: Gram, total: Total, rows: Number) -> Pairs:
+    """Return the centred CKA of independent heads with the measured spectra."""
+    return measured_spectra(centre(gram, total, rows), rows)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianLooks(Looks):
+class GaussianAttention:
     """Queries with Gaussian logits: for each number of keys, and for each head with its spread."""
 
-    squares: Float[Tensor, "1 head query"]
-
-    @property
-    def square(self) -> Float[Tensor, "1 head query"]:  # noqa: D102 - as in Looks
-        return self.squares
+    n_keys: Float[Tensor, "1 1 query"]
+    text_keys: Float[Tensor, "1 1 query"]
+    square: Float[Tensor, "1 head query"]
 
 
 def gaussian_attention(
-    name: str, reach: dict[tuple[int, int], float], spread: Float[Tensor, " head"], d_head: int
+    value: PerQuery, reach: dict[tuple[int, int], float], spread: Float[Tensor, " head"], d_head: int
 ) -> Float[Tensor, " head"]:
     """Return a metric of attention for Gaussian queries and keys.
 
     Args:
-        name: one of `GAUSSIAN`.
+        value: of a metric that asks for nothing but numbers of keys and the sum of p^2.
         reach: how many queries see m of the T keys of their text, by (m, T).
         spread: standard deviation of each head's logits over the keys that a query sees.
         d_head: dimensions of a query.
     """
     m, T = (np.array(numbers) for numbers in zip(*reach, strict=True))
     excess = np.stack([gaussian_excess(of_head, d_head, m) for of_head in spread.tolist()])
-    looks = GaussianLooks(
-        counted=torch.ones(1, 1, len(m), dtype=torch.bool),
+    queries = GaussianAttention(
         n_keys=torch.from_numpy(m[None, None]).double(),
         text_keys=torch.from_numpy(T[None, None]).double(),
-        squares=torch.from_numpy((excess[None] + 1) / m),
+        square=torch.from_numpy((excess[None] + 1) / m),
     )
-    weight = torch.tensor(list(reach.values()), dtype=torch.float64) * PER_QUERY[name].over(looks)[0, 0]
-    values = torch.where(weight > 0, PER_QUERY[name].values(looks)[0], 0)
+    weight = torch.tensor(list(reach.values()), dtype=torch.float64) * value.over(queries)[0, 0]
+    values = torch.where(weight > 0, value.function(queries)[0], 0)
     return (values * weight).sum(1) / weight.sum()
 
 
@@ -241,29 +185,29 @@ def normal_excess(s: float, m: Float64[np.ndarray, " keys"]) -> Float64[np.ndarr
     return np.square(m) * step * (curvature @ np.exp(np.outer(np.log(phi), m - 1))) - 1
 
 
-def reach(of: MaskedAttention) -> dict[tuple[int, int], float]:
+def reach(masked: MaskedAttention) -> dict[tuple[int, int], float]:
     """Return how many queries see m of the T keys of their text, by (m, T).
 
     Heads that see different keys are averaged.
     """
-    sees = of.attention.sees()
-    m = sees.sum(3).expand(len(of.counted), -1, -1)
-    T = of.keys_counted.sum(1)[:, None, None].expand_as(m)
-    chosen = of.counted[:, None].expand_as(m) & (m > 0)
+    sees = masked.attention.sees()
+    m = sees.sum(3).expand(len(masked.counted), -1, -1)
+    T = masked.keys_counted.sum(1)[:, None, None].expand_as(m)
+    chosen = masked.counted[:, None].expand_as(m) & (m > 0)
     pairs, counts = torch.stack((m[chosen], T[chosen])).unique(dim=1, return_counts=True)
     share = (counts / m.shape[1]).tolist()
     return {(m, T): count for (m, T), count in zip(pairs.T.tolist(), share, strict=True)}
 
 
-def logit_variance(of: MaskedAttention) -> tuple[Float[Tensor, " head"], Float[Tensor, ""]]:
+def logit_variance(masked: MaskedAttention) -> tuple[Float[Tensor, " head"], Float[Tensor, ""]]:
     """Return the sum of the variance over keys of queries' logits, and the number of queries.
 
     The queries are a few of each text, evenly spaced.
     """
-    attention = of.attention
+    attention = masked.attention
     n_queries = attention.q.shape[2]
     chosen = sorted({n_queries - 1 - i * n_queries // _QUERIES for i in range(_QUERIES)})
-    total = torch.zeros(of.n_heads, dtype=torch.float64, device=attention.q.device)
+    total = torch.zeros(masked.n_heads, dtype=torch.float64, device=attention.q.device)
     number = torch.zeros((), dtype=torch.float64, device=attention.q.device)
     if attention.scores is not None:  # the null is that of a softmax of logits as they are
         return total, number
@@ -274,112 +218,10 @@ def logit_variance(of: MaskedAttention) -> tuple[Float[Tensor, " head"], Float[T
         m = seen.sum(2)
         mean = torch.where(seen, logits, 0).sum(2) / m
         variance = torch.where(seen, logits - mean[:, :, None], 0).square().sum(2) / (m - 1)
-        counts = (m > 1) & of.counted[example, chosen]
+        counts = (m > 1) & masked.counted[example, chosen]
         total += torch.where(counts, variance, 0).sum(1, dtype=torch.float64)
         number += counts.sum() / len(counts)
     return total, number
-
-
-Gram = Float[Tensor, "head width head width"]
-Total = Float[Tensor, "head width"]
-Pairs = Float[Tensor, "head head"]
-Thirds = Float[Tensor, "head head width"]
-Number = Float[Tensor, ""]
-
-
-@additive
-def whole_rows(of: MaskedAttention) -> Number:
-    """Return the number of positions that the present ones stand for."""
-    return of.counted.sum(dtype=torch.float64) / of.share
-
-
-@additive
-def query_fourths(of: MaskedAttention) -> Pairs:
-    """Return the sum over rows of |q_i|^2 |q_j|^2."""
-    return _fourths(only(of.counted, of.attention.q))
-
-
-@additive
-def query_thirds(of: MaskedAttention) -> Thirds:
-    """Return the sum over rows of |q_i|^2 q_j."""
-    return _thirds(only(of.counted, of.attention.q))
-
-
-@additive
-def context_fourths(of: MaskedAttention) -> Pairs:
-    """Return the sum over rows of |z_i|^2 |z_j|^2."""
-    return _fourths(only(of.counted, of.attention.z))
-
-
-@additive
-def context_thirds(of: MaskedAttention) -> Thirds:
-    """Return the sum over rows of |z_i|^2 z_j."""
-    return _thirds(only(of.counted, of.attention.z))
-
-
-def query_cka(query_gram: Gram, query_fourths: Pairs, rows: Number, whole_rows: Number) -> Pairs:
-    """Return `diversity.query_cka` of all rows, estimated from some of them."""
-    return _cka(query_gram, query_fourths, rows, whole_rows)
-
-
-def context_cka(context_gram: Gram, context_fourths: Pairs, rows: Number, whole_rows: Number) -> Pairs:
-    """Return `diversity.context_cka` of all rows, estimated from some of them."""
-    return _cka(context_gram, context_fourths, rows, whole_rows)
-
-
-def query_cka_centred(
-    query_gram: Gram, query_total: Total, query_thirds: Thirds, query_fourths: Pairs, rows: Number, whole_rows: Number
-) -> Pairs:
-    """Return `diversity.query_cka_centred` of all rows, estimated from some of them."""
-    return _cka_centred(query_gram, query_total, query_thirds, query_fourths, rows, whole_rows)
-
-
-def context_cka_centred(
-    context_gram: Gram,
-    context_total: Total,
-    context_thirds: Thirds,
-    context_fourths: Pairs,
-    rows: Number,
-    whole_rows: Number,
-) -> Pairs:
-    """Return `diversity.context_cka_centred` of all rows, estimated from some of them."""
-    return _cka_centred(context_gram, context_total, context_thirds, context_fourths, rows, whole_rows)
-
-
-OF_SOME = {function.__name__: function for function in (query_cka, context_cka, query_cka_centred, context_cka_centred)}
-"""The functions that estimate a metric of all rows from some, by metric."""
-
-
-def _fourths(x: Float[Tensor, "rows head width"]) -> Pairs:
-    squares = x.square().sum(2)
-    return (squares.mT @ squares).double()
-
-
-def _thirds(x: Float[Tensor, "rows head width"]) -> Thirds:
-    return (x.square().sum(2).mT @ x.flatten(1)).double().unflatten(1, x.shape[1:])
-
-
-def _cka(gram: Gram, alone: Pairs, rows: Number, whole: Number) -> Pairs:
-    """Return CKA of `whole` rows; `alone` is the part of a row's pairs with itself. NaN for a single row."""
-    cross = gram.square().sum((1, 3))
-    pairs = (cross - alone) / (rows * (rows - 1))
-    mean = pairs * (1 - 1 / whole) + alone / (rows * whole)
-    own = mean.diagonal()
-    there = own > 0
-    lengths = torch.where(there, own, 1).sqrt()
-    found = torch.where(there[:, None] & there, mean / torch.outer(lengths, lengths), 0).clamp(min=0)
-    return torch.where(rows > 1, found, torch.nan)
-
-
-def _cka_centred(gram: Gram, total: Total, thirds: Thirds, fourths: Pairs, rows: Number, whole: Number) -> Pairs:
-    """Return centred CKA with |x - m|^2 = |x|^2 - 2 m x + |m|^2 for both heads, multiplied out."""
-    mean = total / rows
-    sizes, size = torch.einsum("iaia->i", gram), mean.square().sum(1)
-    crossed = torch.einsum("ijb,jb->ij", thirds, mean)
-    inner = torch.einsum("ia,iajb,jb->ij", mean, gram, mean)
-    alone = fourths - 2 * (crossed + crossed.mT) + 4 * inner
-    alone = alone + torch.outer(sizes, size) + torch.outer(size, sizes) - 3 * rows * torch.outer(size, size)
-    return _cka(centre(gram, total, rows), alone, rows, whole)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,14 +253,14 @@ def stream_null(
     p, c = float(turn[0]), turn.double().to(x.device)
     kernel = products * c[distance]
     doubled = c[(2 * distance).clamp(max=len(c) - 1)]
-    found = []
+    ratios = []
     for about in (kernel, _centred(kernel)):
         turned = products if about is kernel else _centred(products)
         size = about.diagonal()
         cross = _mean_of_pairs(about.square(), n_rows)
         own = cross + _mean_of_pairs(turned.square() * doubled, n_rows) + float(size.mean()) ** 2 / p
-        found.append(cross / own if own else math.nan)  # a stream of zeros has no directions
-    return StreamNull(uncentred=found[0], centred=found[1])
+        ratios.append(cross / own if own else math.nan)  # a stream of zeros has no directions
+    return StreamNull(uncentred=ratios[0], centred=ratios[1])
 
 
 def _centred(kernel: Float[Tensor, "row row"]) -> Float[Tensor, "row row"]:

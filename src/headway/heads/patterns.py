@@ -1,25 +1,24 @@
-"""Attention patterns in blocks of queries, and metrics that are means over queries.
+"""Attention patterns in blocks of queries, for metrics that are means over queries.
 
 Every number that a metric needs of attention weights p comes from the logits s of one block of queries, with only the
 keys that any of them sees. With e = exp(s - max s), sum p^2 = sum e^2 / (sum e)^2 and the entropy is ln sum e - sum e
 ln e / sum e. So no T x T matrix of all heads is ever held.
 
-`Even` gives the same numbers for a head whose attention is even over the keys that it sees, which is the null of these
-metrics.
+`EvenAttention` gives the same numbers for a head whose attention is even over the keys that it sees, which is the null
+of these metrics.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headway.heads.attention import MaskedAttention
-from headway.heads.metric import metric
 
 BLOCK_BYTES = 16 * 2**20
 """The bytes of a block's logits in float32; a few tensors of that size are held at once."""
@@ -33,7 +32,7 @@ Values = Float[Tensor, "batch head query"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looks(ABC):
+class QueryAttention(ABC):
     """Queries of some examples, with the numbers that a metric may use of their attention weights p."""
 
     counted: Bool[Tensor, "batch 1 query"]
@@ -42,17 +41,6 @@ class Looks(ABC):
     """The number m of keys that it sees; one head stands for all where they see the same."""
     text_keys: Float[Tensor, "batch 1 #query"]
     """The number T of keys of its text that count."""
-
-    @property
-    @abstractmethod
-    def square(self) -> Values:
-        """The sum of p^2 over the keys."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlacedLooks(Looks):
-    """Looks whose queries and keys have places in a text."""
-
     sees: Bool[Tensor, "#batch #head query key"]
     start: int
     """The first key of the block."""
@@ -66,6 +54,11 @@ class PlacedLooks(Looks):
     """The period of repeated tokens."""
     begins: Int[Tensor, "#batch 1"]
     """The first repeated key, counted from `first`."""
+
+    @property
+    @abstractmethod
+    def square(self) -> Values:
+        """The sum of p^2 over the keys."""
 
     @property
     @abstractmethod
@@ -90,6 +83,22 @@ class PlacedLooks(Looks):
     def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
         """Return 1 where the largest weight is on that key, else 0; of equal weights the first is the largest."""
 
+    def largest_on_neighbours(self) -> Float[Tensor, "2 batch head query"]:
+        """Return whether the largest weight is on the token before, and whether on the token after."""
+        return torch.stack((self.largest_at(self.places - 1), self.largest_at(self.places + 1)))
+
+    @property
+    def twin(self) -> Int[Tensor, "batch query"]:
+        """The key one period before each query."""
+        assert self.period is not None, "measured without a period"
+        return (self.places - self.period).expand(len(self.counted), -1)
+
+    @property
+    def repeated(self) -> Bool[Tensor, "batch 1 query"]:
+        """True for a query on the second or a later occurrence of a repeated token."""
+        assert self.period is not None, "measured without a period"
+        return (self.places >= self.first + self.begins + self.period)[:, None] & self.one_text
+
     def sees_at(self, keys: Int[Tensor, "#batch query"]) -> Bool[Tensor, "batch some query"]:
         """Return whether a query sees one key."""
         return self._seen_at(keys)[1]
@@ -108,8 +117,8 @@ class PlacedLooks(Looks):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredLooks(PlacedLooks):
-    """The looks of the model's heads."""
+class MeasuredAttention(QueryAttention):
+    """The attention of the model's heads."""
 
     powers: Float[Tensor, "batch head query key"]
     """exp(s - max s), 0 for keys that are not seen."""
@@ -117,7 +126,7 @@ class MeasuredLooks(PlacedLooks):
     """The sum of `powers`: 1 at least, and next to 0 where nothing is seen, so that weights there are 0."""
 
     @cached_property
-    def square(self) -> Values:  # noqa: D102 - as in Looks
+    def square(self) -> Values:  # noqa: D102 - as in QueryAttention
         return (torch.linalg.vector_norm(self.powers, dim=3) / self.total).square()
 
     @property
@@ -149,8 +158,8 @@ class MeasuredLooks(PlacedLooks):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Even(PlacedLooks):
-    """The looks of heads that attend evenly to all keys they see."""
+class EvenAttention(QueryAttention):
+    """The attention of heads that attend evenly to all keys they see."""
 
     @property
     def square(self) -> Values:  # noqa: D102
@@ -180,89 +189,46 @@ class Even(PlacedLooks):
     """The chance that one of the keys seen is the largest."""
 
 
-Over = Callable[[PlacedLooks], Bool[Tensor, "..."]]
-"""A function that selects the queries of a metric's mean."""
-
-
-def every_query(looks: Looks) -> Bool[Tensor, "..."]:
-    """Return all queries that see a key."""
-    return looks.n_keys >= 1
-
-
-def some_head_sees(looks: Looks) -> Bool[Tensor, "..."]:
-    """Return the queries in which a head sees a key, for values of all heads together."""
-    return looks.counted
-
-
-def two_keys(looks: Looks) -> Bool[Tensor, "..."]:
-    """Return the queries that see at least two keys, and so have a choice."""
-    return looks.n_keys >= 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerQuery:
-    """The way in which a metric of attention is made of its values per query."""
-
-    values: Callable[..., Tensor]
-    """(batch, head, query), or (variant, batch, head, query) where the score is the largest mean of several."""
-    over: Callable[..., Bool[Tensor, "..."]]
-    per: Literal["query", "text"]
-    """A mean over queries, or the sum over the queries of each text, averaged over the texts."""
-
-
-PER_QUERY: dict[str, PerQuery] = {}
-
-
-def per_query(
-    name: str, *, over: Callable[..., Bool[Tensor, "..."]], per: Literal["query", "text"] = "query"
-) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Register the decorated values per query as those of a declared metric, their mean over some queries."""
-
-    def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        PER_QUERY[name] = PerQuery(values=function, over=over, per=per)
-        return metric(name)(function)
-
-    return register
-
-
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """The looks of some queries, and those of even heads in their place."""
+    """The attention of some queries, and that of even heads in their place."""
 
-    measured: MeasuredLooks
-    even: Even
+    measured: MeasuredAttention
+    even: EvenAttention
     examples: slice
     keys: slice
 
 
-def blocks(of: MaskedAttention) -> Iterator[Block]:
-    """Yield the looks of all queries in blocks: a few examples and queries, all heads, and the keys they see.
+def blocks(masked: MaskedAttention) -> Iterator[Block]:
+    """Yield the attention of all queries in blocks: a few examples and queries, all heads, and the keys they see.
 
     Blocks in which no query counts are left out.
     """
-    attention = of.attention
+    attention = masked.attention
     batch, n_heads, n_queries, _ = attention.q.shape
     row_bytes = 4 * n_heads * attention.k.shape[2]
-    most = _ROWS if attention.some is None else max(_FEW_ROWS, int(_ROWS * of.share))
+    most = _ROWS if attention.some is None else max(_FEW_ROWS, int(_ROWS * masked.share))
     n_examples = min(batch, max(1, BLOCK_BYTES // (row_bytes * min(n_queries, most))))
     n_rows = min(most, max(1, BLOCK_BYTES // (row_bytes * n_examples)))
     for example in range(0, batch, n_examples):
         examples = slice(example, min(batch, example + n_examples))
         for row in range(0, n_queries, n_rows):
             queries = slice(row, min(n_queries, row + n_rows))
-            seen = (of.counted[examples, None, queries, None] & attention.sees(examples, queries)).any(2).any(1).any(0)
+            seen = (
+                (masked.counted[examples, None, queries, None] & attention.sees(examples, queries)).any(2).any(1).any(0)
+            )
             if seen.any():
                 keys = seen.nonzero()[:, 0]
-                yield block(of, examples, queries, slice(int(keys[0]), int(keys[-1]) + 1))
+                yield block(masked, examples, queries, slice(int(keys[0]), int(keys[-1]) + 1))
 
 
 def block(
-    of: MaskedAttention, examples: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)
+    masked: MaskedAttention, examples: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)
 ) -> Block:
     """Return some queries and keys, which must be all keys that those queries see."""
-    attention = of.attention
+    attention = masked.attention
     sees = attention.sees(examples, queries, keys)
-    counted = of.counted[examples, None, queries]
+    counted = masked.counted[examples, None, queries]
     some, n_queries, n_keys = attention.some, attention.q.shape[2], attention.k.shape[2]
     if some is None:
         places = torch.arange(n_keys - n_queries, n_keys, device=sees.device)[None, queries]
@@ -271,123 +237,22 @@ def block(
     placed: dict[str, Any] = {
         "counted": counted,
         "n_keys": sees.sum(3).to(attention.q.dtype).expand(len(counted), -1, -1),
-        "text_keys": of.keys_counted[examples].sum(1)[:, None, None].to(attention.q.dtype),
+        "text_keys": masked.keys_counted[examples].sum(1)[:, None, None].to(attention.q.dtype),
         "sees": sees,
         "start": keys.start or 0,
         "one_text": attention.kind != "cross",
         "places": places,
-        "first": of.keys_counted[examples].int().argmax(1, keepdim=True),
-        "period": None if of.period is None else _of_examples(of.period, examples, sees.device),
-        "begins": _of_examples(of.begins, examples, sees.device),
+        "first": masked.keys_counted[examples].int().argmax(1, keepdim=True),
+        "period": None if masked.period is None else _of_examples(masked.period, examples, sees.device),
+        "begins": _of_examples(masked.begins, examples, sees.device),
     }
     logits = attention.logits(batch=examples, queries=queries, keys=keys)
     largest = logits.amax(3, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
     powers = logits.sub_(largest).exp_()
     total = powers.sum(3).clamp(min=torch.finfo(powers.dtype).tiny)
-    measured = MeasuredLooks(powers=powers, total=total, **placed)
-    return Block(measured=measured, even=Even(**placed), examples=examples, keys=keys)
+    measured = MeasuredAttention(powers=powers, total=total, **placed)
+    return Block(measured=measured, even=EvenAttention(**placed), examples=examples, keys=keys)
 
 
 def _of_examples(number: int | Int[Tensor, " batch"], examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"]:
     return torch.tensor([[number]], device=device) if isinstance(number, int) else number.to(device)[examples, None]
-
-
-Chosen = Bool[Tensor, "..."]
-
-
-def with_predecessor(looks: PlacedLooks) -> Chosen:
-    """Return the queries with a preceding token of the same text."""
-    return every_query(looks) & (looks.places > looks.first)[:, None] & looks.one_text
-
-
-def with_neighbours(looks: PlacedLooks) -> Chosen:
-    """Return the queries that have a choice among keys of their own text."""
-    return two_keys(looks) & looks.one_text
-
-
-def on_repetition(looks: PlacedLooks) -> Chosen:
-    """Return queries on a repeated token's second or later occurrence that see the occurrence before."""
-    return _repeated(looks) & looks.sees_at(_same(looks))
-
-
-def on_repetition_of_more(looks: PlacedLooks) -> Chosen:
-    """Return the queries that see the token after the earlier occurrence."""
-    return _repeated(looks) & looks.sees_at(_same(looks) + 1)
-
-
-@per_query("attention_entropy_nats", over=every_query)
-def attention_entropy_nats(looks: PlacedLooks) -> Values:
-    """Return - sum p ln p."""
-    return looks.entropy
-
-
-@per_query("attention_confidence", over=two_keys)
-def attention_confidence(looks: PlacedLooks) -> Values:
-    """Return the largest weight.
-
-    Paper: Voita et al. 2019, arXiv 1905.09418.
-    """
-    return looks.largest
-
-
-@per_query("sink_score", over=every_query)
-def sink_score(looks: PlacedLooks) -> Values:
-    """Return the weight on the first key of the text; 0 where a window hides it.
-
-    Paper: Xiao et al. 2023, arXiv 2309.17453.
-    """
-    return looks.weight_at(looks.first.expand(-1, looks.counted.shape[2]))
-
-
-@per_query("previous_token_score", over=with_predecessor)
-def previous_token_score(looks: PlacedLooks) -> Values:
-    """Return the weight on the token before."""
-    return looks.weight_at(looks.places - 1)
-
-
-@per_query("positional_score", over=with_neighbours)
-def positional_score(looks: PlacedLooks) -> Float[Tensor, "2 batch head query"]:
-    """Return whether the largest weight is on the token before, and whether on the token after.
-
-    The larger of both shares is the score.
-
-    Paper: Voita et al. 2019, arXiv 1905.09418, call a head positional from 90 % on.
-    """
-    return torch.stack((looks.largest_at(looks.places - 1), looks.largest_at(looks.places + 1)))
-
-
-@per_query("duplicate_token_score", over=on_repetition)
-def duplicate_token_score(looks: PlacedLooks) -> Values:
-    """Return the weight on the same token one period before.
-
-    Paper: Olsson et al. 2022, arXiv 2209.11895.
-    """
-    return looks.weight_at(_same(looks))
-
-
-@per_query("induction_score", over=on_repetition_of_more)
-def induction_score(looks: PlacedLooks) -> Values:
-    """Return the weight on the token that followed one period before.
-
-    Each text has its own period, so that no fixed distance pays.
-
-    Paper: Olsson et al. 2022, arXiv 2209.11895.
-
-    Paper: Olsson et al. 2022, arXiv 2209.11895.
-    """
-    return looks.weight_at(_same(looks) + 1)
-
-
-def _repeated(looks: PlacedLooks) -> Chosen:
-    earliest = looks.first + looks.begins + _period(looks)
-    return every_query(looks) & (looks.places >= earliest)[:, None] & looks.one_text
-
-
-def _same(looks: PlacedLooks) -> Int[Tensor, "batch query"]:
-    """Return the key one period before."""
-    return (looks.places - _period(looks)).expand(len(looks.counted), -1)
-
-
-def _period(looks: PlacedLooks) -> Int[Tensor, "#batch 1"]:
-    assert looks.period is not None, "measured without a period"
-    return looks.period

@@ -9,93 +9,100 @@ length 1, averaged over positions).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from headway.config.lm.training import REGULARIZED
-from headway.heads.attention import (
-    NOTHING,
-    MaskedAttention,
-    context_gram,
-    only,
-    query_gram,
-    rows,
-    subject,
-    units,
-    value_rows,
-)
-from headway.heads.diversity import cka
-from headway.heads.metric import TERMS as TERMS
-from headway.heads.metric import Term
+from headway.config.lm.training import OWN_TERMS, REGULARIZED, Better
+from headway.heads.attention import MaskedAttention, mask_attention
 from headway.heads.patterns import block
-
-Number = Float[Tensor, ""]
-Pairs = Float[Tensor, "head head"]
-
-
-def _term(name: str) -> Callable[[Callable[[MaskedAttention], Number]], None]:
-    def register(function: Callable[[MaskedAttention], Number]) -> None:
-        TERMS[name] = Term(name=name, better=REGULARIZED[name], measure=lambda trace: function(subject(trace)))
-
-    return register
+from headway.heads.sums import ROUNDING, Number, Pairs, cka, gram, units
+from headway.models.trace import AttentionTrace
 
 
-@_term("disagreement_subspace")
-def _subspace(of: MaskedAttention) -> Number:
-    kv_of = list(of.attention.kv_of)
-    values = units(only(of.keys_counted, of.attention.v))[:, kv_of]
-    return -values.mean(1).square().sum() / value_rows(of)
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """A measure of one attention that is added to a loss.
+
+    Attributes:
+        better: whether heads are more different where it is high or low.
+        function: a number of an attention of two heads or more.
+    """
+
+    better: Better
+    function: Callable[[MaskedAttention], Number]
+
+    @property
+    def sign(self) -> int:
+        """The sign of the term in a loss that is minimised."""
+        return -1 if self.better == "high" else 1
+
+    def measure(self, attention: AttentionTrace) -> Number:
+        """Return the number of an attention."""
+        return self.function(mask_attention(attention))
 
 
-@_term("disagreement_position")
-def _position(of: MaskedAttention) -> Number:
+def _rows(masked: MaskedAttention) -> Number:
+    return masked.counted.sum(dtype=torch.float64)
+
+
+def _subspace(masked: MaskedAttention) -> Number:
+    values = units(masked.values)[:, list(masked.attention.kv_of)]
+    return -values.mean(1).square().sum() / masked.keys_counted.sum(dtype=torch.float64)
+
+
+def _position(masked: MaskedAttention) -> Number:
     """Return the disagreement in position, which holds the weights of all heads, as any differentiable measure does."""
-    overlap = block(of).measured.overlap
-    texts = of.counted.any(1).sum()
-    return -torch.where(of.counted[:, None], overlap, 0).sum() / texts
+    overlap = block(masked).measured.overlap
+    texts = masked.counted.any(1).sum()
+    return -torch.where(masked.counted[:, None], overlap, 0).sum() / texts
 
 
-@_term("disagreement_output")
-def _output(of: MaskedAttention) -> Number:
-    return -units(only(of.counted, of.attention.z)).mean(1).square().sum() / rows(of)
+def _output(masked: MaskedAttention) -> Number:
+    return -units(masked.contexts).mean(1).square().sum() / _rows(masked)
 
 
-@_term("orthogonality")
-def _orthogonality(of: MaskedAttention) -> Number:
-    contexts = units(only(of.counted, of.attention.z))
-    own = torch.eye(of.n_heads, device=contexts.device, dtype=contexts.dtype)
+def _orthogonality(masked: MaskedAttention) -> Number:
+    contexts = units(masked.contexts)
+    own = torch.eye(masked.n_heads, device=contexts.device, dtype=contexts.dtype)
     products = contexts @ contexts.mT - own
-    return torch.where(of.counted.flatten()[:, None, None], products, 0).square().sum() / rows(of)
+    return torch.where(masked.counted.flatten()[:, None, None], products, 0).square().sum() / _rows(masked)
 
 
-@_term("output_dissimilarity")
-def _output_dissimilarity(of: MaskedAttention) -> Number:
+def _output_dissimilarity(masked: MaskedAttention) -> Number:
     """Return minus the mean cosine of outputs: cosines of all pairs sum to the square of the summed unit vectors."""
-    W_O = of.attention.W_O
-    z = only(of.counted, of.attention.z)
+    W_O, z = masked.attention.W_O, masked.contexts
     # In float64, or a context that W_O almost ignores would have a length of rounding errors.
     lengths = torch.einsum("rhd,hde,rhe->rh", z.double(), W_O.double() @ W_O.double().mT, z.double())
     possible = z.square().sum(2) * W_O.square().sum((1, 2))
-    written = lengths > NOTHING**2 * possible
+    written = lengths > ROUNDING**2 * possible
     per_length = torch.where(written, lengths, 1).rsqrt().to(z.dtype)
     units_of_output = torch.where(written[:, :, None], z * per_length[:, :, None], 0).flatten(1) @ W_O.flatten(0, 1)
     of_different = units_of_output.square().sum() - written.sum()
-    return -of_different / (rows(of) * of.n_heads * (of.n_heads - 1))
+    return -of_different / (_rows(masked) * masked.n_heads * (masked.n_heads - 1))
 
 
-@_term("query_cka")
-def _query_cka(of: MaskedAttention) -> Number:
-    return _of_pairs(cka(query_gram(of)))
-
-
-@_term("context_cka")
-def _context_cka(of: MaskedAttention) -> Number:
-    return _of_pairs(cka(context_gram(of)))
-
-
-def _of_pairs(values: Pairs) -> Number:
+def _between_heads(pairs: Pairs) -> Number:
     """Return the mean over pairs of different heads."""
-    n_heads = len(values)
-    return (values.sum() - values.diagonal().sum()) / (n_heads * (n_heads - 1))
+    n_heads = len(pairs)
+    return (pairs.sum() - pairs.diagonal().sum()) / (n_heads * (n_heads - 1))
+
+
+_FUNCTIONS: dict[str, Callable[[MaskedAttention], Number]] = {
+    "disagreement_subspace": _subspace,
+    "disagreement_position": _position,
+    "disagreement_output": _output,
+    "orthogonality": _orthogonality,
+    "output_dissimilarity": _output_dissimilarity,
+    "query_cka": lambda masked: _between_heads(cka(gram(masked.queries, masked.counted.flatten()))),
+    "context_cka": lambda masked: _between_heads(cka(gram(masked.contexts, masked.counted.flatten()))),
+}
+
+
+def term(name: str) -> Term:
+    """Return a term, Headway's own or a plugin's, by its name in `training.regularizers`."""
+    return Term(better=REGULARIZED[name], function=OWN_TERMS.get(name) or _FUNCTIONS[name])
+
+
+TERMS = {name: term(name) for name in _FUNCTIONS}
+"""Headway's own terms by name."""

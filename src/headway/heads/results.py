@@ -186,19 +186,25 @@ class XRay(ModelOnText):
         }
 
     def _composition(self) -> dict[str, Any] | None:
-        found = self.composition
-        if found is None or len(found.heads) > 4 * PAIRS_IN_JSON:
+        composition = self.composition
+        if composition is None or len(composition.heads) > 4 * PAIRS_IN_JSON:
             return None
-        heads = [f"{self.labels[attention]}H{head}" for attention, head in found.heads]
-        return {"heads": heads, "null": found.null, **{kind: five_digits(getattr(found, kind)) for kind in "qkv"}}
+        heads = [f"{self.labels[attention]}H{head}" for attention, head in composition.heads]
+        return {
+            "heads": heads,
+            "null": composition.null,
+            **{kind: five_digits(getattr(composition, kind)) for kind in "qkv"},
+        }
 
     def _left_out(self) -> list[str]:
         """Return sentences about results that are too large for JSON."""
         wide = [attention.name for attention in self.attentions if attention.n_heads > PAIRS_IN_JSON]
-        said = [f"metrics of pairs of {name} stand in heads.safetensors alone: it has many heads" for name in wide]
+        sentences = [f"metrics of pairs of {name} stand in heads.safetensors alone: it has many heads" for name in wide]
         if self.composition is not None and self._composition() is None:
-            said.append(f"composition of {len(self.composition.heads):,} heads is not in the JSON: that is many pairs")
-        return said
+            sentences.append(
+                f"composition of {len(self.composition.heads):,} heads is not in the JSON: that is many pairs"
+            )
+        return sentences
 
 
 STEPS = 255
@@ -249,12 +255,8 @@ def _lower(n: int) -> np.ndarray:
 
 
 def _deflated(data: bytes) -> bytes:
-    return min((_with(strategy, data) for strategy in _STRATEGIES), key=len)
-
-
-def _with(strategy: int, data: bytes) -> bytes:
-    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 9, strategy)
-    return packer.compress(data) + packer.flush()
+    packers = [zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 9, strategy) for strategy in _STRATEGIES]
+    return min((packer.compress(data) + packer.flush() for packer in packers), key=len)
 
 
 Head = tuple[str, int]
@@ -416,11 +418,11 @@ def chosen_heads(asked: str | None, labels: Mapping[str, str], n_heads: Mapping[
 
 
 def _not_there(word: str, labels: Mapping[str, str], n_heads: Mapping[str, int], known: Sequence[str]) -> str:
-    found = re.fullmatch(r"(.*L\d+)H\d+", word)
-    of_layer = next((name for name, label in labels.items() if found and label == found[1]), None)
+    named = re.fullmatch(r"(.*L\d+)H\d+", word)
+    of_layer = next((name for name, label in labels.items() if named and label == named[1]), None)
     if of_layer is not None:
         called = head_names(labels[of_layer], n_heads[of_layer])
         return f"layer {labels[of_layer]} has the heads {called[0]} to {called[-1]}"
-    if found:
+    if named:
         return f"there is no such layer; the model has {', '.join(labels.values())}"
     return f"it is no head and no layer of the model; give such as {known[-1]} or {next(iter(labels.values()))}"

@@ -53,8 +53,8 @@ class HeadScores:
     @property
     def untrained(self) -> dict[str, np.ndarray]:
         """The mean over the draws, else the formula, by name of the attention; it broadcasts to the values."""
-        found = {name: np.asarray(value) for name, value in self.formula.items()}
-        return found | {name: np.asarray(drawn.mean(0)) for name, drawn in self.draws.items()}
+        means = {name: np.asarray(value) for name, value in self.formula.items()}
+        return means | {name: np.asarray(drawn.mean(0)) for name, drawn in self.draws.items()}
 
     @property
     def spread(self) -> dict[str, np.ndarray]:
@@ -169,7 +169,7 @@ def score_json(score: HeadScores) -> dict[str, Any]:
     """Return a metric's values and nulls by attention; null for pairs of an attention with very many heads."""
     declared = score.declared
     wide = [name for name, value in score.values.items() if value.ndim == 2 and len(value) > PAIRS_IN_JSON]
-    found = {
+    content = {
         "of": declared.of,
         "unit": declared.unit,
         "sentence": declared.sentence,
@@ -180,8 +180,8 @@ def score_json(score: HeadScores) -> dict[str, Any]:
         "untrained_spread": {name: None if name in wide else five_digits(v) for name, v in score.spread.items()},
     }
     if declared.of == "pair":
-        found["per_head"] = {name: five_digits(value) for name, value in score.per_head().items()}
-    return found
+        content["per_head"] = {name: five_digits(value) for name, value in score.per_head().items()}
+    return content
 
 
 def five_digits(value: Any) -> Any:
@@ -214,16 +214,16 @@ def row_labels(names: Iterable[str], kinds: Mapping[str, str] | None = None) -> 
         >>> row_labels(["e.0", "d.0.a", "d.0.b"], {"e.0": "encoder", "d.0.a": "self", "d.0.b": "cross"})
         {'e.0': 'encoder L0', 'd.0.a': 'decoder L0', 'd.0.b': 'cross L0'}
     """
-    of = {name: (kinds or {}).get(name, "self") for name in names}
-    several = len(set(of.values())) > 1
+    kind_of = {name: (kinds or {}).get(name, "self") for name in names}
+    several = len(set(kind_of.values())) > 1
     labels: dict[str, str] = {}
     for kind, word in KINDS.items():
-        alike = [name for name in of if of[name] == kind]
+        alike = [name for name in kind_of if kind_of[name] == kind]
         layers = [_layer(name) for name in alike]
         # Names without a layer number, or with one number twice, are numbered by their places.
         known = None not in layers and len(set(layers)) == len(layers)
-        for at, name in enumerate(alike):
-            labels[name] = f"{word} " * several + f"L{layers[at] if known else at}"
+        for place, name in enumerate(alike):
+            labels[name] = f"{word} " * several + f"L{layers[place] if known else place}"
     return labels
 
 
@@ -239,5 +239,5 @@ def head_names(label: str, n_heads: int) -> list[str]:
 
 def _layer(name: str) -> int | None:
     """Return the layer of a module: the first number in its path."""
-    found = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
-    return int(found[1]) if found else None
+    number = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
+    return int(number[1]) if number else None

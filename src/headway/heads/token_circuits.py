@@ -31,7 +31,6 @@ from torch import Tensor
 
 from headway.heads.circuits import (
     NO_TOKENS,
-    Factored,
     HeadCircuits,
     answers_in_tokens,
     circuits,
@@ -71,15 +70,15 @@ def token_circuits(model: Transformer, tokens: Sequence[int]) -> Circuits:
     """
     chosen = torch.as_tensor(list(tokens))
     embedded, read = written_rows(model, chosen).float(), read_out_rows(model, chosen).float()
-    found: dict[Head, TokenCircuits] = {}
+    by_head: dict[Head, TokenCircuits] = {}
     for here in circuits(model):
         for head in range(len(here.ov.left)):
-            found[here.name, head] = _of_head(here, head, embedded, read, tokens)
+            by_head[here.name, head] = _of_head(here, head, embedded, read, tokens)
     return Circuits(
         n_tokens=len(tokens),
         all=len(tokens) == model.vocab_size,
         by_chance=(2 * log(len(tokens) ** 2)) ** 0.5,
-        of=found,
+        of=by_head,
     )
 
 
@@ -87,20 +86,22 @@ def _of_head(here: HeadCircuits, head: int, embedded: Tensor, read: Tensor, toke
     moved = _standard(embedded @ here.ov.left[head].float() @ (here.ov.right[head].float() @ read.T))
     matched = _standard(embedded @ here.qk.left[head].float() @ (here.qk.right[head].float() @ embedded.T))
     own = moved.diagonal()
-    few = min(TOP, len(tokens))
-    up, down = own.topk(few), (-own).topk(few)
     others = moved - torch.diag(torch.full_like(own, torch.inf))
     return TokenCircuits(
-        copies=tuple(
-            (tokens[at], value) for value, at in zip(up.values.tolist(), up.indices.tolist(), strict=True) if value > 0
-        ),
-        suppresses=tuple(
-            (tokens[at], -value)
-            for value, at in zip(down.values.tolist(), down.indices.tolist(), strict=True)
-            if value > 0
-        ),
+        copies=_furthest(own, tokens, 1),
+        suppresses=_furthest(own, tokens, -1),
         raises=_highest(others, tokens),
         matches=_highest(matched, tokens),
+    )
+
+
+def _furthest(entries: Float[Tensor, " token"], tokens: Sequence[int], sign: int) -> tuple[tuple[int, float], ...]:
+    """Return the tokens with the largest entries of a sign, the furthest from 0 first."""
+    best = (sign * entries).topk(min(TOP, len(tokens)))
+    return tuple(
+        (tokens[at], sign * value)
+        for value, at in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        if value > 0
     )
 
 
@@ -125,18 +126,19 @@ def compositions(model: Transformer) -> Composition:
     Raises:
         UserError: naming the layer whose weights hold NaN or infinity.
     """
-    found = circuits(model)
-    heads = tuple((here.name, head) for here in found for head in range(len(here.ov.left)))
-    first = np.cumsum([0, *(len(here.ov.left) for here in found)])
+    layers = circuits(model)
+    heads = tuple((here.name, head) for here in layers for head in range(len(here.ov.left)))
+    first = np.cumsum([0, *(len(here.ov.left) for here in layers)])
     tables = {kind: np.full((len(heads), len(heads)), np.nan) for kind in "qkv"}
     chances = {kind: np.full((len(heads), len(heads)), np.nan) for kind in "qkv"}
     width = seen_width(model)
-    writers = [here.ov.as_writer() for here in found]
+    writers = [here.ov.as_writer() for here in layers]
     # A reading matrix is a writing matrix transposed.
-    readers = [{kind: circuit.transposed().as_writer() for kind, circuit in _read_by(here).items()} for here in found]
+    read = [{"q": here.qk.transposed(), "k": here.qk, "v": here.ov.transposed()} for here in layers]
+    readers = [{kind: circuit.as_writer() for kind, circuit in of_layer.items()} for of_layer in read]
     strongest_written = [_strongest(writer) for writer in writers]
     strongest_read = [{kind: _strongest(reader) for kind, reader in of_layer.items()} for of_layer in readers]
-    for earlier, later in combinations(range(len(found)), 2):
+    for earlier, later in combinations(range(len(layers)), 2):
         here = slice(first[earlier], first[earlier + 1]), slice(first[later], first[later + 1])
         for kind, reader in readers[later].items():
             tables[kind][here] = _ratios(writers[earlier], reader).numpy()
@@ -146,7 +148,7 @@ def compositions(model: Transformer) -> Composition:
 
 
 def chance_of(
-    found: Float[np.ndarray, "earlier later"],
+    compositions: Float[np.ndarray, "earlier later"],
     written: Float[np.ndarray, " earlier"],
     read: Float[np.ndarray, " later"],
     width: int,
@@ -154,7 +156,7 @@ def chance_of(
     """Return how likely circuits turned at random compose at least as much; 1 where nothing is known.
 
     Args:
-        found: the compositions.
+        compositions: of each earlier head with each later one.
         written: of each earlier circuit the largest share of one direction in its squared size.
         read: of each later one.
         width: dimensions of the stream.
@@ -162,13 +164,13 @@ def chance_of(
     from scipy.special import betaincc
 
     if width < 3:
-        return np.ones_like(found)
+        return np.ones_like(compositions)
     mean = 1 / width
     excess = np.outer(np.maximum(written - mean, 1e-6), np.maximum(read - mean, 1e-6))
     variance = 2 * excess / ((width - 1) * (width + 2))
     size = mean * (1 - mean) / variance - 1
-    chances = betaincc(mean * size, (1 - mean) * size, np.clip(np.nan_to_num(found), 0, 1) ** 2)
-    return np.where(np.isfinite(found), np.nan_to_num(chances, nan=1.0), np.nan)
+    chances = betaincc(mean * size, (1 - mean) * size, np.clip(np.nan_to_num(compositions), 0, 1) ** 2)
+    return np.where(np.isfinite(compositions), np.nan_to_num(chances, nan=1.0), np.nan)
 
 
 def _strongest(matrix: Float[Tensor, "head few d_model"]) -> Float[np.ndarray, " head"]:
@@ -176,10 +178,6 @@ def _strongest(matrix: Float[Tensor, "head few d_model"]) -> Float[np.ndarray, "
     squares = torch.linalg.svdvals(matrix).square()
     whole = squares.sum(1)
     return torch.where(whole > 0, squares[:, 0] / whole, 1).numpy()
-
-
-def _read_by(here: HeadCircuits) -> dict[str, Factored]:
-    return {"q": here.qk, "k": here.qk.transposed(), "v": here.ov}
 
 
 def _ratios(

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from headway.base import rng
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
-from headway.heads.attention import subject
+from headway.heads.attention import mask_attention
 from headway.heads.circuits import circuit_scores, embedding_of_read_out, ranks_of_trace, readable
-from headway.heads.measure import HeadStream, Repetition
+from headway.heads.measure import HeadStream, Repeated
 from headway.heads.nulls import StreamNull, stream_null
 from headway.heads.scores import HeadScores
 from headway.models.redraw import Redrawable, redrawn
@@ -37,7 +37,7 @@ def examine_beside_untrained(
     text: Iterable[Redrawable],
     *,
     read: Callable[[Int[Tensor, "batch pos"]], Redrawable],
-    repetition: Repetition | None,
+    repetition: Sequence[Repeated] | None,
     weights: Transformer | None,
     draws: int,
     n_rows: int | None = None,
@@ -65,11 +65,11 @@ def examine_beside_untrained(
     assert first is not None, "there are no scores of no text"
     formulas = _formulas(first, scores["query_cka"].n_rows)
     for metric, which in _FORMULAS.items():
-        found = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
-        scores[metric] = replace(scores[metric], formula=found)
+        by_attention = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
+        scores[metric] = replace(scores[metric], formula=by_attention)
     if repetition is not None:
         repeated = _Beside(draws, lambda nulls: HeadStream(REPEATED, repeats=True, nulls=nulls))
-        for batch in repetition.batches:
+        for batch in repetition:
             repeated.add(read(batch.tokens), batch.periods, batch.begins)
         scores |= repeated.scores()
     if weights is not None:
@@ -93,7 +93,7 @@ class _Beside:
             return
         chosen = self._chosen(reading.trace, periods, begins)
         attentions = reading.trace.attentions
-        counted = {} if chosen is None else {at.name: subject(at).keys_counted for at in attentions}
+        counted = {} if chosen is None else {at.name: mask_attention(at).keys_counted for at in attentions}
         for draw, stream in enumerate(self._drawn):
             some = None if chosen is None else _some(reading.trace, counted, chosen, draw + self._batches)
             stream.add(reading.redraw(draw, some), periods, begins)
@@ -170,18 +170,18 @@ def _of_weights(model: Transformer, draws: int) -> dict[str, HeadScores]:
 
 def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores]]) -> dict[str, HeadScores]:
     """Return scores together with the values of draws, where every draw has one."""
-    found = {}
+    scores_of_all = {}
     for metric, score in own.items():
         there = [scores[metric] for scores in drawn if metric in scores]
-        found[metric] = score
+        scores_of_all[metric] = score
         if len(there) == len(drawn) and drawn:
             stacks = {
                 name: np.stack([np.asarray(other.values[name], np.float32) for other in there])
                 for name, value in score.values.items()
                 if value.ndim < 2 or len(value) <= PAIRS
             }
-            found[metric] = replace(score, draws=stacks)
-    return found
+            scores_of_all[metric] = replace(score, draws=stacks)
+    return scores_of_all
 
 
 def _formulas(reading: Redrawable, n_rows: int) -> dict[str, StreamNull]:
@@ -189,10 +189,10 @@ def _formulas(reading: Redrawable, n_rows: int) -> dict[str, StreamNull]:
 
     An attention whose queries are no linear map of the stream has none.
     """
-    found = {}
+    formulas = {}
     for attention, x, turn in zip(reading.trace.attentions, reading.inputs, reading.turns, strict=True):
         if turn is not None:
-            counted = subject(attention).counted
+            counted = mask_attention(attention).counted
             few = max(1, _ROWS // x.shape[1])
-            found[attention.name] = stream_null(torch.as_tensor(x)[:few].float(), counted[:few], turn, n_rows)
-    return found
+            formulas[attention.name] = stream_null(torch.as_tensor(x)[:few].float(), counted[:few], turn, n_rows)
+    return formulas

@@ -124,8 +124,7 @@ def gd(prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, read
 
     `eta` is a number, one for each output (d_y,), or one for each length and output.
     """
-    matrices = step_matrices(eta, _reads(prompts, reads))
-    return _from_sums(prompts, lengths, lambda sums: sums.step(matrices, debiased=False))
+    return preconditioned_gd(prompts, step_matrices(eta, _reads(prompts, reads)), lengths, debiased=False)
 
 
 def debiased_gd(
@@ -135,8 +134,7 @@ def debiased_gd(
 
     `eta` is a number, one for each output (d_y,), or one for each length and output.
     """
-    matrices = step_matrices(eta, _reads(prompts, reads))
-    return _from_sums(prompts, lengths, lambda sums: sums.step(matrices, debiased=True))
+    return preconditioned_gd(prompts, step_matrices(eta, _reads(prompts, reads)), lengths, debiased=True)
 
 
 def preconditioned_gd(
@@ -269,16 +267,7 @@ def prompt_chunks(prompts: Prompts, lengths: Lengths | None = None) -> Iterator[
     ends = _ends(prompts, lengths)
     width = 1 + prompts.x.shape[2] + prompts.y.shape[2]
     for chunk in _chunks(prompts, 8 * (int(ends[-1]) * width + 3 * len(ends) * width**2)):
-        yield (
-            chunk,
-            Prompts(
-                x=prompts.x[chunk],
-                y=prompts.y[chunk],
-                x_query=prompts.x_query[chunk],
-                y_query=prompts.y_query[chunk],
-                beta=prompts.beta[chunk],
-            ),
-        )
+        yield chunk, Prompts(**{name: array[chunk] for name, array in vars(prompts).items()})
 
 
 def _from_sums(prompts: Prompts, lengths: Lengths | None, predict: Callable[[PrefixSums], np.ndarray]) -> np.ndarray:

@@ -84,10 +84,10 @@ class KernelRisk:
             at = np.array([w])
             return self.risk(at, self.best_mu(at)).mse
 
-        found = minimize_scalar(best_risk, bounds=(0.0, 4 / self.task.d_x**0.5), options={"xatol": 1e-4})
-        w = np.array([found.x])
+        optimum = minimize_scalar(best_risk, bounds=(0.0, 4 / self.task.d_x**0.5), options={"xatol": 1e-4})
+        w = np.array([optimum.x])
         mu = self.best_mu(w)
-        return OneHead(w=float(found.x), mu=float(mu[0]), risk=self.risk(w, mu))
+        return OneHead(w=float(optimum.x), mu=float(mu[0]), risk=self.risk(w, mu))
 
     def _softmax(self, w: float) -> Float[np.ndarray, "draw pair"]:
         scores = w * self.query_length[:, None] * self.along

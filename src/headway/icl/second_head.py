@@ -58,8 +58,8 @@ def exact_worth(task: RegressionTask, draws: int = 20_000) -> float:
         return risk.risk(opposite, risk.best_mu(opposite)).mse
 
     unit = task.d_x**-0.5
-    found = minimize_scalar(of_two, bounds=(_SMALLEST * unit, 2 * unit), options={"xatol": 0.02 * unit})
-    return risk.one_head().risk.mse / min(float(found.fun), of_two(_SMALLEST * unit))
+    optimum = minimize_scalar(of_two, bounds=(_SMALLEST * unit, 2 * unit), options={"xatol": 0.02 * unit})
+    return risk.one_head().risk.mse / min(float(optimum.fun), of_two(_SMALLEST * unit))
 
 
 def worth_in_the_limit(d_x: int) -> float:
@@ -76,5 +76,5 @@ def worth_in_the_limit(d_x: int) -> float:
         rest = 1 - 2 * u / d_x
         return math.log(d_x / u) - d_x / 2 * math.log(rest) + math.log1p(u / d_x / rest)
 
-    found = minimize_scalar(of_one, bounds=(1e-3, min(2.0, 0.499 * d_x)), options={"xatol": 1e-9})
-    return math.exp(found.fun) / (d_x + 1)
+    optimum = minimize_scalar(of_one, bounds=(1e-3, min(2.0, 0.499 * d_x)), options={"xatol": 1e-9})
+    return math.exp(optimum.fun) / (d_x + 1)

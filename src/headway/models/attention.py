@@ -71,14 +71,8 @@ Scores = Callable[[Tensor], Tensor]
 """A function from logits (..., query, key), -inf where a key is not seen, to the input of the softmax."""
 
 
-def scores_of(name: str) -> Scores | None:
-    """Return the function of an attention by its name; None for softmax attention."""
-    return None if name == SOFTMAX else OWN_ATTENTIONS[name]
-
-
 def attend_by(
     scores: Scores,
-    sees: Callable[..., Bool[Tensor, "query key"]],
     q: Float[Tensor, "batch head query d_head"],
     k: Float[Tensor, "batch head key d_head"],
     v: Float[Tensor, "batch head key d_head"],
@@ -88,7 +82,7 @@ def attend_by(
     attends: Attends = "past",
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_head"]:
-    """Return the contexts of each head, holding all scores; `sees` gives which query sees which key."""
+    """Return the contexts of each head, holding all scores."""
     seen = sees(q.shape[2], k.shape[2], window, q.device, attends)
     return weighed(scores, q, k, v, scale, seen, dropout)
 
@@ -150,8 +144,8 @@ class Attention(nn.Module):
         self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
-        self.scores = scores_of(model.attention)
-        self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_by, self.scores, sees)
+        self.scores: Scores | None = None if model.attention == SOFTMAX else OWN_ATTENTIONS[model.attention]
+        self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_by, self.scores)
         """The function that computes contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
@@ -216,12 +210,12 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace]:
         """Return the output and the record of some queries; nothing is computed for the others."""
         read = {"q": some.in_texts(x), "k": x, "v": x}
-        q, k, v = (self._split(getattr(self, name)(of)) for name, of in read.items())
+        q, k, v = (self._split(getattr(self, name)(stream)) for name, stream in read.items())
         if rotary is not None:
             q, k = rotate(q, rotary[:, some.places][:, :, None]), rotate(k, rotary)
         mask = _sees(some.places, x.shape[1], self.window, self.attends)
-        found = (q, of_queries(k, self.queries), of_queries(v, self.queries), self.scale)
-        z = _attend_at(*found, mask) if self.scores is None else weighed(self.scores, *found, mask[:, None])
+        attended = (q, of_queries(k, self.queries), of_queries(v, self.queries), self.scale)
+        z = _attend_at(*attended, mask) if self.scores is None else weighed(self.scores, *attended, mask[:, None])
         return self.o(z.transpose(1, 2).flatten(2)), replace(self._trace(q, k, v, z), mask=mask, some=some)
 
     def _split(self, x: Tensor) -> Float[Tensor, "batch head pos d_head"]:
@@ -263,9 +257,6 @@ def smeared(
     """Return each key mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), with s = sigmoid(smear).
 
     The first key is kept.
-
-    Paper: Olsson et al. 2022, arXiv 2209.11895, whose model has no rotary positions; here keys are mixed after they are
-    turned.
 
     Paper: Olsson et al. 2022, arXiv 2209.11895, whose model has no rotary positions; here keys are mixed after they
     are turned.
@@ -343,9 +334,9 @@ def _attend_at(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Bool[Tensor,
         seen = mask[:, None, rows]
         keys = seen.flatten(0, 2).any(0).nonzero()
         end = int(keys[-1]) + 1 if len(keys) else 1
-        of, keys_there, values_there = (x.to(wide) for x in (q[:, :, rows], k[:, :, :end], v[:, :, :end]))
+        queries, keys_there, values_there = (x.to(wide) for x in (q[:, :, rows], k[:, :, :end], v[:, :, :end]))
         block = nn.functional.scaled_dot_product_attention(
-            of, keys_there, values_there, attn_mask=seen[..., :end], scale=scale
+            queries, keys_there, values_there, attn_mask=seen[..., :end], scale=scale
         )
         # Torch may give NaN where a query sees nothing.
         blocks.append(block.masked_fill(~seen.any(3, keepdim=True), 0))
@@ -412,8 +403,8 @@ def attend_of_many(
     """
     assert not dropout
     if q.shape[2] > 1 or attends == "future":
-        found: Tensor = _OfMany.apply(q, k, v, scale, window, attends)
-        return found
+        contexts: Tensor = _OfMany.apply(q, k, v, scale, window, attends)
+        return contexts
     # Heads side by side, as the maps wrote them: a product with `heads` sums a head's entries, or repeats its number.
     n_heads, d_head = q.shape[1], q.shape[3]
     q, k, v = (x.transpose(1, 2).flatten(2) for x in (q, k, v))
@@ -450,5 +441,5 @@ class _OfMany(torch.autograd.Function):
             x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
             for x, dim in zip((q, k, v), in_dims[:3], strict=True)
         )
-        found = attend(*(x.flatten(0, 1) for x in (q, k, v)), scale=scale, window=window, attends=attends)
-        return found.unflatten(0, (info.batch_size, -1)), 0
+        contexts = attend(*(x.flatten(0, 1) for x in (q, k, v)), scale=scale, window=window, attends=attends)
+        return contexts.unflatten(0, (info.batch_size, -1)), 0

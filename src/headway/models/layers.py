@@ -141,26 +141,6 @@ class InputEncoder(nn.Module):
         return self.down(activation("gelu", self.up(x)))
 
 
-def embedding_of(model: TransformerModel, vocab_size: int) -> nn.Embedding:
-    """Return the embedding of tokens; with joint positions it has a row for each token and position."""
-    rows = vocab_size * model.n_positions if model.positions == "joint" else vocab_size
-    return nn.Embedding(rows, model.embedding_width)
-
-
-def rows_of(tokens: Tensor, model: TransformerModel, vocab_size: int, here: slice) -> Tensor:
-    """Return the rows of the embedding: of tokens, or of tokens at their positions, one position after the other."""
-    if model.positions != "joint":
-        return tokens
-    return tokens + vocab_size * torch.arange(here.start, here.start + tokens.shape[1], device=tokens.device)
-
-
-def with_class_token(
-    embedded: Float[Tensor, "batch pos d_embed"], vector: Float[Tensor, " d_embed"]
-) -> Float[Tensor, "batch place d_embed"]:
-    """Append a learned vector after the last embedded input."""
-    return torch.cat((embedded, vector.expand(len(embedded), 1, -1)), dim=1)
-
-
 def check_inputs(inputs: object, n_numbers: int | None) -> None:
     """Raise UserError if a model cannot read its inputs.
 

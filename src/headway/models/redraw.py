@@ -62,11 +62,10 @@ def read(model: Transformer, tokens: Inputs) -> Redrawable:
             if isinstance(module, Attention):
                 stack.callback(module.register_forward_pre_hook(keep).remove)
         trace = model.trace(tokens)
-    turns = tuple(_turn(given[a.layer][1], *a.q.shape[2:]) for a in trace.attentions)
     return Redrawable(
         trace=trace,
         inputs=tuple(given[attention.layer][0] for attention in trace.attentions),
-        turns=turns,
+        turns=tuple(_turn(given[each.layer][1], *each.q.shape[2:]) for each in trace.attentions),
         redraw=partial(_redrawn, model, trace, given),
     )
 
@@ -116,23 +115,20 @@ def _wearing(modules: Mapping[str, Attention], draw: int) -> Iterator[None]:
     own: list[tuple[nn.Parameter, Tensor]] = []
     try:
         for name, module in modules.items():
-            drawn = drawn_weights(dict(module.named_parameters()), draw, name)
             for which, parameter in module.named_parameters():
                 own.append((parameter, parameter.data))
-                parameter.data = drawn[which].detach()
+                parameter.data = drawn_weight(parameter, draw, f"{name}.{which}").detach()
         yield
     finally:
         for parameter, data in own:
             parameter.data = data
 
 
-def drawn_weights(weights: Mapping[str, Tensor], draw: int, where: str) -> dict[str, Tensor]:
-    """Return Gaussian matrices of equal root mean square, and shuffled vectors, fixed by draw and place."""
-    return {name: drawn_weight(weight, draw, f"{where}.{name}") for name, weight in weights.items()}
-
-
 def drawn_weight(weight: Tensor, draw: int, where: str) -> Tensor:
-    """Return one array drawn anew: a matrix Gaussian of its own root mean square, a vector shuffled."""
+    """Return one array drawn anew: a matrix Gaussian of its own root mean square, a vector shuffled.
+
+    It is fixed by draw and place.
+    """
     random = rng.generator(draw, "redrawn heads", where)
     if weight.ndim == 1:
         return weight[torch.from_numpy(random.permutation(len(weight))).to(weight.device)]
@@ -218,15 +214,10 @@ def redrawable(trace: Trace) -> Redrawable:
             attentions=tuple(_drawn(each, draw).at(some[each.name] if some else None) for each in trace.attentions)
         )
 
-    plain = [attention.plain for attention in trace.attentions]
-    inputs = tuple(a.q[:, 0] if a.plain is None else a.plain.x for a in trace.attentions)
     return Redrawable(
         trace=trace,
-        inputs=inputs,
-        turns=tuple(
-            None if weights is None else torch.full((a.q.shape[2],), float(a.q.shape[3]))
-            for weights, a in zip(plain, trace.attentions, strict=True)
-        ),
+        inputs=tuple(each.q[:, 0] if each.plain is None else each.plain.x for each in trace.attentions),
+        turns=tuple(None if each.plain is None else _turn(None, *each.q.shape[2:]) for each in trace.attentions),
         redraw=drawn,
     )
 
@@ -237,17 +228,13 @@ def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
     fields: dict[str, Any] = {"x": weights.x}
     for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"):
         own = getattr(weights, name)
-        where = f"{attention.name}.{name}"
-        if own is None:
-            fields[name] = None
-        elif name.startswith("b"):
-            fields[name] = drawn_weight(own.flatten(), draw, where).view_as(own)
-        else:
-            fields[name] = drawn_weight(own, draw, where)
+        if own is not None:  # a bias is shuffled as the vector of all heads
+            flat = own.flatten() if name.startswith("b") else own
+            fields[name] = drawn_weight(flat, draw, f"{attention.name}.{name}").view_as(own)
     drawn = PlainWeights(**fields)
     W_O = drawn_weight(attention.W_O, draw, f"{attention.name}.W_O")
-    found = replace(attention, q=drawn.queries(), k=drawn.keys(), v=drawn.values(), W_O=W_O, plain=drawn)
-    return replace(found, z=found.patterns() @ found.v[:, list(found.kv_of)])
+    recorded = replace(attention, q=drawn.queries(), k=drawn.keys(), v=drawn.values(), W_O=W_O, plain=drawn)
+    return replace(recorded, z=recorded.patterns() @ recorded.v[:, list(recorded.kv_of)])
 
 
 def _check(x: Tensor, given: Mapping[str, Tensor]) -> None:
@@ -257,15 +244,15 @@ def _check(x: Tensor, given: Mapping[str, Tensor]) -> None:
         UserError: naming what does not.
     """
     shapes = ", ".join(f"{name} {list(W.shape)}" for name, W in given.items())
-    said = f"the matrices of an attention do not fit together ({shapes}, x {list(x.shape)})"
+    problem = f"the matrices of an attention do not fit together ({shapes}, x {list(x.shape)})"
     if x.ndim != 3 or any(W.ndim != 3 for W in given.values()):
-        raise UserError(f"{said}: x is (batch, pos, d_model), each matrix (head, rows, columns)")
+        raise UserError(f"{problem}: x is (batch, pos, d_model), each matrix (head, rows, columns)")
     W_Q, W_K, W_V, W_O = given.values()
     n_heads, n_kv = len(W_Q), len(W_K)
     if not n_heads or not n_kv or n_heads % n_kv or len(W_V) != n_kv or len(W_O) != n_heads:
-        raise UserError(f"{said}: W_Q and W_O have a matrix a head, W_K and W_V as many or a divisor of that")
+        raise UserError(f"{problem}: W_Q and W_O have a matrix a head, W_K and W_V as many or a divisor of that")
     d_model = x.shape[2]
     if any(W.shape[1] != d_model for W in (W_Q, W_K, W_V)):
-        raise UserError(f"{said}: W_Q, W_K and W_V have {d_model} rows each, as x has entries")
+        raise UserError(f"{problem}: W_Q, W_K and W_V have {d_model} rows each, as x has entries")
     if W_Q.shape[2] != W_K.shape[2] or W_V.shape[2] != W_O.shape[1]:
-        raise UserError(f"{said}: W_Q and W_K have as many columns, and W_V as many as W_O has rows")
+        raise UserError(f"{problem}: W_Q and W_K have as many columns, and W_V as many as W_O has rows")

@@ -182,8 +182,8 @@ class AttentionTrace:
         """Return which keys some queries see; 1 for examples and for heads where they do not differ."""
         if self.mask is not None:
             return _part(self.mask, batch, slice(None), queries, keys)
-        one = torch.ones((), dtype=torch.bool, device=self.q.device)
-        return one.expand(1, 1, self.q.shape[2], self.k.shape[2])[:, :, queries, keys]
+        everywhere = torch.ones((), dtype=torch.bool, device=self.q.device)
+        return everywhere.expand(1, 1, self.q.shape[2], self.k.shape[2])[:, :, queries, keys]
 
 
 def _mapped(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:

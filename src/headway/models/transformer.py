@@ -24,13 +24,10 @@ from headway.models.layers import (
     Mlp,
     Targets,
     check_inputs,
-    embedding_of,
     enter,
     lane_share,
     norm,
     read_entries,
-    rows_of,
-    with_class_token,
 )
 from headway.models.trace import AttentionTrace, Trace
 from headway.models.weights import Weights, check_weights
@@ -68,7 +65,9 @@ class Transformer(nn.Module):
         width = model.d_model if model.positions_in_lane else model.embedding_width
         with torch.device("meta"), uncompiled():  # nothing is drawn from torch's generator
             if model.encoder is None:
-                self.embedding = embedding_of(model, vocab_size)
+                # With joint positions there is a row for each token and position, one position after the other.
+                rows = vocab_size * model.n_positions if model.positions == "joint" else vocab_size
+                self.embedding = nn.Embedding(rows, model.embedding_width)
             else:
                 self.encoder = InputEncoder(vocab_size, model.encoder, model.embedding_width)
             if model.class_token:
@@ -209,11 +208,14 @@ class Transformer(nn.Module):
 
     def _entered(self, tokens: Tensor, here: slice) -> Tensor:
         if self.model.encoder is None:
-            embedded = self.embedding(rows_of(tokens, self.model, self.vocab_size, here))
+            if self.model.positions == "joint":
+                places = torch.arange(here.start, here.start + tokens.shape[1], device=tokens.device)
+                tokens = tokens + self.vocab_size * places
+            embedded = self.embedding(tokens)
         else:
             embedded = self.encoder(tokens)
         if self.model.class_token:
-            embedded = with_class_token(embedded, self.class_token)
+            embedded = torch.cat((embedded, self.class_token.expand(len(embedded), 1, -1)), dim=1)
         if self.model.embedding_scale == "d_model":
             embedded = embedded * self.model.d_model**0.5
         stream = enter(embedded, self._positions(here), self.model.d_model)

@@ -3,7 +3,8 @@
 The optimizers follow torch.optim of the same name, term by term.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, WithJsonSchema, model_validator
 
@@ -22,6 +23,8 @@ REGULARIZED: dict[str, Better] = {
     "context_cka": "low",
 }
 """Differentiable measures of heads, and the direction of more difference; functions are in `heads.regularizers`."""
+OWN_TERMS: dict[str, Callable[..., Any]] = {}
+"""Functions of the measures that plugins register, by name."""
 
 
 RegularizedMetric = Annotated[str, known_in(REGULARIZED), WithJsonSchema({"type": "string", "enum": list(REGULARIZED)})]

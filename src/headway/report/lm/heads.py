@@ -174,7 +174,7 @@ def _caption(
         f"Mean over {counted(material.n_seeds, 'seed')}; bands reach from the smallest to the largest seed."
         if material.n_seeds > 1
         else "One seed, so no band.",
-        f"Dotted, what it would be if nothing were going on: {declared.null}." if has_null else "",
+        f"Dotted, what it would be if nothing were going on: {declared.null.sentence}." if has_null else "",
         alone,
         "The metric is on a logarithmic axis." if logarithmic else "",
         "Steps are on a logarithmic axis." if first == 1 else f"Steps beyond {first:,} are on a logarithmic axis.",

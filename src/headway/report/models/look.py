@@ -501,6 +501,6 @@ def _metric(shown: Sequence[ShownModel], name: str) -> dict[str, Any]:
         "sentence": declared.sentence,
         "unit": declared.unit,
         "high": declared.high,
-        "null": declared.null,
+        "null": declared.null.sentence,
         "scale": [found.kind, found.low, found.high],
     }

@@ -134,7 +134,7 @@ def _whole(checkpoint: Path) -> str:
 def _meaning(scores: Iterable[HeadScores]) -> Table:
     """The sentence, unit and null of every metric that was measured."""
     rows = [
-        Row(cells=(metric_name(score.metric), score.declared.sentence, score.declared.unit, score.declared.null))
-        for score in scores
+        Row(cells=(metric_name(metric.name), metric.sentence, metric.unit, metric.null.sentence))
+        for metric in (score.declared for score in scores)
     ]
     return Table(columns=("metric", "what it is", "unit", "if nothing were going on"), rows=tuple(rows))

@@ -21,7 +21,7 @@ from headway.base import rng
 from headway.config.lm.run import TokensRun
 from headway.config.lm.training import Regularizer
 from headway.data.batch import Batch
-from headway.heads.regularizers import TERMS
+from headway.heads.regularizers import term
 from headway.models.trace import Trace
 from headway.models.transformer import Transformer, asked, mean_loss
 from headway.train.torch_trainer import Loss, Part
@@ -58,8 +58,8 @@ def terms(trace: Trace, regularizers: Sequence[Regularizer]) -> Float[Tensor, " 
     """Return each regularizer's mean over the layers that have two heads or more."""
     several = [attention for attention in trace.attentions if attention.q.shape[1] > 1]
     means = [
-        torch.stack([TERMS[term.metric].measure(attention).float() for attention in several]).mean()
-        for term in regularizers
+        torch.stack([term(wanted.metric).measure(attention).float() for attention in several]).mean()
+        for wanted in regularizers
     ]
     return torch.stack(means)
 
@@ -92,7 +92,7 @@ def guided(parts: Parts, run: TokensRun, steps: int, device: torch.device) -> Pa
 
 
 def _weights(regularizers: Sequence[Regularizer], step: int, steps: int) -> np.ndarray:
-    weights = [TERMS[term.metric].sign * term.weight_at(step, steps) for term in regularizers]
+    weights = [term(wanted.metric).sign * wanted.weight_at(step, steps) for wanted in regularizers]
     return np.array(weights, np.float32)
 
 

@@ -28,7 +28,7 @@ from headway.config.lm.measurement import AblateHeads
 from headway.config.lm.run import TokensRun
 from headway.data.batch import Examples
 from headway.errors import UserError
-from headway.heads.measure import Repetition, examine
+from headway.heads.measure import Repeated, examine, repeated_batches
 from headway.heads.scores import HeadScores, to_arrays
 from headway.models.trace import Trace
 from headway.models.transformer import asked, mean_loss
@@ -78,11 +78,11 @@ class _Probe:
 
     def _importance(self) -> dict[str, HeadScores]:
         """Return the sensitivity of the loss to each head, and the first-order estimate of the loss without it."""
-        layout, found = self._run.model.layout, []
+        layout, gradients_of_batches = self._run.model.layout, []
         for inputs, targets, _ in self._text:
             counts = (targets >= 0).any(1)  # of a batch that is filled up, the sequences
-            found.append(gate_gradients(self._module, inputs[counts], targets[counts]))
-        layers = [np.concatenate(of_layer, axis=1) for of_layer in zip(*found, strict=True)]
+            gradients_of_batches.append(gate_gradients(self._module, inputs[counts], targets[counts]))
+        layers = [np.concatenate(of_layer, axis=1) for of_layer in zip(*gradients_of_batches, strict=True)]
         by_metric = {
             "michel_importance_nats": [np.abs(gradients).mean(1) for gradients in layers],
             "zero_attribution_nats": [-gradients.mean(1) for gradients in layers],
@@ -118,8 +118,8 @@ class _Probe:
         return [(inputs, targets, None if asked(targets).all() else asked(targets)) for inputs, targets in pairs]
 
     @cached_property
-    def _repetition(self) -> Repetition:
-        return Repetition.drawn(
+    def _repetition(self) -> tuple[Repeated, ...]:
+        return repeated_batches(
             self._examples.vocab_size,
             self._run.task.n_ctx // 2,
             sequences=self._run.probes.sequences,
@@ -185,16 +185,16 @@ def _held_out(examples: Examples, sequences: int, loss: TokensLoss) -> tuple[tor
 
 
 def _metrics(exact: ExactEffects) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for kind in KINDS:
         effects = exact.single[kind].flat()
-        found[f"{kind}_ablation_largest_nats"] = float(effects.max())
-        found[f"{kind}_ablation_all_nats"] = exact.joint_mean(kind)
-        found[f"{kind}_ablation_share_that_adds_up"] = exact.share_of_joint(kind)
+        metrics[f"{kind}_ablation_largest_nats"] = float(effects.max())
+        metrics[f"{kind}_ablation_all_nats"] = exact.joint_mean(kind)
+        metrics[f"{kind}_ablation_share_that_adds_up"] = exact.share_of_joint(kind)
     effects = exact.single["mean"].flat()
-    found["idle_head_share"] = float((effects < _SMALL).mean())
-    found["half_effect_heads"] = _heads_of_half(effects)
-    return found
+    metrics["idle_head_share"] = float((effects < _SMALL).mean())
+    metrics["half_effect_heads"] = _heads_of_half(effects)
+    return metrics
 
 
 def _heads_of_half(effects: np.ndarray) -> int | None:
