@@ -15,8 +15,8 @@ from planted_effects import experiment, hands, settle, wished
 from quadratic import wait_until
 from rich.console import Console
 
+from headway.adaptive.messages import where_it_stands
 from headway.adaptive.until import Spending
-from headway.adaptive.wording import where_it_stands
 from headway.errors import ResultsError, UserError
 from headway.report.progress import status_table
 from headway.stats.results import build

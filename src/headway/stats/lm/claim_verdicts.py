@@ -51,8 +51,9 @@ from headway.stats.lm.claims import (
     where,
 )
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun
-from headway.stats.paired import LEVEL, interval_of_mean
+from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST
+from headway.stats.simultaneous import LEVEL
 from headway.store.run import Run
 
 if TYPE_CHECKING:

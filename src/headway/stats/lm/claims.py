@@ -30,9 +30,10 @@ from scipy.special import stdtrit
 
 from headway.base.text import counted, span
 from headway.config.metrics import metric_name
-from headway.stats.blocks import LEVEL, OWN_SHARE, prior_freedom
+from headway.stats.blocks import OWN_SHARE, prior_freedom
 from headway.stats.lm.diversity import HeadProgress, untested
 from headway.stats.sequential import FEWEST
+from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
     from jaxtyping import Float

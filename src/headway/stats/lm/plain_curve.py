@@ -16,7 +16,7 @@ import numpy as np
 
 from headway.base.text import Amount, counted, number
 from headway.config.lm.model import TransformerModel
-from headway.stats.evidence import Comparison
+from headway.stats.evidence import Difference
 from headway.stats.paired import compare, paired
 from headway.stats.sequential import FEWEST
 
@@ -104,7 +104,7 @@ def _entry(model: Sized, plain: Sequence[Sized]) -> SizeComparison:
         for seed in seeds
         if all(m.losses[seed] > 0 for m in plain)
     }
-    found = compare(paired(dict(model.losses), curve), metric=METRIC, arm=model.name, baseline="plain")
+    found = compare(paired(dict(model.losses), curve))
     relative = found.relative
     factor = 0.0 if not found.difference else (relative or 0.0) / found.difference
     interval = None
@@ -122,7 +122,7 @@ def _entry(model: Sized, plain: Sequence[Sized]) -> SizeComparison:
     )
 
 
-def _sentence(title: str, found: Comparison, interval: tuple[float, float] | None) -> str:
+def _sentence(title: str, found: Difference, interval: tuple[float, float] | None) -> str:
     relative, seeds = found.relative, counted(found.n_pairs, "seed")
     if relative is None or found.means is None:
         return f"{title} cannot be compared with plain models of its size: no seed gave a result for all of them"

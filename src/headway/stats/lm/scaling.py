@@ -30,7 +30,7 @@ from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.run import TokensRun
-from headway.stats.paired import LEVEL
+from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -1,8 +1,6 @@
 """Findings on transformers beside the comparison of arms: head probes, curves, and metrics without training.
 
 * `probed_heads`: associations and published claims from probes; `head_fits` and `size_curve`: curves through arms;
-* `above_bigram` and `unmeasured`: models of a text that allow no finding yet. Either they are no better than counting
-  pairs of tokens, or their losses are of different tokens and known in nats alone;
 * `text_baselines`: n-gram models, and the entropy of stories with a known grammar; `known_baselines`: the best possible
   metrics of a task with known answers.
 """
@@ -10,12 +8,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from headway.base.text import counted, listed, number
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
-from headway.config.lm.run import PER_BYTE, TEXT_KEPT, TokensRun
+from headway.config.lm.run import TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
 from headway.stats.cells import title
@@ -84,13 +79,13 @@ def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> 
                     title=title(arm, experiment),
                     plain=is_plain(arm.template.model),
                     n_parameters=max(sizes),
-                    losses=_losses_further(done),
+                    losses=_losses(done),
                 )
             )
     return models
 
 
-def _losses_further(runs: Sequence[Run]) -> dict[int, float]:
+def _losses(runs: Sequence[Run]) -> dict[int, float]:
     losses = {run.seed: run.metrics.get("eval_loss_nats") for run in runs}
     return {seed: float(loss) for seed, loss in losses.items() if loss is not None}
 
@@ -101,70 +96,8 @@ def _point(arm: Arm, runs: Sequence[Run]) -> Point:
         arm=arm.full_name,
         scheme=layout.scheme or "",
         total=layout.total,
-        losses=_losses_further(runs),
+        losses=_losses(runs),
     )
-
-
-KEPT = "text_kept"
-
-
-def untrained(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
-    """A sentence that names the arms whose mean loss is that of the bigram model or above."""
-    losses = _losses_untrained(experiment, runs)
-    worse = [arm for arm, (loss, bigram) in losses.items() if loss >= bigram]
-    if worse:
-        titles = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
-        which = (
-            listed(titles[arm] for arm in worse) if len(worse) < 4 else f"{len(worse)} of {counted(len(losses), 'arm')}"
-        )
-        told = {f"{number(losses[arm][1], 3)} nats per token" for arm in worse}
-        yield (
-            f"not trained enough to say: {which} {'is' if len(worse) == 1 else 'are'} no better than the bigram model "
-            f"({next(iter(told)) if len(told) == 1 else 'of its own text'}); train longer"
-        )
-
-
-def above_bigram(experiment: Experiment, runs: Sequence[Run]) -> tuple[str, ...]:
-    """The full names of those arms."""
-    return tuple(arm for arm, (loss, bigram) in _losses_untrained(experiment, runs).items() if loss >= bigram)
-
-
-def _losses_untrained(experiment: Experiment, runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
-    """The mean loss of every arm that has one, and that of the bigram model on its text."""
-    found = {}
-    for arm in experiment.arms:
-        pairs = [
-            (run.metrics.get("eval_loss_nats"), run.metrics.get("bigram_loss_nats"))
-            for run in runs
-            if run.name == arm.full_name and run.status == "done"
-        ]
-        known = [(loss, bigram) for loss, bigram in pairs if loss is not None and bigram is not None]
-        if known:
-            loss, bigram = np.mean(known, axis=0)
-            found[arm.full_name] = float(loss), float(bigram)
-    return found
-
-
-def unmeasured(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
-    """A sentence where arms differ in tokenizer or corpus and that cannot be accounted for in some runs."""
-    if experiment.primary != PER_BYTE:
-        return
-    done = [run for run in runs if run.status == "done"]
-    lost = {run.name: share for run in done if (share := run.metrics.get(KEPT)) is not None and share < TEXT_KEPT}
-    for arm in experiment.arms:
-        if (share := lost.get(arm.full_name)) is not None:
-            gives = f"give back {100 * share:.0f} % of it" if share else "are ids of which no text is known"
-            yield (
-                f"{title(arm, experiment)} cannot be compared by bits per byte of the text: its tokens {gives}; give "
-                f"a tokenizer that gives back {100 * TEXT_KEPT:.0f} % or more"
-            )
-    before = [run for run in done if run.metrics.get(PER_BYTE) is None and run.name not in lost]
-    if before:
-        yield (
-            f"arms differ in tokenizer or corpus, so nats per token say nothing, and {len(before)} of "
-            f"{counted(len(done), 'run')} were stored before {PER_BYTE} was measured; run them anew in another "
-            "directory"
-        )
 
 
 MEASURED = {"unigram": "unigram_loss_nats", "bigram": "bigram_loss_nats", "entropy": "entropy_nats"}
