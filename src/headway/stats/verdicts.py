@@ -56,25 +56,15 @@ class Sides:
         """The phrase that names the metric, or an empty text."""
         return f" in {self.metric}" if self.metric else ""
 
-    @property
-    def differ(self) -> str:
-        """The clause that says that the two sides differ."""
-        return f"{self.first} {'differ' if is_plural(self.first) else 'differs'} from {self.second}"
-
-    def improves(self, difference: float) -> bool | None:
-        """Return whether a difference is an improvement; None if neither direction is better."""
-        return None if self.better is None else (difference < 0) == (self.better == "lower")
-
     def outcome(self, difference: float, hedge: str = "") -> str:
         """Return the clause that tells which side is ahead, without an amount."""
-        improves = self.improves(difference)
-        if improves is None:
+        if self.better is None:
             be = f"{hedge}be" if hedge else "is"
             return (
                 f"{self.metric} {be} {'lower' if difference < 0 else 'higher'} for {self.first} than for {self.second}"
             )
         s = "" if hedge or is_plural(self.first) else "s"
-        verb = f"{hedge}beat{s}" if improves else f"{hedge}lose{s} to"
+        verb = f"{hedge}beat{s}" if (difference < 0) == (self.better == "lower") else f"{hedge}lose{s} to"
         return f"{self.first} {verb} {self.second}{self.on}"
 
 
@@ -123,7 +113,8 @@ def _without_test(c: Difference, metric: Metric, words: Sides) -> str:
         advice = f"the same for all {c.n_pairs} seeds: no spread, so no interval"
     if c.difference == 0:
         return f"{words.both} do not differ{words.on}, {advice}"
-    return f"{words.differ}{words.on} by {_amount(c, metric)(c.difference)}, {advice}"
+    differ = "differ" if is_plural(words.first) else "differs"
+    return f"{words.first} {differ} from {words.second}{words.on} by {_amount(c, metric)(c.difference)}, {advice}"
 
 
 def _seeds(needed: Sequence[int]) -> str:
@@ -149,7 +140,7 @@ def _p(p: float) -> str:
 
 
 def verdict(
-    found: Difference,
+    difference: Difference,
     family: Family,
     *,
     metric: Metric,
@@ -160,7 +151,7 @@ def verdict(
     """The sentence for a difference.
 
     Args:
-        found: what seeds say of it.
+        difference: as it was judged.
         family: that it was judged in.
         metric: what was compared; where `better` is None the sentence does not judge.
         sides: labels of the two sides, such as "2 heads"; None for a difference that only has a name.
@@ -178,11 +169,11 @@ def verdict(
         '2 heads beat 1 head by 1.5 % (1.0 to 2.0 %), 5 seeds'
     """
     named = metric.name if metric.better is None or not metric.primary else None
-    if sides is None:
-        said = _paired_value(found, label) if found.rule == "paired" else _value(found, family, metric, label)
-        return "; ".join([said, *notes])
-    words = Sides(first=sides[0], second=sides[1], better=metric.better, metric=named)
-    said = paired_finding(found, metric, words) if found.rule == "paired" else _finding(found, family, metric, words)
+    words = None if sides is None else Sides(first=sides[0], second=sides[1], better=metric.better, metric=named)
+    if difference.rule != "paired":
+        said = _finding(difference, family, metric, words, label)
+    else:
+        said = _paired_value(difference, label) if words is None else paired_finding(difference, metric, words)
     return "; ".join([said, *notes])
 
 
@@ -321,33 +312,31 @@ def called(contrast: Contrast, experiment: Experiment) -> str:
     return f"{contrast.label} ({said})"
 
 
-def _finding(c: Difference, family: Family, metric: Metric, words: Sides) -> str:
-    if (unsaid := _unsaid(c, family, metric, words.both, words.on)) is not None:
+def _finding(c: Difference, family: Family, metric: Metric, words: Sides | None, label: str) -> str:
+    """Return the sentence for a difference by the rule `blocks`; without sides, by its label."""
+    what, on = (label, "") if words is None else (words.both, words.on)
+    if (unsaid := _unsaid(c, family, metric, what, on)) is not None:
         return unsaid
-    share, (low, high) = _shares(c)
-    write, seeds, margin = _writer(low, high), counted(c.n_pairs, "seed"), f"{family.plan.margin:g} %"
+    share, interval = c.share, c.share_interval
+    assert share is not None
+    assert interval is not None
+    write, seeds, margin = Amount.of_share(share, interval), counted(c.n_pairs, "seed"), f"{family.plan.margin:g} %"
+    amount = f"{write(share)} ({write(*interval)}), {seeds}"
+    if words is None:
+        said = {
+            "apart": f"is {amount}",
+            "small": f"is not 0, and less than {margin}: {amount}",
+            "same": f"is 0 within {margin}: {amount}",
+            "open": f"is not told from 0 yet: {amount}{_cost(c, margin)}",
+        }
+        return f"{label} {said[c.outcome]}"
     if c.is_told:
         sign = -1 if share < 0 else 1
-        by = f"{write(abs(share))} ({write(*sorted((sign * low, sign * high)))}), {seeds}"
-        return f"{words.outcome(share)} by {f'less than {margin}: ' if c.outcome == 'small' else ''}{by}"
-    difference = f"{write(share)} ({write(low, high)}), {seeds}"
+        size = f"{write(abs(share))} ({write(*sorted(sign * end for end in interval))}), {seeds}"
+        return f"{words.outcome(share)} by {f'less than {margin}: ' if c.outcome == 'small' else ''}{size}"
     if c.outcome == "same":
-        return f"{words.both} are the same within {margin}{words.on}: difference {difference}"
-    return f"{words.both} are not told apart yet{words.on}: {difference}{_cost(c, margin)}"
-
-
-def _value(c: Difference, family: Family, metric: Metric, label: str) -> str:
-    """Return the sentence for a difference without sides."""
-    if (unsaid := _unsaid(c, family, metric, label, "")) is not None:
-        return unsaid
-    share, (low, high) = _shares(c)
-    write, margin = _writer(low, high), f"{family.plan.margin:g} %"
-    amount = f"{write(share)} ({write(low, high)}), {counted(c.n_pairs, 'seed')}"
-    if c.outcome == "small":
-        return f"{label} is not 0, and less than {margin}: {amount}"
-    if c.outcome == "same":
-        return f"{label} is 0 within {margin}: {amount}"
-    return f"{label} is {amount}" if c.is_told else f"{label} is not told from 0 yet: {amount}{_cost(c, margin)}"
+        return f"{what} are the same within {margin}{on}: difference {amount}"
+    return f"{what} are not told apart yet{on}: {amount}{_cost(c, margin)}"
 
 
 def _paired_value(c: Difference, label: str) -> str:
@@ -378,17 +367,6 @@ def _unsaid(c: Difference, family: Family, metric: Metric, what: str, on: str) -
     if c.interval is None:
         return f"{what} cannot be compared{on}: the same difference at each of {seeds} ({so_far}), so no spread"
     return None
-
-
-def _shares(c: Difference) -> tuple[float, tuple[float, float]]:
-    share, interval = c.share, c.share_interval
-    assert share is not None
-    assert interval is not None
-    return share, interval
-
-
-def _writer(low: float, high: float) -> Amount:
-    return Amount.within(low, high, factor=100.0, unit=" %")
 
 
 def _cost(c: Difference, margin: str) -> str:

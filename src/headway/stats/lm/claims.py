@@ -20,19 +20,16 @@ dependence between layers.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from headway.base.text import counted, span
-from headway.config.metrics import metric_name
 from headway.stats.blocks import OWN_SHARE, prior_freedom
-from headway.stats.lm.diversity import HeadProgress, untested
-from headway.stats.sequential import FEWEST
+from headway.stats.lm.diversity import HeadProgress
+from headway.stats.lm.verdicts import Verdict
 from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
@@ -163,59 +160,35 @@ def _mean_of(one: Evidence, metric: str, chosen: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def whole_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
-    """R^2 in layer 0 over the whole training."""
-    return one.r2.get((metric, "whole"), {}).get(0)
+def r2_of_layer_0(window: str) -> "Value":
+    """Return the number R^2 in layer 0 over a window."""
+    return lambda evidence, metric: by_window(evidence.r2, metric, window).get(0)
 
 
-def whole_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """Return how much early R^2 in layer 0, of what each seed does by itself, exceeds that of swapped seeds."""
-    return one.r2.get((metric, "whole_beyond"), {}).get(0)
-
-
-def p_of_whole_r2(one: Evidence, metric: str) -> float | None:
-    """Return the probability that swapped seeds give as high an R^2 over the whole training in layer 0."""
-    return one.p.get((metric, "whole"), {}).get(0)
-
-
-def early_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
-    """R^2 in layer 0 over the first probes."""
-    return _early(one.r2, metric).get(0)
-
-
-def early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """Return how much early R^2 in layer 0, of what each seed does by itself, exceeds that of swapped seeds."""
-    return _early(one.r2, metric, "_beyond").get(0)
-
-
-def p_of_early_r2(one: Evidence, metric: str) -> float | None:
-    """Return the probability that swapped seeds give as high an early R^2 in layer 0."""
-    return _early(one.p, metric).get(0)
-
-
-def slope_of_early_r2(one: Evidence, metric: str) -> float | None:
-    """Return the slope of a straight line through the early R^2 of the layers."""
-    return _slope(_early(one.r2, metric))
-
-
-def slope_of_early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """Return the slope over layers of the early R^2 beyond that of swapped seeds."""
-    return _slope(_early(one.r2, metric, "_beyond"))
+def p_of_layer_0(window: str) -> "P":
+    """Return the probability that swapped seeds give as high an R^2 in layer 0 over a window."""
+    return lambda evidence, metric: by_window(evidence.p, metric, window).get(0)
 
 
 def p_of_last_early_r2(one: Evidence, metric: str) -> float | None:
     """Return the probability that swapped seeds give as high an early R^2 in the last layer."""
-    found = _early(one.p, metric)
-    return found[max(found)] if found else None
+    p = by_window(one.p, metric, "early")
+    return p[max(p)] if p else None
 
 
-def _slope(found: ByLayer) -> float | None:
-    return float(np.polyfit(list(found), list(found.values()), 1)[0]) if len(found) > 1 else None
+def slope_over_layers(window: str) -> "Value":
+    """Return the number slope of a straight line through the R^2 of the layers over a window."""
+
+    def slope(evidence: Evidence, metric: str) -> float | None:
+        r2 = by_window(evidence.r2, metric, window)
+        return float(np.polyfit(list(r2), list(r2.values()), 1)[0]) if len(r2) > 1 else None
+
+    return slope
 
 
-def _early(found: Mapping[tuple[str, str], ByLayer], metric: str, end: str = "") -> ByLayer:
-    """Return the values by layer over the first probes, or over the whole training if it has no more probes."""
-    return found.get((metric, f"early{end}")) or found.get((metric, f"whole{end}"), {})
+def by_window(values: Mapping[tuple[str, str], ByLayer], metric: str, window: str) -> ByLayer:
+    """Return values by layer: a run with no more probes than count as early has only its whole training."""
+    return values.get((metric, window)) or values.get((metric, window.replace("early", "whole")), {})
 
 
 def _split(one: Evidence, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -322,9 +295,9 @@ CLAIMS = (
         short="layer 0's attention diversity predicts the loss badly",
         readings=_read_off(
             "attention_diversity",
-            value=whole_r2_beyond_chance,
-            also=whole_r2_of_layer_0,
-            chance_above=p_of_whole_r2,
+            value=r2_of_layer_0("whole_beyond"),
+            also=r2_of_layer_0("whole"),
+            chance_above=p_of_layer_0("whole"),
             said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
             "of what a run does by itself, beyond what other seeds explain; badly is below .5 of that",
             said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
@@ -380,9 +353,9 @@ CLAIMS = (
         short="R² is high early in layer 0",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=early_r2_beyond_chance,
-            also=early_r2_of_layer_0,
-            chance_above=p_of_early_r2,
+            value=r2_of_layer_0("early_beyond"),
+            also=r2_of_layer_0("early"),
+            chance_above=p_of_layer_0("early"),
             said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
             "does by itself, beyond what other seeds explain; high is above .5 of that",
             said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
@@ -396,10 +369,10 @@ CLAIMS = (
         short="R² falls with depth",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=slope_of_early_r2_beyond_chance,
-            also=slope_of_early_r2,
+            value=slope_over_layers("early_beyond"),
+            also=slope_over_layers("early"),
             chance_above=p_of_last_early_r2,
-            chance_below=p_of_early_r2,
+            chance_below=p_of_layer_0("early"),
             said="from layer to layer early R² on {metric} changes by {also}, and that of what a run does by itself, "
             "beyond what other seeds explain, by {value}",
             said_untested="from layer to layer early R² on {metric} changes by {also}",
@@ -408,9 +381,6 @@ CLAIMS = (
         ),
     ),
 )
-
-
-Verdict = Literal["holds", "does not hold", "cannot be told"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -463,48 +433,6 @@ class JudgedStatement:
     verdict: Verdict
     sentence: str
     arms: tuple[JudgedArm, ...]
-
-
-def sentence(
-    claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[JudgedArm], titles: Mapping[str, str]
-) -> str:
-    """A statement, what becomes of it, in which arms, and the numbers that this rests on.
-
-    Args:
-        claim: the statement.
-        reading: as a number.
-        overall: the verdict of all arms.
-        arms: what each says.
-        titles: what an arm is called, by its full name.
-    """
-    if not arms:
-        return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that it takes"
-    values = [arm.value for arm in arms if arm.value is not None]
-    also = [arm.also for arm in arms if arm.also is not None]
-    said = (reading.said if values else reading.said_untested).format(
-        metric=metric_name(reading.metric), value=span(values) if values else "–", also=span(also) if also else "–"
-    )
-    seeds = max(arm.seeds for arm in arms)
-    what = f"{overall}{where(arms, titles)}" if values else untested(seeds)
-    return f"{claim.says}: {what}; {'by arm, ' * (len(arms) > 1)}{said}"
-
-
-def where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
-    """Return a phrase that tells which arms give which verdict, or how few seeds they have."""
-    seeds = max(arm.seeds for arm in arms)
-    if seeds < FEWEST:
-        return f" with {'one seed' if seeds == 1 else counted(seeds, 'seed')}"
-    counts = Counter(arm.verdict for arm in arms)
-    if len(arms) == 1:
-        return f" ({seeds} seeds)"
-    if len(counts) == 1:
-        return f" in all {len(arms)} arms" if "holds" in counts else f" in any of {len(arms)} arms"
-    parts = [
-        f"{verdict} in {titles[named[0]] if len(named) == 1 else len(named)}"
-        for verdict in get_args(Verdict)
-        if (named := [arm.arm for arm in arms if arm.verdict == verdict])
-    ]
-    return f" (of {len(arms)} arms: {', '.join(parts)})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.base.text import Amount, counted, number
 from headway.config.lm.model import TransformerModel
-from headway.stats.evidence import Difference
+from headway.stats.lm.verdicts import size_sentence
 from headway.stats.paired import compare, paired
 from headway.stats.sequential import FEWEST
 
@@ -118,23 +117,5 @@ def _entry(model: Sized, plain: Sequence[Sized]) -> SizeComparison:
         relative=relative,
         interval=interval,
         p=None if interval is None else found.p,
-        sentence=_sentence(model.title, found, interval),
-    )
-
-
-def _sentence(title: str, found: Difference, interval: tuple[float, float] | None) -> str:
-    relative, seeds = found.relative, counted(found.n_pairs, "seed")
-    if relative is None or found.means is None:
-        return f"{title} cannot be compared with plain models of its size: no seed gave a result for all of them"
-    if found.n_pairs == 1:
-        mine, theirs = (number(mean, 3) for mean in found.means)
-        return f"{title} cannot be compared with plain models of its size: one seed ({mine} and {theirs} nats)"
-    side, amount = "below" if relative < 0 else "above", Amount.of_share(relative, interval)
-    lies = f"lies {amount(abs(relative))} {side} the curve of plain models of its size"
-    if interval is None:
-        why = f"too few seeds to say ({found.n_pairs})" if found.n_pairs < FEWEST else f"no spread over {seeds}"
-        return f"{title}: {why}; so far it {lies}"
-    sure = "" if interval[0] > 0 or interval[1] < 0 else ", which may be chance"
-    return (
-        f"{title} {lies}, 95 % interval {amount(*sorted((1 if relative >= 0 else -1) * end for end in interval))}{sure}"
+        sentence=size_sentence(model.title, found, interval),
     )

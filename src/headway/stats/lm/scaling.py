@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.base.text import Amount, counted, number
+from headway.base.text import counted
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.run import TokensRun
+from headway.stats.lm.verdicts import scheme_sentence
 from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
     """
     totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
     grid = _grid(totals)
-    sse = _profile(form, np.exp(grid), totals, losses)[2]
+    sse = _profiles(form, np.exp(grid)[None], totals, losses[None])[2][0]
     inside = np.flatnonzero((sse[1:-1] < sse[:-2]) & (sse[1:-1] <= sse[2:])) + 1
     of_each = np.broadcast_to(losses, (len(inside), len(losses)))
     log_b = _golden(form, grid[inside - 1], grid[inside + 1], totals, of_each)
-    return [_curve(form, float(b), totals, losses) for b in np.exp(log_b[::-1])]
+    return _curves(form, np.exp(log_b[::-1]), totals, of_each)
 
 
 def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -> tuple[Curve | None, Curve | None]:
@@ -179,21 +180,10 @@ def _left(form: str, b: Array, totals: Array, losses: Float[np.ndarray, "draw po
     return np.asarray(all_of_it - np.divide(product**2, spread, out=np.zeros_like(product), where=spread > 0))
 
 
-def _profile(form: str, b: Array, totals: Array, losses: Array) -> tuple[Array, ...]:
-    """Return the best a and c and their residual sum of squares, for one series of losses."""
-    a, c, sse = _profiles(form, b[None], totals, losses[None])
-    return a[0], c[0], sse[0]
-
-
 def limit(form: str, totals: np.ndarray, losses: np.ndarray) -> Curve:
     """Return the limit of points without a minimum: the better-fitting end of the search, a line or a level."""
-    ends = [_curve(form, float(np.exp(_grid(totals)[end])), totals, losses) for end in (0, -1)]
+    ends = _curves(form, np.exp(_grid(totals)[[0, -1]]), totals, np.stack([losses] * 2))
     return min(ends, key=lambda curve: curve.sse)
-
-
-def _curve(form: str, b: float, totals: np.ndarray, losses: np.ndarray) -> Curve:
-    a, c, sse = _profile(form, np.array([b]), totals, losses)
-    return Curve(a=float(a[0]), b=b, c=float(c[0]), sse=float(sse[0]))
 
 
 SCHEMES = ("ascending", "constant", "descending")
@@ -394,7 +384,11 @@ def _entry(one: _Fitted, at: int, against: _Fitted | None, name: str, control: s
         seeds=one.seeds,
         band=_band(one),
         against=compared,
-        sentence="" if compared is None else _sentence(one, compared, at, name),
+        sentence=""
+        if compared is None or curve is None
+        else scheme_sentence(
+            (name, AGAINST), at, compared.relative, compared.interval, loss=float(curve(at)), n_seeds=len(one.seeds)
+        ),
         note=one.note,
     )
 
@@ -429,19 +423,6 @@ def _against(one: _Fitted, other: _Fitted, at: int) -> AgainstScheme | None:
     relative = float(one.curve(at) / other.curve(at)) - 1
     interval = _interval(drawn, relative, len(one.seeds)) if drawn else None
     return AgainstScheme(scheme=AGAINST, relative=relative, interval=interval)
-
-
-def _sentence(one: _Fitted, compared: AgainstScheme, at: int, name: str) -> str:
-    relative, interval = compared.relative, compared.interval
-    better, amount = relative < 0, Amount.of_share(relative, interval)
-    if len(one.seeds) == 1 and one.curve is not None:
-        ends = (number(loss, 4) for loss in (float(one.curve(at)), float(one.curve(at)) / (1 + relative)))
-        return f"at {at} heads, {name} and {AGAINST} cannot be compared: one seed ({' and '.join(ends)} nats)"
-    said = f"at {at} heads, {name} is {amount(abs(relative))} {'better' if better else 'worse'} than {AGAINST}"
-    if interval is None:
-        reason = "the curves have as many parameters as totals"
-        return f"{said} (no interval: {reason if len(one.seeds) else 'no seed finished in every arm'})"
-    return f"{said}, 95 % interval {amount(*sorted(-end if better else end for end in interval))}"
 
 
 def _interval(values: Sequence[float], estimate: float, n_seeds: int) -> tuple[float, float]:

@@ -8,12 +8,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.run import TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
-from headway.stats.cells import title
+from headway.stats.cells import done, runs_of_arms, title
 from headway.stats.evidence import Comparison
 from headway.stats.lm.claims import JudgedStatement
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun, associations, head_progress
@@ -44,15 +43,14 @@ def probed_heads(
 
 def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:
     """Loss against total heads, per scheme of layouts, and again under each control."""
-    done: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.status == "done":
-            done.setdefault(run.name, []).append(run)
+    of_arms = runs_of_arms(runs)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
-        arms = on_curves(
-            experiment, [arm for arm in experiment.arms if arm.control == control and arm.full_name in done]
-        )
-        yield from fits([_point(arm, done[arm.full_name]) for arm in arms], control)
+        trained = [arm for arm in experiment.arms if arm.control == control and done(arm, of_arms)]
+        points = []
+        for arm in on_curves(experiment, trained):
+            layout, losses = layout_of(arm), _losses(done(arm, of_arms))
+            points.append(Point(arm=arm.full_name, scheme=layout.scheme or "", total=layout.total, losses=losses))
+        yield from fits(points, control)
 
 
 def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeComparison, ...]:
@@ -68,10 +66,10 @@ def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeCompari
 
 
 def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> list[Sized]:
-    models = []
+    models, of_arms = [], runs_of_arms(runs)
     for arm in (arm for arm in experiment.arms if arm.control == control):
-        done = [run for run in runs if run.name == arm.full_name and run.status == "done"]
-        sizes = {run.metrics["n_parameters"] for run in done if run.metrics.get("n_parameters") is not None}
+        trained = done(arm, of_arms)
+        sizes = {run.metrics["n_parameters"] for run in trained if run.metrics.get("n_parameters") is not None}
         if isinstance(arm.template, TokensRun) and sizes:
             models.append(
                 Sized(
@@ -79,7 +77,7 @@ def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> 
                     title=title(arm, experiment),
                     plain=is_plain(arm.template.model),
                     n_parameters=max(sizes),
-                    losses=_losses(done),
+                    losses=_losses(trained),
                 )
             )
     return models
@@ -88,16 +86,6 @@ def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> 
 def _losses(runs: Sequence[Run]) -> dict[int, float]:
     losses = {run.seed: run.metrics.get("eval_loss_nats") for run in runs}
     return {seed: float(loss) for seed, loss in losses.items() if loss is not None}
-
-
-def _point(arm: Arm, runs: Sequence[Run]) -> Point:
-    layout = layout_of(arm)
-    return Point(
-        arm=arm.full_name,
-        scheme=layout.scheme or "",
-        total=layout.total,
-        losses=_losses(runs),
-    )
 
 
 MEASURED = {"unigram": "unigram_loss_nats", "bigram": "bigram_loss_nats", "entropy": "entropy_nats"}
