@@ -236,9 +236,9 @@ def goal_of(
         UserError: when it cannot be understood, or one contradicts another.
     """
     if until is None and not best:
-        for name, given in (("at most", at_most), ("budget", budget)):
-            if given is not None:
-                raise UserError(f"{name} {given}: of what? say until which difference, or ask for the best")
+        for name, value in (("at most", at_most), ("budget", budget)):
+            if value is not None:
+                raise UserError(f"{name} {value}: of what? say until which difference, or ask for the best")
         return None
     if seeds is not None:
         what = "best" if until is None else f"until {until}"

@@ -62,10 +62,10 @@ def margin_of(text: object) -> float:
         (0.5, 2.0)
     """
     said = f"until {shortened(str(text))}"
-    found = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%\s*", str(text))
-    if not found:
+    written = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%\s*", str(text))
+    if not written:
         raise UserError(f"{said}: give the difference that matters in per cent, such as 0.5%")
-    margin = float(found[1])
+    margin = float(written[1])
     if not margin > 0:
         raise UserError(f"{said}: no number of seeds shows that arms are equal; give what matters, such as 0.5%")
     if not margin < 100:
@@ -143,7 +143,7 @@ def asked_of(experiment: Experiment, arms: Sequence[str]) -> tuple[Asked, bool]:
     Returns:
         The weights of each question, and whether they are contrasts of the document.
     """
-    declared = {one.name: dict(one.weights) for one in experiment.contrasts}
+    declared = {contrast.name: dict(contrast.weights) for contrast in experiment.contrasts}
     pairs = [
         (match.arm.full_name, match.baseline.full_name)
         for match in matches_of(experiment)
@@ -229,7 +229,7 @@ class Spending:
         for run in runs:
             if run.status == "done" and run.metrics.get("wall_s"):
                 measured.setdefault(run.name, []).append(float(run.metrics["wall_s"]))
-        return {**self.guessed} | {name: median(found) for name, found in measured.items()}
+        return {**self.guessed} | {name: median(seconds) for name, seconds in measured.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -201,7 +201,7 @@ def searched(store: Store, runs: RunsOfArm, looks: Looking) -> SearchResult | No
     if picked is None:
         return SearchResult(arms=search.arms, n_runs=n_runs, sentences=(unfinished_search(search),))
     titles = titles_of(store.experiment)
-    found = SearchResult(
+    result = SearchResult(
         arms=search.arms,
         n_runs=n_runs,
         picked=picked.arm,
@@ -210,16 +210,16 @@ def searched(store: Store, runs: RunsOfArm, looks: Looking) -> SearchResult | No
         sentences=(picked_sentence(picked, search, titles),),
     )
     if not looks.seeds:
-        return found
+        return result
     fresh = fresh_estimate(picked.arm, search.metric, runs, looks.seeds)
     compared, family = _finalists(search, picked, titles, runs, looks)
     sentences = (
-        *found.sentences,
+        *result.sentences,
         *([] if fresh is None else [fresh.sentence(titles[picked.arm])]),
         *(f"on fresh seeds, {comparison.verdict}" for comparison in compared),
         scope(family, compared),
     )
-    return replace(found, fresh=fresh, comparisons=compared, sentences=sentences, first_fresh=looks.seeds[0])
+    return replace(result, fresh=fresh, comparisons=compared, sentences=sentences, first_fresh=looks.seeds[0])
 
 
 def titles_of(experiment: Experiment) -> dict[str, str]:

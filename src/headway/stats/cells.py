@@ -38,10 +38,10 @@ _ENDED = ("done", "failed", "damaged")
 
 def runs_of_arms(runs: Iterable[Run]) -> dict[str, dict[int, Run]]:
     """Runs by arm and seed."""
-    found: dict[str, dict[int, Run]] = {}
+    of_arms: dict[str, dict[int, Run]] = {}
     for run in runs:
-        found.setdefault(run.name, {})[run.seed] = run
-    return found
+        of_arms.setdefault(run.name, {})[run.seed] = run
+    return of_arms
 
 
 @dataclass(frozen=True, kw_only=True)

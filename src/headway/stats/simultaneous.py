@@ -52,26 +52,26 @@ def root(function: Callable[[float], float], low: float, high: float, *, within:
     at_low, at_high = function(low), function(high)
     if at_low * at_high > 0:
         raise ValueError("the function has one sign at both ends")
-    found = low if at_low == 0 else high
+    estimate = low if at_low == 0 else high
     if at_low * at_high == 0:
-        return found
+        return estimate
     for _ in range(_ROOTS_MOST):
-        middle, before = (low + high) / 2, found
+        middle, before = (low + high) / 2, estimate
         at_middle = function(middle)
         step = (middle - low) * math.copysign(1.0, at_low - at_high)
-        found = middle + step * at_middle / math.sqrt(at_middle * at_middle - at_low * at_high)
-        at = function(found)
-        if at == 0 or abs(found - before) <= within:
-            return found
-        if at_middle * at < 0:
-            low, high, at_low, at_high = middle, found, at_middle, at
-        elif at_low * at < 0:
-            high, at_high = found, at
+        estimate = middle + step * at_middle / math.sqrt(at_middle * at_middle - at_low * at_high)
+        value = function(estimate)
+        if value == 0 or abs(estimate - before) <= within:
+            return estimate
+        if at_middle * value < 0:
+            low, high, at_low, at_high = middle, estimate, at_middle, value
+        elif at_low * value < 0:
+            high, at_high = estimate, value
         else:
-            low, at_low = found, at
+            low, at_low = estimate, value
         if abs(high - low) <= within:
-            return found
-    return found
+            return estimate
+    return estimate
 
 
 _BITS = 30

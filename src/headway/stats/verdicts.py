@@ -384,11 +384,11 @@ _FAR = 1_000
 """Numbers of seeds from which on it does not matter how many."""
 
 
-def scope(family: Family, found: Sequence[Difference]) -> str:
+def scope(family: Family, differences: Sequence[Difference]) -> str:
     """Return a sentence for a whole family: the level of its intervals, and the differences that it can detect."""
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
     if family.rule == "paired":
-        why = "" if any(c.interval for c in found) else ", of which none has an interval yet"
+        why = "" if any(c.interval for c in differences) else ", of which none has an interval yet"
         return f"{counted(family.size, of)} by paired t tests: 95 % intervals one by one, p with Holm's correction{why}"
     if family.rule == "shares":
         return (
@@ -399,19 +399,19 @@ def scope(family: Family, found: Sequence[Difference]) -> str:
     if family.look is None:
         return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing{better}"
     looks = f"look {family.look} of {len(family.plan.looks)}"
-    if not any(c.interval for c in found):
+    if not any(c.interval for c in differences):
         return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; it takes 3 seeds or more{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     together = f"intervals that hold for all {family.size} {of}s at once"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
-    parts = [f"{for_all}, at {looks}", *_detectable(found)]
+    parts = [f"{for_all}, at {looks}", *_detectable(differences)]
     if family.pairing is not None:
         parts.append(f"seeds explain {max(0, round(100 * family.pairing))} % of the spread")
     return "; ".join(parts) + better
 
 
-def _detectable(found: Sequence[Difference]) -> list[str]:
-    sizes = sorted(size for c in found if (size := c.as_share(c.detectable)) is not None)
+def _detectable(differences: Sequence[Difference]) -> list[str]:
+    sizes = sorted(size for c in differences if (size := c.as_share(c.detectable)) is not None)
     if not sizes:
         return []
     write = Amount.of_share(sizes[0], None)

@@ -81,18 +81,18 @@ def claims(
     r2, p = _r2_of_runs(associations), _p_of_arms(associations)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         arms = [arm for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
-        found = {
+        evidence = {
             name: [
-                Evidence(progress=one.progress, r2=r2.get((name, one.run.seed), {}), p=p.get(name, {}))
-                for one in probed[name]
+                Evidence(progress=run.progress, r2=r2.get((name, run.run.seed), {}), p=p.get(name, {}))
+                for run in probed[name]
             ]
             for name in (arm.full_name for arm in arms)
         }
         titles = {arm.full_name: title(arm, experiment) for arm in arms}
         for claim in CLAIMS:
             for reading in claim.readings:
-                if any(reading.metric in one.progress.mean for ones in found.values() for one in ones):
-                    yield _claim_verdict(claim, reading, control, found, titles)
+                if any(reading.metric in run.progress.mean for ones in evidence.values() for run in ones):
+                    yield _claim_verdict(claim, reading, control, evidence, titles)
         yield from _regularisers(experiment, control, comparisons)
 
 
@@ -126,10 +126,10 @@ def _claim_verdict(
     claim: Claim,
     reading: Reading,
     control: str | None,
-    found: Mapping[str, Sequence[Evidence]],
+    evidence: Mapping[str, Sequence[Evidence]],
     titles: Mapping[str, str],
 ) -> JudgedStatement:
-    asked = {name: [one for one in ones if reading.metric in one.progress.mean] for name, ones in found.items()}
+    asked = {name: [each for each in ones if reading.metric in each.progress.mean] for name, ones in evidence.items()}
     arms = tuple((_of_several if reading.several else _of_one)(reading, {name: o for name, o in asked.items() if o}))
     overall = overall_verdict([arm.verdict for arm in arms], together=reading.several)
     return JudgedStatement(
@@ -149,7 +149,8 @@ def _claim_verdict(
 def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
     """Judge a number in each arm by itself."""
     for name, ones in asked.items():
-        values, also = _known([reading.value(one, reading.metric) for one in ones])[:, :1].ravel(), _also(reading, ones)
+        values = _known([reading.value(evidence, reading.metric) for evidence in ones])[:, :1].ravel()
+        also = _also(reading, ones)
         if len(values):
             mean, interval = interval_of_mean(values)
             interval = interval if len(values) >= FEWEST else None
@@ -163,39 +164,41 @@ def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterat
 
 def _of_several(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
     """Judge, in each arm, several numbers together that all have to lie above the bound."""
-    rows = {name: _known([reading.value(one, reading.metric) for one in ones]) for name, ones in asked.items()}
-    rows = {name: found for name, found in rows.items() if found.size}
-    enough = [name for name, found in rows.items() if len(found) >= FEWEST]
+    rows = {
+        name: _known([reading.value(evidence, reading.metric) for evidence in ones]) for name, ones in asked.items()
+    }
+    rows = {name: numbers for name, numbers in rows.items() if numbers.size}
+    enough = [name for name, numbers in rows.items() if len(numbers) >= FEWEST]
     judged = dict(zip(enough, every_layer([rows[name] for name in enough]), strict=True))
-    for name, found in rows.items():
-        one, interval = judged.get(name), None
+    for name, numbers in rows.items():
+        layers, interval = judged.get(name), None
         verdict: Verdict = "cannot be told"
-        if one is not None and np.isfinite(one.least).all():
-            interval = one.least
-            verdict = "does not hold" if one.deny(reading.bound) else verdict
-            verdict = "holds" if one.confirm(reading.bound) else verdict
+        if layers is not None and np.isfinite(layers.least).all():
+            interval = layers.least
+            verdict = "does not hold" if layers.deny(reading.bound) else verdict
+            verdict = "holds" if layers.confirm(reading.bound) else verdict
         yield JudgedArm(
             arm=name,
-            seeds=len(found),
-            value=float(found.mean(0).min()),
+            seeds=len(numbers),
+            value=float(numbers.mean(0).min()),
             interval=interval,
             also=_also(reading, asked[name]),
             verdict=verdict,
         )
 
 
-def _is_no_chance(reading: Reading, one: Evidence, mean: float) -> bool:
+def _is_no_chance(reading: Reading, evidence: Evidence, mean: float) -> bool:
     """Return whether swapped seeds rule out chance for a number; True for numbers without swapped seeds."""
     ask = reading.chance_above if mean > reading.bound else reading.chance_below
-    return ask is None or ((p := ask(one, reading.metric)) is not None and p < LEVEL)
+    return ask is None or ((p := ask(evidence, reading.metric)) is not None and p < LEVEL)
 
 
 def _also(reading: Reading, ones: Sequence[Evidence]) -> float | None:
     """The mean over seeds of the further number; of several, of that whose mean is the largest."""
     if reading.also is None:
         return None
-    found = _known([reading.also(one, reading.metric) for one in ones])
-    return float(found.mean(0).max()) if found.size else None
+    numbers = _known([reading.also(evidence, reading.metric) for evidence in ones])
+    return float(numbers.mean(0).max()) if numbers.size else None
 
 
 def _known(values: Sequence[float | np.ndarray | None]) -> Float[np.ndarray, "seed number"]:
@@ -348,10 +351,10 @@ def _pruning(arm: Arm) -> StartPruning | None:
 
 def _alike(prunings: dict[str, StartPruning], comparisons: Sequence[Comparison]) -> Iterator[JudgedArm]:
     for c in comparisons:
-        one, other = prunings.get(c.arm), prunings.get(c.baseline)
-        if one is None or other is None or c.metric != _LOSS:
+        pruning, of_baseline = prunings.get(c.arm), prunings.get(c.baseline)
+        if pruning is None or of_baseline is None or c.metric != _LOSS:
             continue
-        if (one.by, other.by) == ("alike-either", "random") and one.keep == other.keep:
+        if (pruning.by, of_baseline.by) == ("alike-either", "random") and pruning.keep == of_baseline.keep:
             yield from _by_share(c, 0.0, below=True)
 
 
@@ -428,8 +431,8 @@ def pruned_at_once(
                 method=pruning.by,
                 step=steps[arm.parent.full_name] if run.start.step == "last" else run.start.step,
                 kept=small[_HEADS] / large[_HEADS],
-                rises={seed: one[_LOSS] - other[_LOSS] for seed, (one, other) in pairs.items()},
-                loss=sum(other[_LOSS] for _, other in pairs.values()) / len(pairs),
+                rises={seed: metrics[_LOSS] - of_whole[_LOSS] for seed, (metrics, of_whole) in pairs.items()},
+                loss=sum(of_whole[_LOSS] for _, of_whole in pairs.values()) / len(pairs),
             )
 
 

@@ -261,27 +261,27 @@ def head_progress(run: Run) -> HeadProgress | None:
         steps=np.array(steps),
         layers=tuple(names),
         n_heads=tuple(layout.n_heads[layer] for layer in names),
-        mean={metric: found[0] for metric, found in stacked.items()},
-        variance={metric: found[1] for metric, found in stacked.items()},
-        null={metric: found[2] for metric, found in stacked.items() if np.isfinite(found[2]).any()},
+        mean={metric: numbers[0] for metric, numbers in stacked.items()},
+        variance={metric: numbers[1] for metric, numbers in stacked.items()},
+        null={metric: numbers[2] for metric, numbers in stacked.items() if np.isfinite(numbers[2]).any()},
         n_rows={metric: next(probe[metric][1] for probe in probes if metric in probe) for metric in metrics},
     )
 
 
 def _summary(scores: Mapping[str, HeadScores], names: Sequence[str]) -> dict[str, tuple[np.ndarray, int]]:
     """Return the mean, variance and null of each metric (3, layer), and its number of rows."""
-    found = {}
+    summaries = {}
     for metric, score in scores.items():
         numbers = np.full((3, len(names)), np.nan)
-        for at, name in enumerate(names):
+        for column, name in enumerate(names):
             if name in score.values:
                 value = np.asarray(score.values[name], np.float64)
                 pairs = _entries(value)
-                numbers[:2, at] = pairs.mean(), pairs.var()
+                numbers[:2, column] = pairs.mean(), pairs.var()
                 if name in score.null:
-                    numbers[2, at] = _entries(np.broadcast_to(score.null[name], value.shape)).mean()
-        found[metric] = (numbers, score.n_rows)
-    return found
+                    numbers[2, column] = _entries(np.broadcast_to(score.null[name], value.shape)).mean()
+        summaries[metric] = (numbers, score.n_rows)
+    return summaries
 
 
 def _entries(value: np.ndarray) -> np.ndarray:
@@ -320,8 +320,8 @@ class ProbedRun:
 
     def losses(self, name: str) -> np.ndarray:
         """A loss at each probed step, NaN where it was not recorded."""
-        found = {record["step"]: record.get(name) for record in self.run.records()}
-        return np.array([found.get(step) for step in self.progress.steps.tolist()], dtype=float)
+        by_step = {record["step"]: record.get(name) for record in self.run.records()}
+        return np.array([by_step.get(step) for step in self.progress.steps.tolist()], dtype=float)
 
 
 Window = Literal["early", "whole"]
@@ -361,9 +361,9 @@ def associations(arms: Mapping[str, Sequence[ProbedRun]]) -> Iterator[LayerAssoc
     """
     for arm, runs in arms.items():
         for metric, loss in REGRESSIONS:
-            probed = [one for one in runs if metric in one.progress.mean]
-            shared = sorted(set.intersection(*(set(one.progress.layers) for one in probed))) if probed else []
-            losses = [one.losses(loss) for one in probed]
+            probed = [run for run in runs if metric in run.progress.mean]
+            shared = sorted(set.intersection(*(set(run.progress.layers) for run in probed))) if probed else []
+            losses = [run.losses(loss) for run in probed]
             for window in _windows(losses):
                 for layer in shared:
                     yield from _entry(arm, probed, losses, metric, loss, window, layer)
@@ -385,12 +385,12 @@ def _entry(
     layer: int,
 ) -> Iterator[LayerAssociation]:
     by_step = []
-    for one, values in zip(probed, losses, strict=True):
-        column = one.progress.layers.index(layer)
-        x = np.stack([one.progress.mean[metric][:, column], one.progress.variance[metric][:, column]], axis=1)
+    for run, values in zip(probed, losses, strict=True):
+        column = run.progress.layers.index(layer)
+        x = np.stack([run.progress.mean[metric][:, column], run.progress.variance[metric][:, column]], axis=1)
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(x).all(1))
         by_step.append(
-            dict(zip(one.progress.steps[known].tolist(), zip(values[known], x[known], strict=True), strict=True))
+            dict(zip(run.progress.steps[known].tolist(), zip(values[known], x[known], strict=True), strict=True))
         )
     # Seeds are swapped, so only what all of them have at one step counts.
     steps = sorted(set.intersection(*map(set, by_step)))[: EARLY if window == "early" else None]
@@ -405,6 +405,6 @@ def _entry(
             window=window,
             steps=(steps[0], steps[-1]),
             layer=layer,
-            seeds=tuple(one.run.seed for one in probed),
+            seeds=tuple(run.run.seed for run in probed),
             **asdict(association),
         )

@@ -103,19 +103,19 @@ def _entry(model: Sized, plain: Sequence[Sized]) -> SizeComparison:
         for seed in seeds
         if all(m.losses[seed] > 0 for m in plain)
     }
-    found = compare(paired(dict(model.losses), curve))
-    relative = found.relative
-    factor = 0.0 if not found.difference else (relative or 0.0) / found.difference
+    difference = compare(paired(dict(model.losses), curve))
+    relative = difference.relative
+    factor = 0.0 if not difference.difference else (relative or 0.0) / difference.difference
     interval = None
-    if found.interval is not None and found.n_pairs >= FEWEST:
-        low, high = sorted(factor * end for end in found.interval)
+    if difference.interval is not None and difference.n_pairs >= FEWEST:
+        low, high = sorted(factor * end for end in difference.interval)
         interval = (low, high)
     return SizeComparison(
         arm=model.name,
         n_parameters=model.n_parameters,
-        n_pairs=found.n_pairs,
+        n_pairs=difference.n_pairs,
         relative=relative,
         interval=interval,
-        p=None if interval is None else found.p,
-        sentence=size_sentence(model.title, found, interval),
+        p=None if interval is None else difference.p,
+        sentence=size_sentence(model.title, difference, interval),
     )

@@ -30,13 +30,13 @@ def probed_heads(
         progress = head_progress(run) if run.status == "done" else None
         if progress is not None:
             probed.setdefault(run.name, []).append(ProbedRun(run=run, progress=progress))
-    found = tuple(associations(probed))
+    related = tuple(associations(probed))
     if not experiment.statements:
-        return found, ()
+        return related, ()
     from headway.stats.lm.claim_verdicts import claims, pruning_claims
 
-    return found, (
-        *claims(experiment, probed, found, comparisons),
+    return related, (
+        *claims(experiment, probed, related, comparisons),
         *pruning_claims(experiment, runs, comparisons),
     )
 
@@ -94,23 +94,23 @@ MEASURED = {"unigram": "unigram_loss_nats", "bigram": "bigram_loss_nats", "entro
 
 def text_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     """The unigram and bigram model and the entropy, as far as finished runs of a task report them."""
-    found = {
+    values_of = {
         name: [run.metrics[metric] for run in runs if run.metrics.get(metric) is not None]
         for name, metric in MEASURED.items()
     }
-    return {name: {"loss_nats": values[0]} for name, values in found.items() if values}
+    return {name: {"loss_nats": values[0]} for name, values in values_of.items() if values}
 
 
 def known_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     """Return the best possible metrics among the arms' models, as far as theory tells, and chance."""
-    found: dict[str, float] = {}
+    best: dict[str, float] = {}
     for run in runs:
         for metric, value in run.spec.best_possible.items():
             better = max if METRICS[metric].better == "higher" else min
-            found[metric] = better(found.get(metric, value), value)
+            best[metric] = better(best.get(metric, value), value)
     chance = _by_chance(runs)
     return {
-        **({"possible": found} if found else {}),
+        **({"possible": best} if best else {}),
         **({"chance": {"accuracy": chance}} if chance is not None else {}),
     }
 
