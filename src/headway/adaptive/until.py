@@ -144,12 +144,11 @@ def asked_of(experiment: Experiment, arms: Sequence[str]) -> tuple[Asked, bool]:
         The weights of each question, and whether they are contrasts of the document.
     """
     declared = {contrast.name: dict(contrast.weights) for contrast in experiment.contrasts}
-    pairs = [
-        (match.arm.full_name, match.baseline.full_name)
+    compared = {
+        f"{match.arm.full_name} - {match.baseline.full_name}": match.weights
         for match in matches_of(experiment)
         if match.control is None and is_compared(match, METRICS[experiment.primary])
-    ]
-    compared = {f"{arm} - {baseline}": {arm: 1.0, baseline: -1.0} for arm, baseline in pairs}
+    }
     asked = {name: weights for name, weights in (declared or compared).items() if weights.keys() <= set(arms)}
     return asked, bool(declared)
 

@@ -34,17 +34,15 @@ class Pairs:
     seeds: tuple[int, ...]
     arm: Float[np.ndarray, " pair"]
     baseline: Float[np.ndarray, " pair"]
-    excluded: tuple[int, ...]
-    """Seeds that both have, left out because a value is missing or not finite."""
 
 
 def paired(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]) -> Pairs:
-    """Pair the values of an arm and a baseline by seed; seeds that only one of them has are dropped.
+    """Pair the values of an arm and a baseline by seed; seeds of which one value is missing or not finite are dropped.
 
     Examples:
         >>> pairs = paired({0: 1.0, 1: 2.0, 2: None}, {1: 1.5, 2: 1.0, 3: 1.0})
-        >>> pairs.seeds, pairs.excluded
-        ((1,), (2,))
+        >>> pairs.seeds
+        (1,)
     """
     common = sorted(arm.keys() & baseline.keys())
     kept = tuple(seed for seed in common if is_finite(arm[seed]) and is_finite(baseline[seed]))
@@ -52,7 +50,6 @@ def paired(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]
         seeds=kept,
         arm=np.array([arm[seed] for seed in kept], dtype=float),
         baseline=np.array([baseline[seed] for seed in kept], dtype=float),
-        excluded=tuple(seed for seed in common if seed not in kept),
     )
 
 
