@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from headway.stats.best_arm import chances, new_seeds, ranked
-from headway.stats.blocks import judge
-from headway.stats.sequential import LookPlan, followed, needed_arms
+from headway.stats.blocks import judge, needed_arms, run_plan
+from headway.stats.sequential import LookPlan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from laws.test_associations_hold import KINDS, p_of
@@ -68,9 +68,9 @@ def verdicts_until(plan: LookPlan, drawn: np.ndarray, weights: np.ndarray) -> tu
     shown, ended, last = np.full_like(drawn, np.nan), np.zeros(drawn.shape, bool), None
     first = plan.looks[0]
     shown[:, :first], ended[:, :first] = drawn[:, :first], True
-    for last in followed(plan, shown, weights, ended):
+    for last in run_plan(plan, shown, weights, ended):
         arms = list(needed_arms(weights, last.open))
-        n = plan.looks[min((last.look or 0) + 1, len(plan.looks) - 1)]
+        n = plan.looks[min(last.look or 0, len(plan.looks) - 1)]
         shown[arms, :n], ended[arms, :n] = drawn[arms, :n], True
     assert last is not None
     return [one.outcome for one in last.contrasts], int(ended.sum())

@@ -364,7 +364,7 @@ def _trained(
     trained = any(run.status != "done" for run in runs)
     if begun is None:
         watch(to_the_end(runs, site.places))
-    for said in () if begun is None else begun.go_on():
+    for said in () if begun is None else begun.resume():
         tell(said)
     if not store.path.is_dir():
         raise RunFailed(

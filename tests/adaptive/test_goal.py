@@ -4,7 +4,7 @@ import pytest
 from support.planted_effects import experiment, wished
 
 from headway.adaptive.goal import Best
-from headway.adaptive.until import Until, allowance_of, check_metric, check_verdicts, margin_of
+from headway.adaptive.until import Until, allowance_of, check_experiment, margin_of
 from headway.config import metrics
 from headway.config.load import load
 from headway.errors import UserError
@@ -93,21 +93,14 @@ def test_goals():
 @pytest.mark.parametrize(("unit", "what"), [("yes or no", "a yes or a no"), ("fraction", r"a share \(fraction\)")])
 def test_a_yes_or_no_has_no_difference_in_per_cent(monkeypatch, unit, what):
     of = experiment({"a": 0, "b": 1})
-    check_metric(of)
+    check_experiment(of)
     solved = metrics.METRICS["eval_mse"].model_copy(update={"unit": unit})
     monkeypatch.setitem(metrics.METRICS, "eval_mse", solved)
     with pytest.raises(UserError, match=rf", which is {what} and may be 0: .*; say how many seeds$"):
-        check_metric(of)
-
-
-def test_paired_verdicts_know_no_looks():
-    check_verdicts(experiment({"a": 0, "b": 1}))
-    of = experiment({"a": 0, "b": 1}, verdicts="paired")
-    with pytest.raises(UserError, match=r"^verdicts: paired judges each comparison once, .*; leave that key out"):
-        check_verdicts(of)
+        check_experiment(of)
 
 
 def test_controls_are_added_afterwards():
     crossed = load("head-progression").select(controls=["all-global"])
     with pytest.raises(UserError, match=r"^control all-global: questions are settled for arms without a control"):
-        check_verdicts(crossed)
+        check_experiment(crossed)

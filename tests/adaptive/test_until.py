@@ -15,8 +15,8 @@ from support import planted_effects
 from support.planted_effects import experiment, hands, settle, wished
 from support.quadratic import wait_until
 
+from headway.adaptive.messages import where_it_stands
 from headway.adaptive.until import Spending
-from headway.adaptive.wording import where_it_stands
 from headway.errors import ResultsError, UserError
 from headway.report.progress import status_table
 from headway.stats.results import build

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from support.planted_effects import experiment, hands, settle, wished
 
+from headway.adaptive.messages import where_it_stands
 from headway.adaptive.until import SearchContext
-from headway.adaptive.wording import where_it_stands
 from headway.errors import UserError
 from headway.stats.answer import answer
 from headway.stats.results import Results, build

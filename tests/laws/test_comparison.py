@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.stats.paired import LEVEL, POWER, compare, detectable_effect, paired, pairs_to_detect
+from headway.stats.paired import compare, detectable_effect, paired, pairs_to_detect
+from headway.stats.simultaneous import LEVEL, POWER
 
 EXPERIMENTS = 4_000
 
 
 def of(arm, baseline):
     """The comparison of two lists of values, seeds being their positions."""
-    return compare(paired(dict(enumerate(arm)), dict(enumerate(baseline))), metric="eval_mse", arm="a", baseline="b")
+    return compare(paired(dict(enumerate(arm)), dict(enumerate(baseline))))
 
 
 def planted(n_pairs, effect, *, spread=0.3):
@@ -62,8 +63,7 @@ def test_the_order_of_seeds_does_not_matter(pairs, random):
     first, second = (
         paired({s: a for s, (a, _) in order}, {s: b for s, (_, b) in order}) for order in (items, shuffled)
     )
-    names = {"metric": "m", "arm": "a", "baseline": "b"}
-    assert compare(first, **names) == compare(second, **names)
+    assert compare(first) == compare(second)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 
 from headway.stats.blocks import judge
 from headway.stats.cells import Cells
-from headway.stats.contrasts import ContrastFamily, judged
+from headway.stats.contrasts import Question, judged
 from headway.stats.sequential import Looking, levels
 
 SWEEPS = 2_000
@@ -126,10 +126,10 @@ def answered(y, weights, margin=1.0):
     there = np.ones(y.shape, bool)
     cells = Cells(arms=arms, seeds=seeds, values=np.exp(y / 100), ended=there, asked=there)
     differences = [{arm: w for arm, w in zip(arms, row, strict=True) if w} for row in weights]
-    asked = ContrastFamily(
+    asked = Question(
         of="contrasts", metric="eval_loss_nats", control=None, differences=differences, cells=cells, runs={}
     )
-    return judged(asked, "blocks", Looking(margin=margin))[1]
+    return judged(asked, Looking(margin=margin))[1]
 
 
 def test_results_say_what_the_family_says():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headway.config.load import resolve
-from headway.stats import results
+from headway.stats import results, warnings
 
 TEXT = {
     "name": "text",
@@ -203,6 +203,20 @@ def test_the_order_of_arms_matters_no_more_than_the_points_that_are_drawn():
     one, other = told(built(STAR)), told(swapped)
     for name, now in (("a1", "a3"), ("a2", "a2"), ("a3", "a1")):
         assert other[now, "a0"].interval == pytest.approx(one[name, "a0"].interval, abs=3e-3)
+
+
+def test_a_warning_is_added_by_a_function_and_its_line_in_the_list(monkeypatch):
+    def odd(case):
+        yield f"{case.experiment.name} compares {len(case.comparisons)} arms with a baseline"
+
+    doubt = {"casts_doubt": True, "doubt": "rates", "answers": lambda case: case.answers, "clause": "by {metric}"}
+    made_up = (warnings.Check(sentences=odd), warnings.Check(sentences=lambda _: ["made up"], **doubt))
+    monkeypatch.setattr(warnings, "WARNINGS", [*warnings.WARNINGS, *made_up])
+    found, (one,) = built(A), built(A).comparisons
+    assert found.warnings == ("text compares 1 arms with a baseline", "made up")
+    assert found.doubts == ("made up",)
+    assert one.doubts == ("rates",)
+    assert one.verdict.endswith("; by evaluation loss")
 
 
 def test_a_family_of_copies_has_the_bound_of_one():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headway.stats.answer import MANY, answer
-from headway.stats.evidence import Comparison, JudgedFamily
+from headway.stats.evidence import Comparison, Family
 from headway.stats.learning_rates import ComparedAtBest, RatesOfArm
 from headway.stats.lm.plain_curve import SizeComparison
 from headway.stats.lm.scaling import Fit
@@ -45,7 +45,7 @@ def test_only_the_primary_metric_is_the_answer():
 def test_what_holds_for_a_family_stands_below_its_verdicts():
     plan = LookPlan(looks=(3,), margin=1.0)
     shared = {"of": "comparisons", "metric": "eval_loss_nats", "rule": "blocks", "size": 2, "plan": plan, "level": 0.05}
-    families = (JudgedFamily(control=None, look=None, **shared), JudgedFamily(control="c", look=1, **shared))
+    families = (Family(control=None, look=None, **shared), Family(control="c", look=1, **shared))
     given = results(comparison("a beats b"), comparison("c beats d"), comparison("e", "c"), families=families)
     assert list(answer(given)) == [
         "a beats b",

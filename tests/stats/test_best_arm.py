@@ -5,12 +5,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from headway.stats.best_arm import chances, finalists, new_seeds, ranked, sizes
+from headway.stats.best_arm import arms_by_round, chances, finalists, new_seeds, ranked
 
 
 @pytest.mark.parametrize("n", range(2, 70))
 def test_rounds_halve_the_arms_until_two_are_left(n):
-    left = sizes(n)
+    left = arms_by_round(n)
     assert len(left) == int(np.ceil(np.log2(n)))
     assert left[-1] == 2
     assert all(now == -(-before // 2) for before, now in pairwise(left))
@@ -18,7 +18,7 @@ def test_rounds_halve_the_arms_until_two_are_left(n):
 
 @pytest.mark.parametrize(("n", "budget"), [(2, 2), (5, 10), (5, 100), (32, 160), (32, 62), (7, 41), (100, 500)])
 def test_rounds_cost_alike_and_no_more_than_the_budget(n, budget):
-    left, new = sizes(n), new_seeds(n, budget)
+    left, new = arms_by_round(n), new_seeds(n, budget)
     costs = [seeds * arms for seeds, arms in zip(new, left, strict=True)]
     assert min(new) >= 1
     assert budget - max(left) < sum(costs) <= budget

@@ -3,7 +3,7 @@
 import math
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -11,13 +11,11 @@ from scipy import stats
 from support.tolerance import nearly
 
 from headway.stats.evidence import Comparison
-from headway.stats.paired import compare, corrected, detectable_effect, holm, paired, pairs_to_detect
-
-NAMES = {"metric": "eval_mse", "arm": "a", "baseline": "b"}
+from headway.stats.paired import compare, detectable_effect, holm, paired, pairs_to_detect
 
 
 def of(arm, baseline):
-    return compare(paired(dict(enumerate(arm)), dict(enumerate(baseline))), **NAMES)
+    return compare(paired(dict(enumerate(arm)), dict(enumerate(baseline))))
 
 
 def test_the_fields_are_those_of_results_json():
@@ -109,16 +107,14 @@ def test_only_seeds_that_both_have_are_paired():
     assert pairs.seeds == (0, 7)
     assert pairs.arm.tolist() == [1.0, 5.0]
     assert pairs.baseline.tolist() == [3.0, 4.0]
-    assert pairs.excluded == ()
 
 
-def test_values_that_are_not_finite_are_left_out_and_named():
+def test_values_that_are_not_finite_are_left_out():
     nan, inf = math.nan, math.inf
     pairs = paired(
         {0: 1.0, 1: nan, 2: 1.0, 3: None, 4: 2.0, 5: 1e200}, {0: 1.0, 1: 1.0, 2: inf, 3: 1.0, 4: 1.0, 5: 1.0}
     )
     assert pairs.seeds == (0, 4)
-    assert pairs.excluded == (1, 2, 3, 5)
 
 
 def test_a_baseline_of_mean_zero_has_no_percentages():
@@ -140,15 +136,6 @@ def test_holm_on_a_worked_example():
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([None, None]) == [None, None]
     assert holm([]) == []
-
-
-def test_a_family_is_one_metric():
-    base = of([1.0, 2.0, 3.5], [1.0, 1.0, 1.0])
-    family = [
-        replace(base, metric=metric, p=p)
-        for metric, p in [("x", 0.01), ("y", 0.03), ("x", 0.04), ("x", None), ("y", 0.02)]
-    ]
-    assert [c.p_family for c in corrected(family)] == [0.02, 0.04, 0.04, None, 0.04]
 
 
 def test_importing_it_loads_no_torch():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from support.quadratic import experiment, train_here
 
+from headway.adaptive.until import SearchContext, Spending, asked_of, extended
 from headway.config.load import load
 from headway.errors import UserError
-from headway.stats.questions import asked_of, extended, seed_table
 from headway.stats.sequential import LookPlan, levels, looks_of
 from headway.store.directory import Store
 from headway.store.look_plans import StoredPlan, keep, keep_plan
@@ -46,14 +46,18 @@ def test_the_table_holds_what_ended_and_values_in_per_cent(store):
     runs = {(run.name, run.seed): run for run in store.runs()}
     train_here(runs["slow", 0])
     train_here(runs["fast", 0])
-    table = seed_table(store, metric="eval_mse", seeds=range(3), asked=PLAN.asked)
+    spending = Spending(seconds=None, n_places=1)
+    context = SearchContext(
+        experiment=store.experiment, path=store.path, run=list, tell=str, guess=dict, spending=spending
+    )
+    table = context.cells("eval_mse", range(3), PLAN.arms)
     assert table.arms == ("fast", "slow")
     assert table.ended.tolist() == [[True, False, False]] * 2
-    assert table.weights.tolist() == [[1, -1]]
+    assert table.rows(PLAN.asked.values()).tolist() == [[1, -1]]
     value = store.run("slow", 0).metrics["eval_mse"]
     expected = 100 * np.log(value) if value > 0 else np.nan
-    assert table.y[1, 0] == pytest.approx(expected, nan_ok=True)
-    assert np.isnan(table.y[:, 1:]).all()
+    assert table.values[1, 0] == pytest.approx(expected, nan_ok=True)
+    assert np.isnan(table.values[:, 1:]).all()
 
 
 def test_contrasts_are_asked_where_there_are_some_and_else_comparisons():

@@ -165,10 +165,10 @@ def test_the_whole_file(store):
     assert content["warnings"] == []
 
 
-@pytest.mark.parametrize(("verdicts", "unit"), [("blocks", "100 ln"), ("paired", "y squared")])
-def test_the_unit_of_an_estimate_stands_beside_it(tmp_path, calls, verdicts, unit):
-    store = FakeStore(tmp_path, resolve({**DOCUMENT, "verdicts": verdicts, "contrasts": {"more": "h1 - h2"}}))
-    built = results.build(store.add("h1", [1.0, 1.02, 0.97]).add("h2", [1.01, 1.0, 0.99]))
+@pytest.mark.parametrize(("least", "unit"), [(0.97, "100 ln"), (0.0, "y squared")])
+def test_the_unit_of_an_estimate_stands_beside_it(tmp_path, calls, least, unit):
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "contrasts": {"more": "h1 - h2"}}))
+    built = results.build(store.add("h1", [1.0, 1.02, least]).add("h2", [1.01, 1.0, 0.99]))
     content = built.to_json()
     assert {one["unit"] for one in (*content["comparisons"][:1], *content["contrasts"])} == {unit}
     assert [one["look"] for one in content["contrasts"]] == [1]
@@ -309,11 +309,10 @@ def test_each_metric_is_a_family_and_the_primary_one_comes_first(store):
         assert c["p"] < c["p_family"] < min(1.0, 2 * c["p"]) or c["p_family"] == pytest.approx(1)
 
 
-def test_by_the_rule_of_before_each_is_a_paired_test_with_holms_correction(tmp_path, calls):
-    store = FakeStore(tmp_path, resolve({**DOCUMENT, "verdicts": "paired"}))
+def test_of_values_of_0_and_below_each_is_a_paired_test_with_holms_correction(store):
     random = np.random.default_rng(0)
     for arm in ("h1", "h2", "h4"):
-        store.add(arm, (1 + random.standard_normal(4)).tolist())
+        store.add(arm, random.standard_normal(4).tolist())
     built = results.build(store)
     low, high = sorted(built.comparisons, key=lambda c: c.p)
     assert {c.rule for c in built.comparisons} == {f.rule for f in built.families} == {"paired"}
@@ -324,6 +323,23 @@ def test_by_the_rule_of_before_each_is_a_paired_test_with_holms_correction(tmp_p
         list(answer(built))[2] == "2 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"
     )
     assert "cannot be told apart" in built.comparisons[0].verdict
+
+
+def test_a_document_that_asks_for_paired_verdicts_is_judged_as_all_are_and_told_so(tmp_path, calls):
+    values = {"h1": [1.0, 1.02, 0.97], "h2": [1.01, 1.0, 0.99]}
+    built = []
+    for verdicts in ("blocks", "paired"):
+        store = FakeStore(tmp_path, resolve({**DOCUMENT, "verdicts": verdicts}))
+        for arm, of_arm in values.items():
+            store.add(arm, of_arm)
+        built.append(results.build(store))
+    plain, asked = built
+    assert asked.comparisons == plain.comparisons
+    assert plain.warnings == ()
+    assert asked.warnings == (
+        "verdicts: paired has no effect: the differences of a question are judged together, in every experiment; leave "
+        "that key out",
+    )
 
 
 def test_values_of_0_and_below_are_judged_in_their_unit(store):

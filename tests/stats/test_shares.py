@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from headway.stats.cells import Cells
-from headway.stats.contrasts import ContrastFamily, judged
+from headway.stats.contrasts import Question, judged
 from headway.stats.sequential import Looking
-from headway.stats.shares import Share, Solver, compare_shares, decimal, difference_interval, mid_p, share_finding
+from headway.stats.shares import Share, compare_shares, difference_interval, mid_p
+from headway.stats.verdicts import Solver, decimal, share_finding
 
 
 def slow_mid_p(b, c):
@@ -42,10 +43,7 @@ def test_swapping_the_sides_negates_the_interval(cells):
 
 
 def found(first, second, n):
-    return compare_shares(
-        {s: float(s in first) for s in range(n)}, {s: float(s in second) for s in range(n)},
-        metric="solved", control=None,
-    )  # fmt: skip
+    return compare_shares({s: float(s in first) for s in range(n)}, {s: float(s in second) for s in range(n)})
 
 
 def test_a_planted_difference_is_told_and_none_is_not():
@@ -82,10 +80,8 @@ def family(solved):
     )
     differences = [{arm: 1.0, arms[0]: -1.0} for arm in arms[1:]]
     runs = {arm: {} for arm in arms}
-    asked = ContrastFamily(
-        of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs=runs
-    )
-    return judged(asked, "blocks", Looking(margin=1.0))[1]
+    asked = Question(of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs=runs)
+    return judged(asked, Looking(margin=1.0))[1]
 
 
 def test_pairs_that_no_seed_tells_apart_take_nothing_from_the_others():
@@ -104,8 +100,7 @@ def test_pairs_that_no_seed_tells_apart_take_nothing_from_the_others():
 
 
 def test_a_share_between_none_and_all_is_never_written_as_either():
-    some = compare_shares({s: float(s > 0) for s in range(300)}, {s: float(s == 0) for s in range(300)},
-                          metric="solved", control=None)  # fmt: skip
+    some = compare_shares({s: float(s > 0) for s in range(300)}, {s: float(s == 0) for s in range(300)})
     said = share_finding(some, Solver(label="a"), Solver(label="b"), task="it")
     assert said.startswith("a solves it in .997 of 300 seeds (.98 to .999); b in .003 of 300 (")
     for n in (200, 1000, 100_000):

@@ -19,8 +19,8 @@ def test_points_are_those_of_scipy(dimensions: int) -> None:
 
 def test_a_bound_is_found_without_what_takes_long_to_load() -> None:
     code = (
-        "import sys, numpy as np; from headway.stats.simultaneous import Family; "
-        "Family.of(np.array([[1.0, 0.5], [0.5, 1.0]])).bound(10, 0.05); "
+        "import sys, numpy as np; from headway.stats.simultaneous import LargestT; "
+        "LargestT.of(np.array([[1.0, 0.5], [0.5, 1.0]])).bound(10, 0.05); "
         "print([name for name in ('scipy.stats', 'scipy.optimize', 'torch') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

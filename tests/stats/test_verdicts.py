@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from headway.config.metrics import METRICS, Metric
-from headway.stats.evidence import JudgedDifference, JudgedFamily
+from headway.stats.evidence import Difference, Family
 from headway.stats.sequential import LookPlan
 from headway.stats.verdicts import scope, verdict
 
 LOSS = METRICS["eval_loss_nats"]
-FAMILY = JudgedFamily(
+FAMILY = Family(
     of="comparisons",
     metric="eval_loss_nats",
     control=None,
@@ -33,7 +33,7 @@ def per_cent(share):
 
 def told(estimate, low, high, outcome, **changes):
     """A difference of a layout's loss from another's, given in per cent as shown."""
-    one = JudgedDifference(
+    one = Difference(
         metric="eval_loss_nats",
         control=None,
         rule="blocks",

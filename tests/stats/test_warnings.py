@@ -11,7 +11,8 @@ from stats.test_results import (
 
 from headway.config.load import resolve
 from headway.stats import results
-from headway.stats.lm.summary import untrained
+from headway.stats.case import Case
+from headway.stats.warnings import no_better_than_bigram
 
 
 def falling(by, steps=100):
@@ -78,6 +79,13 @@ def text():
             "baseline": "a",
         }
     )
+
+
+def untrained(experiment, told):
+    runs = {}
+    for seed, run in enumerate(told):
+        runs.setdefault(run.name, {})[seed] = run
+    return no_better_than_bigram(Case(experiment=experiment, runs=runs))
 
 
 def test_arms_that_are_no_better_than_the_bigram_model_are_named():

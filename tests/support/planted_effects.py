@@ -106,7 +106,7 @@ def settle(
     has = hands(path, of, told.append, apart, **{"seconds": goal.seconds} | spending)
     begun = goal.begin(has)
     Store.with_runs(path, begun.experiment, begun.experiment.runs)
-    return told, list(begun.go_on())
+    return told, list(begun.resume())
 
 
 def main() -> int:

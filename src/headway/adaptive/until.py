@@ -3,31 +3,33 @@
 The state of a directory is read from its runs, and its plan from `DIR/looks`. So any number of processes may follow the
 plan at once or one after the other, and may be killed at any moment. They share the runs by their leases.
 
-`margin_of` and `allowance_of` read a margin and a budget as a user writes them. `check_metric` and `check_verdicts`
-tell whether a plan can settle the experiment's questions. `Spending` learns how long runs take on this machine, and
+`margin_of` and `allowance_of` read a margin and a budget as a user writes them. `check_experiment` tells whether a plan
+can settle the experiment's questions, which `asked_of` lists. `Spending` learns how long runs take on this machine, and
 whether they fit into the budget.
 """
 
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 
-from headway.adaptive import wording
+from headway.adaptive import messages
 from headway.base.text import brief, counted, listed
 from headway.config.arms import Arm
 from headway.config.document import MOST_SEEDS
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, YES_OR_NO, metric_name
 from headway.errors import UserError, shortened
-from headway.stats.blocks import LEVEL
-from headway.stats.questions import SeedTable, asked_of, extended, seed_table
-from headway.stats.sequential import FEWEST, Followed, follow, followed, look_plan, looks_until, needed_arms
+from headway.stats.blocks import PlanState, needed_arms, run_plan
+from headway.stats.cells import Cells, matches_of, runs_of_arms
+from headway.stats.contrasts import is_compared
+from headway.stats.sequential import FEWEST, LOOKS, look_plan, looks_until
+from headway.stats.simultaneous import LEVEL
 from headway.store.directory import Store
-from headway.store.look_plans import LookMade, StoredPlan, damages, keep, keep_plan, stored_plan
+from headway.store.look_plans import Asked, LookMade, StoredPlan, damages, keep, keep_plan, stored_plan
 from headway.store.run import Run
 
 AT_MOST = 12
@@ -60,10 +62,10 @@ def margin_of(text: object) -> float:
         (0.5, 2.0)
     """
     said = f"until {shortened(str(text))}"
-    found = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%\s*", str(text))
-    if not found:
+    written = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%\s*", str(text))
+    if not written:
         raise UserError(f"{said}: give the difference that matters in per cent, such as 0.5%")
-    margin = float(found[1])
+    margin = float(written[1])
     if not margin > 0:
         raise UserError(f"{said}: no number of seeds shows that arms are equal; give what matters, such as 0.5%")
     if not margin < 100:
@@ -107,11 +109,11 @@ def allowance_of(given: object) -> Allowance:
     return Allowance(seconds=seconds)
 
 
-def check_metric(experiment: Experiment) -> None:
-    """Raise UserError if the primary metric allows no differences in per cent.
+def check_experiment(experiment: Experiment) -> None:
+    """Raise UserError if no plan can settle the experiment's questions.
 
     Raises:
-        UserError: when the metric is a yes or a no, or a share of them; or has no better direction.
+        UserError: when the metric is a yes or a no, or a share of them; or has no better direction; or with controls.
     """
     metric = METRICS[experiment.primary]
     if metric.unit in _WITHOUT_SHARE or metric.better is None:
@@ -120,24 +122,60 @@ def check_metric(experiment: Experiment) -> None:
             f"arms of {experiment.name} are judged by {metric_name(metric.name)}, which is {what} and may be 0: no "
             "difference in per cent can be settled; say how many seeds"
         )
-
-
-def check_verdicts(experiment: Experiment) -> None:
-    """Raise UserError if the document does not leave it to the family's verdicts when a question is settled.
-
-    Raises:
-        UserError: with paired verdicts, which know no looks.
-    """
-    if experiment.verdicts == "paired":
-        raise UserError(
-            "verdicts: paired judges each comparison once, at the full level, and cannot be looked at again and again; "
-            "leave that key out, or say how many seeds"
-        )
     if experiment.crossed:
         raise UserError(
             f"control {', '.join(experiment.crossed)}: questions are settled for arms without a control; leave "
             "controls out, and add their runs afterwards with a number of seeds"
         )
+
+
+_MOST_ERROR = 0.2
+"""A plan is not prolonged if chance alone would settle more than this share."""
+
+
+def asked_of(experiment: Experiment, arms: Sequence[str]) -> tuple[Asked, bool]:
+    """The questions of arms without a control: the contrasts of the document, or else comparisons with baselines.
+
+    Args:
+        experiment: that asks them.
+        arms: names of the arms that may be run; a question that needs another one is left out.
+
+    Returns:
+        The weights of each question, and whether they are contrasts of the document.
+    """
+    declared = {contrast.name: dict(contrast.weights) for contrast in experiment.contrasts}
+    compared = {
+        f"{match.arm.full_name} - {match.baseline.full_name}": match.weights
+        for match in matches_of(experiment)
+        if match.control is None and is_compared(match, METRICS[experiment.primary])
+    }
+    asked = {name: weights for name, weights in (declared or compared).items() if weights.keys() <= set(arms)}
+    return asked, bool(declared)
+
+
+def extended(plan: StoredPlan, at_most: int) -> StoredPlan:
+    """Return a plan prolonged beyond its end; its earlier verdicts stay.
+
+    Error is spent on at the same rate, so that the looks that were made keep their levels, and all looks together err
+    more often: `level` says how often.
+
+    Raises:
+        UserError: when chance alone would settle too much.
+
+    Examples:
+        >>> short = StoredPlan(looks=(3, 6), margin=1.0, level=0.05, metric="", asked={}, are_declared=True)
+        >>> long = extended(short, 12)
+        >>> long.looks, long.level
+        ((3, 6, 8, 12), 0.1)
+    """
+    level = round(plan.level * at_most / plan.at_most, 12)
+    if level > _MOST_ERROR:
+        raise UserError(
+            f"at most {at_most} seeds: the plan of this directory ends at {plan.at_most}, and going on so far chance "
+            f"alone would tell apart {100 * level:.0f} of 100; choose another directory"
+        )
+    further = (look for look in (*LOOKS, at_most) if plan.at_most < look <= at_most)
+    return replace(plan, looks=(*plan.looks, *dict.fromkeys(sorted(further))), level=level)
 
 
 Wanted = Sequence[tuple[str, int]]
@@ -190,7 +228,7 @@ class Spending:
         for run in runs:
             if run.status == "done" and run.metrics.get("wall_s"):
                 measured.setdefault(run.name, []).append(float(run.metrics["wall_s"]))
-        return {**self.guessed} | {name: median(found) for name, found in measured.items()}
+        return {**self.guessed} | {name: median(seconds) for name, seconds in measured.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,11 +257,30 @@ class SearchContext:
         fresh = {(run.name, run.seed) for run in self.store().runs() if run.status != "done"} | set(wanted)
         self.run([(self.experiment.arm(name), seed) for name, seed in wanted])
         took_s = time.monotonic() - began
-        self.spending.learn([one for one in wanted if one in fresh], self.store().runs(), took_s)
+        self.spending.learn([run for run in wanted if run in fresh], self.store().runs(), took_s)
 
     def store(self) -> Store:
-        """The directory as it is now."""
+        """Return the directory as it is now."""
         return Store.open(self.path)
+
+    def former_runs(self) -> Sequence[Run]:
+        """Return the runs of the directory, or none if it does not exist yet."""
+        return self.store().runs() if (self.path / "experiment.yaml").exists() else ()
+
+    def cells(self, metric: str, seeds: Sequence[int], arms: Sequence[str]) -> Cells:
+        """Return the values that arms have so far at some seeds, in the order of these, as 100 ln of the metric."""
+        return Cells.from_runs(arms, metric, runs_of_arms(self.store().runs())).at(seeds).as_logarithms()
+
+    def tell_all(self, sentences: Iterable[str]) -> None:
+        """Tell sentences one by one."""
+        for sentence in sentences:
+            self.tell(sentence)
+
+    def expected_s(self, wanted: Wanted, runs: Sequence[Run]) -> float | None:
+        """Return about how long runs take, after a guess where a budget needs one and nothing is known."""
+        if self.spending.seconds is not None and self.spending.expected_s(wanted, runs) is None:
+            self.spending.guessed = self.guess()
+        return self.spending.expected_s(wanted, runs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,11 +289,11 @@ class Plan:
 
     Attributes:
         experiment: with the arms and seeds that are run first.
-        go_on: does the rest; what was found, in sentences.
+        resume: does the rest; what was found, in sentences.
     """
 
     experiment: Experiment
-    go_on: Callable[[], Sequence[str]]
+    resume: Callable[[], Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,29 +310,26 @@ class Until:
     at_most: int | None = None
     seconds: float | None = None
 
-    def begin(self, hands: SearchContext) -> Plan:
+    def begin(self, context: SearchContext) -> Plan:
         """Look whether it can be done; nothing is written yet.
 
         Raises:
             UserError: when it cannot, with the reason.
         """
-        check_metric(hands.experiment)
-        check_verdicts(hands.experiment)
-        plan = self._plan(hands.experiment, hands.path, hands.tell)
-        if left := [arm.full_name for arm in hands.experiment.selected if arm.full_name not in plan.arms]:
-            hands.tell(f"no question is asked of {listed(left)}, so no seeds are added there")
+        check_experiment(context.experiment)
+        plan = self._plan(context.experiment, context.path, context.tell)
+        if left := [arm.full_name for arm in context.experiment.selected if arm.full_name not in plan.arms]:
+            context.tell(messages.not_asked(left))
         first = [(arm, seed) for arm in plan.arms for seed in plan.seeds[: plan.looks[0]]]
-        check_first(first, hands, f"the first look, at {plan.looks[0]} seeds of {counted(len(plan.arms), 'arm')},")
+        check_first(first, context, f"the first look, at {plan.looks[0]} seeds of {counted(len(plan.arms), 'arm')},")
 
-        def go_on() -> Sequence[str]:
-            stored = self._agreed(keep_plan(hands.path, plan))
-            for said in wording.planned(stored):
-                hands.tell(said)
-            return follow_plan(stored, hands)
+        def resume() -> Sequence[str]:
+            stored = self._agreed(keep_plan(context.path, plan))
+            context.tell_all(messages.planned(stored))
+            return follow_plan(stored, context)
 
-        return Plan(
-            experiment=hands.experiment.select(arms=plan.arms, seeds=list(plan.seeds[: plan.looks[0]])), go_on=go_on
-        )
+        seeds = list(plan.seeds[: plan.looks[0]])
+        return Plan(experiment=context.experiment.select(arms=plan.arms, seeds=seeds), resume=resume)
 
     def _plan(self, experiment: Experiment, path: Path, tell: Callable[[str], object]) -> StoredPlan:
         names = [arm.full_name for arm in experiment.selected]
@@ -287,11 +341,11 @@ class Until:
             if missing := sorted(set(former.arms) - set(names)):
                 raise UserError(f"the plan of {path} asks about {listed(missing)} too; choose all of its arms")
             if late := sorted(set(asked) - set(former.asked)) if are_declared else []:
-                tell(f"{listed(late)}: asked after an answer was seen, so not part of the plan")
+                tell(messages.asked_late(late))
             if self.at_most is None or self.at_most == former.at_most:
                 return former
             longer = extended(former, self.at_most)
-            tell(wording.goes_on(former, longer))
+            tell(messages.goes_on(former, longer))
             return longer
         if not asked:
             raise UserError(_asks_nothing(experiment, names))
@@ -317,8 +371,8 @@ class Until:
             raise UserError("this directory has the plan of a search; go on with that, or choose another one")
         if self.margin != former.margin:
             raise UserError(
-                f"until {wording.per_cent(self.margin)}: this directory was planned until "
-                f"{wording.per_cent(former.margin)}, and a margin is not chosen after an answer was seen; take "
+                f"until {messages.per_cent(self.margin)}: this directory was planned until "
+                f"{messages.per_cent(former.margin)}, and a margin is not chosen after an answer was seen; take "
                 "that, or another directory"
             )
         if self.at_most is not None and self.at_most < former.at_most:
@@ -337,118 +391,109 @@ def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
             f"{said}: there are neither contrasts nor comparisons to be settled; choose two arms of a contrast, or an "
             "arm and its baseline"
         )
-    lacking = [(one.name, [arm for arm in one.weights if arm not in names]) for one in experiment.contrasts]
-    name, arms = min(lacking, key=lambda one: len(one[1]))
+    lacking = [(each.name, [arm for arm in each.weights if arm not in names]) for each in experiment.contrasts]
+    name, arms = min(lacking, key=lambda entry: len(entry[1]))
     return (
-        f"{said} alone: what is settled are its contrasts ({listed(one for one, _ in lacking)}), and each needs other "
-        f"arms too; {name} also needs {listed(arms)}"
+        f"{said} alone: what is settled are its contrasts ({listed(each for each, _ in lacking)}), and each needs "
+        f"other arms too; {name} also needs {listed(arms)}"
     )
 
 
-def check_first(wanted: Wanted, hands: SearchContext, what: str) -> None:
+def check_first(wanted: Wanted, context: SearchContext, what: str) -> None:
     """Raise UserError if the first runs take longer than the budget, as far as their time is known.
 
     Raises:
         UserError: when there is not, with the numbers.
     """
-    runs = hands.store().runs() if (hands.path / "experiment.yaml").exists() else ()
+    runs = context.former_runs()
     ended = {(run.name, run.seed) for run in runs if run.status == "done"}
-    missing = [one for one in wanted if one not in ended]
-    if hands.spending.seconds is not None and hands.spending.expected_s(missing, runs) is None:
-        hands.spending.guessed = hands.guess()
-    expected = hands.spending.expected_s(missing, runs)
-    if expected is not None and expected > hands.spending.left_s:
-        budget_s, left_s = hands.spending.seconds or 0.0, hands.spending.left_s
+    missing = [run for run in wanted if run not in ended]
+    expected = context.expected_s(missing, runs)
+    if expected is not None and expected > context.spending.left_s:
+        budget_s, left_s = context.spending.seconds or 0.0, context.spending.left_s
         # What was tried to know it has taken time, too.
         left = f", and {brief(left_s)} of it are left" if expected <= budget_s else ""
         raise UserError(
             f"budget {brief(budget_s)}: {what} takes {counted(len(missing), 'run')}, about {brief(expected)} on "
-            f"{counted(hands.spending.n_places, 'worker')}{left}; give more, or choose fewer arms"
+            f"{counted(context.spending.n_places, 'worker')}{left}; give more, or choose fewer arms"
         )
 
 
-def follow_plan(plan: StoredPlan, hands: SearchContext) -> Sequence[str]:
+def follow_plan(plan: StoredPlan, context: SearchContext) -> Sequence[str]:
     """Add seeds where a question is open, analyse as planned, and return the findings."""
-    try_again(plan.arms, plan.seeds, hands)
+    try_again(plan.arms, plan.seeds, context)
     before: Wanted | None = None
     while True:
-        store = hands.store()
-        table = seed_table(store, metric=plan.metric, seeds=plan.seeds, asked=plan.asked)
-        state = _looked(plan, table, hands)
-        wanted = _wanted(plan, table, state)
+        cells = context.cells(plan.metric, plan.seeds, [arm for weights in plan.asked.values() for arm in weights])
+        state = _analyse(plan, cells, context)
+        wanted = _wanted(plan, cells, state)
         if not wanted or wanted == before:
             break
-        wanted = _affordable(plan, wanted, state, store.runs(), hands)
+        wanted = _affordable(plan, wanted, state, context)
         if not wanted:
             break
-        hands.train(wanted)
+        context.train(wanted)
         before = wanted
     per_seed = [[(arm, 0) for arm in weights] for weights in plan.asked.values()]
-    runs = hands.store().runs()
-    return tuple(wording.ending(plan, state, [hands.spending.expected_s(wanted, runs) for wanted in per_seed]))
+    runs = context.store().runs()
+    return tuple(messages.ending(plan, state, [context.spending.expected_s(wanted, runs) for wanted in per_seed]))
 
 
-def try_again(arms: Sequence[str], seeds: Sequence[int], hands: SearchContext) -> None:
+def try_again(arms: Sequence[str], seeds: Sequence[int], context: SearchContext) -> None:
     """Train the runs that a former call left failed or interrupted, if there is time; a look does not wait for them."""
-    runs = hands.store().runs()
+    runs = context.store().runs()
     asked = (run for run in runs if run.name in arms and run.seed in seeds)
     left = [(run.name, run.seed) for run in asked if run.status in ("failed", "interrupted")]
-    if left and (hands.spending.expected_s(left, runs) or 0.0) <= hands.spending.left_s:
-        hands.train(left)
+    if left and (context.spending.expected_s(left, runs) or 0.0) <= context.spending.left_s:
+        context.train(left)
 
 
-def _looked(plan: StoredPlan, table: SeedTable, hands: SearchContext) -> Followed:
+def _analyse(plan: StoredPlan, cells: Cells, context: SearchContext) -> PlanState:
     """Make the interim analyses that are due, store their findings, and report what is new."""
-    former = stored_plan(hands.path)
-    made = {look.n_seeds: look for look in (former.history if former else ())}
+    former = stored_plan(context.path)
+    made = {interim.n_seeds: interim for interim in (former.history if former else ())}
     settled: list[str] = []
-    state = follow(look_plan(plan), table.y, table.weights, table.ended)
-    for state in followed(look_plan(plan), table.y, table.weights, table.ended):
-        n = plan.looks[state.look or 0]
-        outcomes = {name: one.outcome for name, one in zip(plan.asked, state.contrasts, strict=True)}
+    state, *states = run_plan(look_plan(plan), cells.values, cells.rows(plan.asked.values()), cells.ended)
+    for state in states:
+        n, contrasts = plan.looks[(state.look or 1) - 1], dict(zip(plan.asked, state.contrasts, strict=True))
+        outcomes = {name: contrast.outcome for name, contrast in contrasts.items()}
         if n not in made:
-            intervals = {name: one.judged.interval for name, one in zip(plan.asked, state.contrasts, strict=True)}
-            keep(hands.path, f"after-{n}", LookMade(n_seeds=n, outcomes=outcomes, intervals=intervals, made=""))
-            for said in wording.look(plan, state, settled):
-                hands.tell(said)
+            intervals = {name: contrast.interval for name, contrast in contrasts.items()}
+            keep(context.path, f"after-{n}", LookMade(n_seeds=n, outcomes=outcomes, intervals=intervals, made=""))
+            context.tell_all(messages.look(plan, state, settled))
         elif dict(made[n].outcomes) != outcomes:
-            hands.tell(f"what {n} seeds say has changed since they were looked at: runs were repeated or dropped")
-        settled = [name for name, outcome in outcomes.items() if outcome in ("apart", "small", "same")]
+            context.tell(messages.changed(n))
+        settled = [name for name, contrast in contrasts.items() if contrast.is_settled]
     return state
 
 
-def _wanted(plan: StoredPlan, table: SeedTable, state: Followed) -> Wanted:
-    """The runs that the next look waits for, seed by seed; nothing at the end."""
-    place = 0 if state.look is None else state.look + 1
-    if place == len(plan.looks) or not state.open:
+def _wanted(plan: StoredPlan, cells: Cells, state: PlanState) -> Wanted:
+    """Return the runs that the next look waits for, seed by seed; none at the end."""
+    if state.look == len(plan.looks) or not state.open:
         return []
-    arms = needed_arms(table.weights, state.open)
+    arms = needed_arms(cells.rows(plan.asked.values()), state.open)
     return [
-        (table.arms[arm], seed)
-        for at, seed in enumerate(plan.seeds[: plan.looks[place]])
+        (cells.arms[arm], seed)
+        for column, seed in enumerate(plan.seeds[: plan.looks[state.look or 0]])
         for arm in arms
-        if not table.ended[arm, at]
+        if not cells.ended[arm, column]
     ]
 
 
-def _affordable(plan: StoredPlan, wanted: Wanted, state: Followed, runs: Sequence[Run], hands: SearchContext) -> Wanted:
+def _affordable(plan: StoredPlan, wanted: Wanted, state: PlanState, context: SearchContext) -> Wanted:
     """Return the runs of an interim analysis if the budget allows all of them, else none; at first one seed."""
-    expected, budget_s = hands.spending.expected_s(wanted, runs), hands.spending.seconds
+    runs, spending = context.store().runs(), context.spending
+    expected = spending.expected_s(wanted, runs)
     if expected is None:
-        return wanted if budget_s is None else [one for one in wanted if one[1] == wanted[0][1]]
-    n = plan.looks[0 if state.look is None else state.look + 1]
-    work = f"{n} seeds, {counted(len(wanted), 'more run')}, about {brief(expected)}"
-    if expected <= hands.spending.left_s:
-        arms = dict.fromkeys(name for name, _ in wanted)
-        all_s = hands.spending.expected_s([*wanted, *[(arm, 0) for arm in arms] * (plan.at_most - n)], runs)
-        most = f" (at most {brief(all_s)} to the end of the plan)" if all_s and n < plan.at_most else ""
-        hands.tell(f"next look: {work}{most}")
-        return wanted
-    hands.tell(
-        f"stopped: the next look takes {work}, and {brief(hands.spending.left_s)} of "
-        f"{brief(budget_s or 0)} are left; the same command goes on from here"
-    )
-    return []
+        return wanted if spending.seconds is None else [run for run in wanted if run[1] == wanted[0][1]]
+    n = plan.looks[state.look or 0]
+    if expected > spending.left_s:
+        context.tell(messages.stopped(n, len(wanted), expected, spending.left_s, spending.seconds or 0))
+        return []
+    arms = dict.fromkeys(name for name, _ in wanted)
+    to_the_end = [*wanted, *[(arm, 0) for arm in arms] * (plan.at_most - n)]
+    context.tell(messages.next_look(n, len(wanted), expected, spending.expected_s(to_the_end, runs), plan))
+    return wanted
 
 
 def _n_done(path: Path, arms: Sequence[str]) -> int:

@@ -143,8 +143,7 @@ class Document(Spec):
     baseline: str | None = Field(None, description="the arm that the others are compared with")
     verdicts: Literal["blocks", "paired"] = Field(
         "blocks",
-        description="how arms are compared: all differences of a question judged together, or `paired`, each by a t "
-        "test of its own, as by Headway before",
+        description="of no effect: all differences of a question are judged together, and `paired` gets a warning",
     )
     margin: Annotated[float, Field(gt=0, le=100)] = Field(
         1.0, description="what matters, in per cent: a difference that is certainly smaller counts as the same"

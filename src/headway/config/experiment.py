@@ -85,7 +85,7 @@ class Experiment:
 
     @property
     def verdicts(self) -> Literal["blocks", "paired"]:
-        """The rule by which arms are compared."""
+        """The rule that the document asks for; all arms are compared by `blocks`."""
         return self.document.verdicts
 
     @property

@@ -157,7 +157,7 @@ def status_table(store: Store) -> Group:
 def _planned(directory: Path) -> Iterator[str]:
     """Yield the state of a plan of interim analyses, if it is intact; the code for it is loaded only then."""
     if inside(directory, "looks").is_dir() and not any(damages(directory)):
-        from headway.adaptive.wording import where_it_stands
+        from headway.adaptive.messages import where_it_stands
 
         yield from where_it_stands(directory)
 

@@ -4,6 +4,6 @@
   `answer`: the sentences for a terminal; `reference`: the JSON schema of the file;
 * `cells`: the values of a metric; `contrasts`: differences of arms, judged together; `evidence`: the results of tests;
 * `blocks`, `paired`, `shares`: the tests; `simultaneous`: bounds that hold for all contrasts at once;
-* `sequential`: interim analyses; `questions`: the questions of a plan; `best_arm`: the search for the best arm;
-* `learning_rates`: each arm at its best learning rate; `verdicts`: findings in words; `notes`, `warnings`: the caveats.
+* `sequential`: interim analyses; `best_arm`: the search for the best arm; `learning_rates`: each arm at its best rate;
+* `verdicts`: findings in words; `warnings`: the caveats, each read from a `case`.
 """

@@ -7,8 +7,8 @@ from headway.base.text import counted
 from headway.config.metrics import metric_name
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison
-from headway.stats.lm.claims import JudgedStatement, Verdict
-from headway.stats.lm.diversity import untested
+from headway.stats.lm.claims import JudgedStatement
+from headway.stats.lm.verdicts import Verdict, untested
 from headway.stats.results import Results
 from headway.stats.verdicts import scope
 
@@ -21,7 +21,7 @@ def answer(results: Results) -> Iterator[str]:
 
     The sentence that holds for a whole family stands below the family's sentences.
     """
-    yield from _told([(one, one.sentence) for one in results.contrasts if one.control is None], results)
+    yield from _told([(each, each.sentence) for each in results.contrasts if each.control is None], results)
     verdicts = [c for c in results.judged if c.n_pairs]
     shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
     yield from _told([(c, c.verdict) for c in shown], results)
@@ -39,14 +39,14 @@ def answer(results: Results) -> Iterator[str]:
     yield from in_short(results.claims)
 
 
-def _told(found: Sequence[tuple[Comparison | JudgedContrast, str]], results: Results) -> Iterator[str]:
+def _told(differences: Sequence[tuple[Comparison | JudgedContrast, str]], results: Results) -> Iterator[str]:
     """Sentences, and below each family's what holds for all of it."""
-    for control in dict.fromkeys(one.control for one, _ in found):
-        together = [(one, said) for one, said in found if one.control == control]
+    for control in dict.fromkeys(judged.control for judged, _ in differences):
+        together = [(judged, said) for judged, said in differences if judged.control == control]
         family = results.family(together[0][0])
         yield from (said for _, said in together)
         if family is not None:
-            yield scope(family, [one for one, _ in together])
+            yield scope(family, [judged for judged, _ in together])
 
 
 def without_pairs(results: Results) -> str:
@@ -56,26 +56,26 @@ def without_pairs(results: Results) -> str:
     return f"{counted(n, 'comparison')} {'has' if n == 1 else 'have'} no pairs of seeds yet" if n else ""
 
 
-def in_short(found: Sequence[JudgedStatement]) -> Iterator[str]:
+def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
     """Yield sentences: which statements hold, fail or are open, then which change under a variant, and why.
 
     A metric as published is compared with Headway's own metric, without a control. Under a control, each metric is
     compared with itself without the control, so that the control's effect is not taken for the metric's.
 
     Args:
-        found: what `claims` gave.
+        statements: what `claims` gave.
     """
-    plain = [entry for entry in found if entry.control is None]
+    plain = [entry for entry in statements if entry.control is None]
     told = {entry.name: entry for entry in plain if not entry.as_published}
     by_metric = {(entry.name, entry.metric): entry for entry in plain}
     by_verdict = {verdict: [e.short for e in told.values() if e.verdict == verdict] for verdict in get_args(Verdict)}
     parts = [f"{verdict}: {'; '.join(names)}" for verdict, names in by_verdict.items() if names]
     if parts:
         yield f"Published statements on heads. {'. '.join(p[:1].upper() + p[1:] for p in (*parts, *_why_untold(told)))}"
-    for control in dict.fromkeys(entry.control for entry in found):
+    for control in dict.fromkeys(entry.control for entry in statements):
         changed = [
             f"{entry.short} ({entry.verdict}{_by(entry)})"
-            for entry in found
+            for entry in statements
             if entry.control == control and entry.name in told and entry.verdict != "cannot be told"
             if entry.verdict != _held_against(entry, told, by_metric).verdict
         ]

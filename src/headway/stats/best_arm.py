@@ -11,20 +11,19 @@ choose it.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from headway.base.text import Amount, counted, is_plural, listed, number
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
-from headway.stats.cells import Cells, RunsOfArm, Weights, title
-from headway.stats.contrasts import ContrastFamily, judged
-from headway.stats.evidence import Comparison
+from headway.stats.cells import Cells, RunsOfArm, title
+from headway.stats.contrasts import Question, judged
+from headway.stats.evidence import Comparison, Family
 from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST, Looking
-from headway.stats.verdicts import scope, verdict
+from headway.stats.verdicts import fresh_sentence, picked_sentence, scope, unfinished_search, verdict
 from headway.store.directory import Store
 from headway.store.look_plans import Picked, StoredSearch, stored
 
@@ -35,17 +34,17 @@ LEAST_CHANCE = 0.05
 _DRAWS = 20_000
 
 
-def sizes(n_arms: int) -> tuple[int, ...]:
+def arms_by_round(n_arms: int) -> tuple[int, ...]:
     """Return the number of arms in each round.
 
     Examples:
-        >>> sizes(32), sizes(5)
+        >>> arms_by_round(32), arms_by_round(5)
         ((32, 16, 8, 4, 2), (5, 3, 2))
     """
-    found = [n_arms]
-    while found[-1] > 2:
-        found.append(math.ceil(found[-1] / 2))
-    return tuple(found)
+    arms = [n_arms]
+    while arms[-1] > 2:
+        arms.append(math.ceil(arms[-1] / 2))
+    return tuple(arms)
 
 
 def new_seeds(n_arms: int, budget: int) -> tuple[int, ...]:
@@ -60,14 +59,14 @@ def new_seeds(n_arms: int, budget: int) -> tuple[int, ...]:
         >>> new_seeds(32, 160)
         (1, 2, 4, 8, 16)
     """
-    left, found = sizes(n_arms), []
-    if budget < sum(left):
-        raise ValueError(f"{budget} runs: a seed for each of {', '.join(map(str, left))} arms takes {sum(left)}")
-    for place, n in enumerate(left):
-        equal = budget // (len(left) - place) // n
-        found.append(max(1, min(equal, (budget - sum(left[place + 1 :])) // n)))
-        budget -= found[-1] * n
-    return tuple(found)
+    arms, seeds = arms_by_round(n_arms), []
+    if budget < sum(arms):
+        raise ValueError(f"{budget} runs: a seed for each of {', '.join(map(str, arms))} arms takes {sum(arms)}")
+    for place, n in enumerate(arms):
+        equal = budget // (len(arms) - place) // n
+        seeds.append(max(1, min(equal, (budget - sum(arms[place + 1 :])) // n)))
+        budget -= seeds[-1] * n
+    return tuple(seeds)
 
 
 def ranked(y: Float[np.ndarray, "arm seed"]) -> tuple[int, ...]:
@@ -135,8 +134,8 @@ def finalists(picked: int, chance: Float[np.ndarray, " arm"]) -> tuple[int, ...]
         >>> finalists(2, np.array([0.3, 0.1, 0.55, 0.03, 0.02]))
         (2, 0, 1)
     """
-    others = [int(at) for at in np.argsort(-chance, kind="stable") if at != picked]
-    near = [at for place, at in enumerate(others) if place == 0 or chance[at] >= LEAST_CHANCE]
+    others = [int(arm) for arm in np.argsort(-chance, kind="stable") if arm != picked]
+    near = [arm for place, arm in enumerate(others) if place == 0 or chance[arm] >= LEAST_CHANCE]
     return (picked, *near[: MOST_FINALISTS - 1])
 
 
@@ -155,6 +154,11 @@ class FreshEstimate:
     mean: float
     interval: tuple[float, float] | None
     n_seeds: int
+
+    def sentence(self, arm: str) -> str:
+        """Return the estimate in words, with the name of the arm."""
+        metric = METRICS[self.metric]
+        return fresh_sentence(arm, metric, mean=self.mean, interval=self.interval, n_seeds=self.n_seeds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,29 +194,32 @@ def searched(store: Store, runs: RunsOfArm, looks: Looking) -> SearchResult | No
     Raises:
         ResultsError: when what is stored cannot be read.
     """
-    search, found = stored(store.path, "search", StoredSearch), stored(store.path, "picked", Picked)
+    search, picked = stored(store.path, "search", StoredSearch), stored(store.path, "picked", Picked)
     if search is None:
         return None
-    experiment, n_runs = store.experiment, planned_runs(search)
-    if found is None:
-        said = f"the search among {len(search.arms)} arms is not over; `headway run` with --best goes on with it"
-        return SearchResult(arms=search.arms, n_runs=n_runs, sentences=(said,))
-    fresh = fresh_estimate(found.arm, search.metric, runs, looks.seeds) if looks.seeds else None
-    compared, above = _finalists(experiment, search, found, runs, looks) if looks.seeds else ((), "")
-    told = [picked_sentence(found, search, titles_of(experiment))]
-    told += [] if fresh is None else [fresh_sentence(fresh, titles_of(experiment)[found.arm])]
-    told += [f"on fresh seeds, {one.verdict}" for one in compared]
-    return SearchResult(
+    n_runs = planned_runs(search)
+    if picked is None:
+        return SearchResult(arms=search.arms, n_runs=n_runs, sentences=(unfinished_search(search),))
+    titles = titles_of(store.experiment)
+    result = SearchResult(
         arms=search.arms,
         n_runs=n_runs,
-        picked=found.arm,
-        chances=found.chances,
-        finalists=found.finalists,
-        fresh=fresh,
-        comparisons=compared,
-        sentences=(*told, *([above] if above else [])),
-        first_fresh=looks.seeds[0] if looks.seeds else None,
+        picked=picked.arm,
+        chances=picked.chances,
+        finalists=picked.finalists,
+        sentences=(picked_sentence(picked, search, titles),),
     )
+    if not looks.seeds:
+        return result
+    fresh = fresh_estimate(picked.arm, search.metric, runs, looks.seeds)
+    compared, family = _finalists(search, picked, titles, runs, looks)
+    sentences = (
+        *result.sentences,
+        *([] if fresh is None else [fresh.sentence(titles[picked.arm])]),
+        *(f"on fresh seeds, {comparison.verdict}" for comparison in compared),
+        scope(family, compared),
+    )
+    return replace(result, fresh=fresh, comparisons=compared, sentences=sentences, first_fresh=looks.seeds[0])
 
 
 def titles_of(experiment: Experiment) -> dict[str, str]:
@@ -221,84 +228,36 @@ def titles_of(experiment: Experiment) -> dict[str, str]:
 
 
 def planned_runs(search: StoredSearch) -> int:
-    """The runs of a search, without those of its finalists."""
-    left, total = len(search.arms), 0
-    for n in search.new_seeds:
-        total, left = total + n * left, (left + 1) // 2
-    return total
+    """Return the runs of a search, without those of its finalists."""
+    return sum(n * arms for n, arms in zip(search.new_seeds, arms_by_round(len(search.arms)), strict=False))
 
 
 def _finalists(
-    experiment: Experiment, search: StoredSearch, found: Picked, runs: RunsOfArm, looks: Looking
-) -> tuple[tuple[Comparison, ...], str]:
-    """Compare the picked arm with the others, judged together, and return a sentence for the family."""
-    metric, titles = METRICS[search.metric], titles_of(experiment)
-    others = found.finalists[1:]
-    weights: list[Weights] = [{found.arm: 1.0, other: -1.0} for other in others]
-    cells = Cells.of(found.finalists, metric.name, runs)
-    asked = ContrastFamily(
-        of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells, runs=runs
-    )
-    family, evidence = judged(asked, "blocks", looks)
-    told = tuple(
+    search: StoredSearch, picked: Picked, titles: Mapping[str, str], runs: RunsOfArm, looks: Looking
+) -> tuple[tuple[Comparison, ...], Family]:
+    """Compare the picked arm with the other finalists, judged together."""
+    others = picked.finalists[1:]
+    asked = [{picked.arm: 1.0, other: -1.0} for other in others]
+    family, differences = judged(Question.from_runs(asked, runs, metric=search.metric), looks)
+    metric = METRICS[search.metric]
+    return tuple(
         Comparison(
-            **vars(one),
-            arm=found.arm,
+            **vars(difference),
+            arm=picked.arm,
             baseline=other,
             group=None,
-            verdict=verdict(one, family, metric=metric, sides=(titles[found.arm], titles[other])),
+            verdict=verdict(difference, family, metric=metric, sides=(titles[picked.arm], titles[other])),
         )
-        for other, one in zip(others, evidence, strict=True)
-    )
-    return told, scope(family, told)
+        for other, difference in zip(others, differences, strict=True)
+    ), family
 
 
 def fresh_estimate(arm: str, metric: str, runs: RunsOfArm, seeds: Sequence[int]) -> FreshEstimate | None:
-    """The mean of an arm over seeds; None where none of them is done."""
-    values = Cells.of([arm], metric, runs).at(seeds).values
+    """Return the mean of an arm over seeds, or None if none of them is done."""
+    values = Cells.from_runs([arm], metric, runs).at(seeds).values
     values = values[np.isfinite(values)]
     if not len(values):
         return None
     mean, interval = interval_of_mean(values)
     n = len(values)
     return FreshEstimate(metric=metric, mean=mean, interval=interval if n >= FEWEST else None, n_seeds=n)
-
-
-def fresh_sentence(found: FreshEstimate, arm: str) -> str:
-    """Return a sentence on the picked arm's result on fresh seeds.
-
-    Examples:
-        >>> found = FreshEstimate(metric="eval_mse", mean=0.98, interval=(0.97, 0.99), n_seeds=3)
-        >>> fresh_sentence(found, "2 heads")
-        'on 3 fresh seeds, 2 heads have 0.980 y squared (95 % interval 0.970 to 0.990)'
-    """
-    unit = METRICS[found.metric].unit
-    has = "have" if is_plural(arm) else "has"
-    on, unit = f"on {counted(found.n_seeds, 'fresh seed')}, {arm} {has}", "" if unit in ("1", "ratio") else f" {unit}"
-    if found.interval is None:
-        return f"{on} {number(found.mean, 4)}{unit}"
-    write = Amount.within(*found.interval)
-    write = Amount(decimals=write.decimals + 1)
-    return f"{on} {write(found.mean)}{unit} (95 % interval {write(*found.interval)})"
-
-
-def picked_sentence(found: Picked, search: StoredSearch, titles: Mapping[str, str]) -> str:
-    """Return a sentence on the arm that a search picked, with each finalist's probability of being the best.
-
-    Examples:
-        >>> search = StoredSearch(arms=("a", "b", "c"), new_seeds=(1, 2), metric="", margin=1.0, at_most=12)
-        >>> found = Picked(arm="b", chances={"a": 0.2, "b": 0.79, "c": 0.01}, finalists=("b", "a"))
-        >>> picked_sentence(found, search, {"a": "1 head", "b": "2 heads"})
-        'picked 2 heads of 3 arms; the chance to be the best is 79 % for 2 heads, 20 % for 1 head and 1 % for the others together'
-    """  # noqa: E501 - a doctest's output stands on one line
-    shares = [f"{_chance(found.chances[arm])} for {titles[arm]}" for arm in found.finalists]
-    others = max(0.0, 1 - sum(found.chances[arm] for arm in found.finalists))
-    rest = [f"{_chance(others)} for the others together"] if len(search.arms) > len(found.finalists) else []
-    said = f"picked {titles[found.arm]} of {len(search.arms)} arms"
-    return f"{said}; the chance to be the best is {listed([*shares, *rest])}"
-
-
-def _chance(chance: float) -> str:
-    if not 0.005 <= chance < 0.995:
-        return "under 1 %" if chance < 0.5 else "over 99 %"
-    return f"{100 * chance:.0f} %"

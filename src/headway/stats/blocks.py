@@ -1,4 +1,4 @@
-"""The moderated block test: contrasts of arms over paired seeds, judged together.
+"""The moderated block test: contrasts of arms over paired seeds, judged together, once or by a plan.
 
 Runs of one seed share their data and, as far as shapes agree, their initial weights. So a metric is arm + seed + rest
 (a randomised block design). The spread of the rest is pooled over all arms of a family. Arms may have different
@@ -12,20 +12,19 @@ Values come as 100 ln(metric), so that a difference is in per cent, symmetric in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
-from headway.stats.simultaneous import Family, detectable_ratio, root
+from headway.stats.evidence import Difference, Outcome
+from headway.stats.sequential import FEWEST, LookPlan
+from headway.stats.simultaneous import LEVEL, LargestT, detectable_ratio, root
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
-
-LEVEL = 0.05
-POWER = 0.8
 
 _WILD = 100.0
 """An arm is judged by itself if its runs vary by this factor more than the other arms' (in variance)."""
@@ -34,64 +33,27 @@ OWN_SHARE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContrastEstimate:
-    """The estimate of one contrast in a family; without an interval if seeds are too few or show no spread.
-
-    Attributes:
-        n_seeds: seeds of which every arm of the contrast has a value.
-        estimate: the mean over them; NaN without any.
-        variance: of a seed's contrast: moderated, or its own for a wild arm.
-        se: standard error.
-        freedom: degrees of freedom.
-        bound: how many standard errors an interval reaches, so that all of the family's hold at once.
-        p: of this contrast alone.
-        p_family: corrected for the family.
-        wild: whether one of its arms is wild, and it is judged by its own spread.
-    """
-
-    n_seeds: int
-    estimate: float
-    variance: float = math.nan
-    se: float = math.nan
-    freedom: float = math.nan
-    bound: float = math.nan
-    p: float = math.nan
-    p_family: float = math.nan
-    wild: bool = False
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The ends of the simultaneous interval."""
-        if not math.isfinite(self.se):
-            return None
-        return self.estimate - self.bound * self.se, self.estimate + self.bound * self.se
-
-    @property
-    def detectable(self) -> float | None:
-        """The true difference that this very verdict finds with 80 % power."""
-        return self.se * detectable_ratio(self.freedom, self.bound, POWER) if math.isfinite(self.se) else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FamilyVerdict:
-    """All contrasts of a family, and the values that they share.
+class BlockTest:
+    """Contrasts that were judged together, and the values that they share.
 
     Attributes:
         contrasts: in the order in which they were asked.
         level: of the intervals and of p_family.
-        residual_variance: of one run, beside its arm and its seed; NaN where nothing is pooled.
+        residual_variance: of one run, beside its arm and its seed; None where nothing is pooled.
         freedom: of that.
         prior_freedom: how alike spreads are; infinite where they may all be one.
-        pairing: the share of the variance of runs that their seeds explain; NaN where it is not known.
+        pairing: the share of the variance of runs that their seeds explain; None where it is not known.
         wild: the arms, by place, that are judged by their own spread alone.
+        correlation: of the estimates of the contrasts that were tested.
+        n_arms: the arms whose spread is pooled.
     """
 
-    contrasts: tuple[ContrastEstimate, ...]
+    contrasts: tuple[Difference, ...]
     level: float
-    residual_variance: float
-    freedom: float
-    prior_freedom: float
-    pairing: float
+    residual_variance: float | None
+    freedom: float | None
+    prior_freedom: float | None
+    pairing: float | None
     wild: tuple[int, ...]
     correlation: Float[np.ndarray, "contrast contrast"]
     n_arms: int
@@ -101,27 +63,27 @@ class FamilyVerdict:
 
         A single number from two or three pairs is too low in 60 of 100 cases.
         """
-        one = self.contrasts[contrast]
-        if not math.isfinite(one.se) or margin <= 0:
+        difference = self.contrasts[contrast]
+        if difference.se is None or difference.freedom is None or margin <= 0:
             return None
-        family, n_arms = Family.of(self.correlation), self.n_arms
+        largest, variance = LargestT.of(self.correlation), difference.n_pairs * difference.se**2
 
         def needed(variance: float) -> int:
             def detects(n: int) -> bool:
-                freedom = float(min((OWN_SHARE + 1) * (n - 1), (n_arms - 1) * (n - 1)))
-                ratio = detectable_ratio(freedom, family.bound(freedom, LEVEL), POWER)
+                freedom = float(min((OWN_SHARE + 1) * (n - 1), (self.n_arms - 1) * (n - 1)))
+                ratio = detectable_ratio(freedom, largest.bound(freedom, LEVEL))
                 return ratio * math.sqrt(variance / n) <= margin
 
-            return _smallest(detects)
+            return smallest(detects)
 
-        scaled = one.variance * one.freedom
-        low, high = (scaled / float(special.chdtri(one.freedom, tail)) for tail in (0.1, 0.9))
-        return needed(one.variance), needed(low), needed(high)
+        scaled = variance * difference.freedom
+        low, high = (scaled / float(special.chdtri(difference.freedom, tail)) for tail in (0.1, 0.9))
+        return needed(variance), needed(low), needed(high)
 
 
 def judge(
     y: Float[np.ndarray, "arm seed"], weights: Float[np.ndarray, "contrast arm"], *, level: float = LEVEL
-) -> FamilyVerdict:
+) -> BlockTest:
     """Judge contrasts of arms together.
 
     Args:
@@ -131,21 +93,22 @@ def judge(
     """
     known, used = np.isfinite(y), np.abs(weights).sum(0) > 0
     wild = _wild(y, known, used)
-    asked = [_Contrast.of(y, known, row, bool((row[wild] != 0).any())) for row in weights]
-    tested = [one for one in asked if one.has_spread]
-    spread = _pooled(y, known, used & ~wild, [one for one in tested if not one.wild])
+    pool = used & ~wild
+    contrasts = [_Contrast.of(y, known, row, bool((row[wild] != 0).any())) for row in weights]
+    tested = [contrast for contrast in contrasts if contrast.has_spread]
+    spread = _pooled(y, known, pool, [contrast for contrast in tested if not contrast.wild])
     correlation = _correlation(tested)
-    family = Family.of(correlation)
-    return FamilyVerdict(
-        contrasts=tuple(spread.judged(one, family, level) for one in asked),
+    largest = LargestT.of(correlation)
+    return BlockTest(
+        contrasts=tuple(_judged(contrast, spread, largest, level) for contrast in contrasts),
         level=level,
-        residual_variance=spread.mean_square,
-        freedom=spread.freedom,
-        prior_freedom=spread.prior_freedom,
-        pairing=_pairing(y, known, used & ~wild, spread.mean_square),
+        residual_variance=None if spread is None else spread.mean_square,
+        freedom=None if spread is None else spread.freedom,
+        prior_freedom=None if spread is None else spread.prior_freedom,
+        pairing=None if spread is None else _pairing(y, known, pool, spread.mean_square),
         wild=tuple(np.flatnonzero(wild).tolist()),
         correlation=correlation,
-        n_arms=int((used & ~wild).sum()),
+        n_arms=int(pool.sum()),
     )
 
 
@@ -197,33 +160,37 @@ class _Spread:
     location: float
     prior_freedom: float
 
-    def judged(self, one: _Contrast, family: Family, level: float) -> ContrastEstimate:
-        """A contrast by its moderated variance, or where an arm of it is wild, by its own."""
-        estimate = float(one.values.mean()) if one.n else math.nan
-        if not one.has_spread:
-            return ContrastEstimate(n_seeds=one.n, estimate=estimate)
-        own_freedom = one.n - 1.0
-        prior = 0.0 if one.wild else min(self.prior_freedom, OWN_SHARE * own_freedom)
-        share = prior / (prior + own_freedom)
-        variance = (share * self.location * one.squares if share else 0.0) + (1 - share) * one.own
-        freedom = own_freedom if one.wild else min(prior + own_freedom, self.freedom)
-        se = math.sqrt(variance / one.n)
-        t = estimate / se
-        p = 2 * float(special.stdtr(freedom, -abs(t)))
-        return ContrastEstimate(
-            n_seeds=one.n,
-            estimate=estimate,
-            variance=variance,
-            se=se,
-            freedom=freedom,
-            # A wild arm shares no spread with the family: Bonferroni.
-            bound=float(special.stdtrit(freedom, 1 - level / 2 / family.size))
-            if one.wild
-            else family.bound(freedom, level),
-            p=p,
-            p_family=min(1.0, family.size * p) if one.wild else family.p(t, freedom),
-            wild=one.wild,
-        )
+
+def _judged(contrast: _Contrast, spread: _Spread | None, largest: LargestT, level: float) -> Difference:
+    """Judge a contrast by its moderated variance, or by its own if one of its arms is wild."""
+    estimate = float(contrast.values.mean()) if contrast.n else None
+    if estimate is None or not contrast.has_spread:
+        return Difference.partly_known(n_pairs=contrast.n, estimate=estimate)
+    variance, freedom = contrast.own, contrast.n - 1.0
+    if spread is not None and not contrast.wild:
+        prior = min(spread.prior_freedom, OWN_SHARE * freedom)
+        share = prior / (prior + freedom)
+        variance = (share * spread.location * contrast.squares if share else 0.0) + (1 - share) * contrast.own
+        freedom = min(prior + freedom, spread.freedom)
+    se = math.sqrt(variance / contrast.n)
+    t = estimate / se
+    p = 2 * float(special.stdtr(freedom, -abs(t)))
+    if contrast.wild:  # it shares no spread with the family: Bonferroni
+        p_family = min(1.0, largest.size * p)
+        bound = float(special.stdtrit(freedom, 1 - level / 2 / largest.size))
+    else:
+        p_family, bound = largest.p(t, freedom), largest.bound(freedom, level)
+    return Difference.partly_known(
+        n_pairs=contrast.n,
+        estimate=estimate,
+        interval=(estimate - bound * se, estimate + bound * se),
+        se=se,
+        freedom=freedom,
+        bound=bound,
+        p=p,
+        p_family=p_family,
+        detectable=se * detectable_ratio(freedom, bound),
+    )
 
 
 def _wild(
@@ -245,17 +212,18 @@ def _pooled(
     known: Bool[np.ndarray, "arm seed"],
     pool: Bool[np.ndarray, " arm"],
     calm: Sequence[_Contrast],
-) -> _Spread:
+) -> _Spread | None:
     if not calm:
-        return _Spread(mean_square=math.nan, freedom=math.nan, location=math.nan, prior_freedom=math.nan)
+        return None
     residual, freedom = _residual(np.where(known, y, 0)[pool], known[pool])
-    own = np.array([one.own / one.squares for one in calm])
+    own = np.array([contrast.own / contrast.squares for contrast in calm])
+    freedoms = np.array([contrast.n - 1.0 for contrast in calm])
     return _Spread(
         mean_square=residual / freedom,
         freedom=float(freedom),
         # The second term guards against a baseline that is not paired with the others as they are with each other.
         location=max(residual / freedom, float(own.mean())),
-        prior_freedom=prior_freedom(own, np.array([one.n - 1.0 for one in calm])) if len(calm) > 2 else math.inf,
+        prior_freedom=prior_freedom(own, freedoms) if len(calm) > 2 else math.inf,
     )
 
 
@@ -296,8 +264,8 @@ def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast con
     """Return the correlation of the estimates, from the arms and seeds that two contrasts share."""
     if not tested:
         return np.zeros((0, 0))
-    seeds = np.array([one.seeds for one in tested], float)
-    weights = np.array([one.weights for one in tested])
+    seeds = np.array([contrast.seeds for contrast in tested], float)
+    weights = np.array([contrast.weights for contrast in tested])
     unit, both = weights / np.linalg.norm(weights, axis=1, keepdims=True), seeds @ seeds.T
     n = np.sqrt(np.diag(both))
     return both / np.outer(n, n) * (unit @ unit.T)
@@ -308,21 +276,106 @@ def _pairing(
     known: Bool[np.ndarray, "arm seed"],
     pool: Bool[np.ndarray, " arm"],
     mean_square: float,
-) -> float:
+) -> float | None:
     """Return the gain of pairing: the share of the runs' variance that their seeds explain."""
     chosen = pool & (known.sum(1) > 1)
-    if not chosen.any() or not math.isfinite(mean_square):
-        return math.nan
+    if not chosen.any():
+        return None
     return 1 - mean_square / float(np.nanvar(y[chosen], axis=1, ddof=1).mean())
 
 
-def _smallest(enough: Callable[[int], bool], least: int = 2, most: int = 100_000) -> int:
-    """The smallest number from `least` on that is enough."""
-    high = least
+def smallest(enough: Callable[[int], bool], most: float = 100_000) -> int:
+    """Return the smallest number from 2 on that is enough."""
+    high = 2
     while high < most and not enough(high):
         high *= 2
-    low = max(least, high // 2)
+    low = max(2, high // 2)
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
     return low
+
+
+def reading(difference: Difference, margin: float) -> Outcome:
+    """Return the outcome that an interval means for a difference.
+
+    Examples:
+        >>> difference = Difference.partly_known(n_pairs=5, interval=(0.1, 0.7))
+        >>> reading(difference, margin=1.0), reading(difference, margin=0.2)
+        ('small', 'apart')
+    """
+    if difference.interval is None or difference.n_pairs < FEWEST:
+        return "few" if 0 < difference.n_pairs < FEWEST else "none"
+    low, high = difference.interval
+    inside = -margin < low and high < margin
+    if low > 0 or high < 0:
+        return "small" if inside else "apart"
+    return "same" if inside else "open"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanState:
+    """A plan as far as the seeds go.
+
+    Attributes:
+        contrasts: as they were judged at the interim analysis that gave their outcome.
+        look: the last interim analysis, from 1; None before the first.
+        test: all contrasts as they were judged at that analysis; before the first, on the seeds that there are.
+    """
+
+    contrasts: tuple[Difference, ...]
+    look: int | None
+    test: BlockTest
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The contrasts that need more seeds."""
+        return tuple(index for index, contrast in enumerate(self.contrasts) if contrast.is_open)
+
+
+def run_plan(
+    plan: LookPlan,
+    y: Float[np.ndarray, "arm seed"],
+    weights: Float[np.ndarray, "contrast arm"],
+    finished: Bool[np.ndarray, "arm seed"] | None = None,
+) -> Iterator[PlanState]:
+    """Yield the state before the first interim analysis, and after each that the seeds allow.
+
+    At an interim analysis, the open contrasts are judged on as many seeds as the analysis has, at its level. A settled
+    contrast keeps its verdict and asks for no more seeds. So an arm gets further seeds only while a contrast that needs
+    it is open. Seeds between two analyses, and seeds beyond what an arm's contrasts asked for, count for no verdict.
+
+    Args:
+        plan: the interim analyses.
+        y: the metric in per cent of every arm and seed, in the order in which seeds are run; NaN where missing.
+        weights: of each contrast.
+        finished: which runs have ended, with a value or without; by default those with a value.
+    """
+    ended = np.isfinite(y) if finished is None else finished
+    test = judge(y, weights, level=plan.level_at(1))
+    contrasts = [replace(contrast, outcome=_outcome_before(contrast)) for contrast in test.contrasts]
+    yield PlanState(contrasts=tuple(contrasts), look=None, test=test)
+    counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
+    for look, n in enumerate(plan.looks, start=1):
+        waiting = [index for index, contrast in enumerate(contrasts) if contrast.is_open]
+        needed = np.abs(weights[waiting]).sum(0) > 0
+        if not waiting or n > y.shape[1] or not ended[needed, :n].all():
+            return
+        # An arm that nothing waits for has no seeds of this look by the plan: those that it has were added by hand.
+        counted[needed, :n] = True
+        test = judge(np.where(counted, y, np.nan)[:, :n], weights, level=plan.level_at(look))
+        for index in waiting:
+            outcome = reading(test.contrasts[index], plan.margin)
+            contrasts[index] = replace(test.contrasts[index], outcome=outcome, look=look)
+        yield PlanState(contrasts=tuple(contrasts), look=look, test=test)
+
+
+def _outcome_before(contrast: Difference) -> Outcome:
+    """Return the outcome before an interim analysis: open, whatever an interval would tell."""
+    outcome = reading(contrast, 0.0)
+    return outcome if outcome in ("few", "none") else "open"
+
+
+def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[int]) -> tuple[int, ...]:
+    """Return the arms, by place, that some contrasts need."""
+    return tuple(np.flatnonzero(np.abs(weights[list(contrasts)]).sum(0) > 0).tolist())

@@ -3,6 +3,7 @@
 * `Cells` holds a metric of every run of a family, arm by seed. It tells which runs have not ended and which were not
   asked for.
 * `matches_of` reads from an experiment which arm is compared with which.
+* `values_of` reads a metric of an arm by seed.
 * `run_seconds`, `arm_seconds` and `seed_seconds` tell how long a further seed of some arms takes, from their runs.
 """
 
@@ -37,10 +38,10 @@ _ENDED = ("done", "failed", "damaged")
 
 def runs_of_arms(runs: Iterable[Run]) -> dict[str, dict[int, Run]]:
     """Runs by arm and seed."""
-    found: dict[str, dict[int, Run]] = {}
+    of_arms: dict[str, dict[int, Run]] = {}
     for run in runs:
-        found.setdefault(run.name, {})[run.seed] = run
-    return found
+        of_arms.setdefault(run.name, {})[run.seed] = run
+    return of_arms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class Cells:
     asked: Bool[np.ndarray, "arm seed"]
 
     @classmethod
-    def of(cls, arms: Iterable[str], metric: str, runs: RunsOfArm) -> "Cells":
+    def from_runs(cls, arms: Iterable[str], metric: str, runs: RunsOfArm) -> "Cells":
         """Collect the cells of a metric."""
         names = tuple(dict.fromkeys(arms))
         seeds = tuple(sorted({seed for name in names for seed in runs.get(name, {})}))
@@ -71,11 +72,10 @@ class Cells:
         column = {seed: place for place, seed in enumerate(seeds)}
         for row, name in enumerate(names):
             for seed, run in runs.get(name, {}).items():
-                at = row, column[seed]
-                asked[at], ended[at] = True, run.status in _ENDED
-                value = run.metrics.get(metric) if run.status == "done" else None
-                if isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value):
-                    values[at] = value
+                cell = row, column[seed]
+                asked[cell], ended[cell] = True, run.status in _ENDED
+                if has_metric(run, metric) and is_finite(run.metrics[metric]):
+                    values[cell] = run.metrics[metric]
         return cls(arms=names, seeds=seeds, values=values, ended=ended, asked=asked)
 
     @cached_property
@@ -84,22 +84,30 @@ class Cells:
         return bool((self.values[np.isfinite(self.values)] > 0).all())
 
     def as_logarithms(self) -> "Cells":
-        """Return the cells with 100 ln of the values, whose differences are in per cent."""
-        return replace(self, values=100 * np.log(self.values))
+        """Return the cells with 100 ln of the values, whose differences are in per cent; NaN if not positive."""
+        return replace(self, values=100 * np.log(np.where(self.values > 0, self.values, np.nan)))
 
     def at(self, seeds: Sequence[int]) -> "Cells":
         """Return the cells of some seeds, in their order, whether or not they were run."""
-        where = {seed: place for place, seed in enumerate(self.seeds)}
-        there = [(at, where[seed]) for at, seed in enumerate(seeds) if seed in where]
-        new, old = [at for at, _ in there], [at for _, at in there]
-        shape = len(self.arms), len(seeds)
-        values, ended, asked = np.full(shape, np.nan), np.zeros(shape, bool), np.zeros(shape, bool)
-        values[:, new], ended[:, new], asked[:, new] = self.values[:, old], self.ended[:, old], self.asked[:, old]
-        return Cells(arms=self.arms, seeds=tuple(seeds), values=values, ended=ended, asked=asked)
+        column = {seed: place for place, seed in enumerate(self.seeds)}
+        # The last of the columns that are added stands for every seed that was not run.
+        columns = [column.get(seed, len(self.seeds)) for seed in seeds]
+
+        def chosen(cells: np.ndarray, missing: float) -> np.ndarray:
+            return np.pad(cells, ((0, 0), (0, 1)), constant_values=missing)[:, columns]
+
+        return Cells(
+            arms=self.arms,
+            seeds=tuple(seeds),
+            values=chosen(self.values, np.nan),
+            ended=chosen(self.ended, False),
+            asked=chosen(self.asked, False),
+        )
 
     def rows(self, weights: Iterable[Weights]) -> Float[np.ndarray, "difference arm"]:
         """Differences as rows of weights of the arms."""
-        return np.array([[one.get(arm, 0.0) for arm in self.arms] for one in weights]).reshape(-1, len(self.arms))
+        rows = [[of_arms.get(arm, 0.0) for arm in self.arms] for of_arms in weights]
+        return np.array(rows).reshape(-1, len(self.arms))
 
     def sides(self, weights: Weights, n_seeds: int | None = None) -> tuple[dict[int, float], dict[int, float]]:
         """The weighted sums of the first and the second side, by seed; of the seeds that have all arms.
@@ -116,8 +124,8 @@ class Cells:
         """
         first, second = dict[int, float](), dict[int, float]()
         rows = [(self.arms.index(arm), weight) for arm, weight in weights.items() if weight]
-        for at, seed in enumerate(self.seeds[:n_seeds]):
-            column = self.values[:, at]
+        for place, seed in enumerate(self.seeds[:n_seeds]):
+            column = self.values[:, place]
             if all(math.isfinite(column[row]) for row, _ in rows):
                 first[seed] = math.fsum(weight * column[row] for row, weight in rows if weight > 0)
                 second[seed] = math.fsum(-weight * column[row] for row, weight in rows if weight < 0)
@@ -144,6 +152,11 @@ class Match:
     baseline: Arm
     control: str | None
     group: str | None
+
+    @property
+    def weights(self) -> Weights:
+        """The arm less its baseline."""
+        return {self.arm.full_name: 1.0, self.baseline.full_name: -1.0}
 
     @property
     def other_texts(self) -> bool:
@@ -212,21 +225,38 @@ def title(arm: Arm, experiment: Experiment) -> str:
     return f"{arm.name} ({label}){arm.label.removeprefix(label)}"
 
 
+def done(arm: Arm, runs: RunsOfArm) -> list[Run]:
+    """Return the finished runs of an arm."""
+    return [run for run in runs.get(arm.full_name, {}).values() if run.status == "done"]
+
+
+def values_of(arm: Arm, metric: str, runs: RunsOfArm) -> dict[int, float | None]:
+    """Return a final metric of an arm by seed; None where it was not finite."""
+    return {run.seed: run.metrics[metric] for run in done(arm, runs) if has_metric(run, metric)}
+
+
+def has_metric(run: Run, metric: str) -> bool:
+    """Return whether a run ended with a number for a metric (None: not finite); lists are not compared."""
+    value = run.metrics.get(metric, ()) if run.status == "done" else ()
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
 def run_seconds(run: Run) -> float | None:
     """Return the seconds of a finished run (None if not measured); runs trained together share their time."""
-    seconds = run.metrics.get("wall_s") if run.status == "done" else None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+    seconds = run.metrics["wall_s"] if has_metric(run, "wall_s") else None
+    if seconds is None or not seconds > 0:
         return None
     return seconds / max(1, (run.execution or {}).get("together", 1))
 
 
 def arm_seconds(arm: str, runs: RunsOfArm) -> float | None:
     """The lower quartile over an arm's runs: what else a machine does makes some of them slower, and none faster."""
-    found = sorted(seconds for run in runs.get(arm, {}).values() if (seconds := run_seconds(run)) is not None)
-    return found[(len(found) - 1) // 4] if found else None
+    known = sorted(seconds for run in runs.get(arm, {}).values() if (seconds := run_seconds(run)) is not None)
+    return known[(len(known) - 1) // 4] if known else None
 
 
 def seed_seconds(arms: Iterable[str], runs: RunsOfArm) -> float | None:
     """Return the summed seconds of one run of each arm, or None if an arm's time is unknown."""
-    found = [arm_seconds(arm, runs) for arm in arms]
-    return sum(one for one in found if one is not None) if found and None not in found else None
+    seconds = [arm_seconds(arm, runs) for arm in arms]
+    known = [each for each in seconds if each is not None]
+    return sum(known) if seconds and len(known) == len(seconds) else None

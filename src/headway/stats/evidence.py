@@ -1,25 +1,32 @@
-"""The statistical result of a difference, as `results.json` holds it, and the values that a family shares.
+"""The statistical result of a difference, and of the family of differences in which it was judged.
 
 One of three rules gives the numbers:
 
 * `blocks`: the metric as 100 ln, with all differences of a question judged together. A difference and the ends of its
   interval are 100 ln of a ratio, and read as per cent.
-* `paired`: the metric in its own unit, with each difference judged by the paired t test. It is the rule of Headway's
-  first results, and of values that may be 0 or below.
+* `paired`: the metric in its own unit, with each difference judged by the paired t test. It is the rule of values that
+  may be 0 or below, and of Headway's first results.
 * `shares`: metrics that are yes or no per run. Each difference of two shares of seeds is judged by McNemar's test.
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, Literal
 
-from headway.stats.sequential import LookPlan, Outcome
+from headway.stats.sequential import LookPlan
 
 Rule = Literal["blocks", "paired", "shares"]
 """The rule by which a difference is judged."""
 
 LOGARITHM = "100 ln"
 """The unit of a difference by the rule `blocks`: of 100 times the logarithm of the metric, near to per cent."""
+
+Outcome = Literal["apart", "small", "same", "open", "few", "none"]
+"""A clear difference; a clear difference below the margin; no difference beyond the margin; no verdict yet; too few
+seeds; no seed at all, or no spread."""
+
+SETTLED: tuple[Outcome, ...] = ("apart", "small", "same")
+"""The outcomes that are verdicts."""
 
 Doubt = Literal["untrained", "falling", "rates"]
 """Reasons why an answer is worth nothing: no arm of it is better than counting pairs of tokens; the metric still falls
@@ -30,7 +37,7 @@ Kind = Literal["comparisons", "contrasts"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedDifference:
+class Difference:
     """A difference between two sides, each an arm or a mean of arms.
 
     Law: swapping the sides negates `estimate` and `interval`, and leaves all that is about their size.
@@ -93,10 +100,31 @@ class JudgedDifference:
     )
     seed_s: float | None = None
 
+    @classmethod
+    def partly_known(cls, **known: Any) -> "Difference":
+        """Return a difference with some values; the others are None, and there is no outcome.
+
+        Examples:
+            >>> Difference.partly_known(n_pairs=5, estimate=0.4, interval=(0.1, 0.7)).p is None
+            True
+        """
+        unknown = dict.fromkeys(each.name for each in fields(cls) if each.default is MISSING)
+        return cls(**{**unknown, "metric": "", "rule": "blocks", "n_pairs": 0, "outcome": "none", **known})
+
     @property
     def is_told(self) -> bool:
         """True if the two sides differ beyond chance."""
         return self.outcome in ("apart", "small")
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the difference has its verdict."""
+        return self.outcome in SETTLED
+
+    @property
+    def is_open(self) -> bool:
+        """True if more seeds could settle the difference, which they cannot if all runs of an arm fail."""
+        return self.look is None or self.outcome in ("open", "few")
 
     @property
     def share(self) -> float | None:
@@ -124,7 +152,7 @@ _LARGEST = 700.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(JudgedDifference):
+class Comparison(Difference):
     """An arm against a baseline in one metric."""
 
     arm: str
@@ -134,8 +162,8 @@ class Comparison(JudgedDifference):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedFamily:
-    """The shared values of comparisons that are judged together: all of one metric without a control, or under one.
+class Family:
+    """The shared values of differences that are judged together: all of one metric without a control, or under one.
 
     Attributes:
         of: `comparisons` of single arms, or `contrasts` of the document.

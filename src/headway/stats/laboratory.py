@@ -1,7 +1,7 @@
 """The contribution of each laboratory to the comparison of arms, and the function that finds it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,19 +46,19 @@ class References:
     def reached(self) -> Mapping[str, Mapping[str, float]]:
         """The numbers of `baselines`."""
         return {
-            name: {metric: value for metric, value in found.items() if value is not None}
-            for name, found in self.baselines.items()
+            name: {metric: value for metric, value in metrics.items() if value is not None}
+            for name, metrics in self.baselines.items()
         }
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """The prompt lengths of the curves."""
-        return next((found for found in (self.curves or {}).values() if isinstance(found, tuple)), ())
+        return next((lengths for lengths in (self.curves or {}).values() if isinstance(lengths, tuple)), ())
 
     @property
     def by_length(self) -> Mapping[str, ErrorCurve]:
         """The curves by name."""
-        return {name: found for name, found in (self.curves or {}).items() if isinstance(found, ErrorCurve)}
+        return {name: curve for name, curve in (self.curves or {}).items() if isinstance(curve, ErrorCurve)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for `results.json`, without curves if there are none."""
@@ -88,15 +88,7 @@ class ComparisonSlice(ABC):
             runs: finished runs of the task, at least one.
         """
 
-    def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterable[str]:  # noqa: ARG002
-        """A sentence for each reason why the verdicts on runs may be worth nothing."""
-        return ()
-
-    def untrained(self, experiment: Experiment, runs: Sequence[Run]) -> Collection[str]:  # noqa: ARG002
-        """Return the full names of arms that are no better than predictors without training, and get no verdict."""
-        return ()
-
-    def further(
+    def extra(
         self,
         experiment: Experiment,  # noqa: ARG002
         runs: Sequence[Run],  # noqa: ARG002
@@ -108,5 +100,5 @@ class ComparisonSlice(ABC):
 
 def laboratory_of(run: RunSpec) -> ComparisonSlice:
     """The laboratory of a run."""
-    found: ComparisonSlice = part_of(run, "compare")
-    return found
+    laboratory: ComparisonSlice = part_of(run, "compare")
+    return laboratory

@@ -13,26 +13,16 @@ import numpy as np
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
-from headway.stats.cells import Cells, Match, RunsOfArm, Weights, title
-from headway.stats.contrasts import ContrastFamily, judged, values_of
-from headway.stats.evidence import Comparison, JudgedDifference
+from headway.stats.cells import Match, RunsOfArm, title, values_of
+from headway.stats.contrasts import Question, judged
+from headway.stats.evidence import Comparison, Difference
 from headway.stats.sequential import Looking
-from headway.stats.verdicts import verdict
+from headway.stats.verdicts import rates_sentence, verdict
 
 _RATES = ("learning_rate", "adamw_learning_rate")
 
 Values = Mapping[str, Mapping[int, float | None]]
 """The metric of every seed, by the full name of an arm."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """An arm at one learning rate: a factor of the arm's own, and the mean of the metric over seeds."""
-
-    arm: Arm
-    factor: float
-    mean: float
-    n_seeds: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +35,7 @@ class RateMean:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedAtBest(JudgedDifference):
+class ComparedAtBest(Difference):
     """An arm at its best learning rate against a baseline at its own.
 
     `changed` tells whether the verdict differs from that at the document's rates. It is False if one of the two
@@ -102,61 +92,57 @@ def at_best_rates(
     metric = METRICS[experiment.primary]
     values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
     rates = {arm.name: _rates(arm, experiment, values) for arm in experiment.arms if arm.control is None}
-    rates = {name: found for name, found in rates.items() if len(found) > 1}
-    best = {name: min(found, key=lambda rate: rate.mean) for name, found in rates.items()}
-    again = [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]
-    before = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric.name and c.control is None}
-    found: dict[str, list[ComparedAtBest]] = {}
-    if again:
-        full = {name: rate.arm.full_name for name, rate in best.items()}
-        weights: list[Weights] = [{full[m.arm.name]: 1.0, full[m.baseline.name]: -1.0} for m in again]
-        cells = Cells.of((name for one in weights for name in one), metric.name, runs)
-        asked = ContrastFamily(
-            of="comparisons", metric=metric.name, control=None, differences=weights, cells=cells, runs=runs
-        )
-        family, differences = judged(asked, experiment.verdicts, looks)
-        for m, one in zip(again, differences, strict=True):
-            arm, baseline = (f"{title(a, experiment)} at x{best[a.name].factor:g}" for a in (m.arm, m.baseline))
-            former = before.get((m.arm.full_name, m.baseline.full_name, m.group))
-            at_best = ComparedAtBest(
-                **vars(one),
-                baseline=m.baseline.full_name,
-                group=m.group,
-                verdict=verdict(one, family, metric=metric, sides=(arm, baseline)),
-                changed=former is not None and _differs(former, one),
+    rates = {name: of_arm for name, of_arm in rates.items() if len(of_arm) > 1}
+    best = {name: min(of_arm, key=lambda variant: of_arm[variant].mean) for name, of_arm in rates.items()}
+    at_best: dict[str, list[ComparedAtBest]] = {name: [] for name in rates}
+    if again := [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]:
+        before = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric.name and c.control is None}
+        asked = [{best[m.arm.name]: 1.0, best[m.baseline.name]: -1.0} for m in again]
+        family, differences = judged(Question.from_runs(asked, runs, metric=metric.name), looks)
+        for match, difference in zip(again, differences, strict=True):
+            arm, baseline = (
+                f"{title(a, experiment)} at x{rates[a.name][best[a.name]].factor:g}"
+                for a in (match.arm, match.baseline)
             )
-            found.setdefault(m.arm.name, []).append(at_best)
-    return tuple(_entry(name, rates[name], best[name], found.get(name, []), experiment) for name in rates)
+            former = before.get((match.arm.full_name, match.baseline.full_name, match.group))
+            at_best[match.arm.name].append(
+                ComparedAtBest(
+                    **vars(difference),
+                    baseline=match.baseline.full_name,
+                    group=match.group,
+                    verdict=verdict(difference, family, metric=metric, sides=(arm, baseline)),
+                    changed=former is not None and _differs(former, difference),
+                )
+            )
+    return tuple(_entry(name, rates[name], best[name], at_best[name], experiment) for name in rates)
 
 
 def _entry(
-    name: str, rates: Sequence[Rate], best: Rate, compared: Sequence[ComparedAtBest], experiment: Experiment
+    name: str, rates: Mapping[str, RateMean], best: str, compared: Sequence[ComparedAtBest], experiment: Experiment
 ) -> RatesOfArm:
-    edge = best.factor in (rates[0].factor, rates[-1].factor)
-    said = ", ".join(f"x{rate.factor:g} {rate.mean:.4g}" for rate in rates)
-    where = "" if not edge else f", the {'lowest' if best is rates[0] else 'highest'} that was tried"
+    means = [(rate.factor, rate.mean) for rate in rates.values()]
+    factor, n_seeds = rates[best].factor, rates[best].n_seeds
     return RatesOfArm(
         arm=name,
-        rates=tuple(RateMean(factor=rate.factor, mean=rate.mean, n_seeds=rate.n_seeds) for rate in rates),
-        best=best.factor,
-        at_edge=edge,
+        rates=tuple(rates.values()),
+        best=factor,
+        at_edge=factor in (means[0][0], means[-1][0]),
         comparisons=tuple(compared),
-        sentence=f"{title(experiment.arm(name), experiment)} is best at x{best.factor:g} of its learning rate"
-        f"{where} ({said}{'; with one seed this may be chance' if best.n_seeds == 1 else ''})",
+        sentence=rates_sentence(title(experiment.arm(name), experiment), means, factor, n_seeds),
     )
 
 
-def _rates(arm: Arm, experiment: Experiment, values: Values) -> list[Rate]:
-    """The arm and its variants that differ from it in the learning rate only and have a result, by factor."""
-    found = []
+def _rates(arm: Arm, experiment: Experiment, values: Values) -> dict[str, RateMean]:
+    """Return the arm and its variants that differ in the learning rate only and have a result, by rising factor."""
+    rates = {}
     for variant in experiment.arms:
         if variant.name != arm.name or _but_rate(variant) != _but_rate(arm):
             continue
         finite = [v for v in values.get(variant.full_name, {}).values() if v is not None and np.isfinite(v)]
         if finite:
             factor = float(f"{_rate(variant) / _rate(arm):.3g}")
-            found.append(Rate(arm=variant, factor=factor, mean=float(np.mean(finite)), n_seeds=len(finite)))
-    return sorted(found, key=lambda rate: rate.factor)
+            rates[variant.full_name] = RateMean(factor=factor, mean=float(np.mean(finite)), n_seeds=len(finite))
+    return dict(sorted(rates.items(), key=lambda entry: entry[1].factor))
 
 
 def _rate(arm: Arm) -> float:
@@ -169,11 +155,11 @@ def _but_rate(arm: Arm) -> dict[str, Any]:
     return content
 
 
-def _differs(former: JudgedDifference, now: JudgedDifference) -> bool:
+def _differs(former: Difference, now: Difference) -> bool:
     return None not in (_reading(former), _reading(now)) and _reading(former) != _reading(now)
 
 
-def _reading(c: JudgedDifference) -> int | None:
+def _reading(c: Difference) -> int | None:
     """Return which side is better: 0 without a clear difference, None without a verdict."""
     if c.estimate is None or c.interval is None:
         return None

@@ -108,13 +108,13 @@ class IclComparisonSlice(ComparisonSlice):
         spec = runs[0].spec
         assert isinstance(spec, IclRun)
         path = inside(directory, "estimators", f"{key}.json")
-        found = _read_kept(path, key)
-        if found is None:
+        references = _read_kept(path, key)
+        if references is None:
             errors = plain(estimator_errors(spec.task, spec.evaluation))
             with derived(path):
                 write_json(path, signed({"schema": SCHEMA, "task": key, "errors": errors}))
-            found = TypeAdapter(References).validate_python(errors)
-        return found
+            references = TypeAdapter(References).validate_python(errors)
+        return references
 
 
 def _read_kept(path: Path, key: str) -> References | None:
@@ -125,10 +125,10 @@ def _read_kept(path: Path, key: str) -> References | None:
             return None
         if not is_as_signed(kept):
             return None
-        found = TypeAdapter(References).validate_python(kept.get("errors"))
+        references = TypeAdapter(References).validate_python(kept.get("errors"))
     except ValidationError:
         return None
-    return found if found.curves is not None else None
+    return references if references.curves is not None else None
 
 
 LABORATORY = IclComparisonSlice()

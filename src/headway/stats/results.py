@@ -21,9 +21,10 @@ from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
 from headway.errors import ResultsError
 from headway.stats.best_arm import SearchResult, searched
+from headway.stats.case import Case
 from headway.stats.cells import matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast, comparisons, contrasts_judged
-from headway.stats.evidence import Comparison, JudgedDifference, JudgedFamily
+from headway.stats.evidence import Comparison, Difference, Family
 from headway.stats.laboratory import References, laboratory_of
 from headway.stats.learning_rates import RatesOfArm, at_best_rates
 from headway.stats.lm.claims import JudgedStatement
@@ -31,14 +32,13 @@ from headway.stats.lm.diversity import LayerAssociation
 from headway.stats.lm.plain_curve import SizeComparison
 from headway.stats.lm.scaling import Fit
 from headway.stats.sequential import looks_of
-from headway.stats.warnings import answers, cautions, looked_at, unlike, unplanned, with_doubts, worthless
+from headway.stats.warnings import warned, with_doubts
 from headway.store import document
 from headway.store.directory import Store
 from headway.store.growth import turn
 from headway.store.look_plans import Seen, keep, seen
 from headway.store.look_plans import settle as settle_looks
 from headway.store.run import Run
-from headway.store.verify import directory_warnings
 
 SCHEMA = 2
 
@@ -101,7 +101,7 @@ class Results:
     tasks: Mapping[str, References]
     comparisons: tuple[Comparison, ...]
     contrasts: tuple[JudgedContrast, ...] = ()
-    families: tuple[JudgedFamily, ...] = ()
+    families: tuple[Family, ...] = ()
     fits: tuple[Fit, ...] = ()
     plain_curve: tuple[SizeComparison, ...] = ()
     learning_rates: tuple[RatesOfArm, ...] = ()
@@ -116,9 +116,9 @@ class Results:
         """The comparisons of the primary metric."""
         return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
 
-    def family(self, one: JudgedDifference) -> JudgedFamily | None:
+    def family(self, judged: Difference) -> Family | None:
         """Return the family in which a comparison or a contrast was judged, or None if the file lacks it."""
-        asked = one.of, one.metric, one.control
+        asked = judged.of, judged.metric, judged.control
         return next((f for f in self.families if (f.of, f.metric, f.control) == asked), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -139,10 +139,10 @@ class Results:
         try:
             return _adapter().validate_python(content)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False)
-            where = ".".join(map(str, found[0]["loc"]))
-            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-            raise ResultsError(f"{where}: {found[0]['msg']}{more}") from None
+            errors = error.errors(include_url=False, include_context=False)
+            where = ".".join(map(str, errors[0]["loc"]))
+            more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+            raise ResultsError(f"{where}: {errors[0]['msg']}{more}") from None
 
 
 def json_schema() -> dict[str, Any]:
@@ -180,7 +180,7 @@ def write(store: Store, out: Path | None = None) -> Results:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
     path, can_write = (out or store.path) / "results.json", os.access(store.path, os.W_OK)
-    content = _content(store)
+    content, now = _content(store)
     results = Results.from_json(content)
     try:
         with derived(path):
@@ -190,7 +190,6 @@ def write(store: Store, out: Path | None = None) -> Results:
             raise
         todo = f"`{command_line('report', store.path, out='FOLDER')}` writes to another folder"
         raise ResultsError(f"{str(error).partition(';')[0]}; {todo}") from None
-    now = looked_at(looks_of(store), results.primary, results.families)
     if now is not None and (out is None or can_write):
         keep(store.path, f"seen-{now}", Seen(n_seeds=now))
     if can_write:  # whoever can write the document finishes what a killed process began
@@ -204,26 +203,33 @@ def write(store: Store, out: Path | None = None) -> Results:
 
 def build(store: Store) -> Results:
     """Return the current results of a directory as a reader of the file sees them: non-finite numbers are None."""
-    return Results.from_json(_content(store))
+    return Results.from_json(_content(store)[0])
 
 
-def _content(store: Store) -> dict[str, Any]:
-    """The content of `results.json` now."""
+def _content(store: Store) -> tuple[dict[str, Any], int | None]:
+    """Return the content of `results.json` now, and the seeds that its answer rests on if there is no plan."""
     experiment, runs, looks = store.experiment, store.runs(), looks_of(store)
     of_arms = runs_of_arms(runs)
     matches = [match for match in matches_of(experiment) if match.arm.full_name in of_arms]
     task_of = _task_digests(runs)
     tasks = _tasks(store.path, [run for run in runs if run.status == "done"], task_of)
-    compared = comparisons(matches, of_arms, experiment, looks)
-    contrasts, asked = contrasts_judged(experiment, of_arms, looks)
-    families = (*asked, *compared.families)
-    laboratory = laboratory_of(experiment.arms[0].resolved_spec)
-    further = laboratory.further(experiment, runs, compared.comparisons)
-    rates = at_best_rates(experiment, matches, of_arms, compared.comparisons, looks)
-    answered = answers(experiment, contrasts, compared.comparisons, families)
-    in_doubt = worthless(experiment, of_arms, rates, answered, laboratory.untrained(experiment, runs))
-    doubts = (*laboratory.doubts(experiment, runs), *in_doubt.sentences)
-    found = Results(
+    compared, of_compared = comparisons(matches, of_arms, experiment, looks)
+    contrasts, of_contrasts = contrasts_judged(experiment, of_arms, looks)
+    extra = laboratory_of(experiment.arms[0].resolved_spec).extra(experiment, runs, compared)
+    case = Case(
+        experiment=experiment,
+        runs=of_arms,
+        path=store.path,
+        matches=matches,
+        looks=looks,
+        seen=seen(store.path),
+        contrasts=contrasts,
+        comparisons=compared,
+        families=(*of_contrasts, *of_compared),
+        rates=at_best_rates(experiment, matches, of_arms, compared, looks),
+    )
+    warnings = warned(case)
+    results = Results(
         schema=SCHEMA,
         experiment=experiment.name,
         scale=experiment.scale,
@@ -231,25 +237,16 @@ def _content(store: Store) -> dict[str, Any]:
         runs=tuple(_row(run, task_of) for run in runs),
         baselines=_baselines(experiment, tasks),
         tasks=tasks,
-        comparisons=with_doubts(compared.comparisons, in_doubt.answers),
-        contrasts=with_doubts(contrasts, in_doubt.answers),
-        families=families,
-        fits=further.fits,
-        plain_curve=further.plain_curve,
-        learning_rates=rates,
-        associations=further.associations,
-        claims=further.claims,
-        warnings=(
-            *directory_warnings(store.path),
-            *cautions(experiment, matches, of_arms),
-            *doubts,
-            *unlike(experiment, of_arms, families),
-            *unplanned(looks, looked_at(looks, experiment.primary, families), seen(store.path), runs),
-        ),
-        doubts=doubts,
+        comparisons=with_doubts(compared, case),
+        contrasts=with_doubts(contrasts, case),
+        families=tuple(case.families),
+        **vars(extra),
+        learning_rates=tuple(case.rates),
+        warnings=tuple(sentence for _, sentence in warnings),
+        doubts=tuple(sentence for check, sentence in warnings if check.casts_doubt),
         search=searched(store, of_arms, looks),
     )
-    return found.to_json()
+    return results.to_json(), case.now
 
 
 @lru_cache(maxsize=1)
@@ -281,7 +278,7 @@ def _tasks(directory: Path, runs: Sequence[Run], task_of: Mapping[str, str]) -> 
     tasks: dict[str, list[Run]] = {}
     for run in runs:
         tasks.setdefault(task_of[run.name], []).append(run)
-    return {key: laboratory_of(found[0].spec).references(directory, key, found) for key, found in tasks.items()}
+    return {key: laboratory_of(done[0].spec).references(directory, key, done) for key, done in tasks.items()}
 
 
 def _task_digest(spec: RunSpec) -> str:

@@ -1,18 +1,15 @@
 """Metrics that are yes or no per run: shares of seeds, with Wilson's intervals and McNemar's test of pairs.
 
-`share_finding` tells in one plain sentence how two shares compare, and what is possible at all.
-
 Papers: Wilson 1927 (the interval of a share); McNemar 1947, exact, by its mid-p (Fagerland, Lydersen and Laake 2013);
 Newcombe 1998, method 10, for the interval of the difference of two shares of the same seeds.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headway.base.text import counted, is_plural
-from headway.stats.evidence import Comparison, JudgedDifference
-from headway.stats.paired import LEVEL, paired
+from headway.stats.evidence import Difference
+from headway.stats.paired import outcome_of, paired, unjudged
 
 _Z = 1.959963984540054
 """The quantile of the normal distribution for a 95 % interval."""
@@ -85,129 +82,37 @@ def difference_interval(both: int, first_only: int, second_only: int, neither: i
     return d - below, d + above
 
 
-def compare_shares(
-    arm: Mapping[int, float | None], baseline: Mapping[int, float | None], *, metric: str, control: str | None
-) -> Comparison:
-    """McNemar's test of an arm against a baseline in what is yes or no; `p_family` and `verdict` are to be filled in.
+def compare_shares(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]) -> Difference:
+    """Judge what is yes or no by McNemar's test; `p_family` is still to be filled in.
 
     Examples:
-        >>> found = compare_shares({0: 1.0, 1: 1.0, 2: 0.0}, {0: 0.0, 1: 1.0, 2: 0.0}, metric="solved", control=None)
-        >>> [round(mean, 2) for mean in found.means], round(found.p, 2)
+        >>> difference = compare_shares({0: 1.0, 1: 1.0, 2: 0.0}, {0: 0.0, 1: 1.0, 2: 0.0})
+        >>> [round(mean, 2) for mean in difference.means], round(difference.p, 2)
         ([0.67, 0.33], 0.5)
     """
     pairs = paired(arm, baseline)
     n = len(pairs.seeds)
+    if n == 0:
+        return unjudged(pairs)
     both = int(((pairs.arm > 0) & (pairs.baseline > 0)).sum())
     yes = int((pairs.arm > 0).sum()), int((pairs.baseline > 0).sum())
     first_only, second_only = yes[0] - both, yes[1] - both
-    means = (yes[0] / n, yes[1] / n) if n else None
-    difference = means[0] - means[1] if means else None
+    means = yes[0] / n, yes[1] / n
+    difference = means[0] - means[1]
     p = mid_p(first_only, second_only) if n > 1 else None
-    return Comparison(
-        metric=metric,
-        arm="first",
-        baseline="second",
-        control=control,
-        group=None,
+    return replace(
+        unjudged(pairs),
         rule="shares",
-        n_pairs=n,
         means=means,
         difference=difference,
-        relative=difference / means[1] if means and difference is not None and means[1] else None,
+        relative=difference / means[1] if means[1] else None,
         estimate=difference,
         interval=difference_interval(both, first_only, second_only, n - yes[0] - second_only) if n > 1 else None,
-        se=None,
-        freedom=None,
-        bound=None,
         p=p,
-        p_family=None,
-        outcome=("few" if n == 1 else "none") if p is None else "apart" if p < LEVEL else "open",
-        detectable=None,
-        seeds_for_margin=None,
-        verdict="",
+        outcome=outcome_of(n, p),
     )
 
 
-def is_pair(weights: Mapping[str, float]) -> bool:
-    """Return whether a difference is between one arm and one other, as differences of shares are."""
-    return sorted(weight for weight in weights.values() if weight) == [-1.0, 1.0]
-
-
 def all_pairs(differences: Sequence[Mapping[str, float]]) -> bool:
-    """Return whether every difference is between one arm and one other."""
-    return all(is_pair(weights) for weights in differences)
-
-
-_MOST_DIGITS = 9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Solver:
-    """A side of a comparison: its name, and whether such a model can solve the task; None if that is unknown.
-
-    `task` is what it is asked, where the two sides are asked different things.
-    """
-
-    label: str
-    possible: bool | None = None
-    task: str = ""
-
-
-def share_finding(c: JudgedDifference, first: Solver, second: Solver, *, task: str) -> str:
-    """Return the sentence that compares two shares of paired seeds.
-
-    Examples:
-        >>> from headway.stats.shares import compare_shares
-        >>> found = compare_shares({s: float(s < 41) for s in range(64)}, dict.fromkeys(range(64), 0.0),
-        ...     metric="solved", control=None)
-        >>> share_finding(found, Solver(label="3 heads", possible=True), Solver(label="2 heads", possible=False),
-        ...     task="3-bit parity")
-        '3 heads solve 3-bit parity in .64 of 64 seeds (.52 to .75); 2 heads in 0 of 64 (at most .06), and none can'
-    """
-    if c.n_pairs == 0 or c.means is None:
-        return f"{first.label} and {second.label} cannot be compared: no seed gave a result for both"
-    sides = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
-    verb = "solve" if is_plural(first.label) else "solves"
-    said = f"{first.label} {verb} {task} in {_told(sides[0], unit=True)}{_cannot(first)}"
-    other = f" {second.task}" if second.task and second.task != task else ""
-    said += f"; {second.label}{other} in {_told(sides[1], unit=False)}{_cannot(second)}"
-    if c.is_told or c.p is None or _is_settled(first, second, c.means):
-        return said
-    return f"{said}; not told apart, p = {f'{c.p_family if c.p_family is not None else c.p:.2f}'.removeprefix('0')}"
-
-
-def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> bool:
-    """Return whether theory decides: neither side can solve the task, or one cannot and the other does in some seed."""
-    cannot = first.possible is False, second.possible is False
-    return all(cannot) or (cannot[0] and shares[1] > 0) or (cannot[1] and shares[0] > 0)
-
-
-def _told(share: Share, *, unit: bool) -> str:
-    of = counted(share.n, "seed") if unit else f"{share.n}"
-    low, high = share.interval
-    if share.yes == 0:
-        return f"0 of {of} (at most {decimal(high)})"
-    if share.yes == share.n:
-        return f"all of {of} (at least {decimal(low)})"
-    return f"{decimal(share.value)} of {of} ({decimal(low)} to {decimal(high)})"
-
-
-def _cannot(side: Solver) -> str:
-    return ", and none can" if side.possible is False else ""
-
-
-def decimal(value: float) -> str:
-    """A share in two digits; one that is neither none nor all in as many as tell it from them.
-
-    Examples:
-        >>> decimal(0.64), decimal(1.0), decimal(0.0)
-        ('.64', '1.00', '0')
-        >>> decimal(299 / 300), decimal(1 / 300)
-        ('.997', '.003')
-    """
-    if value in (0.0, 1.0):
-        return "1.00" if value else "0"
-    digits = 2
-    while digits < _MOST_DIGITS and round(value, digits) in (0.0, 1.0):
-        digits += 1
-    return f"{value:.{digits}f}".removeprefix("0")
+    """Return whether every difference is between one arm and one other, as differences of shares are."""
+    return all(sorted(weight for weight in weights.values() if weight) == [-1.0, 1.0] for weights in differences)

@@ -30,6 +30,11 @@ from scipy import special
 if TYPE_CHECKING:
     from jaxtyping import Float, UInt32
 
+LEVEL = 0.05
+"""The two-sided level of every test and of every family; intervals cover 1 minus it."""
+
+POWER = 0.8
+"""The chance with which a difference of the detectable size is found."""
 
 _ROOTS_MOST = 200
 
@@ -47,26 +52,26 @@ def root(function: Callable[[float], float], low: float, high: float, *, within:
     at_low, at_high = function(low), function(high)
     if at_low * at_high > 0:
         raise ValueError("the function has one sign at both ends")
-    found = low if at_low == 0 else high
+    estimate = low if at_low == 0 else high
     if at_low * at_high == 0:
-        return found
+        return estimate
     for _ in range(_ROOTS_MOST):
-        middle, before = (low + high) / 2, found
+        middle, before = (low + high) / 2, estimate
         at_middle = function(middle)
         step = (middle - low) * math.copysign(1.0, at_low - at_high)
-        found = middle + step * at_middle / math.sqrt(at_middle * at_middle - at_low * at_high)
-        at = function(found)
-        if at == 0 or abs(found - before) <= within:
-            return found
-        if at_middle * at < 0:
-            low, high, at_low, at_high = middle, found, at_middle, at
-        elif at_low * at < 0:
-            high, at_high = found, at
+        estimate = middle + step * at_middle / math.sqrt(at_middle * at_middle - at_low * at_high)
+        value = function(estimate)
+        if value == 0 or abs(estimate - before) <= within:
+            return estimate
+        if at_middle * value < 0:
+            low, high, at_low, at_high = middle, estimate, at_middle, value
+        elif at_low * value < 0:
+            high, at_high = estimate, value
         else:
-            low, at_low = found, at
+            low, at_low = estimate, value
         if abs(high - low) <= within:
-            return found
-    return found
+            return estimate
+    return estimate
 
 
 _BITS = 30
@@ -138,11 +143,13 @@ _NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
-class Family:
-    """Contrasts that are judged together, known by the correlation of their estimates; bounds are right to 3e-3.
+class LargestT:
+    """The distribution of the largest |T| of contrasts, known by the correlation of their estimates.
+
+    Bounds are right to 3e-3.
 
     Examples:
-        >>> star = Family.of(np.array([[1.0, 0.5], [0.5, 1.0]]))
+        >>> star = LargestT.of(np.array([[1.0, 0.5], [0.5, 1.0]]))
         >>> round(star.bound(10, 0.05), 2), round(star.p(2.5683, 10), 3)
         (2.57, 0.05)
     """
@@ -152,8 +159,8 @@ class Family:
     """(contrast, contrast) float64, rounded so that families which are alike share what was drawn for them."""
 
     @classmethod
-    def of(cls, correlation: Float[np.ndarray, "contrast contrast"]) -> "Family":
-        """The family of a correlation, 1 on its diagonal."""
+    def of(cls, correlation: Float[np.ndarray, "contrast contrast"]) -> "LargestT":
+        """The distribution for a correlation, 1 on its diagonal."""
         return cls(len(correlation), np.round(correlation, 12).tobytes())
 
     def p(self, t: float, freedom: float) -> float:
@@ -164,7 +171,7 @@ class Family:
         if t == 0:
             return 1.0
         alone = 2 * float(special.stdtr(freedom, -abs(t)))
-        joint = special.gammainc(freedom / 2, freedom * _largest(self) ** 2 / (2 * t * t)).mean()
+        joint = special.gammainc(freedom / 2, freedom * _drawn(self) ** 2 / (2 * t * t)).mean()
         return min(1.0, max(alone, min(float(joint), self.size * alone)))
 
     def bound(self, freedom: float, level: float) -> float:
@@ -173,24 +180,24 @@ class Family:
 
 
 @lru_cache(maxsize=1024)
-def _bound(family: Family, freedom: float, level: float) -> float:
-    low, high = (float(special.stdtrit(freedom, 1 - level / 2 / n)) for n in (1, family.size))
-    if family.size == 1 or family.p(low, freedom) <= level:
+def _bound(largest: LargestT, freedom: float, level: float) -> float:
+    low, high = (float(special.stdtrit(freedom, 1 - level / 2 / n)) for n in (1, largest.size))
+    if largest.size == 1 or largest.p(low, freedom) <= level:
         return low
-    return root(lambda q: family.p(q, freedom) - level, low, 1.0001 * high)
+    return root(lambda q: largest.p(q, freedom) - level, low, 1.0001 * high)
 
 
 @lru_cache(maxsize=32)
-def _largest(family: Family) -> Float[np.ndarray, " point"]:
-    """The largest |Z| of each of many points, ascending, Z normal with the correlation of the family."""
-    values, vectors = np.linalg.eigh(np.frombuffer(family.correlation).reshape(family.size, family.size))
+def _drawn(largest: LargestT) -> Float[np.ndarray, " point"]:
+    """The largest |Z| of each of many points, ascending, Z normal with the correlation of the contrasts."""
+    values, vectors = np.linalg.eigh(np.frombuffer(largest.correlation).reshape(largest.size, largest.size))
     kept = values > _NEGLIGIBLE * values.max()
     points = sobol_points(int(kept.sum()), _POINTS, seed=0)
     normal = special.ndtri(np.clip(points, 1e-12, 1 - 1e-12))
-    largest = np.sort(np.abs(normal @ (vectors[:, kept] * np.sqrt(values[kept])).T).max(1))
-    return largest.reshape(-1, _TOGETHER).mean(1)
+    maxima = np.sort(np.abs(normal @ (vectors[:, kept] * np.sqrt(values[kept])).T).max(1))
+    return maxima.reshape(-1, _TOGETHER).mean(1)
 
 
-def detectable_ratio(freedom: float, bound: float, power: float = 0.8) -> float:
-    """The true difference, in standard errors, that exceeds a bound with this power."""
-    return float(special.nctdtrinc(freedom, 1 - power, bound))
+def detectable_ratio(freedom: float, bound: float) -> float:
+    """The true difference, in standard errors, that exceeds a bound with 80 % power."""
+    return float(special.nctdtrinc(freedom, 1 - POWER, bound))

@@ -4,18 +4,28 @@ A sentence is read off the interval: a clear difference, no difference beyond a 
 the number of further seeds that would settle it. It is made from the values alone. `scope` tells the level and the
 detectable differences once for a whole family.
 
-`paired_finding` words the rule `paired`. An arm beats another only if the test says so after Holm's correction.
-Otherwise the sentence names the detectable difference, and how many seeds would detect more. `Sides` names the two
-sides of a difference in the grammar of a sentence.
+* `comparison_verdict` and `contrast_verdict` add clauses on what is missing; `verdict` words the difference alone.
+* `paired_finding` words the rule `paired`. An arm beats another only if the test says so after Holm's correction.
+  Otherwise the sentence names the detectable difference, and how many seeds would detect more.
+* `share_finding` words the rule `shares`, and what theory says is possible.
+* `picked_sentence` and `fresh_sentence` word the search for the best arm; `rates_sentence` an arm's learning rates.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.base.text import Amount, brief, counted, is_plural, number
+from headway.base.text import Amount, brief, counted, is_plural, listed, number
+from headway.config.arms import Arm
+from headway.config.contrasts import Contrast
+from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, Metric
-from headway.stats.evidence import JudgedDifference, JudgedFamily
-from headway.stats.paired import LEVEL
+from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, title, values_of
+from headway.stats.evidence import Difference, Family
+from headway.stats.paired import is_finite
+from headway.stats.shares import Share
+from headway.stats.simultaneous import LEVEL
+from headway.store.look_plans import Picked, StoredSearch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,25 +56,15 @@ class Sides:
         """The phrase that names the metric, or an empty text."""
         return f" in {self.metric}" if self.metric else ""
 
-    @property
-    def differ(self) -> str:
-        """The clause that says that the two sides differ."""
-        return f"{self.first} {'differ' if is_plural(self.first) else 'differs'} from {self.second}"
-
-    def improves(self, difference: float) -> bool | None:
-        """Return whether a difference is an improvement; None if neither direction is better."""
-        return None if self.better is None else (difference < 0) == (self.better == "lower")
-
     def outcome(self, difference: float, hedge: str = "") -> str:
         """Return the clause that tells which side is ahead, without an amount."""
-        improves = self.improves(difference)
-        if improves is None:
+        if self.better is None:
             be = f"{hedge}be" if hedge else "is"
             return (
                 f"{self.metric} {be} {'lower' if difference < 0 else 'higher'} for {self.first} than for {self.second}"
             )
         s = "" if hedge or is_plural(self.first) else "s"
-        verb = f"{hedge}beat{s}" if improves else f"{hedge}lose{s} to"
+        verb = f"{hedge}beat{s}" if (difference < 0) == (self.better == "lower") else f"{hedge}lose{s} to"
         return f"{self.first} {verb} {self.second}{self.on}"
 
 
@@ -78,7 +78,7 @@ def about(n: int) -> str:
     return f"about {n}" if n < 100 else f"about {float(f'{n:.1e}'):.0f}" if n < 1000 else "more than 1,000"
 
 
-def paired_finding(c: JudgedDifference, metric: Metric, words: Sides) -> str:
+def paired_finding(c: Difference, metric: Metric, words: Sides) -> str:
     """Return the sentence for a paired t test, with Holm's correction."""
     if c.n_pairs == 0 or c.difference is None:
         return f"{words.both} cannot be compared{words.on}: no seed gave a result for both"
@@ -106,14 +106,15 @@ def paired_finding(c: JudgedDifference, metric: Metric, words: Sides) -> str:
     return f"{words.outcome(c.difference)} by {size}, {_p(c.p)}{corrected}, {pairs})"
 
 
-def _without_test(c: JudgedDifference, metric: Metric, words: Sides) -> str:
+def _without_test(c: Difference, metric: Metric, words: Sides) -> str:
     assert c.difference is not None
     advice = "one paired seed: no interval; run at least 3 seeds"
     if c.n_pairs > 1:
         advice = f"the same for all {c.n_pairs} seeds: no spread, so no interval"
     if c.difference == 0:
         return f"{words.both} do not differ{words.on}, {advice}"
-    return f"{words.differ}{words.on} by {_amount(c, metric)(c.difference)}, {advice}"
+    differ = "differ" if is_plural(words.first) else "differs"
+    return f"{words.first} {differ} from {words.second}{words.on} by {_amount(c, metric)(c.difference)}, {advice}"
 
 
 def _seeds(needed: Sequence[int]) -> str:
@@ -122,7 +123,7 @@ def _seeds(needed: Sequence[int]) -> str:
     return about(needed[0]) + (f" ({low} to {high})" if low < high < 1_000 else "")
 
 
-def _amount(c: JudgedDifference, metric: Metric) -> Amount:
+def _amount(c: Difference, metric: Metric) -> Amount:
     """Writes differences as percentages of the baseline's mean, or in the metric's unit where it has none."""
     assert c.difference is not None
     factor, unit = 1.0, "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
@@ -139,8 +140,8 @@ def _p(p: float) -> str:
 
 
 def verdict(
-    found: JudgedDifference,
-    family: JudgedFamily,
+    difference: Difference,
+    family: Family,
     *,
     metric: Metric,
     sides: tuple[str, str] | None,
@@ -150,7 +151,7 @@ def verdict(
     """The sentence for a difference.
 
     Args:
-        found: what seeds say of it.
+        difference: as it was judged.
         family: that it was judged in.
         metric: what was compared; where `better` is None the sentence does not judge.
         sides: labels of the two sides, such as "2 heads"; None for a difference that only has a name.
@@ -160,53 +161,185 @@ def verdict(
     Examples:
         >>> from headway.stats.sequential import LookPlan
         >>> from headway.config.metrics import METRICS
-        >>> family = JudgedFamily(of="comparisons", metric="eval_mse", control=None, rule="blocks", size=3,
+        >>> family = Family(of="comparisons", metric="eval_mse", control=None, rule="blocks", size=3,
         ...     plan=LookPlan(looks=(5,), margin=1.0), look=1, level=0.05)
-        >>> one = JudgedDifference(metric="eval_mse", control=None, rule="blocks", n_pairs=5, means=(0.66, 0.67),
-        ...     difference=-0.01, relative=-0.015, estimate=-1.5, interval=(-2.0, -1.0), se=0.1, freedom=8.0, bound=3.0,
-        ...     p=1e-5, p_family=1e-5, outcome="apart", detectable=0.4, seeds_for_margin=(3, 2, 4))
-        >>> verdict(one, family, metric=METRICS["eval_mse"], sides=("2 heads", "1 head"))
+        >>> difference = Difference.partly_known(n_pairs=5, means=(0.66, 0.67), estimate=-1.5, interval=(-2.0, -1.0),
+        ...     outcome="apart")
+        >>> verdict(difference, family, metric=METRICS["eval_mse"], sides=("2 heads", "1 head"))
         '2 heads beat 1 head by 1.5 % (1.0 to 2.0 %), 5 seeds'
     """
     named = metric.name if metric.better is None or not metric.primary else None
-    if sides is None:
-        said = _paired_value(found, label) if found.rule == "paired" else _value(found, family, metric, label)
-        return "; ".join([said, *notes])
-    words = Sides(first=sides[0], second=sides[1], better=metric.better, metric=named)
-    said = paired_finding(found, metric, words) if found.rule == "paired" else _finding(found, family, metric, words)
+    words = None if sides is None else Sides(first=sides[0], second=sides[1], better=metric.better, metric=named)
+    if difference.rule != "paired":
+        said = _finding(difference, family, metric, words, label)
+    else:
+        said = _paired_value(difference, label) if words is None else paired_finding(difference, metric, words)
     return "; ".join([said, *notes])
 
 
-def _finding(c: JudgedDifference, family: JudgedFamily, metric: Metric, words: Sides) -> str:
-    if (unsaid := _unsaid(c, family, metric, words.both, words.on)) is not None:
+def comparison_verdict(
+    difference: Difference, family: Family, match: Match, metric: Metric, experiment: Experiment, runs: RunsOfArm
+) -> str:
+    """Return the sentence for two arms, with clauses on runs without a result."""
+    sides = title(match.arm, experiment), title(match.baseline, experiment)
+    mine, theirs = (values_of(arm, metric.name, runs) for arm in (match.arm, match.baseline))
+    excluded = [s for s in sorted(mine.keys() & theirs.keys()) if not (is_finite(mine[s]) and is_finite(theirs[s]))]
+    notes = [*left_out(excluded)]
+    for arm, name in zip((match.arm, match.baseline), sides, strict=True):
+        notes += shortfall(name, [run.status for run in runs.get(arm.full_name, {}).values()])
+    if no_merit := match.no_merit(metric.name):
+        metric = metric.model_copy(update={"better": None})
+        notes.append(no_merit)
+    if family.rule == "shares":
+        solvers = (_solver(match.arm, sides[0]), _solver(match.baseline, sides[1]))
+        return "; ".join([share_finding(difference, *solvers, task=solvers[0].task), *notes])
+    return verdict(difference, family, metric=metric, sides=sides, notes=notes)
+
+
+def _solver(arm: Arm, label: str) -> "Solver":
+    possible = arm.resolved_spec.task.best_possible(arm.resolved_spec.model).get("solved")
+    return Solver(label=label, possible=None if possible is None else possible > 0, task=arm.resolved_spec.task.title)
+
+
+def contrast_verdict(
+    difference: Difference,
+    family: Family,
+    contrast: Contrast,
+    experiment: Experiment,
+    *,
+    cells: Cells,
+    weights: Weights,
+    runs: RunsOfArm,
+    is_late: bool,
+) -> str:
+    """Return the sentence for a contrast of the document, with clauses on what it lacks."""
+    notes = ["asked after an answer was seen"] if is_late else []
+    notes += _missing(contrast, weights, cells, runs, experiment)
+    sides = sides_of(contrast, experiment)
+    label = called(contrast, experiment)
+    said = verdict(difference, family, metric=METRICS[difference.metric], sides=sides, label=label, notes=notes)
+    # A side that is a row of arms has no name of its own: the question has.
+    if sides is not None and any(side.startswith("the mean of ") for side in sides):
+        said = f"{contrast.name}: {said}"
+    return said if difference.control is None else f"under {experiment.control_label(difference.control)}, {said}"
+
+
+def _missing(
+    contrast: Contrast, weights: Weights, cells: Cells, runs: RunsOfArm, experiment: Experiment
+) -> Iterator[str]:
+    """Yield a clause for what a contrast lacks: arms without a finished run, values, and runs that gave no result."""
+    if without := cells.without(weights):
+        named = [title(experiment.arm(name), experiment) for name in without]
+        which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
+        yield f"{which} {'has' if len(named) == 1 else 'have'} no finished run"
+    arms = [experiment.arm(name) for name in weights]
+    every = [run for arm in arms for run in done(arm, runs)]
+    yield from left_out(sorted({r.seed for r in every if not is_finite(r.metrics.get(experiment.primary, 0.0))}))
+    statuses = [[run.status for run in runs.get(arm.full_name, {}).values()] for arm in arms]
+    if len(arms) == 2:
+        for arm, of_arm in zip(arms, statuses, strict=True):
+            yield from shortfall(title(arm, experiment), of_arm)
+    else:
+        yield from shortfall("its arms", [status for of_arm in statuses for status in of_arm])
+
+
+def shortfall(label: str, statuses: Sequence[str]) -> list[str]:
+    """Return a clause for each way in which runs of an arm gave no result.
+
+    Examples:
+        >>> shortfall("8 heads", ["done", "failed", "failed", "waiting"])
+        ['2 of 4 runs of 8 heads failed', '1 of 4 runs of 8 heads is not finished']
+    """
+    known = ("failed", "damaged")
+    counts = Counter(status if status in known else "open" for status in statuses if status != "done")
+    said = {
+        "failed": "failed",
+        "damaged": "is damaged" if counts["damaged"] == 1 else "are damaged",
+        "open": "is not finished" if counts["open"] == 1 else "are not finished",
+    }
+    return [f"{counts[how]} of {counted(len(statuses), 'run')} of {label} {said[how]}" for how in said if counts[how]]
+
+
+def left_out(seeds: Sequence[int]) -> list[str]:
+    """Return a clause for the seeds whose values are missing or not finite.
+
+    Examples:
+        >>> left_out([3])
+        ['seed 3 is left out, where a value is not finite']
+    """
+    if not seeds:
+        return []
+    are = "seed {} is" if len(seeds) == 1 else "seeds {} are"
+    return [f"{are.format(', '.join(map(str, seeds)))} left out, where a value is not finite"]
+
+
+def sides_of(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
+    """Return the names of a contrast's two sides in sentences; single arms keep their usual names."""
+    if contrast.sides is None:
+        return None
+    arms = (list(contrast.first), list(contrast.second))
+    first, second = (_side(side, of, experiment) for side, of in zip(contrast.sides, arms, strict=True))
+    return first, second
+
+
+def _side(side: str, arms: Sequence[str], experiment: Experiment) -> str:
+    titles = [title(experiment.arm(arm), experiment) for arm in arms]
+    if len(arms) == 1:
+        return titles[0]
+    return f"the mean of {listed(titles)}" if side == listed(arms) else side
+
+
+_TOLD = 6
+"""At most this many arms of a weighted sum are named one by one."""
+
+
+def called(contrast: Contrast, experiment: Experiment) -> str:
+    """Return the name of a contrast without sides, and what it asks.
+
+    Examples:
+        >>> from headway.config.load import load
+        >>> experiment = load("icl-heads", settings=["contrasts={curve: {h1: 1, h2: -1.5, h4: 0.5}}"])
+        >>> called(experiment.contrasts[0], experiment)
+        'curve (1 head − 1.5 x 2 heads + 0.5 x 4 heads)'
+    """
+    if len(contrast.weights) > _TOLD:
+        return f"{contrast.label} (a weighted sum of {len(contrast.weights)} arms)"
+    said = ""
+    for arm, weight in contrast.weights.items():
+        sign = (" − " if weight < 0 else " + ") if said else ("−" if weight < 0 else "")
+        factor = "" if abs(weight) == 1 else f"{abs(weight):.3g} x "
+        said += f"{sign}{factor}{title(experiment.arm(arm), experiment)}"
+    return f"{contrast.label} ({said})"
+
+
+def _finding(c: Difference, family: Family, metric: Metric, words: Sides | None, label: str) -> str:
+    """Return the sentence for a difference by the rule `blocks`; without sides, by its label."""
+    what, on = (label, "") if words is None else (words.both, words.on)
+    if (unsaid := _unsaid(c, family, metric, what, on)) is not None:
         return unsaid
-    share, (low, high) = _shares(c)
-    write, seeds, margin = _writer(low, high), counted(c.n_pairs, "seed"), f"{family.plan.margin:g} %"
+    share, interval = c.share, c.share_interval
+    assert share is not None
+    assert interval is not None
+    write, seeds, margin = Amount.of_share(share, interval), counted(c.n_pairs, "seed"), f"{family.plan.margin:g} %"
+    amount = f"{write(share)} ({write(*interval)}), {seeds}"
+    if words is None:
+        said = {
+            "apart": f"is {amount}",
+            "small": f"is not 0, and less than {margin}: {amount}",
+            "same": f"is 0 within {margin}: {amount}",
+            "open": f"is not told from 0 yet: {amount}{_cost(c, margin)}",
+        }
+        return f"{label} {said[c.outcome]}"
     if c.is_told:
         sign = -1 if share < 0 else 1
-        by = f"{write(abs(share))} ({write(*sorted((sign * low, sign * high)))}), {seeds}"
-        return f"{words.outcome(share)} by {f'less than {margin}: ' if c.outcome == 'small' else ''}{by}"
-    difference = f"{write(share)} ({write(low, high)}), {seeds}"
+        size = f"{write(abs(share))} ({write(*sorted(sign * end for end in interval))}), {seeds}"
+        return f"{words.outcome(share)} by {f'less than {margin}: ' if c.outcome == 'small' else ''}{size}"
     if c.outcome == "same":
-        return f"{words.both} are the same within {margin}{words.on}: difference {difference}"
-    return f"{words.both} are not told apart yet{words.on}: {difference}{_cost(c, margin)}"
+        return f"{what} are the same within {margin}{on}: difference {amount}"
+    return f"{what} are not told apart yet{on}: {amount}{_cost(c, margin)}"
 
 
-def _value(c: JudgedDifference, family: JudgedFamily, metric: Metric, label: str) -> str:
-    """Return the sentence for a difference without sides."""
-    if (unsaid := _unsaid(c, family, metric, label, "")) is not None:
-        return unsaid
-    share, (low, high) = _shares(c)
-    write, margin = _writer(low, high), f"{family.plan.margin:g} %"
-    amount = f"{write(share)} ({write(low, high)}), {counted(c.n_pairs, 'seed')}"
-    if c.outcome == "small":
-        return f"{label} is not 0, and less than {margin}: {amount}"
-    if c.outcome == "same":
-        return f"{label} is 0 within {margin}: {amount}"
-    return f"{label} is {amount}" if c.is_told else f"{label} is not told from 0 yet: {amount}{_cost(c, margin)}"
-
-
-def _paired_value(c: JudgedDifference, label: str) -> str:
+def _paired_value(c: Difference, label: str) -> str:
     share, interval = c.share, c.share_interval
     if share is None:
         return f"{label} cannot be judged: no seed gave a result for all of its arms"
@@ -217,7 +350,7 @@ def _paired_value(c: JudgedDifference, label: str) -> str:
     return f"{label} is {amount(share)} of the mean of what is subtracted ({doubt}, {seeds}){open_end}"
 
 
-def _unsaid(c: JudgedDifference, family: JudgedFamily, metric: Metric, what: str, on: str) -> str | None:
+def _unsaid(c: Difference, family: Family, metric: Metric, what: str, on: str) -> str | None:
     """Return a sentence on why there is no verdict, with the estimate if there is one; None if there is a verdict."""
     if c.n_pairs == 0 or c.means is None or c.share is None:
         which = "both" if family.of == "comparisons" else "all of its arms"
@@ -236,18 +369,7 @@ def _unsaid(c: JudgedDifference, family: JudgedFamily, metric: Metric, what: str
     return None
 
 
-def _shares(c: JudgedDifference) -> tuple[float, tuple[float, float]]:
-    share, interval = c.share, c.share_interval
-    assert share is not None
-    assert interval is not None
-    return share, interval
-
-
-def _writer(low: float, high: float) -> Amount:
-    return Amount.within(low, high, factor=100.0, unit=" %")
-
-
-def _cost(c: JudgedDifference, margin: str) -> str:
+def _cost(c: Difference, margin: str) -> str:
     """About how many more seeds settle an open question, as a clause."""
     if not c.seeds_for_margin:
         return ""
@@ -262,11 +384,11 @@ _FAR = 1_000
 """Numbers of seeds from which on it does not matter how many."""
 
 
-def scope(family: JudgedFamily, found: Sequence[JudgedDifference]) -> str:
+def scope(family: Family, differences: Sequence[Difference]) -> str:
     """Return a sentence for a whole family: the level of its intervals, and the differences that it can detect."""
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
     if family.rule == "paired":
-        why = "" if any(c.interval for c in found) else ", of which none has an interval yet"
+        why = "" if any(c.interval for c in differences) else ", of which none has an interval yet"
         return f"{counted(family.size, of)} by paired t tests: 95 % intervals one by one, p with Holm's correction{why}"
     if family.rule == "shares":
         return (
@@ -277,21 +399,157 @@ def scope(family: JudgedFamily, found: Sequence[JudgedDifference]) -> str:
     if family.look is None:
         return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing{better}"
     looks = f"look {family.look} of {len(family.plan.looks)}"
-    if not any(c.interval for c in found):
+    if not any(c.interval for c in differences):
         return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; it takes 3 seeds or more{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     together = f"intervals that hold for all {family.size} {of}s at once"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
-    parts = [f"{for_all}, at {looks}", *_detectable(found)]
+    parts = [f"{for_all}, at {looks}", *_detectable(differences)]
     if family.pairing is not None:
         parts.append(f"seeds explain {max(0, round(100 * family.pairing))} % of the spread")
     return "; ".join(parts) + better
 
 
-def _detectable(found: Sequence[JudgedDifference]) -> list[str]:
-    sizes = sorted(size for c in found if (size := c.as_share(c.detectable)) is not None)
+def _detectable(differences: Sequence[Difference]) -> list[str]:
+    sizes = sorted(size for c in differences if (size := c.as_share(c.detectable)) is not None)
     if not sizes:
         return []
     write = Amount.of_share(sizes[0], None)
     span = write(sizes[0]) if write(sizes[0]) == write(sizes[-1]) else write(sizes[0], sizes[-1])
     return [f"a true difference of {span} is told apart in 80 of 100 experiments"]
+
+
+_MOST_DIGITS = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver:
+    """A side of a comparison: its name, and whether such a model can solve the task; None if that is unknown.
+
+    `task` is what it is asked, where the two sides are asked different things.
+    """
+
+    label: str
+    possible: bool | None = None
+    task: str = ""
+
+
+def share_finding(c: Difference, first: Solver, second: Solver, *, task: str) -> str:
+    """Return the sentence that compares two shares of paired seeds.
+
+    Examples:
+        >>> from headway.stats.shares import compare_shares
+        >>> difference = compare_shares({s: float(s < 41) for s in range(64)}, dict.fromkeys(range(64), 0.0))
+        >>> share_finding(difference, Solver(label="3 heads", possible=True), Solver(label="2 heads", possible=False),
+        ...     task="3-bit parity")
+        '3 heads solve 3-bit parity in .64 of 64 seeds (.52 to .75); 2 heads in 0 of 64 (at most .06), and none can'
+    """
+    if c.n_pairs == 0 or c.means is None:
+        return f"{first.label} and {second.label} cannot be compared: no seed gave a result for both"
+    sides = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
+    verb = "solve" if is_plural(first.label) else "solves"
+    said = f"{first.label} {verb} {task} in {_told(sides[0], unit=True)}{_cannot(first)}"
+    other = f" {second.task}" if second.task and second.task != task else ""
+    said += f"; {second.label}{other} in {_told(sides[1], unit=False)}{_cannot(second)}"
+    if c.is_told or c.p is None or _is_settled(first, second, c.means):
+        return said
+    return f"{said}; not told apart, p = {f'{c.p_family if c.p_family is not None else c.p:.2f}'.removeprefix('0')}"
+
+
+def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> bool:
+    """Return whether theory decides: neither side can solve the task, or one cannot and the other does in some seed."""
+    cannot = first.possible is False, second.possible is False
+    return all(cannot) or (cannot[0] and shares[1] > 0) or (cannot[1] and shares[0] > 0)
+
+
+def _told(share: Share, *, unit: bool) -> str:
+    of = counted(share.n, "seed") if unit else f"{share.n}"
+    low, high = share.interval
+    if share.yes == 0:
+        return f"0 of {of} (at most {decimal(high)})"
+    if share.yes == share.n:
+        return f"all of {of} (at least {decimal(low)})"
+    return f"{decimal(share.value)} of {of} ({decimal(low)} to {decimal(high)})"
+
+
+def _cannot(side: Solver) -> str:
+    return ", and none can" if side.possible is False else ""
+
+
+def decimal(value: float) -> str:
+    """A share in two digits; one that is neither none nor all in as many as tell it from them.
+
+    Examples:
+        >>> decimal(0.64), decimal(1.0), decimal(0.0)
+        ('.64', '1.00', '0')
+        >>> decimal(299 / 300), decimal(1 / 300)
+        ('.997', '.003')
+    """
+    if value in (0.0, 1.0):
+        return "1.00" if value else "0"
+    digits = 2
+    while digits < _MOST_DIGITS and round(value, digits) in (0.0, 1.0):
+        digits += 1
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+def picked_sentence(picked: Picked, search: StoredSearch, titles: Mapping[str, str]) -> str:
+    """Return a sentence on the arm that a search picked, with each finalist's probability of being the best.
+
+    Examples:
+        >>> search = StoredSearch(arms=("a", "b", "c"), new_seeds=(1, 2), metric="", margin=1.0, at_most=12)
+        >>> picked = Picked(arm="b", chances={"a": 0.2, "b": 0.79, "c": 0.01}, finalists=("b", "a"))
+        >>> picked_sentence(picked, search, {"a": "1 head", "b": "2 heads"})
+        'picked 2 heads of 3 arms; the chance to be the best is 79 % for 2 heads, 20 % for 1 head and 1 % for the others together'
+    """  # noqa: E501 - a doctest's output stands on one line
+    shares = [f"{_chance(picked.chances[arm])} for {titles[arm]}" for arm in picked.finalists]
+    others = max(0.0, 1 - sum(picked.chances[arm] for arm in picked.finalists))
+    rest = [f"{_chance(others)} for the others together"] if len(search.arms) > len(picked.finalists) else []
+    said = f"picked {titles[picked.arm]} of {len(search.arms)} arms"
+    return f"{said}; the chance to be the best is {listed([*shares, *rest])}"
+
+
+def unfinished_search(search: StoredSearch) -> str:
+    """Return a sentence on a search that has not picked an arm yet."""
+    return f"the search among {len(search.arms)} arms is not over; `headway run` with --best goes on with it"
+
+
+def _chance(chance: float) -> str:
+    if not 0.005 <= chance < 0.995:
+        return "under 1 %" if chance < 0.5 else "over 99 %"
+    return f"{100 * chance:.0f} %"
+
+
+def fresh_sentence(arm: str, metric: Metric, *, mean: float, interval: tuple[float, float] | None, n_seeds: int) -> str:
+    """Return a sentence on the picked arm's result on fresh seeds.
+
+    Examples:
+        >>> fresh_sentence("2 heads", METRICS["eval_mse"], mean=0.98, interval=(0.97, 0.99), n_seeds=3)
+        'on 3 fresh seeds, 2 heads have 0.980 y squared (95 % interval 0.970 to 0.990)'
+    """
+    has, unit = "have" if is_plural(arm) else "has", "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
+    said = f"on {counted(n_seeds, 'fresh seed')}, {arm} {has}"
+    if interval is None:
+        return f"{said} {number(mean, 4)}{unit}"
+    write = Amount(decimals=Amount.within(*interval).decimals + 1)
+    return f"{said} {write(mean)}{unit} (95 % interval {write(*interval)})"
+
+
+def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, n_seeds: int) -> str:
+    """Return a sentence on an arm's best learning rate.
+
+    Args:
+        arm: the name of the arm.
+        means: factors of the arm's own rate, ascending, each with the mean of the metric.
+        best: the best factor.
+        n_seeds: the seeds of its mean.
+
+    Examples:
+        >>> rates_sentence("2 heads", [(0.5, 1.1), (1.0, 1.0), (2.0, 0.9)], 2.0, n_seeds=3)
+        '2 heads is best at x2 of its learning rate, the highest that was tried (x0.5 1.1, x1 1, x2 0.9)'
+    """
+    edge = "the lowest" if best == means[0][0] else "the highest" if best == means[-1][0] else ""
+    tried = f", {edge} that was tried" if edge else ""
+    said = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)
+    chance = "; with one seed this may be chance" if n_seeds == 1 else ""
+    return f"{arm} is best at x{best:g} of its learning rate{tried} ({said}{chance})"

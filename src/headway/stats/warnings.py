@@ -1,140 +1,212 @@
-"""Warnings about the comparisons of a directory, from worthless answers to unplanned interim analyses.
+"""Warnings about the comparisons of a directory: what to read before a result is believed.
 
-* `with_doubts` and `worthless`: answers that are worth nothing. Training was not over, learning rates matter more than
-  the answer, runs diverged, or seeds are unlike the others. Each answer is measured against its own difference, or
-  against the margin if it says "the same". A large difference elsewhere in the experiment excuses nothing.
-* `strays` and `unlike`: runs that ended unlike the others of their arm, such as stuck seeds, and arms that spread far
-  more than the rest. A mean describes no run of them.
-* `cautions`: runs without a result, and pairs that were not run alike.
-* `unplanned`: seeds that were added after verdicts, and plans that were made later or prolonged.
+`WARNINGS` lists them in the order in which they are told. Each is a function that yields the sentences of a `Case`. A
+new warning is a function and its line in the list. Some cast doubt: an answer may be worth nothing, since training was
+not over, the learning rate matters more than the answer, or no arm learnt anything. Such a warning names the answers
+concerned. Each answer is measured against its own difference, or against the margin if it says "the same". A large
+difference elsewhere in the experiment excuses nothing.
 """
 
-import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from headway.base.text import Amount, counted, listed, number
-from headway.config.arms import Arm
-from headway.config.experiment import Experiment
-from headway.config.metrics import METRICS, metric_name
+from headway.base.text import counted, listed, number
+from headway.config.lm.run import TEXT_KEPT
+from headway.config.metrics import metric_name
 from headway.config.run import PER_BYTE
-from headway.stats.blocks import LEVEL
-from headway.stats.cells import Cells, Match, RunsOfArm, Weights, title
-from headway.stats.contrasts import JudgedContrast, done, sides_of, values_of
-from headway.stats.evidence import Comparison, Doubt, JudgedFamily
-from headway.stats.learning_rates import RatesOfArm
-from headway.stats.notes import execution_warning
-from headway.stats.sequential import FEWEST, Looking, LookPlan, error_of
-from headway.store.run import Run
+from headway.stats.case import Answer, Case, in_per_cent
+from headway.stats.cells import Cells, done, title
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison, Doubt
+from headway.stats.sequential import FEWEST, error_of
+from headway.stats.simultaneous import LEVEL
+from headway.store.verify import directory_warnings
 
-_DOUBTED_LEAST = 1e-9
-"""The least difference, as a share of the other side, so that no difference counts as 0."""
-
-Judged = TypeVar("Judged", Comparison, JudgedContrast)
+KEPT = "text_kept"
+"""The metric that tells which share of its text a tokenizer gives back."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """A difference that was answered, of arms without a control.
-
-    Attributes:
-        one: as it was judged.
-        weights: of its arms, by full name.
-        effect: what it is about, as the logarithm of a factor: that between its sides, or the margin within which they
-            are the same. As shares 99 % less would be nearer than a fall to a third, which is 200 % of what is left.
-        sentence: how far its sides are apart.
-    """
-
-    one: Comparison | JudgedContrast
-    weights: Weights
-    effect: float
-    sentence: str
-
-    def is_exceeded(self, shares: Mapping[str, float]) -> bool:
-        """Return whether the larger of two weighted mean changes, one per side, exceeds the answer's difference."""
-        return max(self._side(shares, 1), self._side(shares, -1)) > self.effect
-
-    def _side(self, shares: Mapping[str, float], sign: int) -> float:
-        side = {arm: abs(weight) for arm, weight in self.weights.items() if sign * weight > 0}
-        moved = sum(weight * math.log1p(shares.get(arm, 0.0)) for arm, weight in side.items())
-        return moved / sum(side.values())
+def _some(case: Case, arms: Sequence[str], n: int) -> str:
+    return case.title(arms[0]) if len(arms) == 1 else f"{len(arms)} of {counted(n, 'arm')}"
 
 
-def answers(
-    experiment: Experiment,
-    contrasts: Sequence[JudgedContrast],
-    comparisons: Sequence[Comparison],
-    families: Sequence[JudgedFamily],
-) -> list[Answer]:
-    """Return the answers in the primary metric without a control; contrasts first."""
-    margins = {(f.of, f.metric, f.control): f.plan.margin for f in families}
-    weights = {one.name: one.weights for one in experiment.contrasts}
-    found = []
-    every: list[Comparison | JudgedContrast] = [*contrasts, *comparisons]
-    for one in every:
-        if one.control is not None or one.metric != experiment.primary or one.rule == "shares":
-            continue
-        share, margin = one.share, margins.get((one.of, one.metric, one.control), experiment.margin)
-        if share is None or not (one.is_told or one.outcome == "same"):
-            continue
-        same = one.outcome == "same"
-        effect = abs(math.log1p(margin / 100 if same else max(share, _DOUBTED_LEAST - 1)))
-        of_arms = {one.arm: 1.0, one.baseline: -1.0} if isinstance(one, Comparison) else weights[one.name]
-        apart = f"the same within {margin:g} %" if same else f"{_per_cent(abs(share))} apart"
-        named = _named_doubted(experiment, one)
-        said = f"{named} are {apart}" if " and " in named else f"{named} is {apart.removesuffix(' apart')}"
-        found.append(Answer(one=one, weights=of_arms, effect=effect, sentence=said))
-    return found
+def of_directory(case: Case) -> Iterator[str]:
+    """Yield what is not as it was written, or is gone."""
+    return directory_warnings(case.path)
 
 
-def _named_doubted(experiment: Experiment, one: Comparison | JudgedContrast) -> str:
-    if isinstance(one, Comparison):
-        return " and ".join(title(experiment.arm(arm), experiment) for arm in (one.arm, one.baseline))
-    contrast = next(asked for asked in experiment.contrasts if asked.name == one.name)
-    sides = sides_of(contrast, experiment)
-    return one.label if sides is None else " and ".join(sides)
+def former_rule(case: Case) -> Iterator[str]:
+    """Yield a sentence if the document asks for paired verdicts, which Headway gives no more."""
+    if case.experiment.verdicts == "paired":
+        yield (
+            "verdicts: paired has no effect: the differences of a question are judged together, in every experiment; "
+            "leave that key out"
+        )
 
 
-def untrained(answer: Answer, arms: Collection[str]) -> bool:
-    """Return whether no arm of an answer is better than predictors without training."""
-    return answer.weights.keys() <= set(arms)
+def failed_runs(case: Case) -> Iterator[str]:
+    """Yield each run that failed or is damaged, and how many are not finished."""
+    titles = {arm.full_name: title(arm, case.experiment) for arm in case.experiment.arms}
+    for run in case.every_run:
+        if run.status == "failed":
+            yield f"{titles.get(run.name, run.name)}, seed {run.seed} failed: {run.message or 'no reason recorded'}"
+        if run.status == "damaged":
+            yield f"{titles.get(run.name, run.name)}: a damaged run is left out: {run.message}"
+    if unfinished := sum(run.status not in ("done", "failed", "damaged") for run in case.every_run):
+        n = len(case.every_run)
+        yield f"{unfinished} of {n} runs are not finished; `headway run` on this directory finishes them"
 
 
-def with_doubts(found: Sequence[Judged], doubts: Mapping[Doubt, Sequence[Answer]]) -> tuple[Judged, ...]:
-    """Differences with what speaks against them, in their sentences too."""
-    return tuple(_with_doubts(one, [kind for kind, of in doubts.items() if _is_of(one, of)]) for one in found)
+def absent_baselines(case: Case) -> Iterator[str]:
+    """Yield the baselines without a run."""
+    absent = {m.baseline.full_name: m.baseline.label for m in case.matches if m.baseline.full_name not in case.runs}
+    if absent:
+        named, is_one = listed(f"{label} ({name})" for name, label in absent.items()), len(absent) == 1
+        yield (
+            f"{named} {'has' if is_one else 'have'} no runs here, so nothing is compared with "
+            f"{'it' if is_one else 'them'}; run {'that arm' if is_one else 'those arms'} too"
+        )
 
 
-def _is_of(one: object, of: Sequence[Answer]) -> bool:
-    return any(answer.one is one for answer in of)
+def unlike_executions(case: Case) -> Iterator[str]:
+    """Yield the pairs of arms whose runs were not executed alike."""
+    # Two groups may hold the same two arms; they are warned about once.
+    for match in {(m.arm.full_name, m.baseline.full_name): m for m in case.matches}.values():
+        mine, theirs = ({run.seed: run.execution for run in done(a, case.runs)} for a in (match.arm, match.baseline))
+        pairs = [(mine[seed], theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())]
+        yield from execution_warning(title(match.arm, case.experiment), title(match.baseline, case.experiment), pairs)
 
 
-def _with_doubts(one: Judged, kinds: Sequence[Doubt]) -> Judged:
-    if not kinds:
-        return one
-    what = metric_name(one.metric)
-    clauses: dict[Doubt, str] = {
-        "untrained": "not trained enough to say: no arm of it is better than the bigram model",
-        "falling": f"not trained enough to say: the {what} still falls by more",
-        "rates": "the learning rate moves it by more",
-    }
-    # Of what is no better than counting pairs it goes without saying that it still learns.
-    said = "; ".join(clauses[kind] for kind in kinds if not (kind == "falling" and "untrained" in kinds))
-    told = {"verdict": one.verdict} if isinstance(one, Comparison) else {"sentence": one.sentence}
-    changed: dict[str, Any] = {key: f"{former}; {said}" for key, former in told.items()}
-    return replace(one, doubts=tuple(kinds), **changed)
+_EXECUTION_KEYS = (
+    *("device", "trainer", "instruction_set", "instruction_sets", "threads"),
+    *("compile", "versions", "processor", "system"),
+)
+"""The keys of a run's execution that can change its bits or its speed; the two runs of a pair should agree in them.
+
+The runs should also agree in `together`, the size of their batches; the other members of a batch change nothing.
+"""
 
 
-def _per_cent(share: float) -> str:
-    return Amount.of_share(share, None)(share)
+def execution_warning(
+    arm: str, baseline: str, executions: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Yield a warning if the two halves of pairs were not executed alike.
+
+    Args:
+        arm: label of the arm.
+        baseline: label of the baseline.
+        executions: what `run.json` holds under `execution`, of the arm and of the baseline, for each pair.
+
+    Examples:
+        >>> next(execution_warning("2 heads", "1 head", [({"threads": 1}, {"threads": 2}), ({}, {})]))
+        '2 heads and 1 head were not executed alike in 1 of 2 pairs (threads 1 against 2): a difference between them may come from that, above all in speed and memory'
+    """  # noqa: E501 - a doctest's output stands on one line
+    differing = [_execution_differences(*pair) for pair in executions]
+    if affected := sum(map(bool, differing)):
+        kinds = dict.fromkeys(text for of_pair in differing for text in of_pair)
+        yield (
+            f"{arm} and {baseline} were not executed alike in {affected} of {counted(len(executions), 'pair')} "
+            f"({'; '.join(kinds)}): a difference between them may come from that, above all in speed and memory"
+        )
 
 
-_FEWEST = 3
-"""Seeds of which one can be unlike the others."""
+def _execution_differences(arm: Mapping[str, Any], baseline: Mapping[str, Any]) -> list[str]:
+    mine, theirs = _flat(arm), _flat(baseline)
+    # What only one of them records (torch's version, by a run that needs none) is no difference of its own.
+    return [
+        f"{key.replace('_', ' ')} {mine[key]} against {theirs[key]}"
+        for key in sorted(mine.keys() & theirs.keys())
+        if mine[key] != theirs[key]
+    ]
+
+
+def _flat(execution: Mapping[str, Any]) -> dict[str, Any]:
+    # Who is trained alone does not record that.
+    values: dict[str, Any] = {"runs trained together": execution.get("together", 1)}
+    for key in _EXECUTION_KEYS:
+        value = execution.get(key)
+        if key == "instruction_sets" and isinstance(value, Mapping):
+            value = {f"instruction set of {library}": name for library, name in value.items()}
+        values |= value if isinstance(value, Mapping) else {} if value is None else {key: value}
+    return values
+
+
+def no_better_than_bigram(case: Case) -> Iterator[str]:
+    """Yield the arms whose mean loss is that of the bigram model or above."""
+    if worse := case.untrained:
+        losses = case.bigram_losses
+        which = listed(map(case.title, worse)) if len(worse) < 4 else _some(case, worse, len(losses))
+        told = {f"{number(losses[arm][1], 3)} nats per token" for arm in worse}
+        yield (
+            f"not trained enough to say: {which} {'is' if len(worse) == 1 else 'are'} no better than the bigram model "
+            f"({next(iter(told)) if len(told) == 1 else 'of its own text'}); train longer"
+        )
+
+
+def lost_text(case: Case) -> Iterator[str]:
+    """Yield the arms that differ in tokenizer or corpus, where some runs cannot account for that."""
+    if case.experiment.primary != PER_BYTE:
+        return
+    finished = [run for run in case.every_run if run.status == "done"]
+    lost = {run.name: share for run in finished if (share := run.metrics.get(KEPT)) is not None and share < TEXT_KEPT}
+    for arm in case.experiment.arms:
+        if (share := lost.get(arm.full_name)) is not None:
+            gives = f"give back {100 * share:.0f} % of it" if share else "are ids of which no text is known"
+            yield (
+                f"{title(arm, case.experiment)} cannot be compared by bits per byte of the text: its tokens {gives}; "
+                f"give a tokenizer that gives back {100 * TEXT_KEPT:.0f} % or more"
+            )
+    if before := [run for run in finished if run.metrics.get(PER_BYTE) is None and run.name not in lost]:
+        yield (
+            f"arms differ in tokenizer or corpus, so nats per token say nothing, and {len(before)} of "
+            f"{counted(len(finished), 'run')} were stored before {PER_BYTE} was measured; run them anew in another "
+            "directory"
+        )
+
+
+def still_falling(case: Case) -> Iterator[str]:
+    """Yield the arms whose metric still falls by more than the arms differ."""
+    beyond = case.beyond(case.falls)
+    if beyond.arms:
+        yield (
+            "not trained enough to say: over the last tenth of training the "
+            f"{metric_name(case.experiment.primary)} of {_some(case, beyond.arms, len(case.falls))} still falls by "
+            f"more than the arms differ ({case.title(beyond.most)}: by {in_per_cent(case.falls[beyond.most])}; "
+            f"{beyond.apart}); train longer, or let the learning rate decay"
+        )
+
+
+def rates_matter(case: Case) -> Iterator[str]:
+    """Yield the arms that the learning rate moves by more than the arms differ."""
+    beyond = case.beyond(case.gains)
+    if beyond.arms:
+        best = next(entry.best for entry in case.rates if entry.arm == beyond.most)
+        yield (
+            f"the learning rate moves {_some(case, beyond.arms, len(case.rates))} by more than the arms differ "
+            f"({case.title(beyond.most)}: by {in_per_cent(case.gains[beyond.most])} at x{best:g}; "
+            f"{beyond.apart}); believe the verdicts at the best rates, not these"
+        )
+
+
+def diverged(case: Case) -> Iterator[str]:
+    """Yield the share of each arm's runs that diverged: the mean of the others is not that of the arm."""
+    shares, some_left, none_left = list[str](), False, list[str]()
+    for arm in case.experiment.arms:
+        runs, name = case.runs.get(arm.full_name, {}).values(), title(arm, case.experiment)
+        n = sum(run.status == "failed" and "diverged" in run.message for run in runs)
+        if n:
+            shares.append(f"{n} of {counted(len(runs), 'run')} of {name}")
+            is_left = any(run.status == "done" for run in runs)
+            some_left, none_left = some_left or is_left, none_left + ([] if is_left else [name])
+    clauses = ["what is compared are the runs that did not, which is another question"] if some_left else []
+    clauses += [f"of {listed(none_left)} nothing is left to be compared"] if none_left else []
+    if shares:
+        yield f"diverged: {listed(shares)}; {'; '.join(clauses)}"
+
 
 _FAR = 5.0
 """Standard deviations, as half of the residuals tell them."""
@@ -142,8 +214,13 @@ _FAR = 5.0
 _TO_DEVIATION = 1.4826
 """The factor from a median of absolute residuals to a standard deviation."""
 
-_STRAYS_LEAST = 0.5
+_LEAST_RESIDUAL = 0.5
 """The least residual of a stray run, in per cent."""
+
+_NAMED = 4
+"""Runs that are unlike the others and are named one by one; of more, the arms are counted that have the most."""
+
+_ARMS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,364 +234,100 @@ class Stray:
 
 
 def strays(cells: Cells) -> list[Stray]:
-    """The runs whose residual is beyond five standard deviations of the family's.
+    """Return the runs whose residual is beyond five standard deviations of the family's.
 
     Residuals are from medians, over the arm's seeds and then over arms, so that one odd run moves no other; and
     the middle runs, whose residual is 0 whatever the spread, do not count in what is usual. A run is as far from the
     others of its arm too: where a seed is odd in most arms, it is not the one that is usual.
     """
     y = cells.as_logarithms().values
-    known = np.isfinite(y)
-    chosen = known.sum(1) >= _FEWEST
-    if not chosen.any():
+    rows = np.flatnonzero(np.isfinite(y).sum(1) >= FEWEST)
+    if not len(rows):
         return []
-    y = y[chosen]
-    in_arm = y - np.nanmedian(y, 1, keepdims=True)
+    in_arm = y[rows] - np.nanmedian(y[rows], 1, keepdims=True)
     rest = in_arm.copy()
     some = np.isfinite(rest).any(0)
-    if len(rest) >= _FEWEST:
+    if len(rest) >= FEWEST:
         rest[:, some] -= np.nanmedian(rest[:, some], 0)
     sizes = np.abs(rest[np.isfinite(rest)])
     sizes = sizes[sizes > 0]
     if not len(sizes):
         return []
-    limit = max(_FAR * _TO_DEVIATION * float(np.median(sizes)), _STRAYS_LEAST)
-    rows = np.flatnonzero(chosen)
-    found = []
+    limit = max(_FAR * _TO_DEVIATION * float(np.median(sizes)), _LEAST_RESIDUAL)
     far = np.minimum(np.abs(np.nan_to_num(rest)), np.abs(np.nan_to_num(in_arm))) > limit
-    for row, column in zip(*np.nonzero(far), strict=True):
-        values = cells.values[rows[row]]
-        others = np.delete(values, column)
-        found.append(
-            Stray(
-                arm=cells.arms[rows[row]],
-                seed=cells.seeds[column],
-                value=float(values[column]),
-                others=float(np.nanmedian(others)),
-            )
+    return [
+        Stray(
+            arm=cells.arms[rows[row]],
+            seed=cells.seeds[column],
+            value=float(cells.values[rows[row], column]),
+            others=float(np.nanmedian(np.delete(cells.values[rows[row]], column))),
         )
-    return found
+        for row, column in zip(*np.nonzero(far), strict=True)
+    ]
 
 
-LAST = 0.1
-"""The last tenth of training."""
-
-_NAMED = 4
-"""Runs that are unlike the others and are named one by one; of more, the arms are counted that have the most."""
-
-_ARMS = 3
-
-LEAST = 0.005
-"""Without an answer, a smaller relative change of a metric gives no warning."""
-
-
-def unlike(experiment: Experiment, runs: RunsOfArm, families: Sequence[JudgedFamily]) -> Iterator[str]:
-    """A sentence for each way in which runs are unlike the others: diverged, stuck, or spread far more."""
-    yield from _diverged(experiment, runs)
-    yield from _stray(experiment, runs)
-    yield from _wild(experiment, families)
+def stray_runs(case: Case) -> Iterator[str]:
+    """Yield the runs that ended unlike the others of their arm: stuck, or on another way."""
+    for control in dict.fromkeys(arm.control for arm in case.experiment.arms):
+        names = [a.full_name for a in case.experiment.arms if a.control == control and a.full_name in case.runs]
+        cells = Cells.from_runs(names, case.experiment.primary, case.runs)
+        if unlike := strays(cells) if cells.have_logarithms else []:
+            said = listed(_one_by_one(case, unlike) if len(unlike) <= _NAMED else _by_arm(case, unlike, cells))
+            runs_are = "run is" if len(unlike) == 1 else "runs are"
+            yield f"{len(unlike)} {runs_are} unlike the others: {said}; a mean over them describes no run"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InvalidatingConditions:
-    """The reasons why answers are worth nothing, one sentence each, and the answers concerned."""
-
-    sentences: tuple[str, ...]
-    answers: Mapping[Doubt, Sequence[Answer]]
+def _one_by_one(case: Case, unlike: Sequence[Stray]) -> Iterator[str]:
+    for run in unlike:
+        value, others = number(run.value, 3), number(run.others, 3)
+        yield f"{case.title(run.arm)}, seed {run.seed} ({value} where the others have {others})"
 
 
-def worthless(
-    experiment: Experiment,
-    runs: RunsOfArm,
-    rates: Sequence[RatesOfArm],
-    answered: Sequence[Answer],
-    below: Collection[str],
-) -> InvalidatingConditions:
-    """Training that is not over, and rates that matter more than arms.
-
-    Each answer is held against its own difference; where there is none, all arms against how far they are apart.
-
-    Args:
-        experiment: the whole document.
-        runs: of every arm.
-        rates: what learning rates do.
-        answered: the differences that were told, or told to be none that matters.
-        below: arms that are no better than what needs no training.
-    """
-    found: dict[Doubt, Sequence[Answer]] = {"untrained": [a for a in answered if untrained(a, below)]}
-    said = list[str]()
-    means = _means(experiment, runs)
-    if len(means) > 1 and METRICS[experiment.primary].better == "lower":
-        apart = max(means.values()) / min(means.values()) - 1 if min(means.values()) > 0 else np.inf
-        falls, gains = _falls(experiment, runs, means), _gains(rates)
-        falling, moved = (_beyond(shares, answered, float(apart)) for shares in (falls, gains))
-        found |= {"falling": falling.answers, "rates": moved.answers}
-        said += [*_still_falls(experiment, falls, falling), *_rates_matter(experiment, gains, rates, moved)]
-    return InvalidatingConditions(sentences=tuple(said), answers=found)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Beyond:
-    """Arms whose change is too large, the answers that it affects, and the difference that these answers are about."""
-
-    arms: tuple[str, ...]
-    answers: tuple[Answer, ...]
-    most: str
-    apart: str
-
-    @classmethod
-    def of(cls, arms: Mapping[str, float], answers: Sequence[Answer], apart: str, among: Collection[str]) -> "_Beyond":
-        """Collect the arms beyond a limit; the arm that is named has the largest share `among` some."""
-        most = max((arm for arm in arms if arm in among), key=lambda arm: arms[arm], default="")
-        return cls(arms=tuple(arms), answers=tuple(answers), most=most, apart=apart)
-
-
-def _beyond(shares: Mapping[str, float], answered: Sequence[Answer], apart: float) -> _Beyond:
-    """Return the arms whose changes exceed the answers' differences; without an answer, the distance of the arms."""
-    if not answered:
-        arms = {arm: share for arm, share in shares.items() if share > max(apart, LEAST)}
-        return _Beyond.of(arms, (), f"the arms are {_share(apart)} apart", arms)
-    found = [one for one in answered if one.is_exceeded(shares)]
-    if not found:
-        return _Beyond.of({}, (), "", ())
-    arms = {a: s for a, s in shares.items() if any(a in one.weights and np.log1p(s) > one.effect for one in found)}
-    further = f", and so of {counted(len(found) - 1, 'other answer')}" if len(found) > 1 else ""
-    return _Beyond.of(arms, found, f"{found[0].sentence}{further}", found[0].weights)
-
-
-def _diverged(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
-    """The share of each arm's runs that diverged: the mean of the others is not that of the arm."""
-    shares, left, none = list[str](), False, list[str]()
-    for arm in experiment.arms:
-        of_arm = runs.get(arm.full_name, {}).values()
-        n = sum(run.status == "failed" and "diverged" in run.message for run in of_arm)
-        if n:
-            shares.append(f"{n} of {counted(len(of_arm), 'run')} of {title(arm, experiment)}")
-            some = any(run.status == "done" for run in of_arm)
-            left, none = left or some, none + ([] if some else [title(arm, experiment)])
-    clauses = ["what is compared are the runs that did not, which is another question"] if left else []
-    clauses += [f"of {listed(none)} nothing is left to be compared"] if none else []
-    if shares:
-        yield f"diverged: {listed(shares)}; {'; '.join(clauses)}"
-
-
-def _stray(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
-    """Runs that ended unlike the others of their arm: stuck, or on another way."""
-    titles = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
-    for control in dict.fromkeys(arm.control for arm in experiment.arms):
-        names = [a.full_name for a in experiment.arms if a.control == control and a.full_name in runs]
-        cells = Cells.of(names, experiment.primary, runs)
-        found: list[Stray] = strays(cells) if cells.have_logarithms else []
-        if found:
-            said = listed(_named_trust(found, titles) if len(found) <= _NAMED else _by_arm(found, titles, cells))
-            runs_are = "run is" if len(found) == 1 else "runs are"
-            yield f"{len(found)} {runs_are} unlike the others: {said}; a mean over them describes no run"
-
-
-def _named_trust(found: Sequence[Stray], titles: Mapping[str, str]) -> Iterator[str]:
-    for one in found:
-        value, others = number(one.value, 3), number(one.others, 3)
-        yield f"{titles[one.arm]}, seed {one.seed} ({value} where the others have {others})"
-
-
-def _by_arm(found: Sequence[Stray], titles: Mapping[str, str], cells: Cells) -> Iterator[str]:
+def _by_arm(case: Case, unlike: Sequence[Stray], cells: Cells) -> Iterator[str]:
     """Yield the arms with the most strays and their numbers, and how many further arms have some."""
-    counts = Counter(one.arm for one in found).most_common()
+    counts = Counter(run.arm for run in unlike).most_common()
     for arm, n in counts[:_ARMS]:
-        of_arm = [one for one in found if one.arm == arm]
-        low, high = (number(end, 3) for end in (min(o.value for o in of_arm), max(o.value for o in of_arm)))
-        others = number(float(np.median([one.others for one in of_arm])), 3)
+        of_arm = [run for run in unlike if run.arm == arm]
+        low, high = (number(end, 3) for end in (min(r.value for r in of_arm), max(r.value for r in of_arm)))
+        others = number(float(np.median([run.others for run in of_arm])), 3)
         values = low if low == high else f"{low} to {high}"
         seeds = counted(int(np.isfinite(cells.values[cells.arms.index(arm)]).sum()), "seed")
-        yield f"{n} of {seeds} of {titles[arm]} ({values} where the others have {others})"
+        yield f"{n} of {seeds} of {case.title(arm)} ({values} where the others have {others})"
     if rest := counts[_ARMS:]:
         yield f"{counted(sum(n for _, n in rest), 'run')} of {counted(len(rest), 'further arm')}"
 
 
-def _wild(experiment: Experiment, families: Sequence[JudgedFamily]) -> Iterator[str]:
-    named = dict.fromkeys(arm for family in families if family.metric == experiment.primary for arm in family.wild)
-    if named:
-        which, one = listed(title(experiment.arm(arm), experiment) for arm in named), len(named) == 1
+def wild_arms(case: Case) -> Iterator[str]:
+    """Yield the arms that spread far more than the rest."""
+    primary = case.experiment.primary
+    if named := dict.fromkeys(arm for family in case.families if family.metric == primary for arm in family.wild):
         yield (
-            f"from seed to seed {which} {'varies' if one else 'vary'} more than ten times as much as the other arms, "
-            "and what is compared with them is judged by its own spread alone"
+            f"from seed to seed {listed(map(case.title, named))} {'varies' if len(named) == 1 else 'vary'} more than "
+            "ten times as much as the other arms, and what is compared with them is judged by its own spread alone"
         )
 
 
-def _means(experiment: Experiment, runs: RunsOfArm) -> dict[str, float]:
-    """The primary metric of each arm without a control, the mean over its seeds."""
-    means = {}
-    for arm in _plain(experiment):
-        values = [v for v in values_of(arm, experiment.primary, runs).values() if v is not None and np.isfinite(v)]
-        if values:
-            means[arm.full_name] = float(np.mean(values))
-    return means
-
-
-def _plain(experiment: Experiment) -> list[Arm]:
-    """Return the arms without a control that do the first arm's task, and so differ in merit alone."""
-    plain = [arm for arm in experiment.arms if arm.control is None]
-    # In bits per byte another tokenizer is another way to do the same task.
-    free = ("tokenizer",) if experiment.primary == PER_BYTE else ()
-    tasks = [{k: v for k, v in arm.resolved_spec.task.content().items() if k not in free} for arm in plain]
-    return [arm for arm, task in zip(plain, tasks, strict=True) if task == tasks[0]]
-
-
-def _falls(experiment: Experiment, runs: RunsOfArm, means: Mapping[str, float]) -> dict[str, float]:
-    """Return the share by which each arm's primary metric fell in the last tenth of training, without controls."""
-    # In the course of training bits per byte are not recorded, and nats per token of one arm fall by the same share.
-    recorded = "eval_loss_nats" if experiment.primary == PER_BYTE else experiment.primary
-    falls: dict[str, float] = {}
-    for arm in _plain(experiment):
-        found = [fall for run in done(arm, runs) if (fall := _fall(run.records(), recorded)) is not None]
-        if found and arm.full_name in means:
-            falls[arm.full_name] = float(np.mean(found))
-    return falls
-
-
-def _still_falls(experiment: Experiment, falls: Mapping[str, float], found: _Beyond) -> Iterator[str]:
-    if found.arms:
-        most = title(experiment.arm(found.most), experiment)
-        yield (
-            f"not trained enough to say: over the last tenth of training the {metric_name(experiment.primary)} of "
-            f"{_some(experiment, found.arms, len(falls))} still falls by more than the arms differ "
-            f"({most}: by {_share(falls[found.most])}; {found.apart}); "
-            "train longer, or let the learning rate decay"
-        )
-
-
-def _fall(records: Sequence[Mapping[str, object]], metric: str) -> float | None:
-    """Return the share by which a metric fell in the last tenth of training; None if that was not recorded.
-
-    The metric falls exponentially between two values: on a straight line, most of a long fall would come at its end.
-    """
-    series = [
-        (step, value)
-        for record in records
-        if isinstance(step := record.get("step"), int) and isinstance(value := record.get(metric), int | float)
-    ]
-    if len(series) < 2:
-        return None
-    start = (1 - LAST) * series[-1][0]
-    steps, values = (np.array(column, dtype=float) for column in zip(*series, strict=True))
-    return float(np.exp(np.interp(start, steps, np.log(values))) / values[-1] - 1) if values.min() > 0 else None
-
-
-def _gains(rates: Sequence[RatesOfArm]) -> dict[str, float]:
-    """Return the share by which each arm is worse at the document's learning rate than at its best one."""
-    gains = {}
-    for entry in rates:
-        means = {rate.factor: rate.mean for rate in entry.rates}
-        if 1.0 in means and means[entry.best] > 0:
-            gains[entry.arm] = means[1.0] / means[entry.best] - 1
-    return gains
-
-
-def _rates_matter(
-    experiment: Experiment, gains: Mapping[str, float], rates: Sequence[RatesOfArm], found: _Beyond
-) -> Iterator[str]:
-    if found.arms:
-        best = next(entry.best for entry in rates if entry.arm == found.most)
-        yield (
-            f"the learning rate moves {_some(experiment, found.arms, len(rates))} by more than the arms differ "
-            f"({title(experiment.arm(found.most), experiment)}: by {_share(gains[found.most])} at x{best:g}; "
-            f"{found.apart}); believe the verdicts at the best rates, not these"
-        )
-
-
-def _some(experiment: Experiment, named: Sequence[str], n: int) -> str:
-    return title(experiment.arm(named[0]), experiment) if len(named) == 1 else f"{len(named)} of {counted(n, 'arm')}"
-
-
-def _share(value: float) -> str:
-    return Amount.of_share(value, None)(value)
-
-
-def cautions(experiment: Experiment, matches: Sequence[Match], runs: RunsOfArm) -> Iterator[str]:
-    """A sentence for each."""
-    yield from _about_runs(experiment, runs)
-    yield from _about_matches(matches, runs, experiment)
-
-
-def _about_runs(experiment: Experiment, runs: RunsOfArm) -> Iterator[str]:
-    labels = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
-    every = [run for of_arm in runs.values() for run in of_arm.values()]
-    for run in every:
-        if run.status == "failed":
-            yield f"{labels.get(run.name, run.name)}, seed {run.seed} failed: {run.message or 'no reason recorded'}"
-        if run.status == "damaged":
-            yield f"{labels.get(run.name, run.name)}: a damaged run is left out: {run.message}"
-    unfinished = sum(run.status not in ("done", "failed", "damaged") for run in every)
-    if unfinished:
-        yield f"{unfinished} of {len(every)} runs are not finished; `headway run` on this directory finishes them"
-
-
-def _about_matches(matches: Sequence[Match], runs: RunsOfArm, experiment: Experiment) -> Iterator[str]:
-    absent = {m.baseline.full_name: m.baseline.label for m in matches if m.baseline.full_name not in runs}
-    if absent:
-        named, one = listed(f"{label} ({name})" for name, label in absent.items()), len(absent) == 1
-        yield (
-            f"{named} {'has' if one else 'have'} no runs here, so nothing is compared with {'it' if one else 'them'}; "
-            f"run {'that arm' if one else 'those arms'} too"
-        )
-    # Two groups may hold the same two arms; they are warned about once.
-    for match in {(m.arm.full_name, m.baseline.full_name): m for m in matches}.values():
-        mine, theirs = ({run.seed: run.execution for run in done(a, runs)} for a in (match.arm, match.baseline))
-        common = [(mine[seed], theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())]
-        warning = execution_warning(title(match.arm, experiment), title(match.baseline, experiment), common)
-        if warning:
-            yield warning
-
-
-MOST = 12
+_MOST_LOOKS = 12
 """At most this many interim analyses are named one by one."""
 
 
-def looked_at(looks: Looking, primary: str, families: Sequence[JudgedFamily]) -> int | None:
-    """Return the seeds that the answer rests on without a plan; None before there are verdicts."""
-    if looks.plan is not None:
-        return None
-    of_answer = [f for f in families if f.metric == primary and f.control is None and f.look is not None]
-    n = max((family.plan.looks[-1] for family in of_answer), default=0)
-    return n if n >= FEWEST else None
-
-
-def unplanned(looks: Looking, now: int | None, before: Sequence[int], runs: Sequence[Run]) -> Iterator[str]:
-    """Yield sentences if interim analyses were not as first planned: their cost, or that seeds count for no verdict.
-
-    Args:
-        looks: how the directory is looked at.
-        now: as `looked_at` has it.
-        before: the numbers of seeds that verdicts were given on.
-        runs: of the directory.
-    """
-    earlier = [n for n in before if now is not None and n < now]
-    if now is not None and earlier:
-        told = earlier if len(earlier) <= MOST else [earlier[0], earlier[-1]]
-        chance = 100 * error_of((*earlier, now))
+def seeds_added(case: Case) -> Iterator[str]:
+    """Yield the cost of seeds that were added by hand after verdicts."""
+    earlier = [n for n in case.seen if case.now is not None and n < case.now]
+    if case.now is not None and earlier:
+        told = earlier if len(earlier) <= _MOST_LOOKS else [earlier[0], earlier[-1]]
+        chance = 100 * error_of((*earlier, case.now))
         yield (
             f"seeds were added after {'a look' if len(earlier) == 1 else counted(len(earlier), 'look')} at "
             f"{listed(map(str, told))}: looking again like this, chance alone tells apart {chance:.0f} of 100; "
             "`headway run` with --until plans its looks, and takes back what was said before"
         )
-    if looks.plan is not None:
-        yield from _went_on(looks.plan)
-        yield from recounted(looks.plan.looks, looks.n_before)
-    if looks.asked is not None and looks.seeds:
-        planned = {arm for weights in looks.asked.values() for arm in weights}
-        more = {run.seed for run in runs if run.name in planned and run.status == "done" and run.seed > looks.seeds[-1]}
-        if more:
-            one, last = len(more) == 1, len(looks.seeds)
-            yield (
-                f"{counted(len(more), 'seed')} {'stands' if one else 'stand'} beyond the plan of looks, which ends at "
-                f"{last}, and {'counts' if one else 'count'} for no verdict; `headway run` with --until "
-                f"{looks.margin:g}% --at-most {last + len(more)} goes on with the plan"
-            )
 
 
-def _went_on(plan: LookPlan) -> Iterator[str]:
-    """Yield a sentence if a plan was prolonged beyond its end, which its level tells."""
-    if plan.level > LEVEL:
+def prolonged_plan(case: Case) -> Iterator[str]:
+    """Yield the cost of a plan that was prolonged beyond its end, which its level tells."""
+    plan = case.looks.plan
+    if plan is not None and plan.level > LEVEL:
         end = plan.looks[-1]
         yield (
             f"the plan of looks was to end at {round(end * LEVEL / plan.level)} seeds and went on to {end}: of all its "
@@ -522,15 +335,120 @@ def _went_on(plan: LookPlan) -> Iterator[str]:
         )
 
 
+def late_plan(case: Case) -> Iterator[str]:
+    """Yield the cost of a plan that was made when seeds had been run."""
+    if case.looks.plan is not None:
+        yield from recounted(case.looks.plan.looks, case.looks.n_before)
+
+
 def recounted(looks: Sequence[int], n_before: int) -> Iterator[str]:
     """Yield a sentence if seeds had been run before a plan was made, with the cost of that."""
-    found = [look for look in looks if look <= n_before]
-    if found:
+    if passed := [look for look in looks if look <= n_before]:
         again = ""
         if n_before < looks[-1]:
             chance = 100 * error_of((n_before, looks[-1]))
             again = f": looking again like that, chance alone tells apart {chance:.0f} of 100"
         yield (
-            f"{n_before} seeds had been run before; they are recounted as the looks at {listed(map(str, found))}, and "
+            f"{n_before} seeds had been run before; they are recounted as the looks at {listed(map(str, passed))}, and "
             f"what was said of them at the full level is taken back{again}"
         )
+
+
+def seeds_beyond_plan(case: Case) -> Iterator[str]:
+    """Yield how many seeds count for no verdict, since they lie beyond the plan."""
+    looks = case.looks
+    if looks.asked is None or not looks.seeds:
+        return
+    planned = {arm for weights in looks.asked.values() for arm in weights}
+    finished = (run for run in case.every_run if run.name in planned and run.status == "done")
+    if more := {run.seed for run in finished if run.seed > looks.seeds[-1]}:
+        is_one, last = len(more) == 1, len(looks.seeds)
+        yield (
+            f"{counted(len(more), 'seed')} {'stands' if is_one else 'stand'} beyond the plan of looks, which ends at "
+            f"{last}, and {'counts' if is_one else 'count'} for no verdict; `headway run` with --until "
+            f"{looks.margin:g}% --at-most {last + len(more)} goes on with the plan"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A warning that is looked for in every directory.
+
+    Attributes:
+        sentences: yields the warning.
+        casts_doubt: whether answers may be worth nothing because of it.
+        doubt: what the answers in doubt carry.
+        answers: the answers in doubt.
+        clause: what is added to their sentences.
+    """
+
+    sentences: Callable[[Case], Iterable[str]]
+    casts_doubt: bool = False
+    doubt: Doubt | None = None
+    answers: Callable[[Case], Iterable[Answer]] = lambda _: ()
+    clause: str = ""
+
+
+WARNINGS: list[Check] = [
+    Check(sentences=of_directory),
+    Check(sentences=former_rule),
+    Check(sentences=failed_runs),
+    Check(sentences=absent_baselines),
+    Check(sentences=unlike_executions),
+    Check(
+        sentences=no_better_than_bigram,
+        casts_doubt=True,
+        doubt="untrained",
+        answers=lambda case: (answer for answer in case.answers if answer.weights.keys() <= set(case.untrained)),
+        clause="not trained enough to say: no arm of it is better than the bigram model",
+    ),
+    Check(sentences=lost_text, casts_doubt=True),
+    Check(
+        sentences=still_falling,
+        casts_doubt=True,
+        doubt="falling",
+        answers=lambda case: case.beyond(case.falls).answers,
+        clause="not trained enough to say: the {metric} still falls by more",
+    ),
+    Check(
+        sentences=rates_matter,
+        casts_doubt=True,
+        doubt="rates",
+        answers=lambda case: case.beyond(case.gains).answers,
+        clause="the learning rate moves it by more",
+    ),
+    Check(sentences=diverged),
+    Check(sentences=stray_runs),
+    Check(sentences=wild_arms),
+    Check(sentences=seeds_added),
+    Check(sentences=prolonged_plan),
+    Check(sentences=late_plan),
+    Check(sentences=seeds_beyond_plan),
+]
+"""Every warning, in the order in which warnings are told."""
+
+
+def warned(case: Case) -> list[tuple[Check, str]]:
+    """Return the sentences of every warning."""
+    return [(check, sentence) for check in WARNINGS for sentence in check.sentences(case)]
+
+
+Judged = TypeVar("Judged", Comparison, JudgedContrast)
+
+
+def with_doubts(differences: Sequence[Judged], case: Case) -> tuple[Judged, ...]:
+    """Return differences with what speaks against them, in their sentences too."""
+    in_doubt = [(check, {id(answer.difference) for answer in check.answers(case)}) for check in WARNINGS]
+    return tuple(_with_doubts(each, [check for check, ids in in_doubt if id(each) in ids]) for each in differences)
+
+
+def _with_doubts(judged: Judged, checks: Sequence[Check]) -> Judged:
+    kinds = tuple(check.doubt for check in checks if check.doubt is not None)
+    # For what is no better than counting pairs it goes without saying that it still learns.
+    told = [check.clause for check in checks if not (check.doubt == "falling" and "untrained" in kinds)]
+    if not kinds:
+        return judged
+    key = "verdict" if isinstance(judged, Comparison) else "sentence"
+    clauses = "; ".join(told).format(metric=metric_name(judged.metric))
+    changed: dict[str, Any] = {key: f"{getattr(judged, key)}; {clauses}"}
+    return replace(judged, doubts=kinds, **changed)

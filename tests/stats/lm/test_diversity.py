@@ -7,7 +7,8 @@ import pytest
 from support.tolerance import assert_same, nearly
 
 from headway.stats.lm import diversity
-from headway.stats.lm.diversity import FEWEST, associate, p_of_swaps, r_squared, swapped_shares, untested
+from headway.stats.lm.diversity import FEWEST, associate, p_of_swaps, r_squared, swapped_shares
+from headway.stats.lm.verdicts import untested
 
 LOSSES = [
     [9.0, 6.1, 4.2, 3.4, 3.0, 2.5],

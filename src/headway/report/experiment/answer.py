@@ -17,7 +17,7 @@ from headway.report.charts.figure import ASKED, INK, QUIET, SEEDS, WIDTH, Figure
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.stats.cells import arm_seconds, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast
-from headway.stats.evidence import Comparison, JudgedDifference
+from headway.stats.evidence import Comparison, Difference
 from headway.stats.learning_rates import rate_controls
 
 WIDER = 3.0
@@ -34,7 +34,7 @@ BAND = "#e9edf3"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class DrawnDifference:
     """An arm against a baseline, or a contrast: the difference of each seed, in per cent or in units.
 
     `control` is what it is under; `panel` the title of what is drawn together; `verdict` how it reads, in a few words;
@@ -64,7 +64,7 @@ class Difference:
 class _Frame:
     """The shared parts of a column of panels: an axis that holds all of `scaled`, its title, names, colours."""
 
-    scaled: Sequence[Difference]
+    scaled: Sequence[DrawnDifference]
     width: int
     labels: int
     axis: str
@@ -72,7 +72,7 @@ class _Frame:
     margin: float | None
 
 
-def drawn(found: Sequence[Difference], metric: Metric, *, margin: float | None) -> tuple[Any, bool]:
+def drawn(found: Sequence[DrawnDifference], metric: Metric, *, margin: float | None) -> tuple[Any, bool]:
     """A chart of differences, and whether the smaller ones are drawn once more, larger.
 
     Args:
@@ -82,7 +82,7 @@ def drawn(found: Sequence[Difference], metric: Metric, *, margin: float | None) 
     """
     import altair as alt
 
-    panels: dict[str, list[Difference]] = {}
+    panels: dict[str, list[DrawnDifference]] = {}
     for one in sorted(found, key=lambda one: one.control or ""):
         panels.setdefault(one.panel, []).append(one)
     small = _small(found, margin or 0.0)
@@ -112,7 +112,7 @@ def drawn(found: Sequence[Difference], metric: Metric, *, margin: float | None) 
     return alt.vconcat(*rows, spacing=16), zoomed
 
 
-def _small(found: Sequence[Difference], margin: float) -> list[Difference]:
+def _small(found: Sequence[DrawnDifference], margin: float) -> list[DrawnDifference]:
     """Return the differences below the widest gap, if the gap is wide enough for an axis of their own."""
     ordered = sorted(found, key=lambda one: one.reach)
     reaches = [max(one.reach, margin, 1e-300) for one in ordered]
@@ -128,7 +128,7 @@ def _rows(names: Sequence[str], labels: int) -> Any:
     return alt.Y("arm:N", sort=list(names), scale=alt.Scale(domain=list(names)), title=None, axis=axis)
 
 
-def _words(shown: Sequence[Difference], column: str, title: str, width: int, names: Sequence[str]) -> Any:
+def _words(shown: Sequence[DrawnDifference], column: str, title: str, width: int, names: Sequence[str]) -> Any:
     import altair as alt
 
     rows = [{"arm": one.name, column: getattr(one, column)} for one in shown]
@@ -138,7 +138,7 @@ def _words(shown: Sequence[Difference], column: str, title: str, width: int, nam
     return chart.properties(width=width, height=ROW * len(names), title=heading)
 
 
-def _panel_intervals(shown: Sequence[Difference], frame: _Frame, title: str, names: Sequence[str]) -> Any:
+def _panel_intervals(shown: Sequence[DrawnDifference], frame: _Frame, title: str, names: Sequence[str]) -> Any:
     import altair as alt
 
     reached = [value for one in frame.scaled for value in (*one.values, one.low, one.high)]
@@ -200,7 +200,7 @@ def differences(material: ReportData) -> Iterator[Figure]:
         yield replace(figure, folded=bool(first))
 
 
-def _asked(material: ReportData, *, shares: bool) -> Iterator[Difference]:
+def _asked(material: ReportData, *, shares: bool) -> Iterator[DrawnDifference]:
     """The contrasts, less what is subtracted."""
     weights = {one.name: one.weights for one in material.experiment.contrasts}
     for one in material.results.contrasts:
@@ -217,7 +217,7 @@ def _asked(material: ReportData, *, shares: bool) -> Iterator[Difference]:
         yield _difference(material, one, values, shares=shares, **what)
 
 
-def _found(material: ReportData, *, shares: bool) -> Iterator[Difference]:
+def _found(material: ReportData, *, shares: bool) -> Iterator[DrawnDifference]:
     """Yield each comparison by which one arm can be better than another, and that has a pair."""
     arms = {arm.name: arm for arm in material.arms}
     metric = material.results.primary
@@ -248,7 +248,7 @@ def _by_seed(
     return {seed: _shown(one, mine[seed] - theirs[seed], shares=shares) for seed in seeds}
 
 
-def _shown(one: JudgedDifference, value: float, *, shares: bool) -> float:
+def _shown(one: Difference, value: float, *, shares: bool) -> float:
     """In per cent, or in the metric's unit."""
     share = one.as_share(value) if shares else None
     return value if share is None else 100 * share
@@ -261,7 +261,7 @@ def _difference(
     *,
     shares: bool,
     **what: str,
-) -> Difference:
+) -> DrawnDifference:
     """Return the difference with its mean and its interval, if it has one."""
     assert one.estimate is not None
     mean = _shown(one, one.estimate, shares=shares)
@@ -269,7 +269,7 @@ def _difference(
     low, high = (
         sorted(_shown(one, end, shares=shares) for end in one.interval) if known and one.interval else (mean,) * 2
     )
-    return Difference(
+    return DrawnDifference(
         control=one.control,
         seeds=tuple(values),
         values=tuple(values.values()),
@@ -326,7 +326,7 @@ def _margin(material: ReportData) -> float:
     return families[0].plan.margin if families else material.experiment.margin
 
 
-def _figure(material: ReportData, name: str, title: str, found: Sequence[Difference], *, shares: bool) -> Figure:
+def _figure(material: ReportData, name: str, title: str, found: Sequence[DrawnDifference], *, shares: bool) -> Figure:
     metric = METRICS[material.results.primary]
     margin = _margin(material) if shares else None
     chart, zoomed = drawn(found, metric, margin=margin)
@@ -339,11 +339,12 @@ def _figure(material: ReportData, name: str, title: str, found: Sequence[Differe
     )
 
 
-def _caption(material: ReportData, found: Sequence[Difference], *, margin: float | None, zoomed: bool) -> str:
+def _caption(material: ReportData, found: Sequence[DrawnDifference], *, margin: float | None, zoomed: bool) -> str:
     metric = METRICS[material.results.primary]
     better = {"lower": "Left of the line is better.", "higher": "Right of the line is better.", None: ""}[metric.better]
     seeds = max(len(one.seeds) for one in found)
-    paired = material.experiment.verdicts == "paired"
+    families = [family for family in material.results.families if family.metric == metric.name]
+    paired = any(family.rule == "paired" for family in families)
     if _is_of_shares(material):
         bar = (
             ", the bar its 95 % interval (Newcombe), which holds by itself; the words beside are McNemar's and Holm's."

@@ -23,7 +23,7 @@ from headway.report.charts.figure import Figure
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, looks
 from headway.stats.contrasts import JudgedContrast
-from headway.stats.evidence import Comparison, JudgedDifference, JudgedFamily
+from headway.stats.evidence import Comparison, Difference, Family
 from headway.stats.verdicts import scope
 
 COMPARED = {
@@ -61,15 +61,15 @@ def comparisons(material: ReportData) -> list[tuple[str, Table]]:
     """A table of each family in full, of all metrics, and above it what holds for all of it."""
     results = material.results
     labels = {name: look.label for name, look in looks(material.experiment).items()}
-    found: dict[int, list[tuple[str, JudgedDifference]]] = {}
-    every: list[JudgedDifference] = [*results.contrasts, *results.comparisons]
+    found: dict[int, list[tuple[str, Difference]]] = {}
+    every: list[Difference] = [*results.contrasts, *results.comparisons]
     for one in every:
         at = next((at for at, family in enumerate(results.families) if family is results.family(one)), -1)
         found.setdefault(at, []).append((_name(one, labels), one))
     return [_family_table(material, results.families[at] if at >= 0 else None, rows) for at, rows in found.items()]
 
 
-def _name(one: JudgedDifference, labels: Mapping[str, str]) -> str:
+def _name(one: Difference, labels: Mapping[str, str]) -> str:
     if isinstance(one, JudgedContrast):
         return one.label
     assert isinstance(one, Comparison)
@@ -77,7 +77,7 @@ def _name(one: JudgedDifference, labels: Mapping[str, str]) -> str:
 
 
 def _family_table(
-    material: ReportData, family: JudgedFamily | None, found: Sequence[tuple[str, JudgedDifference]]
+    material: ReportData, family: Family | None, found: Sequence[tuple[str, Difference]]
 ) -> tuple[str, Table]:
     one = found[0][1]
     title = metric_name(one.metric)
@@ -96,7 +96,7 @@ def _family_table(
     )
 
 
-def _compared(one: JudgedDifference, key: str, margin: str) -> str:
+def _compared(one: Difference, key: str, margin: str) -> str:
     value = getattr(one, key)
     if value is None:
         return "–"
@@ -109,7 +109,7 @@ def _compared(one: JudgedDifference, key: str, margin: str) -> str:
     return number(value, 3)
 
 
-def _in_per_cent(one: JudgedDifference, value: Any) -> str:
+def _in_per_cent(one: Difference, value: Any) -> str:
     """Return a difference or the ends of its interval in per cent, or in the metric's unit if it has no share."""
     ends = value if isinstance(value, tuple) else (value,)
     shares = [share for end in ends if (share := one.as_share(end)) is not None]

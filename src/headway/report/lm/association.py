@@ -17,8 +17,9 @@ from headway.report.charts.figure import SOLID, WIDTH, Figure, inline, keyed, ov
 from headway.report.experiment.data import ArmResults, ReportData, per_seed
 from headway.report.lm.common import declared, heads_of, is_probed, measures
 from headway.report.lm.heads import HEADLINE, PART, at_end, panels, seeds_said
-from headway.stats.lm.diversity import EARLY, LayerAssociation, untested
-from headway.stats.paired import LEVEL
+from headway.stats.lm.diversity import EARLY, LayerAssociation
+from headway.stats.lm.verdicts import untested
+from headway.stats.simultaneous import LEVEL
 
 LOSSES = {
     "probe_loss_nats": "on the probe's fixed batch",

@@ -18,7 +18,8 @@ from headway.data.synthetic import guessed
 from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, arm_colour, inline
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import declared
-from headway.stats.shares import Share, decimal
+from headway.stats.shares import Share
+from headway.stats.verdicts import decimal
 
 LABELS = 300
 ROW = 30

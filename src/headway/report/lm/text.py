@@ -17,7 +17,7 @@ from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.experiment.laboratory import Sample, Statement, Writing, spread
 from headway.stats.lm.claims import JudgedStatement
-from headway.stats.lm.diversity import untested
+from headway.stats.lm.verdicts import untested
 from headway.store.records import read_records
 
 BLOCK = 100

@@ -2,10 +2,10 @@
 
 * `summary`: metrics without training, and all findings of this folder; `scaling`: loss against heads; `plain_curve`:
   loss against parameters; `diversity`: the relation of head diversity and loss;
-* `claims`: published claims about heads; `claim_verdicts`: their verdicts.
+* `claims`: published claims about heads; `claim_verdicts`: their verdicts; `verdicts`: all of it in words.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from headway.config.experiment import Experiment
@@ -13,8 +13,7 @@ from headway.config.lm.run import TokensRun
 from headway.config.run import imported
 from headway.stats.evidence import Comparison
 from headway.stats.laboratory import ComparisonSlice, ExtraResults, References
-from headway.stats.lm import summary as findings
-from headway.stats.lm.summary import above_bigram, unmeasured, untrained
+from headway.stats.lm import summary
 from headway.store.run import Run
 
 
@@ -27,21 +26,12 @@ class TokensComparisonSlice(ComparisonSlice):
         assert isinstance(spec, TokensRun)
         return References(baselines=imported(spec.task.baselines)(runs))
 
-    def doubts(self, experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
-        """Models that are no better than counting pairs, and losses of different texts that cannot be compared."""
-        yield from untrained(experiment, runs)
-        yield from unmeasured(experiment, runs)
-
-    def untrained(self, experiment: Experiment, runs: Sequence[Run]) -> Collection[str]:
-        """Return the arms that are no better than counting pairs of tokens."""
-        return above_bigram(experiment, runs)
-
-    def further(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> ExtraResults:
+    def extra(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> ExtraResults:
         """Return the curves, and the findings from the probes of finished runs."""
-        associations, claims = findings.probed_heads(experiment, runs, comparisons)
+        associations, claims = summary.probed_heads(experiment, runs, comparisons)
         return ExtraResults(
-            fits=tuple(findings.head_fits(experiment, runs)),
-            plain_curve=findings.size_curve(experiment, runs),
+            fits=tuple(summary.head_fits(experiment, runs)),
+            plain_curve=summary.size_curve(experiment, runs),
             associations=associations,
             claims=claims,
         )

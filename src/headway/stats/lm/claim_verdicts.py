@@ -45,19 +45,20 @@ from headway.stats.lm.claims import (
     JudgedArm,
     JudgedStatement,
     Reading,
-    Verdict,
     every_layer,
-    sentence,
-    where,
 )
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun
-from headway.stats.paired import LEVEL, interval_of_mean
+from headway.stats.lm.verdicts import Verdict, claim_sentence, where
+from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST
+from headway.stats.simultaneous import LEVEL
 from headway.store.run import Run
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+
+_LOSS, _HEADS = "eval_loss_nats", "total_heads"
 
 HELPS = 0.01
 """A regulariser that lowers the loss by less than this share hardly helps."""
@@ -80,51 +81,55 @@ def claims(
     r2, p = _r2_of_runs(associations), _p_of_arms(associations)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         arms = [arm for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
-        found = {
+        evidence = {
             name: [
-                Evidence(progress=one.progress, r2=r2.get((name, one.run.seed), {}), p=p.get(name, {}))
-                for one in probed[name]
+                Evidence(progress=run.progress, r2=r2.get((name, run.run.seed), {}), p=p.get(name, {}))
+                for run in probed[name]
             ]
             for name in (arm.full_name for arm in arms)
         }
         titles = {arm.full_name: title(arm, experiment) for arm in arms}
         for claim in CLAIMS:
             for reading in claim.readings:
-                if any(reading.metric in one.progress.mean for ones in found.values() for one in ones):
-                    yield _judged_statement_verdicts(claim, reading, control, found, titles)
+                if any(reading.metric in run.progress.mean for ones in evidence.values() for run in ones):
+                    yield _claim_verdict(claim, reading, control, evidence, titles)
         yield from _regularisers(experiment, control, comparisons)
 
 
-def _r2_of_runs(associations: Sequence[LayerAssociation]) -> dict[tuple[str, int], dict[tuple[str, str], ByLayer]]:
-    """R^2 with the probe's loss by run, then by metric and window, then by layer; and how much of it is not chance."""
-    found: dict[tuple[str, int], dict[tuple[str, str], dict[int, float]]] = {}
+Layers = Mapping[tuple[str, str], ByLayer]
+"""Numbers by metric and window, then by layer."""
+
+
+def _r2_of_runs(associations: Sequence[LayerAssociation]) -> Mapping[tuple[str, int], Layers]:
+    """Return R^2 with the probe's loss by run; and how much of it is not chance."""
+    r2: dict[tuple[str, int], dict[tuple[str, str], dict[int, float]]] = {}
     for entry in associations:
-        for at, seed in enumerate(entry.seeds if entry.loss == "probe_loss_nats" else ()):
-            of_run = found.setdefault((entry.arm, seed), {})
-            of_run.setdefault((entry.metric, entry.window), {})[entry.layer] = entry.per_series[at]
-            if entry.per_series_beyond is not None:
-                beyond = of_run.setdefault((entry.metric, f"{entry.window}_beyond"), {})
-                beyond[entry.layer] = entry.per_series_beyond[at]
-    return {run: dict(of_run) for run, of_run in found.items()}
+        for place, seed in enumerate(entry.seeds if entry.loss == "probe_loss_nats" else ()):
+            of_run = r2.setdefault((entry.arm, seed), {})
+            windows = {entry.window: entry.per_series, f"{entry.window}_beyond": entry.per_series_beyond}
+            for window, series in windows.items():
+                if series is not None:
+                    of_run.setdefault((entry.metric, window), {})[entry.layer] = series[place]
+    return {run: dict(of_run) for run, of_run in r2.items()}
 
 
-def _p_of_arms(associations: Sequence[LayerAssociation]) -> dict[str, dict[tuple[str, str], ByLayer]]:
-    """Return, by arm, metric and window, the probability that chance gives as high an R^2 in each layer."""
-    found: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
+def _p_of_arms(associations: Sequence[LayerAssociation]) -> Mapping[str, Layers]:
+    """Return, by arm, the probability that chance gives as high an R^2 in each layer."""
+    p: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
     for entry in associations:
         if entry.loss == "probe_loss_nats" and entry.p is not None:
-            found.setdefault(entry.arm, {}).setdefault((entry.metric, entry.window), {})[entry.layer] = entry.p
-    return {arm: dict(of_arm) for arm, of_arm in found.items()}
+            p.setdefault(entry.arm, {}).setdefault((entry.metric, entry.window), {})[entry.layer] = entry.p
+    return {arm: dict(of_arm) for arm, of_arm in p.items()}
 
 
-def _judged_statement_verdicts(
+def _claim_verdict(
     claim: Claim,
     reading: Reading,
     control: str | None,
-    found: Mapping[str, Sequence[Evidence]],
+    evidence: Mapping[str, Sequence[Evidence]],
     titles: Mapping[str, str],
 ) -> JudgedStatement:
-    asked = {name: [one for one in ones if reading.metric in one.progress.mean] for name, ones in found.items()}
+    asked = {name: [each for each in ones if reading.metric in each.progress.mean] for name, ones in evidence.items()}
     arms = tuple((_of_several if reading.several else _of_one)(reading, {name: o for name, o in asked.items() if o}))
     overall = overall_verdict([arm.verdict for arm in arms], together=reading.several)
     return JudgedStatement(
@@ -136,7 +141,7 @@ def _judged_statement_verdicts(
         as_published=reading.published,
         bound=reading.bound,
         verdict=overall,
-        sentence=sentence(claim, reading, overall, arms, titles),
+        sentence=claim_sentence(claim, reading, overall, arms, titles),
         arms=arms,
     )
 
@@ -144,7 +149,8 @@ def _judged_statement_verdicts(
 def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
     """Judge a number in each arm by itself."""
     for name, ones in asked.items():
-        values, also = _known([reading.value(one, reading.metric) for one in ones])[:, :1].ravel(), _also(reading, ones)
+        values = _known([reading.value(evidence, reading.metric) for evidence in ones])[:, :1].ravel()
+        also = _also(reading, ones)
         if len(values):
             mean, interval = interval_of_mean(values)
             interval = interval if len(values) >= FEWEST else None
@@ -158,39 +164,41 @@ def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterat
 
 def _of_several(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
     """Judge, in each arm, several numbers together that all have to lie above the bound."""
-    rows = {name: _known([reading.value(one, reading.metric) for one in ones]) for name, ones in asked.items()}
-    rows = {name: found for name, found in rows.items() if found.size}
-    enough = [name for name, found in rows.items() if len(found) >= FEWEST]
+    rows = {
+        name: _known([reading.value(evidence, reading.metric) for evidence in ones]) for name, ones in asked.items()
+    }
+    rows = {name: numbers for name, numbers in rows.items() if numbers.size}
+    enough = [name for name, numbers in rows.items() if len(numbers) >= FEWEST]
     judged = dict(zip(enough, every_layer([rows[name] for name in enough]), strict=True))
-    for name, found in rows.items():
-        one, interval = judged.get(name), None
+    for name, numbers in rows.items():
+        layers, interval = judged.get(name), None
         verdict: Verdict = "cannot be told"
-        if one is not None and np.isfinite(one.least).all():
-            interval = one.least
-            verdict = "does not hold" if one.deny(reading.bound) else verdict
-            verdict = "holds" if one.confirm(reading.bound) else verdict
+        if layers is not None and np.isfinite(layers.least).all():
+            interval = layers.least
+            verdict = "does not hold" if layers.deny(reading.bound) else verdict
+            verdict = "holds" if layers.confirm(reading.bound) else verdict
         yield JudgedArm(
             arm=name,
-            seeds=len(found),
-            value=float(found.mean(0).min()),
+            seeds=len(numbers),
+            value=float(numbers.mean(0).min()),
             interval=interval,
             also=_also(reading, asked[name]),
             verdict=verdict,
         )
 
 
-def _is_no_chance(reading: Reading, one: Evidence, mean: float) -> bool:
+def _is_no_chance(reading: Reading, evidence: Evidence, mean: float) -> bool:
     """Return whether swapped seeds rule out chance for a number; True for numbers without swapped seeds."""
     ask = reading.chance_above if mean > reading.bound else reading.chance_below
-    return ask is None or ((p := ask(one, reading.metric)) is not None and p < LEVEL)
+    return ask is None or ((p := ask(evidence, reading.metric)) is not None and p < LEVEL)
 
 
 def _also(reading: Reading, ones: Sequence[Evidence]) -> float | None:
     """The mean over seeds of the further number; of several, of that whose mean is the largest."""
     if reading.also is None:
         return None
-    found = _known([reading.also(one, reading.metric) for one in ones])
-    return float(found.mean(0).max()) if found.size else None
+    numbers = _known([reading.also(evidence, reading.metric) for evidence in ones])
+    return float(numbers.mean(0).max()) if numbers.size else None
 
 
 def _known(values: Sequence[float | np.ndarray | None]) -> Float[np.ndarray, "seed number"]:
@@ -243,35 +251,56 @@ def _regularisers(
 ) -> Iterator[JudgedStatement]:
     """Judge whether arms with a diversity regulariser beat arms without it by 1 % or more."""
     arms = {arm.full_name: arm for arm in experiment.arms}
-    titles = {name: title(arm, experiment) for name, arm in arms.items()}
-    judged = [
-        _helped(c, share)
+    helped = [
+        judged
         for c in comparisons
-        if c.metric == "eval_loss_nats" and c.control == control and (share := c.share) is not None
+        if c.metric == _LOSS and c.control == control
         if regularised(arms[c.arm]) and not regularised(arms[c.baseline])
+        for judged in _by_share(c, -HELPS, below=False)
     ]
-    if judged:
-        overall = overall_verdict([arm.verdict for arm in judged])
-        shares = span(100 * arm.value for arm in judged if arm.value is not None)
-        said = f"the loss changes by {shares} %; help is 1 % less loss or more"
-        yield JudgedStatement(
-            name="regularisers-hardly-help",
-            says=_HARDLY_HELP,
-            short="regularisers hardly help",
-            control=control,
-            metric="eval_loss_nats",
-            as_published=False,
-            bound=-HELPS,
-            verdict=overall,
-            sentence=f"{_HARDLY_HELP}: {overall}{where(judged, titles)}; {said}",
-            arms=tuple(judged),
+    said = "; the loss changes by {} %; help is 1 % less loss or more"
+    names = "regularisers-hardly-help", _HARDLY_HELP, "regularisers hardly help"
+    yield from _statement(names, experiment, control, helped, metric=_LOSS, bound=-HELPS, said=said)
+
+
+def _by_share(c: Comparison, bound: float, *, below: bool) -> Iterator[JudgedArm]:
+    """Judge an arm by its loss relative to the baseline's, if that is known."""
+    if c.share is not None:
+        verdict = verdict_of(c.share_interval, bound, below)
+        yield JudgedArm(
+            arm=c.arm, seeds=c.n_pairs, value=c.share, interval=c.share_interval, also=None, verdict=verdict
         )
 
 
-def _helped(c: Comparison, share: float) -> JudgedArm:
-    interval = c.share_interval
-    verdict = verdict_of(interval, -HELPS, below=False)
-    return JudgedArm(arm=c.arm, seeds=c.n_pairs, value=share, interval=interval, also=None, verdict=verdict)
+def _statement(
+    names: tuple[str, str, str],
+    experiment: Experiment,
+    control: str | None,
+    arms: Sequence[JudgedArm],
+    *,
+    metric: str,
+    bound: float,
+    said: str,
+) -> Iterator[JudgedStatement]:
+    """Yield the verdict of arms on a statement with a name, a sentence and a short name; none without arms."""
+    if not arms:
+        return
+    name, says, short = names
+    titles = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
+    overall = overall_verdict([arm.verdict for arm in arms])
+    shares = span(100 * arm.value for arm in arms if arm.value is not None)
+    yield JudgedStatement(
+        name=name,
+        says=says,
+        short=short,
+        control=control,
+        metric=metric,
+        as_published=False,
+        bound=bound,
+        verdict=overall,
+        sentence=f"{says}: {overall}{where(arms, titles)}{said.format(shares)}",
+        arms=tuple(arms),
+    )
 
 
 def regularised(arm: Arm) -> bool:
@@ -288,28 +317,29 @@ _BY_EFFECT = ("taylor", "ablation", "gates", "budget")
 def pruning_claims(
     experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]
 ) -> Iterator[JudgedStatement]:
-    """Both halves of the statement, without a control and under each; nothing where no arm was pruned at once."""
+    """Yield both halves of the statement, without a control and under each; nothing where no arm was pruned at once."""
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
-        pruned = {
-            arm.full_name: (arm, found)
-            for arm in experiment.arms
-            if arm.control == control and (found := _pruning(arm)) is not None
-        }
-        titles = {name: title(arm, experiment) for name, (arm, _) in pruned.items()}
-        prunings = {name: found for name, (_, found) in pruned.items()}
-        if alike := list(_alike(prunings, comparisons)):
-            said = f"against as many random heads the loss changes by {_percent(alike)} %"
-            yield _judged_pruning_statements(
-                "alike-heads-go-first", _ALIKE, "alike heads go first", control, alike, titles, said
-            )
-        if late := list(_late(prunings, runs)):
-            said = (
-                "of the heads that stay, chosen by what they do to the loss, the share of layer 0 less that of the "
-                f"later half of the layers is {_percent(late)} points"
-            )
-            yield _judged_pruning_statements(
-                "layer-0-goes-last", _LATE, "layer 0's heads go last", control, late, titles, said
-            )
+        pruned = {arm.full_name: _pruning(arm) for arm in experiment.arms if arm.control == control}
+        prunings = {name: pruning for name, pruning in pruned.items() if pruning is not None}
+        yield from _statement(
+            ("alike-heads-go-first", _ALIKE, "alike heads go first"),
+            experiment,
+            control,
+            list(_alike(prunings, comparisons)),
+            metric=_LOSS,
+            bound=0.0,
+            said="; by arm, against as many random heads the loss changes by {} %",
+        )
+        yield from _statement(
+            ("layer-0-goes-last", _LATE, "layer 0's heads go last"),
+            experiment,
+            control,
+            list(_late(prunings, runs)),
+            metric=_HEADS,
+            bound=0.0,
+            said="; by arm, of the heads that stay, chosen by what they do to the loss, the share of layer 0 less that "
+            "of the later half of the layers is {} points",
+        )
 
 
 def _pruning(arm: Arm) -> StartPruning | None:
@@ -321,14 +351,11 @@ def _pruning(arm: Arm) -> StartPruning | None:
 
 def _alike(prunings: dict[str, StartPruning], comparisons: Sequence[Comparison]) -> Iterator[JudgedArm]:
     for c in comparisons:
-        one, other = prunings.get(c.arm), prunings.get(c.baseline)
-        if one is None or other is None or c.metric != "eval_loss_nats" or (share := c.share) is None:
+        pruning, of_baseline = prunings.get(c.arm), prunings.get(c.baseline)
+        if pruning is None or of_baseline is None or c.metric != _LOSS:
             continue
-        if (one.by, other.by) == ("alike-either", "random") and one.keep == other.keep:
-            verdict = verdict_of(c.share_interval, 0.0, below=True)
-            yield JudgedArm(
-                arm=c.arm, seeds=c.n_pairs, value=share, interval=c.share_interval, also=None, verdict=verdict
-            )
+        if (pruning.by, of_baseline.by) == ("alike-either", "random") and pruning.keep == of_baseline.keep:
+            yield from _by_share(c, 0.0, below=True)
 
 
 def _late(prunings: dict[str, StartPruning], runs: Sequence[Run]) -> Iterator[JudgedArm]:
@@ -349,37 +376,6 @@ def _first_less_late(run: Run) -> float:
     assert isinstance(left, TokensRun)
     shares = np.array(left.model.layout.n_heads) / np.maximum(1, whole.model.layout.n_heads)
     return float(shares[0] - shares[len(shares) // 2 :].mean())
-
-
-def _judged_pruning_statements(
-    name: str,
-    says: str,
-    short: str,
-    control: str | None,
-    arms: Sequence[JudgedArm],
-    titles: dict[str, str],
-    said: str,
-) -> JudgedStatement:
-    overall = overall_verdict([arm.verdict for arm in arms])
-    return JudgedStatement(
-        name=name,
-        says=says,
-        short=short,
-        control=control,
-        metric="eval_loss_nats" if name.startswith("alike") else "total_heads",
-        as_published=False,
-        bound=0.0,
-        verdict=overall,
-        sentence=f"{says}: {overall}{where(arms, titles)}; by arm, {said}",
-        arms=tuple(arms),
-    )
-
-
-def _percent(arms: Sequence[JudgedArm]) -> str:
-    return span(100 * arm.value for arm in arms if arm.value is not None)
-
-
-_LOSS, _HEADS = "eval_loss_nats", "total_heads"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,30 +414,26 @@ def pruned_at_once(
         steps: for how many each arm was trained, by full name.
     """
     for arm in arms:
-        run = arm.resolved_spec
-        if not isinstance(run, TokensRun) or not _only_pruned(run) or arm.full_name not in finals:
+        pruning, run = _pruning(arm), arm.resolved_spec
+        if pruning is None or arm.full_name not in finals:
             continue
         whole = _whole(arm, arms)
         if whole is None or whole.full_name not in finals or arm.parent is None:
             continue
+        assert isinstance(run, TokensRun)
         assert run.start is not None
-        assert run.start.prune is not None
         shared = finals[arm.full_name].keys() & finals[whole.full_name].keys()
         pairs = {seed: (finals[arm.full_name][seed], finals[whole.full_name][seed]) for seed in sorted(shared)}
         if pairs:
             small, large = next(iter(pairs.values()))
             yield PrunedAtOnce(
                 arm=arm.full_name,
-                method=run.start.prune.by,
+                method=pruning.by,
                 step=steps[arm.parent.full_name] if run.start.step == "last" else run.start.step,
                 kept=small[_HEADS] / large[_HEADS],
-                rises={seed: one[_LOSS] - other[_LOSS] for seed, (one, other) in pairs.items()},
-                loss=sum(other[_LOSS] for _, other in pairs.values()) / len(pairs),
+                rises={seed: metrics[_LOSS] - of_whole[_LOSS] for seed, (metrics, of_whole) in pairs.items()},
+                loss=sum(of_whole[_LOSS] for _, of_whole in pairs.values()) / len(pairs),
             )
-
-
-def _only_pruned(run: TokensRun) -> bool:
-    return run.start is not None and run.start.prune is not None and run.declared_steps == 0
 
 
 def _whole(arm: Arm, arms: Sequence[Arm]) -> Arm | None:

@@ -20,19 +20,17 @@ dependence between layers.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from headway.base.text import counted, span
-from headway.config.metrics import metric_name
-from headway.stats.blocks import LEVEL, OWN_SHARE, prior_freedom
-from headway.stats.lm.diversity import HeadProgress, untested
-from headway.stats.sequential import FEWEST
+from headway.stats.blocks import OWN_SHARE, prior_freedom
+from headway.stats.lm.diversity import HeadProgress
+from headway.stats.lm.verdicts import Verdict
+from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -72,20 +70,20 @@ class Evidence:
         return values[chosen].mean(0) if chosen.any() and len(steps) > 2 else None
 
 
-def layer_0_over_others(one: Evidence, metric: str) -> float | None:
+def layer_0_over_others(evidence: Evidence, metric: str) -> float | None:
     """Layer 0's mean over that of the other layers, the geometric mean over the probes."""
-    ratios = _ratios(one, metric)
+    ratios = _ratios(evidence, metric)
     return None if ratios is None else float(np.exp(np.log(ratios).mean()))
 
 
-def layer_0_over_others_at_first(one: Evidence, metric: str) -> float | None:
+def layer_0_over_others_at_first(evidence: Evidence, metric: str) -> float | None:
     """Return layer 0's value over the other layers' at the first probe, if that probe preceded all training."""
-    ratios = _ratios(one, metric)
-    return None if ratios is None or one.progress.steps[0] != 0 else float(ratios[0])
+    ratios = _ratios(evidence, metric)
+    return None if ratios is None or evidence.progress.steps[0] != 0 else float(ratios[0])
 
 
-def _ratios(one: Evidence, metric: str) -> np.ndarray | None:
-    split = _split(one, one.progress.mean[metric])
+def _ratios(evidence: Evidence, metric: str) -> np.ndarray | None:
+    split = _split(evidence, evidence.progress.mean[metric])
     if split is None:
         return None
     first, others = split
@@ -93,134 +91,110 @@ def _ratios(one: Evidence, metric: str) -> np.ndarray | None:
     return ratios if np.isfinite(ratios).all() and (ratios > 0).all() else None
 
 
-def late_rise_beyond_layer_0(one: Evidence, metric: str) -> np.ndarray | None:
+def late_rise_beyond_layer_0(evidence: Evidence, metric: str) -> np.ndarray | None:
     """In the second half, how much later layers rise less twice what layer 0 rises, and less twice what it falls.
 
     Both, for the size of a change has a mean above 0 where there is none.
     """
-    rises = _late_rises(one, metric)
+    rises = _late_rises(evidence, metric)
     return None if rises is None else np.array([rises[1] - 2 * rises[0], rises[1] + 2 * rises[0]])
 
 
-def late_change_of_layer_0(one: Evidence, metric: str) -> float | None:
+def late_change_of_layer_0(evidence: Evidence, metric: str) -> float | None:
     """Return the change of layer 0 in the second half of training."""
-    rises = _late_rises(one, metric)
+    rises = _late_rises(evidence, metric)
     return None if rises is None else rises[0]
 
 
-def _late_rises(one: Evidence, metric: str) -> tuple[float, float] | None:
+def _late_rises(evidence: Evidence, metric: str) -> tuple[float, float] | None:
     """Return the rise from the middle to the end of training, of layer 0 and of the mean of the later layers."""
-    values = one.progress.mean[metric]
-    split, middle = _split(one, values), one.in_middle(values)
+    values = evidence.progress.mean[metric]
+    split, middle = _split(evidence, values), evidence.in_middle(values)
     if split is None or middle is None:
         return None
-    rise = (one.at_end(values) - middle)[np.isfinite(values[0])]
+    rise = (evidence.at_end(values) - middle)[np.isfinite(values[0])]
     return float(rise[0]), float(rise[1:].mean())
 
 
-def rises(one: Evidence, metric: str) -> np.ndarray | None:
+def rises(evidence: Evidence, metric: str) -> np.ndarray | None:
     """Return the rise of the mean over pairs in each layer, from the first probe to the end."""
-    return _rises(one, one.progress.mean[metric])
+    return _rises(evidence, evidence.progress.mean[metric])
 
 
-def rises_of_variance(one: Evidence, metric: str) -> np.ndarray | None:
+def rises_of_variance(evidence: Evidence, metric: str) -> np.ndarray | None:
     """Return the rises of the variance over pairs, in layers with three heads or more (one pair has no variance)."""
-    several = np.array(one.progress.n_heads) > 2
-    return _rises(one, one.progress.variance[metric][:, several])
+    several = np.array(evidence.progress.n_heads) > 2
+    return _rises(evidence, evidence.progress.variance[metric][:, several])
 
 
-def _rises(one: Evidence, values: np.ndarray) -> np.ndarray | None:
-    if len(one.progress.steps) < 2:
+def _rises(evidence: Evidence, values: np.ndarray) -> np.ndarray | None:
+    if len(evidence.progress.steps) < 2:
         return None
-    return one.at_end(values) - values[0]
+    return evidence.at_end(values) - values[0]
 
 
-def first_layers_less_last(one: Evidence, metric: str) -> float | None:
+def first_layers_less_last(evidence: Evidence, metric: str) -> float | None:
     """Return the final mean of the first three layers (the first half, of fewer than six) less that of the others."""
-    first, last = first_layers(one, metric), last_layers(one, metric)
+    first, last = first_layers(evidence, metric), last_layers(evidence, metric)
     return None if first is None or last is None else first - last
 
 
-def first_layers(one: Evidence, metric: str) -> float | None:
+def first_layers(evidence: Evidence, metric: str) -> float | None:
     """Return the mean of the first three layers (the first half, of fewer than six), at the end."""
-    return _mean_of(one, metric, _are_first(one))
+    return _mean_of(evidence, metric, _are_first(evidence))
 
 
-def last_layers(one: Evidence, metric: str) -> float | None:
+def last_layers(evidence: Evidence, metric: str) -> float | None:
     """Return the mean of the layers after the first three (or after the first half, of fewer than six), at the end."""
-    return _mean_of(one, metric, ~_are_first(one))
+    return _mean_of(evidence, metric, ~_are_first(evidence))
 
 
-def _are_first(one: Evidence) -> np.ndarray:
-    n_layers = one.progress.layers[-1] + 1
-    return np.array(one.progress.layers) < (3 if n_layers >= 6 else n_layers / 2)
+def _are_first(evidence: Evidence) -> np.ndarray:
+    n_layers = evidence.progress.layers[-1] + 1
+    return np.array(evidence.progress.layers) < (3 if n_layers >= 6 else n_layers / 2)
 
 
-def _mean_of(one: Evidence, metric: str, chosen: np.ndarray) -> float | None:
-    values = one.at_end(one.progress.mean[metric])[chosen]
+def _mean_of(evidence: Evidence, metric: str, chosen: np.ndarray) -> float | None:
+    values = evidence.at_end(evidence.progress.mean[metric])[chosen]
     values = values[np.isfinite(values)]
     return float(values.mean()) if len(values) else None
 
 
-def whole_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
-    """R^2 in layer 0 over the whole training."""
-    return one.r2.get((metric, "whole"), {}).get(0)
+def r2_of_layer_0(window: str) -> "Value":
+    """Return the number R^2 in layer 0 over a window."""
+    return lambda evidence, metric: by_window(evidence.r2, metric, window).get(0)
 
 
-def whole_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """Return how much early R^2 in layer 0, of what each seed does by itself, exceeds that of swapped seeds."""
-    return one.r2.get((metric, "whole_beyond"), {}).get(0)
+def p_of_layer_0(window: str) -> "P":
+    """Return the probability that swapped seeds give as high an R^2 in layer 0 over a window."""
+    return lambda evidence, metric: by_window(evidence.p, metric, window).get(0)
 
 
-def p_of_whole_r2(one: Evidence, metric: str) -> float | None:
-    """Return the probability that swapped seeds give as high an R^2 over the whole training in layer 0."""
-    return one.p.get((metric, "whole"), {}).get(0)
-
-
-def early_r2_of_layer_0(one: Evidence, metric: str) -> float | None:
-    """R^2 in layer 0 over the first probes."""
-    return _early(one.r2, metric).get(0)
-
-
-def early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """Return how much early R^2 in layer 0, of what each seed does by itself, exceeds that of swapped seeds."""
-    return _early(one.r2, metric, "_beyond").get(0)
-
-
-def p_of_early_r2(one: Evidence, metric: str) -> float | None:
-    """Return the probability that swapped seeds give as high an early R^2 in layer 0."""
-    return _early(one.p, metric).get(0)
-
-
-def slope_of_early_r2(one: Evidence, metric: str) -> float | None:
-    """Return the slope of a straight line through the early R^2 of the layers."""
-    return _slope(_early(one.r2, metric))
-
-
-def slope_of_early_r2_beyond_chance(one: Evidence, metric: str) -> float | None:
-    """Return the slope over layers of the early R^2 beyond that of swapped seeds."""
-    return _slope(_early(one.r2, metric, "_beyond"))
-
-
-def p_of_last_early_r2(one: Evidence, metric: str) -> float | None:
+def p_of_last_early_r2(evidence: Evidence, metric: str) -> float | None:
     """Return the probability that swapped seeds give as high an early R^2 in the last layer."""
-    found = _early(one.p, metric)
-    return found[max(found)] if found else None
+    p = by_window(evidence.p, metric, "early")
+    return p[max(p)] if p else None
 
 
-def _slope(found: ByLayer) -> float | None:
-    return float(np.polyfit(list(found), list(found.values()), 1)[0]) if len(found) > 1 else None
+def slope_over_layers(window: str) -> "Value":
+    """Return the number slope of a straight line through the R^2 of the layers over a window."""
+
+    def slope(evidence: Evidence, metric: str) -> float | None:
+        r2 = by_window(evidence.r2, metric, window)
+        return float(np.polyfit(list(r2), list(r2.values()), 1)[0]) if len(r2) > 1 else None
+
+    return slope
 
 
-def _early(found: Mapping[tuple[str, str], ByLayer], metric: str, end: str = "") -> ByLayer:
-    """Return the values by layer over the first probes, or over the whole training if it has no more probes."""
-    return found.get((metric, f"early{end}")) or found.get((metric, f"whole{end}"), {})
+def by_window(values: Mapping[tuple[str, str], ByLayer], metric: str, window: str) -> ByLayer:
+    """Return values by layer: a run with no more probes than count as early has only its whole training."""
+    return values.get((metric, window)) or values.get((metric, window.replace("early", "whole")), {})
 
 
-def _split(one: Evidence, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _split(evidence: Evidence, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return layer 0 (step,) and the other layers (step, layer) that have a value of the metric."""
     known = np.isfinite(values).all(0)
-    if one.progress.layers[0] != 0 or not known[0] or known.sum() < 2:
+    if evidence.progress.layers[0] != 0 or not known[0] or known.sum() < 2:
         return None
     return values[:, 0], values[:, known][:, 1:]
 
@@ -321,9 +295,9 @@ CLAIMS = (
         short="layer 0's attention diversity predicts the loss badly",
         readings=_read_off(
             "attention_diversity",
-            value=whole_r2_beyond_chance,
-            also=whole_r2_of_layer_0,
-            chance_above=p_of_whole_r2,
+            value=r2_of_layer_0("whole_beyond"),
+            also=r2_of_layer_0("whole"),
+            chance_above=p_of_layer_0("whole"),
             said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
             "of what a run does by itself, beyond what other seeds explain; badly is below .5 of that",
             said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
@@ -379,9 +353,9 @@ CLAIMS = (
         short="R² is high early in layer 0",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=early_r2_beyond_chance,
-            also=early_r2_of_layer_0,
-            chance_above=p_of_early_r2,
+            value=r2_of_layer_0("early_beyond"),
+            also=r2_of_layer_0("early"),
+            chance_above=p_of_layer_0("early"),
             said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
             "does by itself, beyond what other seeds explain; high is above .5 of that",
             said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
@@ -395,10 +369,10 @@ CLAIMS = (
         short="R² falls with depth",
         readings=_read_off(
             *_DISAGREEMENT,
-            value=slope_of_early_r2_beyond_chance,
-            also=slope_of_early_r2,
+            value=slope_over_layers("early_beyond"),
+            also=slope_over_layers("early"),
             chance_above=p_of_last_early_r2,
-            chance_below=p_of_early_r2,
+            chance_below=p_of_layer_0("early"),
             said="from layer to layer early R² on {metric} changes by {also}, and that of what a run does by itself, "
             "beyond what other seeds explain, by {value}",
             said_untested="from layer to layer early R² on {metric} changes by {also}",
@@ -407,9 +381,6 @@ CLAIMS = (
         ),
     ),
 )
-
-
-Verdict = Literal["holds", "does not hold", "cannot be told"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -464,48 +435,6 @@ class JudgedStatement:
     arms: tuple[JudgedArm, ...]
 
 
-def sentence(
-    claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[JudgedArm], titles: Mapping[str, str]
-) -> str:
-    """A statement, what becomes of it, in which arms, and the numbers that this rests on.
-
-    Args:
-        claim: the statement.
-        reading: as a number.
-        overall: the verdict of all arms.
-        arms: what each says.
-        titles: what an arm is called, by its full name.
-    """
-    if not arms:
-        return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that it takes"
-    values = [arm.value for arm in arms if arm.value is not None]
-    also = [arm.also for arm in arms if arm.also is not None]
-    said = (reading.said if values else reading.said_untested).format(
-        metric=metric_name(reading.metric), value=span(values) if values else "–", also=span(also) if also else "–"
-    )
-    seeds = max(arm.seeds for arm in arms)
-    what = f"{overall}{where(arms, titles)}" if values else untested(seeds)
-    return f"{claim.says}: {what}; {'by arm, ' * (len(arms) > 1)}{said}"
-
-
-def where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
-    """Return a phrase that tells which arms give which verdict, or how few seeds they have."""
-    seeds = max(arm.seeds for arm in arms)
-    if seeds < FEWEST:
-        return f" with {'one seed' if seeds == 1 else counted(seeds, 'seed')}"
-    counts = Counter(arm.verdict for arm in arms)
-    if len(arms) == 1:
-        return f" ({seeds} seeds)"
-    if len(counts) == 1:
-        return f" in all {len(arms)} arms" if "holds" in counts else f" in any of {len(arms)} arms"
-    parts = [
-        f"{verdict} in {titles[named[0]] if len(named) == 1 else len(named)}"
-        for verdict in get_args(Verdict)
-        if (named := [arm.arm for arm in arms if arm.verdict == verdict])
-    ]
-    return f" (of {len(arms)} arms: {', '.join(parts)})"
-
-
 @dataclass(frozen=True, kw_only=True)
 class LayersOfArm:
     """The layers of one arm, or other numbers that must all lie on one side: means and the ends of two intervals.
@@ -549,8 +478,8 @@ def every_layer(arms: Sequence[Float[np.ndarray, "seed layer"]]) -> list[LayersO
     """
     if not arms:
         return []
-    own = np.concatenate([one.var(0, ddof=1) for one in arms])
-    freedom = np.concatenate([np.full(one.shape[1], len(one) - 1.0) for one in arms])
+    own = np.concatenate([numbers.var(0, ddof=1) for numbers in arms])
+    freedom = np.concatenate([np.full(numbers.shape[1], len(numbers) - 1.0) for numbers in arms])
     pooled = float(own @ freedom / freedom.sum())
     known = own > 0
     prior = prior_freedom(own[known], freedom[known]) if known.sum() > 2 else math.inf
@@ -561,12 +490,12 @@ def every_layer(arms: Sequence[Float[np.ndarray, "seed layer"]]) -> list[LayersO
     of_each = np.minimum(priors + freedom, freedom.sum())
     at_once = stdtrit(of_each, (1 + (1 - LEVEL) ** (1 / len(own))) / 2)
     by_itself = stdtrit(of_each, 1 - LEVEL / 2)
-    found, start = [], 0
-    for one in arms:
-        here = slice(start, start + one.shape[1])
-        mean, start = one.mean(0), start + one.shape[1]
+    judged, start = [], 0
+    for numbers in arms:
+        here = slice(start, start + numbers.shape[1])
+        mean, start = numbers.mean(0), start + numbers.shape[1]
         together, alone = (
             mean[:, None] + np.array([-1, 1]) * (bound[here] * se[here])[:, None] for bound in (at_once, by_itself)
         )
-        found.append(LayersOfArm(mean=mean, together=together, alone=alone))
-    return found
+        judged.append(LayersOfArm(mean=mean, together=together, alone=alone))
+    return judged

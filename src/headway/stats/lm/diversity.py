@@ -28,13 +28,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from headway.config.lm.run import TokensRun
+from headway.stats.lm.verdicts import FEWEST_SEEDS
 from headway.stats.paired import interval_of_mean
 from headway.store.run import Run
 
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
 FEWEST = 12
 """The fewest points for an association."""
-
-FEWEST_SEEDS = 4
-"""The fewest seeds for a p: three seeds have 6 permutations, so no p is below .05."""
 
 _ALL = 7
 """Seeds up to which every permutation is made."""
@@ -109,39 +107,19 @@ def associate(
     per_series = tuple(r_squared(y, x) for y, x in zip(ys, xs, strict=True))
     if not per_series or min(map(len, ys)) < FEWEST or not np.isfinite(per_series).all():
         return None
-    r2, n = float(np.mean(per_series)), min(map(len, ys))
+    published = Association(r2=float(np.mean(per_series)), n=min(map(len, ys)), per_series=per_series)
     shares = swapped_shares(np.array(ys), np.array(xs))
     if shares is None:
-        return Association(r2=r2, n=n, per_series=per_series)
-    own, others = np.diag(shares), _of_others(shares)
-    own_and_swapped = float(own.mean()), float(others.mean())
+        return published
+    # The mean R^2 of each seed's y on its own regressors, and on those of the other seeds.
+    own, others = np.diag(shares), (shares.sum(1) - np.diag(shares)) / (len(shares) - 1)
+    compared = replace(published, r2_own=float(own.mean()), r2_swapped=float(others.mean()))
     if len(shares) < FEWEST_SEEDS:
-        return Association(r2=r2, r2_own=own_and_swapped[0], r2_swapped=own_and_swapped[1], n=n, per_series=per_series)
+        return compared
     beyond = (own - others) / np.maximum(1 - others, 1e-12)
     mean, interval = interval_of_mean(beyond)
-    return Association(
-        r2=r2,
-        r2_own=own_and_swapped[0],
-        r2_swapped=own_and_swapped[1],
-        beyond=mean,
-        beyond_interval=interval,
-        p=p_of_swaps(shares),
-        n=n,
-        per_series=per_series,
-        per_series_beyond=tuple(beyond.tolist()),
-    )
-
-
-def untested(n_seeds: int) -> str:
-    """Return why an association has no p; empty if seeds are enough.
-
-    Examples:
-        >>> untested(3), untested(4)
-        ('cannot be tested with 3 seeds: it takes 4', '')
-    """
-    if n_seeds >= FEWEST_SEEDS:
-        return ""
-    return f"cannot be tested with {'one seed' if n_seeds == 1 else f'{n_seeds} seeds'}: it takes {FEWEST_SEEDS}"
+    series = tuple(beyond.tolist())
+    return replace(compared, beyond=mean, beyond_interval=interval, p=p_of_swaps(shares), per_series_beyond=series)
 
 
 def r_squared(y: Float[np.ndarray, " point"], x: Float[np.ndarray, "point regressor"]) -> float:
@@ -171,8 +149,8 @@ def swapped_shares(
     if len(ys) < FEWEST_SEEDS - 1:
         return None  # of two seeds each deviates as the other does, turned round
     by_itself, of_heads = _deviations(ys), _deviations(xs)
-    found = np.stack([_explained(by_itself, one) for one in of_heads], axis=1)
-    return found if np.isfinite(found).all() else None
+    shares = np.stack([_explained(by_itself, x) for x in of_heads], axis=1)
+    return shares if np.isfinite(shares).all() else None
 
 
 def p_of_swaps(shares: Float[np.ndarray, "seed seed"]) -> float:
@@ -184,9 +162,8 @@ def p_of_swaps(shares: Float[np.ndarray, "seed seed"]) -> float:
         >>> round(p_of_swaps(np.eye(4)), 4), round(p_of_swaps(np.eye(5)[::-1]), 4)
         (0.0417, 0.6333)
     """
-    chosen = _permutations(len(shares))
-    found = shares[np.arange(len(shares)), chosen].mean(1)
-    return float((found >= found[0] - 1e-12).mean())
+    means = shares[np.arange(len(shares)), _permutations(len(shares))].mean(1)
+    return float((means >= means[0] - 1e-12).mean())
 
 
 @lru_cache(maxsize=16)
@@ -196,11 +173,6 @@ def _permutations(n: int) -> Int[np.ndarray, "permutation seed"]:
         return np.array(list(itertools.permutations(range(n))))
     rng = np.random.default_rng(n)
     return np.stack([np.arange(n), *(rng.permutation(n) for _ in range(_DRAWN))])
-
-
-def _of_others(shares: Float[np.ndarray, "seed seed"]) -> Float[np.ndarray, " seed"]:
-    """The mean R^2 of each seed's y on the regressors of the other seeds."""
-    return (shares.sum(1) - np.diag(shares)) / (len(shares) - 1)
 
 
 def _deviations(values: np.ndarray) -> np.ndarray:
@@ -289,27 +261,27 @@ def head_progress(run: Run) -> HeadProgress | None:
         steps=np.array(steps),
         layers=tuple(names),
         n_heads=tuple(layout.n_heads[layer] for layer in names),
-        mean={metric: found[0] for metric, found in stacked.items()},
-        variance={metric: found[1] for metric, found in stacked.items()},
-        null={metric: found[2] for metric, found in stacked.items() if np.isfinite(found[2]).any()},
+        mean={metric: numbers[0] for metric, numbers in stacked.items()},
+        variance={metric: numbers[1] for metric, numbers in stacked.items()},
+        null={metric: numbers[2] for metric, numbers in stacked.items() if np.isfinite(numbers[2]).any()},
         n_rows={metric: next(probe[metric][1] for probe in probes if metric in probe) for metric in metrics},
     )
 
 
 def _summary(scores: Mapping[str, HeadScores], names: Sequence[str]) -> dict[str, tuple[np.ndarray, int]]:
     """Return the mean, variance and null of each metric (3, layer), and its number of rows."""
-    found = {}
+    summaries = {}
     for metric, score in scores.items():
         numbers = np.full((3, len(names)), np.nan)
-        for at, name in enumerate(names):
+        for column, name in enumerate(names):
             if name in score.values:
                 value = np.asarray(score.values[name], np.float64)
                 pairs = _entries(value)
-                numbers[:2, at] = pairs.mean(), pairs.var()
+                numbers[:2, column] = pairs.mean(), pairs.var()
                 if name in score.null:
-                    numbers[2, at] = _entries(np.broadcast_to(score.null[name], value.shape)).mean()
-        found[metric] = (numbers, score.n_rows)
-    return found
+                    numbers[2, column] = _entries(np.broadcast_to(score.null[name], value.shape)).mean()
+        summaries[metric] = (numbers, score.n_rows)
+    return summaries
 
 
 def _entries(value: np.ndarray) -> np.ndarray:
@@ -348,8 +320,8 @@ class ProbedRun:
 
     def losses(self, name: str) -> np.ndarray:
         """A loss at each probed step, NaN where it was not recorded."""
-        found = {record["step"]: record.get(name) for record in self.run.records()}
-        return np.array([found.get(step) for step in self.progress.steps.tolist()], dtype=float)
+        by_step = {record["step"]: record.get(name) for record in self.run.records()}
+        return np.array([by_step.get(step) for step in self.progress.steps.tolist()], dtype=float)
 
 
 Window = Literal["early", "whole"]
@@ -389,9 +361,9 @@ def associations(arms: Mapping[str, Sequence[ProbedRun]]) -> Iterator[LayerAssoc
     """
     for arm, runs in arms.items():
         for metric, loss in REGRESSIONS:
-            probed = [one for one in runs if metric in one.progress.mean]
-            shared = sorted(set.intersection(*(set(one.progress.layers) for one in probed))) if probed else []
-            losses = [one.losses(loss) for one in probed]
+            probed = [run for run in runs if metric in run.progress.mean]
+            shared = sorted(set.intersection(*(set(run.progress.layers) for run in probed))) if probed else []
+            losses = [run.losses(loss) for run in probed]
             for window in _windows(losses):
                 for layer in shared:
                     yield from _entry(arm, probed, losses, metric, loss, window, layer)
@@ -412,19 +384,19 @@ def _entry(
     window: Window,
     layer: int,
 ) -> Iterator[LayerAssociation]:
-    wanted, explaining = [], []
-    for one, values in zip(probed, losses, strict=True):
-        at = one.progress.layers.index(layer)
-        x = np.stack([one.progress.mean[metric][:, at], one.progress.variance[metric][:, at]], axis=1)
+    by_step = []
+    for run, values in zip(probed, losses, strict=True):
+        column = run.progress.layers.index(layer)
+        x = np.stack([run.progress.mean[metric][:, column], run.progress.variance[metric][:, column]], axis=1)
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(x).all(1))
-        wanted.append(dict(zip(one.progress.steps[known].tolist(), values[known], strict=True)))
-        explaining.append(dict(zip(one.progress.steps[known].tolist(), x[known], strict=True)))
+        by_step.append(
+            dict(zip(run.progress.steps[known].tolist(), zip(values[known], x[known], strict=True), strict=True))
+        )
     # Seeds are swapped, so only what all of them have at one step counts.
-    steps = sorted(set.intersection(*map(set, wanted)))[: EARLY if window == "early" else None]
-    ys = [np.array([of_seed[step] for step in steps]) for of_seed in wanted]
-    xs = [np.array([of_seed[step] for step in steps]) for of_seed in explaining]
-    found = associate(ys, xs) if steps else None
-    if found is not None:
+    steps = sorted(set.intersection(*map(set, by_step)))[: EARLY if window == "early" else None]
+    ys, xs = ([np.array([of_seed[step][side] for step in steps]) for of_seed in by_step] for side in (0, 1))
+    association = associate(ys, xs) if steps else None
+    if association is not None:
         yield LayerAssociation(
             arm=arm,
             control=probed[0].run.control,
@@ -433,6 +405,6 @@ def _entry(
             window=window,
             steps=(steps[0], steps[-1]),
             layer=layer,
-            seeds=tuple(one.run.seed for one in probed),
-            **asdict(found),
+            seeds=tuple(run.run.seed for run in probed),
+            **asdict(association),
         )

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.base.text import Amount, counted, number
 from headway.config.lm.model import TransformerModel
-from headway.stats.evidence import Comparison
+from headway.stats.lm.verdicts import size_sentence
 from headway.stats.paired import compare, paired
 from headway.stats.sequential import FEWEST
 
@@ -104,37 +103,19 @@ def _entry(model: Sized, plain: Sequence[Sized]) -> SizeComparison:
         for seed in seeds
         if all(m.losses[seed] > 0 for m in plain)
     }
-    found = compare(paired(dict(model.losses), curve), metric=METRIC, arm=model.name, baseline="plain")
-    relative = found.relative
-    factor = 0.0 if not found.difference else (relative or 0.0) / found.difference
+    difference = compare(paired(dict(model.losses), curve))
+    relative = difference.relative
+    factor = 0.0 if not difference.difference else (relative or 0.0) / difference.difference
     interval = None
-    if found.interval is not None and found.n_pairs >= FEWEST:
-        low, high = sorted(factor * end for end in found.interval)
+    if difference.interval is not None and difference.n_pairs >= FEWEST:
+        low, high = sorted(factor * end for end in difference.interval)
         interval = (low, high)
     return SizeComparison(
         arm=model.name,
         n_parameters=model.n_parameters,
-        n_pairs=found.n_pairs,
+        n_pairs=difference.n_pairs,
         relative=relative,
         interval=interval,
-        p=None if interval is None else found.p,
-        sentence=_sentence(model.title, found, interval),
-    )
-
-
-def _sentence(title: str, found: Comparison, interval: tuple[float, float] | None) -> str:
-    relative, seeds = found.relative, counted(found.n_pairs, "seed")
-    if relative is None or found.means is None:
-        return f"{title} cannot be compared with plain models of its size: no seed gave a result for all of them"
-    if found.n_pairs == 1:
-        mine, theirs = (number(mean, 3) for mean in found.means)
-        return f"{title} cannot be compared with plain models of its size: one seed ({mine} and {theirs} nats)"
-    side, amount = "below" if relative < 0 else "above", Amount.of_share(relative, interval)
-    lies = f"lies {amount(abs(relative))} {side} the curve of plain models of its size"
-    if interval is None:
-        why = f"too few seeds to say ({found.n_pairs})" if found.n_pairs < FEWEST else f"no spread over {seeds}"
-        return f"{title}: {why}; so far it {lies}"
-    sure = "" if interval[0] > 0 or interval[1] < 0 else ", which may be chance"
-    return (
-        f"{title} {lies}, 95 % interval {amount(*sorted((1 if relative >= 0 else -1) * end for end in interval))}{sure}"
+        p=None if interval is None else difference.p,
+        sentence=size_sentence(model.title, difference, interval),
     )

@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.base.text import Amount, counted, number
+from headway.base.text import counted
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.run import TokensRun
-from headway.stats.paired import LEVEL
+from headway.stats.lm.verdicts import scheme_sentence
+from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -75,11 +76,11 @@ def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
     """
     totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
     grid = _grid(totals)
-    sse = _profile(form, np.exp(grid), totals, losses)[2]
+    sse = _profiles(form, np.exp(grid)[None], totals, losses[None])[2][0]
     inside = np.flatnonzero((sse[1:-1] < sse[:-2]) & (sse[1:-1] <= sse[2:])) + 1
     of_each = np.broadcast_to(losses, (len(inside), len(losses)))
     log_b = _golden(form, grid[inside - 1], grid[inside + 1], totals, of_each)
-    return [_curve(form, float(b), totals, losses) for b in np.exp(log_b[::-1])]
+    return _curves(form, np.exp(log_b[::-1]), totals, of_each)
 
 
 def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -> tuple[Curve | None, Curve | None]:
@@ -91,12 +92,12 @@ def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -
         losses: of each point.
         near: the b next to which the curve is taken; None: the published start.
     """
-    found = minima(form, totals, losses)
-    if not found:
+    curves = minima(form, totals, losses)
+    if not curves:
         return None, None
     start = START / float(np.median(totals)) if near is None else near
-    main = min(found, key=lambda curve: abs(np.log(curve.b / start)))
-    best = min(found, key=lambda curve: curve.sse)
+    main = min(curves, key=lambda curve: abs(np.log(curve.b / start)))
+    best = min(curves, key=lambda curve: curve.sse)
     return main, best if best.sse < main.sse * (1 - 1e-6) else None
 
 
@@ -110,14 +111,14 @@ def refitted(form: str, totals: Array, losses: Float[np.ndarray, "draw point"], 
     sse = _left(form, np.exp(grid), totals, losses)
     rows, inside = np.nonzero((sse[:, 1:-1] < sse[:, :-2]) & (sse[:, 1:-1] <= sse[:, 2:]))
     log_b = _golden(form, grid[inside], grid[inside + 2], totals, losses[rows])
-    found: dict[int, float] = {}
+    nearest: dict[int, float] = {}
     for row, value in zip(rows.tolist(), log_b.tolist(), strict=True):
-        if row not in found or abs(value - np.log(near)) < abs(found[row] - np.log(near)):
-            found[row] = value
-    some = np.array(sorted(found), dtype=int)
-    at_minimum = _curves(form, np.exp([found[row] for row in some.tolist()]), totals, losses[some])
+        if row not in nearest or abs(value - np.log(near)) < abs(nearest[row] - np.log(near)):
+            nearest[row] = value
+    some = np.array(sorted(nearest), dtype=int)
+    at_minimum = _curves(form, np.exp([nearest[row] for row in some.tolist()]), totals, losses[some])
     of_row = dict(zip(some.tolist(), at_minimum, strict=True))
-    return [of_row.get(row) or limit(form, totals, one) for row, one in enumerate(losses)]
+    return [of_row.get(row) or limit(form, totals, drawn) for row, drawn in enumerate(losses)]
 
 
 def _golden(form: str, low: Array, high: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> Array:
@@ -179,21 +180,10 @@ def _left(form: str, b: Array, totals: Array, losses: Float[np.ndarray, "draw po
     return np.asarray(all_of_it - np.divide(product**2, spread, out=np.zeros_like(product), where=spread > 0))
 
 
-def _profile(form: str, b: Array, totals: Array, losses: Array) -> tuple[Array, ...]:
-    """Return the best a and c and their residual sum of squares, for one series of losses."""
-    a, c, sse = _profiles(form, b[None], totals, losses[None])
-    return a[0], c[0], sse[0]
-
-
 def limit(form: str, totals: np.ndarray, losses: np.ndarray) -> Curve:
     """Return the limit of points without a minimum: the better-fitting end of the search, a line or a level."""
-    ends = [_curve(form, float(np.exp(_grid(totals)[end])), totals, losses) for end in (0, -1)]
+    ends = _curves(form, np.exp(_grid(totals)[[0, -1]]), totals, np.stack([losses] * 2))
     return min(ends, key=lambda curve: curve.sse)
-
-
-def _curve(form: str, b: float, totals: np.ndarray, losses: np.ndarray) -> Curve:
-    a, c, sse = _profile(form, np.array([b]), totals, losses)
-    return Curve(a=float(a[0]), b=b, c=float(c[0]), sse=float(sse[0]))
 
 
 SCHEMES = ("ascending", "constant", "descending")
@@ -318,8 +308,8 @@ def fits(points: Iterable[Point], control: str | None = None) -> Iterator[Fit]:
             for name, members in schemes.items()
             if len({p.total for p in members}) >= len(PARAMETERS[form])
         }
-        for name, one in fitted.items():
-            yield _entry(one, at, fitted.get(AGAINST), name, control)
+        for name, of_scheme in fitted.items():
+            yield _entry(of_scheme, at, fitted.get(AGAINST), name, control)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,7 +355,7 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np
     if not note and curve is not None and losses is not None:
         different, counts = np.unique(draws, axis=0, return_counts=True)
         drawn = refitted(form, totals, different @ losses.T / len(seeds), near=curve.b)
-        resampled = tuple(one for one, count in zip(drawn, counts, strict=True) for _ in range(count))
+        resampled = tuple(drawn_curve for drawn_curve, count in zip(drawn, counts, strict=True) for _ in range(count))
     return _Fitted(
         form=form,
         members=tuple(members),
@@ -377,71 +367,63 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np
     )
 
 
-def _entry(one: _Fitted, at: int, against: _Fitted | None, name: str, control: str | None) -> Fit:
-    compared = _against(one, against, at) if against is not None and name != AGAINST else None
-    curve, names = one.curve, PARAMETERS[one.form]
+def _entry(fitted: _Fitted, at: int, against: _Fitted | None, name: str, control: str | None) -> Fit:
+    compared = _against(fitted, against, at) if against is not None and name != AGAINST else None
+    curve, names = fitted.curve, PARAMETERS[fitted.form]
     return Fit(
         scheme=name,
-        form=one.form,
+        form=fitted.form,
         control=control,
         params=None if curve is None else {key: getattr(curve, key) for key in names},
-        intervals=_intervals(one, at),
+        intervals=_intervals(fitted, at),
         at=at,
         value=None if curve is None else float(curve(at)),
         sse=None if curve is None else curve.sse,
-        other=None if one.other is None else {key: getattr(one.other, key) for key in (*names, "sse")},
-        arms=tuple(point.arm for point in one.members),
-        seeds=one.seeds,
-        band=_band(one),
+        other=None if fitted.other is None else {key: getattr(fitted.other, key) for key in (*names, "sse")},
+        arms=tuple(point.arm for point in fitted.members),
+        seeds=fitted.seeds,
+        band=_band(fitted),
         against=compared,
-        sentence="" if compared is None else _sentence(one, compared, at, name),
-        note=one.note,
+        sentence=""
+        if compared is None or curve is None
+        else scheme_sentence(
+            (name, AGAINST), at, compared.relative, compared.interval, loss=float(curve(at)), n_seeds=len(fitted.seeds)
+        ),
+        note=fitted.note,
     )
 
 
-def _intervals(one: _Fitted, at: int) -> dict[str, tuple[float, float]] | None:
-    curve = one.curve
-    if curve is None or not one.resampled:
+def _intervals(fitted: _Fitted, at: int) -> dict[str, tuple[float, float]] | None:
+    curve = fitted.curve
+    if curve is None or not fitted.resampled:
         return None
-    found = {
-        key: _interval([getattr(c, key) for c in one.resampled], getattr(curve, key), len(one.seeds))
-        for key in PARAMETERS[one.form]
+    intervals = {
+        key: _interval([getattr(c, key) for c in fitted.resampled], getattr(curve, key), len(fitted.seeds))
+        for key in PARAMETERS[fitted.form]
     }
-    found["b"] = (max(found["b"][0], 0.0), found["b"][1])
-    return {**found, "value": _interval([float(c(at)) for c in one.resampled], float(curve(at)), len(one.seeds))}
+    intervals["b"] = (max(intervals["b"][0], 0.0), intervals["b"][1])
+    values = [float(c(at)) for c in fitted.resampled]
+    return {**intervals, "value": _interval(values, float(curve(at)), len(fitted.seeds))}
 
 
-def _band(one: _Fitted) -> Band | None:
-    if one.curve is None or not one.resampled:
+def _band(fitted: _Fitted) -> Band | None:
+    if fitted.curve is None or not fitted.resampled:
         return None
-    totals = [point.total for point in one.members]
+    totals = [point.total for point in fitted.members]
     n = np.geomspace(min(totals), max(totals), POINTS)
-    low, high = _quantiles(np.array([curve(n) for curve in one.resampled]), one.curve(n), len(one.seeds))
+    low, high = _quantiles(np.array([curve(n) for curve in fitted.resampled]), fitted.curve(n), len(fitted.seeds))
     return Band(n=tuple(n.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist()))
 
 
-def _against(one: _Fitted, other: _Fitted, at: int) -> AgainstScheme | None:
+def _against(fitted: _Fitted, other: _Fitted, at: int) -> AgainstScheme | None:
     """Return the relative difference to the constant scheme's curve at n = `at`; both curves share their draws."""
-    if one.curve is None or other.curve is None:
+    if fitted.curve is None or other.curve is None:
         return None
-    pairs = zip(one.resampled, other.resampled, strict=True) if one.resampled and other.resampled else ()
+    pairs = zip(fitted.resampled, other.resampled, strict=True) if fitted.resampled and other.resampled else ()
     drawn = [float(mine(at) / theirs(at)) - 1 for mine, theirs in pairs]
-    relative = float(one.curve(at) / other.curve(at)) - 1
-    interval = _interval(drawn, relative, len(one.seeds)) if drawn else None
+    relative = float(fitted.curve(at) / other.curve(at)) - 1
+    interval = _interval(drawn, relative, len(fitted.seeds)) if drawn else None
     return AgainstScheme(scheme=AGAINST, relative=relative, interval=interval)
-
-
-def _sentence(one: _Fitted, compared: AgainstScheme, at: int, name: str) -> str:
-    relative, interval = compared.relative, compared.interval
-    better, amount = relative < 0, Amount.of_share(relative, interval)
-    if len(one.seeds) == 1 and one.curve is not None:
-        ends = (number(loss, 4) for loss in (float(one.curve(at)), float(one.curve(at)) / (1 + relative)))
-        return f"at {at} heads, {name} and {AGAINST} cannot be compared: one seed ({' and '.join(ends)} nats)"
-    said = f"at {at} heads, {name} is {amount(abs(relative))} {'better' if better else 'worse'} than {AGAINST}"
-    if interval is None:
-        reason = "the curves have as many parameters as totals"
-        return f"{said} (no interval: {reason if len(one.seeds) else 'no seed finished in every arm'})"
-    return f"{said}, 95 % interval {amount(*sorted(-end if better else end for end in interval))}"
 
 
 def _interval(values: Sequence[float], estimate: float, n_seeds: int) -> tuple[float, float]:

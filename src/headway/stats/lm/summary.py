@@ -1,8 +1,6 @@
 """Findings on transformers beside the comparison of arms: head probes, curves, and metrics without training.
 
 * `probed_heads`: associations and published claims from probes; `head_fits` and `size_curve`: curves through arms;
-* `above_bigram` and `unmeasured`: models of a text that allow no finding yet. Either they are no better than counting
-  pairs of tokens, or their losses are of different tokens and known in nats alone;
 * `text_baselines`: n-gram models, and the entropy of stories with a known grammar; `known_baselines`: the best possible
   metrics of a task with known answers.
 """
@@ -10,16 +8,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from headway.base.text import counted, listed, number
-from headway.config.arms import Arm
 from headway.config.experiment import Experiment
-from headway.config.lm.run import TEXT_KEPT, TokensRun
+from headway.config.lm.run import TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
-from headway.config.run import PER_BYTE
-from headway.stats.cells import title
+from headway.stats.cells import done, runs_of_arms, title
 from headway.stats.evidence import Comparison
 from headway.stats.lm.claims import JudgedStatement
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun, associations, head_progress
@@ -37,28 +30,27 @@ def probed_heads(
         progress = head_progress(run) if run.status == "done" else None
         if progress is not None:
             probed.setdefault(run.name, []).append(ProbedRun(run=run, progress=progress))
-    found = tuple(associations(probed))
+    related = tuple(associations(probed))
     if not experiment.statements:
-        return found, ()
+        return related, ()
     from headway.stats.lm.claim_verdicts import claims, pruning_claims
 
-    return found, (
-        *claims(experiment, probed, found, comparisons),
+    return related, (
+        *claims(experiment, probed, related, comparisons),
         *pruning_claims(experiment, runs, comparisons),
     )
 
 
 def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:
     """Loss against total heads, per scheme of layouts, and again under each control."""
-    done: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.status == "done":
-            done.setdefault(run.name, []).append(run)
+    of_arms = runs_of_arms(runs)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
-        arms = on_curves(
-            experiment, [arm for arm in experiment.arms if arm.control == control and arm.full_name in done]
-        )
-        yield from fits([_point(arm, done[arm.full_name]) for arm in arms], control)
+        trained = [arm for arm in experiment.arms if arm.control == control and done(arm, of_arms)]
+        points = []
+        for arm in on_curves(experiment, trained):
+            layout, losses = layout_of(arm), _losses(done(arm, of_arms))
+            points.append(Point(arm=arm.full_name, scheme=layout.scheme or "", total=layout.total, losses=losses))
+        yield from fits(points, control)
 
 
 def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeComparison, ...]:
@@ -74,10 +66,10 @@ def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeCompari
 
 
 def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> list[Sized]:
-    models = []
+    models, of_arms = [], runs_of_arms(runs)
     for arm in (arm for arm in experiment.arms if arm.control == control):
-        done = [run for run in runs if run.name == arm.full_name and run.status == "done"]
-        sizes = {run.metrics["n_parameters"] for run in done if run.metrics.get("n_parameters") is not None}
+        trained = done(arm, of_arms)
+        sizes = {run.metrics["n_parameters"] for run in trained if run.metrics.get("n_parameters") is not None}
         if isinstance(arm.resolved_spec, TokensRun) and sizes:
             models.append(
                 Sized(
@@ -85,87 +77,15 @@ def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> 
                     title=title(arm, experiment),
                     plain=is_plain(arm.resolved_spec.model),
                     n_parameters=max(sizes),
-                    losses=_losses_further(done),
+                    losses=_losses(trained),
                 )
             )
     return models
 
 
-def _losses_further(runs: Sequence[Run]) -> dict[int, float]:
+def _losses(runs: Sequence[Run]) -> dict[int, float]:
     losses = {run.seed: run.metrics.get("eval_loss_nats") for run in runs}
     return {seed: float(loss) for seed, loss in losses.items() if loss is not None}
-
-
-def _point(arm: Arm, runs: Sequence[Run]) -> Point:
-    layout = layout_of(arm)
-    return Point(
-        arm=arm.full_name,
-        scheme=layout.scheme or "",
-        total=layout.total,
-        losses=_losses_further(runs),
-    )
-
-
-KEPT = "text_kept"
-
-
-def untrained(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
-    """A sentence that names the arms whose mean loss is that of the bigram model or above."""
-    losses = _losses_untrained(experiment, runs)
-    worse = [arm for arm, (loss, bigram) in losses.items() if loss >= bigram]
-    if worse:
-        titles = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
-        which = (
-            listed(titles[arm] for arm in worse) if len(worse) < 4 else f"{len(worse)} of {counted(len(losses), 'arm')}"
-        )
-        told = {f"{number(losses[arm][1], 3)} nats per token" for arm in worse}
-        yield (
-            f"not trained enough to say: {which} {'is' if len(worse) == 1 else 'are'} no better than the bigram model "
-            f"({next(iter(told)) if len(told) == 1 else 'of its own text'}); train longer"
-        )
-
-
-def above_bigram(experiment: Experiment, runs: Sequence[Run]) -> tuple[str, ...]:
-    """The full names of those arms."""
-    return tuple(arm for arm, (loss, bigram) in _losses_untrained(experiment, runs).items() if loss >= bigram)
-
-
-def _losses_untrained(experiment: Experiment, runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
-    """The mean loss of every arm that has one, and that of the bigram model on its text."""
-    found = {}
-    for arm in experiment.arms:
-        pairs = [
-            (run.metrics.get("eval_loss_nats"), run.metrics.get("bigram_loss_nats"))
-            for run in runs
-            if run.name == arm.full_name and run.status == "done"
-        ]
-        known = [(loss, bigram) for loss, bigram in pairs if loss is not None and bigram is not None]
-        if known:
-            loss, bigram = np.mean(known, axis=0)
-            found[arm.full_name] = float(loss), float(bigram)
-    return found
-
-
-def unmeasured(experiment: Experiment, runs: Sequence[Run]) -> Iterator[str]:
-    """A sentence where arms differ in tokenizer or corpus and that cannot be accounted for in some runs."""
-    if experiment.primary != PER_BYTE:
-        return
-    done = [run for run in runs if run.status == "done"]
-    lost = {run.name: share for run in done if (share := run.metrics.get(KEPT)) is not None and share < TEXT_KEPT}
-    for arm in experiment.arms:
-        if (share := lost.get(arm.full_name)) is not None:
-            gives = f"give back {100 * share:.0f} % of it" if share else "are ids of which no text is known"
-            yield (
-                f"{title(arm, experiment)} cannot be compared by bits per byte of the text: its tokens {gives}; give "
-                f"a tokenizer that gives back {100 * TEXT_KEPT:.0f} % or more"
-            )
-    before = [run for run in done if run.metrics.get(PER_BYTE) is None and run.name not in lost]
-    if before:
-        yield (
-            f"arms differ in tokenizer or corpus, so nats per token say nothing, and {len(before)} of "
-            f"{counted(len(done), 'run')} were stored before {PER_BYTE} was measured; run them anew in another "
-            "directory"
-        )
 
 
 MEASURED = {"unigram": "unigram_loss_nats", "bigram": "bigram_loss_nats", "entropy": "entropy_nats"}
@@ -174,23 +94,23 @@ MEASURED = {"unigram": "unigram_loss_nats", "bigram": "bigram_loss_nats", "entro
 
 def text_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     """The unigram and bigram model and the entropy, as far as finished runs of a task report them."""
-    found = {
+    values_of = {
         name: [run.metrics[metric] for run in runs if run.metrics.get(metric) is not None]
         for name, metric in MEASURED.items()
     }
-    return {name: {"loss_nats": values[0]} for name, values in found.items() if values}
+    return {name: {"loss_nats": values[0]} for name, values in values_of.items() if values}
 
 
 def known_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     """Return the best possible metrics among the arms' models, as far as theory tells, and chance."""
-    found: dict[str, float] = {}
+    best: dict[str, float] = {}
     for run in runs:
         for metric, value in run.spec.task.best_possible(run.spec.model).items():
             better = max if METRICS[metric].better == "higher" else min
-            found[metric] = better(found.get(metric, value), value)
+            best[metric] = better(best.get(metric, value), value)
     chance = _by_chance(runs)
     return {
-        **({"possible": found} if found else {}),
+        **({"possible": best} if best else {}),
         **({"chance": {"accuracy": chance}} if chance is not None else {}),
     }
 

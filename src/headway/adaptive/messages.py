@@ -1,0 +1,211 @@
+"""What a plan or a search tells while it runs: its questions, its findings, and what its next step takes."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from headway.base.text import Amount, brief, counted, listed
+from headway.config.metrics import METRICS, metric_name
+from headway.stats.best_arm import MOST_FINALISTS, arms_by_round, planned_runs
+from headway.stats.blocks import PlanState
+from headway.stats.evidence import SETTLED, Difference, Outcome
+from headway.stats.sequential import FEWEST
+from headway.stats.warnings import recounted
+from headway.store.look_plans import RoundMade, StoredPlan, StoredSearch, stored, stored_plan
+
+_OUTCOMES: Mapping[Outcome, str] = {
+    "apart": "told apart",
+    "small": "told apart, by less than {margin}",
+    "same": "the same within {margin}",
+    "open": "open",
+    "few": "too few seeds to say",
+    "none": "cannot be judged: no seed has a result of all its arms",
+}
+
+
+def per_cent(margin: float) -> str:
+    """A margin as it was given.
+
+    Examples:
+        >>> per_cent(0.5), per_cent(2.0)
+        ('0.5 %', '2 %')
+    """
+    return f"{margin:g} %"
+
+
+def planned(plan: StoredPlan) -> Iterator[str]:
+    """Yield sentences on a plan: its questions, its interim analyses, and the seeds known before."""
+    yield f"{_questions(plan, f' of {metric_name(plan.metric)}')}, all together at level {plan.level:.3g}"
+    yield from recounted(plan.looks, plan.n_before)
+
+
+def _questions(plan: StoredPlan, of: str = "") -> str:
+    what = counted(len(plan.asked), "contrast" if plan.are_declared else "comparison")
+    looks = listed(map(str, plan.looks))
+    return f"{what}{of} until each is told apart or the same within {per_cent(plan.margin)}: looks at {looks} seeds"
+
+
+def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
+    """Return a sentence that a plan is prolonged beyond its end, with the cost of that."""
+    return (
+        f"the plan of this directory ended at {former.at_most} seeds and goes on to {plan.at_most}: of all its looks "
+        f"together, chance alone now tells apart {100 * plan.level:.2g} of 100, and {100 * former.level:.2g} before"
+    )
+
+
+def where_it_stands(directory: Path) -> Iterator[str]:
+    """Yield sentences on the progress of a directory's plan or search.
+
+    Raises:
+        ResultsError: when what is stored cannot be read.
+    """
+    search, plan = stored(directory, "search", StoredSearch), stored_plan(directory)
+    if search is not None:
+        rounds = len(search.new_seeds)
+        made = sum(stored(directory, f"round-{place + 1}", RoundMade) is not None for place in range(rounds))
+        yield f"searching the best of {len(search.arms)} arms: {made} of {rounds} rounds are made"
+    if plan is None:
+        return
+    yield _questions(plan)
+    if not plan.history:
+        yield "no look has been made yet"
+        return
+    last = plan.history[-1]
+    unsettled = [name for name in plan.asked if name in last.outcomes and last.outcomes[name] not in SETTLED]
+    place, of = plan.looks.index(last.n_seeds) + 1, len(plan.looks)
+    told = f"{len(plan.asked) - len(unsettled)} of {len(plan.asked)} settled"
+    left = f"; open: {listed(unsettled)}" if unsettled else ""
+    end = "; the plan has ended" if not unsettled or place == of else ""
+    yield f"look {place} of {of}, {last.n_seeds} seeds: {told}{left}{end}"
+
+
+def not_asked(arms: Iterable[str]) -> str:
+    """Return a sentence on arms of which the plan asks nothing."""
+    return f"no question is asked of {listed(arms)}, so no seeds are added there"
+
+
+def asked_late(questions: Iterable[str]) -> str:
+    """Return a sentence on questions that a stored plan does not have."""
+    return f"{listed(questions)}: asked after an answer was seen, so not part of the plan"
+
+
+def changed(n_seeds: int) -> str:
+    """Return a sentence that an interim analysis would find something else today."""
+    return f"what {n_seeds} seeds say has changed since they were looked at: runs were repeated or dropped"
+
+
+def next_look(n_seeds: int, n_runs: int, seconds: float, to_the_end_s: float | None, plan: StoredPlan) -> str:
+    """Return a sentence on what the next interim analysis takes, and the plan to its end."""
+    most = f" (at most {brief(to_the_end_s)} to the end of the plan)" if to_the_end_s and n_seeds < plan.at_most else ""
+    return f"next look: {_work(n_seeds, n_runs, seconds)}{most}"
+
+
+def stopped(n_seeds: int, n_runs: int, seconds: float, left_s: float, budget_s: float) -> str:
+    """Return a sentence that the budget does not suffice for the next interim analysis."""
+    return (
+        f"stopped: the next look takes {_work(n_seeds, n_runs, seconds)}, and {brief(left_s)} of {brief(budget_s)} are "
+        "left; the same command goes on from here"
+    )
+
+
+def _work(n_seeds: int, n_runs: int, seconds: float) -> str:
+    return f"{n_seeds} seeds, {counted(n_runs, 'more run')}, about {brief(seconds)}"
+
+
+def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[str]:
+    """Yield the findings of an interim analysis, a line for each question that was open.
+
+    Args:
+        plan: that is followed.
+        state: after the look.
+        before: questions that had been settled before.
+    """
+    number = state.look or 1
+    yield f"look {number} of {len(plan.looks)}, {plan.looks[number - 1]} seeds:"
+    width = max(map(len, plan.asked))
+    for name, contrast in zip(plan.asked, state.contrasts, strict=True):
+        if name not in before:
+            yield f"  {name:<{width}}  {finding(contrast, plan.margin)}"
+    if before:
+        yield f"  {len(before)} of {len(plan.asked)} had been settled before"
+
+
+def finding(contrast: Difference, margin: float) -> str:
+    """Return the difference, its interval, and how that reads.
+
+    Examples:
+        >>> contrast = Difference.partly_known(n_pairs=5, estimate=0.7, interval=(0.4, 1.0), outcome="apart")
+        >>> finding(contrast, 0.5)
+        '0.7 % (0.4 to 1.0 %): told apart'
+    """
+    outcome = _OUTCOMES[contrast.outcome].format(margin=per_cent(margin))
+    if contrast.share is None:
+        return outcome
+    if contrast.share_interval is None:
+        return f"{100 * contrast.share:.2g} %: {outcome}"
+    amount = Amount.of_share(0.0, contrast.share_interval)
+    return f"{amount(contrast.share)} ({amount(*contrast.share_interval)}): {outcome}"
+
+
+def ending(plan: StoredPlan, state: PlanState, seconds_of: Sequence[float | None]) -> Iterator[str]:
+    """Yield a sentence for each question: settled, or open, and then what settling it would cost.
+
+    Args:
+        plan: that was followed.
+        state: at its end.
+        seconds_of: about how long another seed of each question's arms takes; None where that is not known.
+    """
+    better = METRICS[plan.metric].better
+    yield f"differences of {metric_name(plan.metric)} in per cent; {better} is better"
+    for index, (name, contrast) in enumerate(zip(plan.asked, state.contrasts, strict=True)):
+        cost = _cost(plan, state, index, seconds_of[index]) if contrast.is_open else ""
+        after = f" after {counted(contrast.n_pairs, 'seed')}" if contrast.n_pairs else ""
+        yield f"{name}: {finding(contrast, plan.margin)}{after}{cost}"
+
+
+def _cost(plan: StoredPlan, state: PlanState, index: int, seconds: float | None) -> str:
+    n_pairs, needed = state.contrasts[index].n_pairs, state.test.seeds_for(plan.margin, index)
+    if n_pairs < FEWEST or needed is None:
+        return ""
+    more, low, high = (max(1, n - n_pairs) for n in needed)
+    long = "" if seconds is None else f", about {brief(more * seconds)}"
+    span = f" ({low:,} to {high:,})" if low < high else ""
+    return f"; about {counted(more, 'more seed')}{span} would settle {per_cent(plan.margin)}{long}"
+
+
+def searched(search: StoredSearch) -> str:
+    """Return a sentence on how a search is going to be done, and on what comes after it."""
+    arms = arms_by_round(len(search.arms))
+    parts = [f"{counted(n, 'seed')} for {left}" for n, left in zip(search.new_seeds, arms, strict=False)]
+    most = min(MOST_FINALISTS, len(search.arms))
+    least = 2 * min(FEWEST, search.at_most)
+    return (
+        f"searching the best of {len(search.arms)} arms by {metric_name(search.metric)} in "
+        f"{counted(planned_runs(search), 'run')}: {listed(parts)}; then two to four finalists get fresh seeds, at most "
+        f"{search.at_most} each: {least} to {most * search.at_most} runs more, which a budget of runs does not count"
+    )
+
+
+def searching(place: int, search: StoredSearch, arms: Iterable[str]) -> str:
+    """Return a sentence on a search that did not end its round; rounds count from 1."""
+    return f"the search is in round {place} of {len(search.new_seeds)}: {listed(arms)} are left"
+
+
+def round_made(place: int, search: StoredSearch, n_before: int, n_seeds: int, arms: Sequence[str]) -> str:
+    """Return a sentence on the arms that a round left."""
+    return (
+        f"round {place} of {len(search.new_seeds)}: {len(arms)} of {n_before} arms are left after "
+        f"{counted(n_seeds, 'seed')}: {listed(arms)}"
+    )
+
+
+def round_not_ended(n_runs: int) -> str:
+    """Return a sentence on a round that another process or machine left unfinished."""
+    return f"stopped: {counted(n_runs, 'run')} of the round did not end; the same command goes on"
+
+
+def round_too_long(n_runs: int, seconds: float, left_s: float) -> str:
+    """Return a sentence that the budget does not suffice for a round."""
+    return (
+        f"stopped: the round takes {counted(n_runs, 'more run')}, about {brief(seconds)}, and {brief(left_s)} are "
+        "left; the same command goes on from here"
+    )

@@ -1,0 +1,250 @@
+"""The runs of a directory and what was said of them, as warnings read it.
+
+An `Answer` is a verdict with what it is about, so that a change of its arms can be held against it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from headway.base.text import Amount, counted
+from headway.config.arms import Arm
+from headway.config.experiment import Experiment
+from headway.config.metrics import METRICS
+from headway.config.run import PER_BYTE
+from headway.stats.cells import Match, RunsOfArm, Weights, done, title, values_of
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison, Family
+from headway.stats.learning_rates import RatesOfArm
+from headway.stats.sequential import FEWEST, Looking
+from headway.stats.verdicts import sides_of
+from headway.store.run import Run
+
+
+def in_per_cent(share: float) -> str:
+    """Return a share in per cent, with as many digits as it takes."""
+    return Amount.of_share(share, None)(share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A difference that was answered, of arms without a control.
+
+    Attributes:
+        difference: as it was judged.
+        weights: of its arms, by full name.
+        effect: what it is about, as the logarithm of a factor: that between its sides, or the margin within which they
+            are the same. As shares 99 % less would be nearer than a fall to a third, which is 200 % of what is left.
+        sentence: how far its sides are apart.
+    """
+
+    difference: Comparison | JudgedContrast
+    weights: Weights
+    effect: float
+    sentence: str
+
+    def is_exceeded(self, shares: Mapping[str, float]) -> bool:
+        """Return whether the larger of two weighted mean changes, one per side, exceeds the answer's difference."""
+        return max(self._side(shares, 1), self._side(shares, -1)) > self.effect
+
+    def _side(self, shares: Mapping[str, float], sign: int) -> float:
+        side = {arm: abs(weight) for arm, weight in self.weights.items() if sign * weight > 0}
+        moved = sum(weight * math.log1p(shares.get(arm, 0.0)) for arm, weight in side.items())
+        return moved / sum(side.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The runs of a directory, and what was said of them: all that a warning is read from.
+
+    Attributes:
+        experiment: the whole document.
+        runs: of every arm.
+        path: the results directory.
+        matches: which arms are compared.
+        looks: the plan of interim analyses.
+        seen: the numbers of seeds that verdicts were given on.
+        contrasts: the contrasts of the document, judged.
+        comparisons: the comparisons of two arms, judged.
+        families: the families of both.
+        rates: what learning rates do.
+    """
+
+    experiment: Experiment
+    runs: RunsOfArm
+    path: Path = Path()
+    matches: Sequence[Match] = ()
+    looks: Looking = field(default_factory=lambda: Looking(margin=1.0))
+    seen: Sequence[int] = ()
+    contrasts: Sequence[JudgedContrast] = ()
+    comparisons: Sequence[Comparison] = ()
+    families: Sequence[Family] = ()
+    rates: Sequence[RatesOfArm] = ()
+
+    @property
+    def every_run(self) -> list[Run]:
+        """The runs of all arms."""
+        return [run for of_arm in self.runs.values() for run in of_arm.values()]
+
+    def title(self, arm: str) -> str:
+        """Return the name of an arm in sentences."""
+        return title(self.experiment.arm(arm), self.experiment)
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """The answers in the primary metric without a control; contrasts first."""
+        margins = {(f.of, f.metric, f.control): f.plan.margin for f in self.families}
+        weights = {contrast.name: contrast.weights for contrast in self.experiment.contrasts}
+        answers = []
+        every: list[Comparison | JudgedContrast] = [*self.contrasts, *self.comparisons]
+        for judged in every:
+            share = judged.share
+            if judged.control is not None or judged.metric != self.experiment.primary or judged.rule == "shares":
+                continue
+            if share is None or not judged.is_settled:
+                continue
+            margin = margins.get((judged.of, judged.metric, judged.control), self.experiment.margin)
+            same = judged.outcome == "same"
+            effect = abs(math.log1p(margin / 100 if same else max(share, _LEAST_DIFFERENCE - 1)))
+            arms = {judged.arm: 1.0, judged.baseline: -1.0} if isinstance(judged, Comparison) else weights[judged.name]
+            apart = f"the same within {margin:g} %" if same else f"{in_per_cent(abs(share))} apart"
+            named = self._named(judged)
+            said = f"{named} are {apart}" if " and " in named else f"{named} is {apart.removesuffix(' apart')}"
+            answers.append(Answer(difference=judged, weights=arms, effect=effect, sentence=said))
+        return answers
+
+    def _named(self, judged: Comparison | JudgedContrast) -> str:
+        if isinstance(judged, Comparison):
+            return " and ".join(self.title(arm) for arm in (judged.arm, judged.baseline))
+        contrast = next(asked for asked in self.experiment.contrasts if asked.name == judged.name)
+        sides = sides_of(contrast, self.experiment)
+        return judged.label if sides is None else " and ".join(sides)
+
+    @cached_property
+    def plain_arms(self) -> list[Arm]:
+        """The arms without a control that do the first arm's task, and so differ in merit alone."""
+        plain = [arm for arm in self.experiment.arms if arm.control is None]
+        # In bits per byte another tokenizer is another way to do the same task.
+        free = ("tokenizer",) if self.experiment.primary == PER_BYTE else ()
+        tasks = [{k: v for k, v in arm.resolved_spec.task.content().items() if k not in free} for arm in plain]
+        return [arm for arm, task in zip(plain, tasks, strict=True) if task == tasks[0]]
+
+    @cached_property
+    def means(self) -> dict[str, float]:
+        """The primary metric of each plain arm, the mean over its seeds."""
+        values = {a.full_name: values_of(a, self.experiment.primary, self.runs).values() for a in self.plain_arms}
+        finite = {arm: [v for v in of_arm if v is not None and np.isfinite(v)] for arm, of_arm in values.items()}
+        return {arm: float(np.mean(of_arm)) for arm, of_arm in finite.items() if of_arm}
+
+    @cached_property
+    def now(self) -> int | None:
+        """The seeds that the answer rests on without a plan; None before there are verdicts."""
+        if self.looks.plan is not None:
+            return None
+        primary = self.experiment.primary
+        of_answer = [f for f in self.families if f.metric == primary and f.control is None and f.look is not None]
+        n = max((family.plan.looks[-1] for family in of_answer), default=0)
+        return n if n >= FEWEST else None
+
+    @cached_property
+    def bigram_losses(self) -> dict[str, tuple[float, float]]:
+        """The mean loss of every arm that has one, and that of the bigram model on its text."""
+        losses = {}
+        for arm in self.experiment.arms:
+            metrics = [run.metrics for run in done(arm, self.runs)]
+            pairs = [(each.get("eval_loss_nats"), each.get("bigram_loss_nats")) for each in metrics]
+            if known := [pair for pair in pairs if None not in pair]:
+                loss, bigram = np.mean(np.array(known, dtype=float), axis=0)
+                losses[arm.full_name] = float(loss), float(bigram)
+        return losses
+
+    @property
+    def untrained(self) -> list[str]:
+        """The arms that are no better than counting pairs of tokens."""
+        return [arm for arm, (loss, bigram) in self.bigram_losses.items() if loss >= bigram]
+
+    @cached_property
+    def falls(self) -> dict[str, float]:
+        """The share by which each plain arm's primary metric fell in the last tenth of training."""
+        # In the course of training bits per byte are not recorded, and nats per token of an arm fall by the same share.
+        recorded = "eval_loss_nats" if self.experiment.primary == PER_BYTE else self.experiment.primary
+        falls: dict[str, float] = {}
+        for arm in self.plain_arms:
+            of_arm = [fall for run in done(arm, self.runs) if (fall := _fall(run.records(), recorded)) is not None]
+            if of_arm and arm.full_name in self.means:
+                falls[arm.full_name] = float(np.mean(of_arm))
+        return falls
+
+    @cached_property
+    def gains(self) -> dict[str, float]:
+        """The share by which each arm is worse at the document's learning rate than at its best one."""
+        gains = {}
+        for entry in self.rates:
+            means = {rate.factor: rate.mean for rate in entry.rates}
+            if 1.0 in means and means[entry.best] > 0:
+                gains[entry.arm] = means[1.0] / means[entry.best] - 1
+        return gains
+
+    def beyond(self, changes: Mapping[str, float]) -> "Beyond":
+        """Return the arms whose changes exceed the answers' differences; without an answer, how far arms are apart."""
+        if len(self.means) < 2 or METRICS[self.experiment.primary].better != "lower":
+            return Beyond()
+        if not self.answers:
+            low, high = min(self.means.values()), max(self.means.values())
+            apart = high / low - 1 if low > 0 else math.inf
+            arms = {arm: share for arm, share in changes.items() if share > max(apart, _LEAST_CHANGE)}
+            return Beyond(arms=tuple(arms), most=_largest(arms), apart=f"the arms are {in_per_cent(apart)} apart")
+        exceeded = [answer for answer in self.answers if answer.is_exceeded(changes)]
+        if not exceeded:
+            return Beyond()
+        logs = {arm: math.log1p(share) for arm, share in changes.items()}
+        arms = {a: s for a, s in logs.items() if any(a in each.weights and s > each.effect for each in exceeded)}
+        first = exceeded[0]
+        more = f", and so of {counted(len(exceeded) - 1, 'other answer')}" if len(exceeded) > 1 else ""
+        most = _largest({arm: share for arm, share in arms.items() if arm in first.weights})
+        return Beyond(arms=tuple(arms), answers=tuple(exceeded), most=most, apart=f"{first.sentence}{more}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beyond:
+    """Arms whose change is too large, the answers that it affects, and the difference that these answers are about."""
+
+    arms: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    most: str = ""
+    apart: str = ""
+
+
+def _largest(shares: Mapping[str, float]) -> str:
+    return max(shares, key=lambda arm: shares[arm], default="")
+
+
+_LEAST_DIFFERENCE = 1e-9
+"""The least difference, as a share of the other side, so that no difference counts as 0."""
+
+_LEAST_CHANGE = 0.005
+"""Without an answer, a smaller relative change of a metric gives no warning."""
+
+_LAST = 0.1
+"""The last tenth of training."""
+
+
+def _fall(records: Sequence[Mapping[str, object]], metric: str) -> float | None:
+    """Return the share by which a metric fell in the last tenth of training; None if that was not recorded.
+
+    The metric falls exponentially between two values: on a straight line, most of a long fall would come at its end.
+    """
+    series = [
+        (step, value)
+        for record in records
+        if isinstance(step := record.get("step"), int) and isinstance(value := record.get(metric), int | float)
+    ]
+    if len(series) < 2:
+        return None
+    start = (1 - _LAST) * series[-1][0]
+    steps, values = (np.array(column, dtype=float) for column in zip(*series, strict=True))
+    return float(np.exp(np.interp(start, steps, np.log(values))) / values[-1] - 1) if values.min() > 0 else None
