@@ -25,7 +25,7 @@ from headway.report.experiment import current
 from headway.report.experiment import laboratory as tables
 from headway.report.experiment.answer import differences
 from headway.report.experiment.data import ReportData, gather
-from headway.report.experiment.laboratory import laboratory_of
+from headway.report.experiment.laboratory import Statement, laboratory_of
 from headway.stats.answer import MANY, without_pairs
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison
@@ -64,11 +64,9 @@ UNKNOWN = "#9aa0a8"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A sentence of the answer, and the colour of the arm it is about."""
+class Verdict(Statement):
+    """A sentence of the answer, the colour of the arm it is about, and the arm's group."""
 
-    sentence: str
-    colour: str
     group: str | None = None
 
 

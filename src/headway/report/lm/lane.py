@@ -12,7 +12,9 @@ import numpy as np
 from headway.base.text import counted, join, listed
 from headway.config.lm.model import TransformerModel
 from headway.config.spec import thinned
-from headway.report.charts.figure import INK, QUIET, SEEDS, SOLID, WIDTH, Figure, Look, inline, keyed, over_seeds
+from headway.report.charts.figure import INK, QUIET, WIDTH, Axis, Figure, coloured, grid, inline, panel, rule
+from headway.report.charts.intervals import SEEDS, over_seeds
+from headway.report.charts.lines import line_bands
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import declared
 
@@ -24,18 +26,15 @@ PLACES = ("#1d3557", "#2f6db3", "#56b4e9", "#2a9d5c", "#9acd32", "#d4a017", "#e4
 
 def lane_use(material: ReportData) -> Figure | None:
     """The lane's share of the stream's squared norm; None without a lane."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if has_lane(arm) and arm.shown.metrics.get(METRIC)]
     if not arms:
         return None
-    panels = [_at_the_end(arms)]
     over = [arm for arm in arms if len(arm.shown.series(METRIC)[0]) > 1]
-    rows: list[Any] = [alt.hconcat(*panels)]
     columns = min(4, max(1, len(over)))
     width = (WIDTH - 60) // columns - 50
-    for at in range(0, len(over), columns):
-        rows.append(alt.hconcat(*(_over_training(arm, width) for arm in over[at : at + columns])))
+    rows = [_at_the_end(arms)]
+    if over:
+        rows.append(grid([_over_training(arm, width) for arm in over], columns))
     return Figure(
         name="lane-use",
         part="Data lane",
@@ -51,8 +50,11 @@ def lane_use(material: ReportData) -> Figure | None:
             if over
             else "",
         ),
-        chart=alt.vconcat(*rows).resolve_scale(color="independent"),
+        chart=grid(rows, 1).resolve_scale(color="independent"),
     )
+
+
+SHARE = Axis("share", "share in the lane", domain=[0, 1], ticks={"format": "%"})
 
 
 def has_lane(arm: ArmResults) -> bool:
@@ -66,55 +68,30 @@ def _places(n: int) -> list[str]:
 
 
 def _at_the_end(arms: Sequence[ArmResults]) -> Any:
-    import altair as alt
-
-    longest = max(len(arm.shown.metrics[METRIC]) for arm in arms)
-    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
-    look = keyed("what", looks, nested=False)
     rows = []
     for arm in arms:
         shares = np.array([run.metrics[METRIC] for run in arm.runs if run.metrics.get(METRIC)], dtype=float)
         for place, column in zip(_places(shares.shape[1]), shares.T, strict=True):
-            mean = over_seeds(column)
-            rows.append({"what": arm.label, "place": place, "share": mean.mean, "low": mean.low, "high": mean.high})
-    x = alt.X(
-        "place:N", title="before", sort=_places(longest), axis=alt.Axis(labelAngle=0), scale=alt.Scale(padding=0.4)
-    )
-    y = alt.Y("share:Q", title="share in the lane", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    chart = alt.Chart(inline(rows)).encode(x=x)
-    layers = [
-        chart.mark_rule(strokeWidth=1.6).encode(
-            y=alt.Y("low:Q", title="share in the lane"), y2="high:Q", color=look["color"]
-        ),
-        chart.mark_line().encode(y=y, color=look["color"]),
-        chart.mark_point(size=60, filled=True, opacity=1).encode(
-            y=y, color=look["color"], tooltip=["what:N", "place:N", alt.Tooltip("share:Q", format=".1%")]
-        ),
-    ]
-    return alt.layer(*layers).properties(width=WIDTH - 80, height=270, title="at the end of training")
+            rows.append({"what": arm.label, "place": place, **over_seeds(column).row("share")})
+    places = _places(max(len(arm.shown.metrics[METRIC]) for arm in arms))
+    x = Axis("place", "before", order=places, scale={"padding": 0.4}, ticks={"labelAngle": 0})
+    colour = coloured("what", {arm.label: arm.colour for arm in arms}, "stroke", columns=4)
+    shown = ["what:N", "place:N", ("share:Q", ".1%")]
+    lines = line_bands(rows, x, SHARE, colour, spread="bar", points=60, shown=shown)
+    return panel(lines, WIDTH - 80, 270, "at the end of training")
 
 
 def _over_training(arm: ArmResults, width: int) -> Any:
-    import altair as alt
-
-    places = _places(arm.shown.series(METRIC)[1].shape[1])
-    colours = alt.Scale(domain=places, range=[PLACES[i % len(PLACES)] for i in range(len(places))])
-    model = declared(arm.shown).model
-    width_share = 1 - model.embedding_width / model.d_model
-    x = alt.X(
-        "step:Q",
-        title="training step",
-        axis=alt.Axis(tickCount=3, labelExpr="datum.value ? format(datum.value, '~s') : '0'"),
-    )
-    y = alt.Y("share:Q", title="share in the lane", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    legend = alt.Legend(title="before", orient="bottom", columns=5)
-    lines = alt.Chart(inline(_rows(arm, places))).mark_line(strokeWidth=1.8)
-    tooltip = ["place:N", "step:Q", alt.Tooltip("share:Q", format=".1%")]
-    rule = alt.Chart(inline([{"share": width_share}])).mark_rule(color="#b4b8bf", strokeDash=[4, 3]).encode(y=y)
-    drawn = lines.encode(
-        x=x, y=y, color=alt.Color("place:N", sort=places, scale=colours, legend=legend), tooltip=tooltip
-    )
-    return alt.layer(rule, drawn).properties(width=width, height=190, title=arm.label)
+    places, model = _places(arm.shown.series(METRIC)[1].shape[1]), declared(arm.shown).model
+    ticks = {"tickCount": 3, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
+    palette = {place: PLACES[at % len(PLACES)] for at, place in enumerate(places)}
+    colour = coloured("place", palette, "stroke", title="before", columns=5)
+    shown = ["place:N", "step:Q", ("share:Q", ".1%")]
+    rows = list(_rows(arm, places))
+    x = Axis("step", "training step", ticks=ticks)
+    lines = line_bands(rows, x, SHARE, colour, spread=None, strokeWidth=1.8, shown=shown)
+    even = rule([1 - model.embedding_width / model.d_model], y=SHARE, colour="#b4b8bf", dash=(4, 3))
+    return panel([even, *lines], width, 190, arm.label)
 
 
 def _rows(arm: ArmResults, places: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -133,8 +110,6 @@ LEFT, RIGHT, BOTTOM, TOP = 240.0, 760.0, 20.0, 180.0
 
 def lane_diagram(material: ReportData) -> Figure | None:
     """A drawing per kind of lane: same or switched side, positions in it or not; None without a lane."""
-    import altair as alt
-
     kinds: dict[tuple[str, bool], list[Any]] = {}
     for arm in material.arms:
         if has_lane(arm):
@@ -143,9 +118,7 @@ def lane_diagram(material: ReportData) -> Figure | None:
     if not kinds:
         return None
     drawings = [
-        _drawing(declared(arms[0].shown).model).properties(
-            width=WIDTH - 20, height=210, title=_title(listed(arm.label for arm in arms), side)
-        )
+        panel(_drawing(declared(arms[0].shown).model), WIDTH - 20, 210, _title(listed(arm.label for arm in arms), side))
         for (side, _), arms in kinds.items()
     ]
     return Figure(
@@ -156,7 +129,7 @@ def lane_diagram(material: ReportData) -> Figure | None:
         "for the first arm named. The token embedding fills only the blue entries; the yellow ones, the lane, start "
         "at zero unless positions are added to them, and are free for the heads. Every layer reads and writes all "
         "entries; the read-out takes as many as the embedding has, with the same weights.",
-        chart=alt.vconcat(*drawings, spacing=18),
+        chart=grid(drawings, 1, (18, 18)),
     )
 
 
@@ -164,7 +137,7 @@ def _title(arms: str, side: str) -> str:
     return f"{arms}: " + ("read out on the same side" if side == "same" else "read out on the other side")
 
 
-def _drawing(model: TransformerModel) -> Any:
+def _drawing(model: TransformerModel) -> list[Any]:
     import altair as alt
 
     boxes, texts, arrows = list(_boxes(model)), list(_texts(model)), list(_arrows(model))
@@ -191,7 +164,7 @@ def _drawing(model: TransformerModel) -> Any:
             lineHeight=14,
         )
         drawn.append(mark.encode(x=x, y=y, text="text:N"))
-    return alt.layer(*drawn)
+    return drawn
 
 
 def _split(model: TransformerModel) -> float:

@@ -28,7 +28,7 @@ from headway.heads.scores import DECLARED, Composition, HeadScores, five_digits,
 from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
 from headway.report.charts.files import write_whole
-from headway.report.charts.heat_map import DIVERGING, SEQUENTIAL, colour_range
+from headway.report.charts.maps import DIVERGING, SEQUENTIAL, colour_range
 from headway.report.charts.page import policy, script_data, templates
 from headway.stats.lm.diversity import scores_at
 from headway.store.run import Run
