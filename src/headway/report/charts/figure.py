@@ -98,19 +98,14 @@ INK = "#22262b"
 QUIET = "#6b7280"
 
 
-def head_domain(n_heads: int) -> list[str]:
-    """The names under which figures colour heads: their numbers as text.
+def head_colours(n_heads: int) -> dict[str, str]:
+    """The colours of heads, by their numbers as text.
 
     Examples:
-        >>> head_domain(3)
-        ['0', '1', '2']
+        >>> head_colours(2)
+        {'0': '#0072b2', '1': '#d55e00'}
     """
-    return [str(head) for head in range(n_heads)]
-
-
-def head_range(n_heads: int) -> list[str]:
-    """The colours that belong to `head_domain`."""
-    return [HEAD_COLOURS[head % len(HEAD_COLOURS)] for head in range(n_heads)]
+    return {str(head): HEAD_COLOURS[head % len(HEAD_COLOURS)] for head in range(n_heads)}
 
 
 def arm_colour(position: int) -> str:

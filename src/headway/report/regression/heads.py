@@ -2,6 +2,8 @@
 
 `dynamics` draws a line per head. `final_circuits` draws the QK and OV circuits of every head as maps: blue for
 negative, red for positive, white for zero.
+
+`declared` and `circuits_of` read a run's specification and its final circuits, for all figures of in-context runs.
 """
 
 import json
@@ -11,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import join
-from headway.config.regression import RegressionTask, Stack
+from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask, Stack
 from headway.config.spec import thinned
+from headway.icl.circuits import circuits
 from headway.icl.theory import EffectiveLoss
 from headway.report.charts.figure import (
     INK,
@@ -22,16 +25,43 @@ from headway.report.charts.figure import (
     Figure,
     coloured,
     grid,
-    head_domain,
-    head_range,
+    head_colours,
     inline,
     panel,
 )
 from headway.report.charts.lines import line_bands, step_axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.experiment.data import ArmResults, Finished, ReportData
-from headway.report.regression.common import circuits_of, declared, has_one_layer
-from headway.report.regression.theory import covered
+from headway.store.run import Run
+
+
+def declared(run: Finished) -> IclRun:
+    """Return the specification of a run."""
+    assert isinstance(run.run.spec, IclRun)
+    return run.run.spec
+
+
+def has_one_layer(arm: ArmResults) -> bool:
+    """Return whether an arm's model is a single layer, whose heads are w and mu."""
+    return isinstance(declared(arm.shown).model, OneLayer)
+
+
+def circuits_of(run: Finished) -> dict[str, np.ndarray]:
+    """QK (layer, head, D, D) and OV (layer, head, d_y, D) of the trained weights."""
+    return run.once(_circuits)
+
+
+def _circuits(run: Run) -> dict[str, np.ndarray]:
+    assert isinstance(run.spec, IclRun)
+    return circuits(run.weights(), run.spec.model, run.spec.task)
+
+
+def covered(arm: ArmResults) -> bool:
+    """Return whether the effective loss holds for an arm: one softmax layer, isotropic x, one output of all of x."""
+    model, task = declared(arm.shown).model, declared(arm.shown).task
+    isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
+    return has_one_layer(arm) and model.attention == "softmax" and isotropic
+
 
 POINTS = 120
 OTHERS = 4
@@ -71,9 +101,11 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
 
     quantity, output = row
     spec = declared(arm.shown)
-    heads: list[str | alt.FieldName] = [*head_domain(spec.model.n_heads)]
-    palette = dict(zip(head_domain(n_heads), head_range(n_heads), strict=True))
-    style = {"color": coloured("head", palette, "stroke", title="head", orient="right"), "detail": "seed:N"}
+    heads: list[str | alt.FieldName] = [*head_colours(spec.model.n_heads)]
+    style = {
+        "color": coloured("head", head_colours(n_heads), "stroke", title="head", orient="right"),
+        "detail": "seed:N",
+    }
     name = quantity if spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
     x = step_axis(spec.probes.every, spec.training.steps, title="training step" if row == rows[-1] else None)
     # Every y axis takes the same room, so that panels stand in columns.
@@ -102,7 +134,7 @@ def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]
 
 
 def _by_head(values: np.ndarray) -> dict[str, float]:
-    return dict(zip(head_domain(len(values)), values, strict=True))
+    return dict(zip(head_colours(len(values)), values, strict=True))
 
 
 def _has_theory(arm: ArmResults) -> bool:
@@ -114,7 +146,7 @@ def _theory(run: Finished) -> Iterator[dict[str, Any]]:
     effective = EffectiveLoss.of(declared(run).task)
     limit = 1.1 * float(np.abs(run.series("mu")[1]).max())
     rows = list(_rows(run, "w", 0))
-    heads = head_domain(declared(run).model.n_heads)
+    heads = head_colours(declared(run).model.n_heads)
     best = np.array([effective.best_mu(np.array([row[head] for head in heads])) for row in rows])
     beyond = np.flatnonzero(np.abs(best).max(axis=1) > limit)
     for row, values in list(zip(rows, best, strict=True))[beyond.max(initial=-1) + 1 :]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join
-from headway.config.regression import Identity, RegressionTask
+from headway.config.regression import RegressionTask
 from headway.icl.second_head import effective_worth, effective_worth_at, exact_worth, worth_in_the_limit
 from headway.icl.theory import (
     EffectiveLoss,
@@ -32,8 +32,7 @@ from headway.report.charts.figure import (
     arm_colour,
     coloured,
     grid,
-    head_domain,
-    head_range,
+    head_colours,
     inline,
     panel,
     rule,
@@ -42,7 +41,7 @@ from headway.report.charts.intervals import ENDS, points_with_intervals, strip
 from headway.report.charts.lines import line_bands
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.experiment.laboratory import Statement
-from headway.report.regression.common import declared, has_one_layer
+from headway.report.regression.heads import covered, declared
 
 FLOW_TIME = 30.0
 STEP = 0.01
@@ -50,13 +49,6 @@ STAGES = (5.5, 7.5)
 """Times at which the paper marks the stages of the flow."""
 
 RATIOS = np.geomspace(0.02, 2.0, 80)
-
-
-def covered(arm: ArmResults) -> bool:
-    """Return whether the effective loss holds for an arm: one softmax layer, isotropic x, one output of all of x."""
-    model, task = declared(arm.shown).model, declared(arm.shown).task
-    isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
-    return has_one_layer(arm) and model.attention == "softmax" and isotropic
 
 
 def flow(material: ReportData) -> Figure | None:
@@ -92,8 +84,8 @@ PANEL = (WIDTH // 3 - 75, 220)
 
 
 def _path(path: Flow, values: np.ndarray, name: str, best: np.ndarray | None = None) -> Any:
-    heads, y = head_domain(2), Axis("value", name)
-    style = coloured("head", dict(zip(heads, head_range(2), strict=True)), "stroke", title="head", orient="right")
+    heads, y = head_colours(2), Axis("value", name)
+    style = coloured("head", heads, "stroke", title="head", orient="right")
 
     def lines(drawn: np.ndarray, **line: Any) -> list[Any]:
         rows = [

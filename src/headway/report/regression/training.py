@@ -10,7 +10,7 @@ from headway.base.text import counted, join, number, span
 from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Axis, Figure, LineStyle, grid, panel, rule
 from headway.report.charts.lines import band_said, keyed, keyed_rules, line_bands, step_axis
 from headway.report.experiment.data import ArmResults, ReportData, per_seed, training_curve
-from headway.report.regression.common import declared
+from headway.report.regression.heads import declared
 
 POINTS = 200
 """Points of a curve, at most."""
