@@ -19,8 +19,8 @@ from headway.store.directory import Store
 MODULES = {
     "line_bands": """
 from headway import own
-from headway.report.charts.figure import Axis, panel
-from headway.report.charts.lines import line_bands
+from headway.report.charts.figure import panel
+from headway.report.charts.lines import Axis, line_bands
 
 @own.figure(title="Made up", caption="As many as there are.")
 def made_up(material):
@@ -29,7 +29,8 @@ def made_up(material):
 """,
     "points_with_intervals": """
 from headway import own
-from headway.report.charts.figure import Axis, panel
+from headway.report.charts.figure import panel
+from headway.report.charts.lines import Axis
 from headway.report.charts.intervals import ENDS, points_with_intervals
 
 @own.figure(title="Made up", caption="As many as there are.")
@@ -40,7 +41,8 @@ def made_up(material):
 """,
     "strip": """
 from headway import own
-from headway.report.charts.figure import Axis, panel
+from headway.report.charts.figure import panel
+from headway.report.charts.lines import Axis
 from headway.report.charts.intervals import strip
 
 @own.figure(title="Made up", caption="As many as there are.")
@@ -51,7 +53,8 @@ def made_up(material):
 """,
     "head_map": """
 from headway import own
-from headway.report.charts.figure import Axis, panel
+from headway.report.charts.figure import panel
+from headway.report.charts.lines import Axis
 from headway.report.charts.maps import about_zero, head_map, valued
 
 @own.figure(title="Made up", caption="As many as there are.")

@@ -13,7 +13,8 @@ import numpy as np
 from headway.base.text import join, listed
 from headway.config.metrics import metric_name
 from headway.heads.scores import DECLARED, HeadScores, head_names, row_labels
-from headway.report.charts.figure import INK, QUIET, WIDTH, Axis, Figure, Hint, inline, panel
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, Hint, inline, panel
+from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, head_map, valued
 
 LEFT_OUT = ("raw", "published")

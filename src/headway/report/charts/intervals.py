@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.report.charts.figure import INK, QUIET, Axis, Hint, Rows, hints, inline
+from headway.report.charts.figure import INK, QUIET, Hint, Rows, hints, inline
+from headway.report.charts.lines import Axis
 
 Interval = tuple[str, str]
 """The columns that hold the ends of an interval."""

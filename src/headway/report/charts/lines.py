@@ -1,16 +1,76 @@
-"""Lines over steps or sizes, with their bands.
+"""Axes, and lines over them with their bands.
 
-`line_bands` draws them; `keyed` gives each line its colour, dashes and width by name; `step_axis` is an axis of
-training steps.
+An `Axis` is a column of rows along one direction; `step_axis` is that of training steps. `line_bands` draws lines and
+bands, `rule` a line at a value. `keyed` gives each line its colour, dashes and width by name.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
 from headway.base.text import counted
-from headway.report.charts.figure import SOLID, Axis, Hint, LineStyle, hints, inline
+from headway.report.charts.figure import QUIET, SOLID, Hint, LineStyle, hints, inline
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column of rows along an axis, and its title.
+
+    Attributes:
+        order: names in their order, or None for numbers.
+        domain: the two ends; None: those of the rows.
+        log: whether the axis is logarithmic.
+        scale: further options of Vega-Lite's scale.
+        ticks: options of Vega-Lite's axis; None draws no axis.
+    """
+
+    column: str
+    title: str | None = None
+    order: Sequence[Any] | None = None
+    domain: Sequence[float] | None = None
+    log: bool = False
+    scale: Mapping[str, Any] = field(default_factory=dict)
+    ticks: Mapping[str, Any] | None = field(default_factory=dict)
+
+    def encoded(self, channel: Literal["x", "y"], column: str | None = None) -> Any:
+        """The axis as an encoding of its column, or of another column in the same units."""
+        import altair as alt
+
+        ends = self.order if self.domain is None else self.domain
+        scale: dict[str, Any] = {"type": "log"} if self.log else {}
+        scale |= {} if ends is None else {"domain": list(ends)}
+        scale |= {"nice": False} if self.log or self.domain is not None else {}
+        options: dict[str, Any] = {} if self.order is None else {"sort": list(self.order)}
+        options |= {"scale": alt.Scale(**{**scale, **self.scale})} if scale or self.scale else {}
+        if self.ticks is None or self.ticks:
+            options["axis"] = None if self.ticks is None else alt.Axis(**self.ticks)
+        kind = "Q" if self.order is None else "O"
+        return (alt.X if channel == "x" else alt.Y)(f"{column or self.column}:{kind}", title=self.title, **options)
+
+    def share(self, value: float) -> float:
+        """The place of a value between the two ends, from 0 to 1."""
+        assert self.domain is not None
+        low, high = self.domain
+        if self.log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
+
+
+def rule(
+    values: Iterable[float], *, x: Axis | None = None, y: Axis | None = None, colour: str = QUIET,
+    dash: Sequence[float] = SOLID, width: float = 1.0,
+) -> Any:  # fmt: skip
+    """A line across the panel at each value of one of its axes."""
+    import altair as alt
+
+    axis, channel = (x, "x") if x is not None else (y, "y")
+    assert axis is not None
+    chart = alt.Chart(inline([{axis.column: value} for value in values]))
+    encoding = {channel: axis.encoded(channel)}  # type: ignore[arg-type]  # one of two
+    return chart.mark_rule(color=colour, strokeDash=list(dash), strokeWidth=width).encode(**encoding)
 
 
 def line_bands(

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.config.head_metrics import NATS
-from headway.report.charts.figure import Axis, Hint, hints, inline
+from headway.report.charts.figure import Hint, hints, inline
+from headway.report.charts.lines import Axis
 
 SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
 """Colours from the least to the greatest value."""

@@ -11,8 +11,9 @@ from rich.text import Text
 from headway.base.text import join
 from headway.errors import UserError
 from headway.report.charts import page
-from headway.report.charts.figure import WIDTH, Axis, Figure, coloured, hints, inline
+from headway.report.charts.figure import WIDTH, Figure, coloured, hints, inline
 from headway.report.charts.files import FORMATS, convert, render, write_whole
+from headway.report.charts.lines import Axis
 
 PART_COLOURS = {
     "embedding": "#2f6db3",

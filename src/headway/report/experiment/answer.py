@@ -13,21 +13,9 @@ from typing import Any
 
 from headway.base.text import brief, join
 from headway.config.metrics import METRICS, Metric, metric_name
-from headway.report.charts.figure import (
-    ASKED,
-    INK,
-    QUIET,
-    WIDTH,
-    Axis,
-    Figure,
-    coloured,
-    ends,
-    grid,
-    inline,
-    panel,
-    rule,
-)
+from headway.report.charts.figure import ASKED, INK, QUIET, WIDTH, Figure, coloured, ends, grid, inline, panel
 from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
+from headway.report.charts.lines import Axis, rule
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.stats.cells import arm_seconds, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast
@@ -197,14 +185,14 @@ def _asked(material: ReportData, *, shares: bool) -> Iterator[Difference]:
     for one in material.results.contrasts:
         if one.estimate is None or not one.values:
             continue
-        panel = "what is asked"
+        title = "what is asked"
         if one.control is not None:
-            panel = f"{material.experiment.control_label(one.control)}: {panel}"
+            title = f"{material.experiment.control_label(one.control)}: {title}"
         sides: tuple[list[str], list[str]] = ([], [])
         for arm, weight in weights.get(one.name, {}).items():
             sides[weight < 0].append(f"{arm}+{one.control}" if one.control else arm)
         values = {seed: _shown(one, value, shares=shares) for seed, value in one.values.items()}
-        what = {"name": one.label, "colour": ASKED, "against": "", "panel": panel, "time": _time(material, *sides)}
+        what = {"name": one.label, "colour": ASKED, "against": "", "panel": title, "time": _time(material, *sides)}
         yield _difference(material, one, values, shares=shares, **what)
 
 

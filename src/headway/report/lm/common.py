@@ -11,7 +11,8 @@ from typing import Any
 
 from headway.base.text import listed, number
 from headway.config.lm.run import TokensRun, is_text
-from headway.report.charts.figure import NGRAMS, QUIET, Axis, LineStyle, inline, rule
+from headway.report.charts.figure import NGRAMS, QUIET, LineStyle, inline
+from headway.report.charts.lines import Axis, rule
 from headway.report.experiment.answer import OutcomeMeasure
 from headway.report.experiment.data import Finished, ReportData
 from headway.stats.lm.diversity import HeadProgress, head_progress

@@ -15,7 +15,8 @@ from headway.base.text import join, listed
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.report.charts.animation import Frame, Tile, film
-from headway.report.charts.figure import INK, QUIET, WIDTH, Axis, Figure
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure
+from headway.report.charts.lines import Axis
 from headway.report.charts.maps import DIVERGING, about_zero, evenly, head_map, largest_side, valued
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import heads_of, measures

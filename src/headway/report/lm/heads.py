@@ -18,9 +18,9 @@ from headway.base.text import counted, join, listed, number
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import SOLID, WIDTH, Axis, Figure, coloured, grid, hints, inline, panel, rule
+from headway.report.charts.figure import SOLID, WIDTH, Figure, coloured, grid, hints, inline, panel
 from headway.report.charts.intervals import ENDS, over_seeds, points_with_intervals
-from headway.report.charts.lines import band_said, keyed, line_bands, step_axis
+from headway.report.charts.lines import Axis, band_said, keyed, line_bands, rule, step_axis
 from headway.report.experiment.data import ArmResults, Finished, ReportData, training_curve
 from headway.report.lm.common import declared, heads_of, is_probed, measures
 from headway.stats.lm.diversity import EARLY, LayerAssociation, attentions, scores_at, untested

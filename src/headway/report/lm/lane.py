@@ -12,9 +12,9 @@ import numpy as np
 from headway.base.text import counted, join, listed
 from headway.config.lm.model import TransformerModel
 from headway.config.spec import thinned
-from headway.report.charts.figure import INK, QUIET, WIDTH, Axis, Figure, coloured, grid, inline, panel, rule
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, coloured, grid, inline, panel
 from headway.report.charts.intervals import SEEDS, over_seeds
-from headway.report.charts.lines import line_bands
+from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import declared
 

@@ -6,15 +6,13 @@
   their own seconds are no measurement.
 """
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from headway.base.text import counted, join, listed, number, together
-from headway.config.lm.parameters import PARTS, parameters_of
+from headway.config.lm.parameters import PARTS
 from headway.config.lm.run import is_text
 from headway.errors import DeclarationError
 from headway.report.charts import intervals
@@ -23,7 +21,6 @@ from headway.report.charts.figure import (
     SCHEME_COLOURS,
     SOLID,
     WIDTH,
-    Axis,
     Figure,
     coloured,
     ends,
@@ -32,7 +29,7 @@ from headway.report.charts.figure import (
     panel,
 )
 from headway.report.charts.intervals import ENDS, SEEDS, names_beside, over_seeds, points_with_intervals, strip
-from headway.report.charts.lines import keyed, line_bands
+from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.charts.parameters import Parts
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import below_and_above, declared, loss_of, named_rules
@@ -274,7 +271,8 @@ def _point_against_parameters(arm: ArmResults) -> dict[str, Any]:
 def parameters_by_part(material: ReportData) -> Figure | None:
     """A stacked bar per size of model; None where the tokenizer's folder is not at hand any more."""
     try:
-        counts = {arm.label: _counts(arm) for arm in material.arms if arm.control is None}
+        plain = [arm for arm in material.arms if arm.control is None]
+        counts = {arm.label: declared(arm.shown).budget.parameters for arm in plain}
     except DeclarationError:
         return None  # the number of tokens is not known without the folder
     bars: dict[tuple[tuple[str, int], ...], list[str]] = {}
@@ -283,8 +281,8 @@ def parameters_by_part(material: ReportData) -> Figure | None:
     if not bars:
         return None
     names = {key: together(labels, len(counts)) for key, labels in bars.items()}
-    shown = [part for part in PARTS if any(dict(key)[part] for key in bars)]
-    parts = Parts(counts={names[key]: {part: dict(key)[part] for part in shown} for key in bars})
+    shown = [part for part in PARTS if any(part in dict(key) for key in bars)]
+    parts = Parts(counts={names[key]: {part: dict(key).get(part, 0) for part in shown} for key in bars})
     return Figure(
         name="parts",
         part="Model",
@@ -295,14 +293,6 @@ def parameters_by_part(material: ReportData) -> Figure | None:
         ),
         chart=parts.bars(WIDTH - 260, 38, "trained parameters", labelLimit=320, ticks=False),
     )
-
-
-def _counts(arm: ArmResults) -> Mapping[str, int]:
-    spec = declared(arm.shown)
-    counts: Counter[str] = Counter()
-    for parameter in parameters_of(spec.model, spec.task.vocab_size):
-        counts[parameter.part] += math.prod(parameter.shape)
-    return {part: counts[part] for part in PARTS}
 
 
 COST_SIZE = (WIDTH // 2 - 60, 300)

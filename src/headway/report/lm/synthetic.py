@@ -15,21 +15,9 @@ from headway.base.text import counted, join
 from headway.config.lm.synthetic import HopsTask, RetrievalTask
 from headway.config.run import RunSpec
 from headway.data.synthetic import guessed
-from headway.report.charts.figure import (
-    INK,
-    QUIET,
-    WIDTH,
-    Axis,
-    Figure,
-    arm_colour,
-    coloured,
-    grid,
-    hints,
-    inline,
-    panel,
-)
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, arm_colour, coloured, grid, hints, inline, panel
 from headway.report.charts.intervals import arms_axis, strip
-from headway.report.charts.lines import line_bands
+from headway.report.charts.lines import Axis, line_bands
 from headway.report.charts.maps import head_map, valued
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import declared

@@ -12,8 +12,8 @@ import numpy as np
 
 from headway.base.text import counted, join, number, span
 from headway.config.metrics import metric_name
-from headway.report.charts.figure import WIDTH, Axis, Figure, grid, panel
-from headway.report.charts.lines import keyed, line_bands
+from headway.report.charts.figure import WIDTH, Figure, grid, panel
+from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.experiment.laboratory import Sample, Statement, Writing, spread
@@ -84,7 +84,7 @@ def vanishing(material: ReportData) -> Table | None:
             _percent(
                 [value for run in arm.runs for sample in _samples(run, when) if (value := read(sample)) is not None]
             )
-            for read in (_unused_share, _last_repetition)
+            for read in (lambda sample: sample.get("unused_share"), _last_repetition)
             for when in WHEN
         ]
         if any(cell != "–" for cell in cells):
@@ -96,10 +96,6 @@ def vanishing(material: ReportData) -> Table | None:
         "standard deviation over samples."
     )
     return Table(columns=columns, rows=tuple(rows), caption=caption) if rows else None
-
-
-def _unused_share(sample: dict[str, Any]) -> float | None:
-    return sample.get("unused_share")
 
 
 def _last_repetition(sample: dict[str, Any]) -> float | None:
@@ -126,13 +122,11 @@ def writings(material: ReportData) -> list[Writing]:
 
 
 def _note(sample: dict[str, Any], seed: int) -> str:
-    repeated = [share for share in sample.get("repetition") or [] if share is not None]
+    repeated = _last_repetition(sample)
     said = f"Seed {seed}, step {sample['step']:,}, temperature {number(sample['temperature'], 2)}, "
     said += f"{sample['n_tokens']:,} tokens"
-    if repeated:
-        said += (
-            f"; of the last {(sample['n_tokens'] - 1) % BLOCK + 1}, {100 * repeated[-1]:.0f} % repeat an earlier 4-gram"
-        )
+    if repeated is not None:
+        said += f"; of the last {(sample['n_tokens'] - 1) % BLOCK + 1}, {100 * repeated:.0f} % repeat an earlier 4-gram"
     if sample.get("unused_share") is not None:
         said += f"; {100 * sample['unused_share']:.1f} % of the tokens never occur in the training text"
     return said + "."

@@ -15,21 +15,9 @@ import numpy as np
 
 from headway.base.text import counted, join, listed, number
 from headway.config.spec import thinned
-from headway.report.charts.figure import (
-    ARM_COLOURS,
-    QUIET,
-    SOLID,
-    WIDTH,
-    Axis,
-    Figure,
-    LineStyle,
-    Rows,
-    grid,
-    panel,
-    rule,
-)
+from headway.report.charts.figure import ARM_COLOURS, QUIET, SOLID, WIDTH, Figure, LineStyle, Rows, grid, panel
 from headway.report.charts.intervals import ENDS, SEEDS, over_seeds
-from headway.report.charts.lines import band_said, keyed, keyed_rules, line_bands
+from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles, per_seed, training_curve
 from headway.report.experiment.laboratory import Statement
@@ -183,12 +171,9 @@ def _near(rows: Rows) -> list[float]:
 
 
 def _styles(material: ReportData, domain: Sequence[float]) -> list[LineStyle]:
-    arms = {_what(arm): (_what(arm), arm.colour, _dash(arm)) for arm in material.arms}
+    dashes = {arm.name: SOLID if arm.shown.run.group else arm.style.dash for arm in material.arms}
+    arms = {_what(arm): (_what(arm), arm.colour, dashes[arm.name]) for arm in material.arms}
     return [*arms.values(), *(style for style, _ in references_within(material, domain))]
-
-
-def _dash(arm: ArmResults) -> tuple[float, ...]:
-    return SOLID if arm.shown.run.group else arm.style.dash
 
 
 def _curves(material: ReportData, rows: list[dict[str, Any]], x: Axis, y: Axis, style: Mapping[str, Any]) -> list[Any]:

@@ -26,9 +26,9 @@ from headway.causal.ablation_result import (
 )
 from headway.causal.effects import KINDS, Kind, interval, named
 from headway.report.charts.atlas import atlas
-from headway.report.charts.figure import ARM_COLOURS, QUIET, Axis, Figure, Hint, ends, grid, panel, rule
+from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, ends, grid, panel
 from headway.report.charts.intervals import ENDS, points_with_intervals, strip
-from headway.report.charts.lines import line_bands
+from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.charts.page import Row, Table
 from headway.report.models.page import ModelPage, folded
 

@@ -15,7 +15,8 @@ import numpy as np
 from headway.base.text import counted, join, number
 from headway.causal.effects import Head, named
 from headway.causal.patch_result import MATTERS, THROUGH, HeadPaths, PatchedModel, Patching, PatchSite, share_within
-from headway.report.charts.figure import WIDTH, Axis, Figure, Hint, grid, panel
+from headway.report.charts.figure import WIDTH, Figure, Hint, grid, panel
+from headway.report.charts.lines import Axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.charts.page import Row, Table
 from headway.report.models.ablation import IntervalPanel, interval_panels, percent

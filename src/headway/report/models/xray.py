@@ -17,7 +17,8 @@ from headway.heads.findings import COMPOSITIONS, brief
 from headway.heads.results import XRay
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
-from headway.report.charts.figure import QUIET, WIDTH, Axis, Figure, grid, inline, panel
+from headway.report.charts.figure import QUIET, WIDTH, Figure, grid, inline, panel
+from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, evenly, head_map, largest_side, valued
 from headway.report.charts.page import Row, Table
 from headway.report.models.page import ModelPage, folded
@@ -91,24 +92,12 @@ PAIR_MAPS_SIDE = 64
 IN_PLACE, ALIKE = "in place", "alike ones together"
 
 
-def pair_maps(
-    score: HeadScores,
-    *,
-    labels: Mapping[str, str] | None = None,
-    name: str | None = None,
-    part: str = "Heads",
-    title: str | None = None,
-    caption: str = "",
-) -> Figure | None:
+def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Figure | None:
     """Draw a metric of pairs as one map per layer, on one scale; large maps are thinned, with a note.
 
     Args:
         score: of a metric of pairs.
         labels: what each attention is called, in order; None: from the attentions' names.
-        name: of its files; None: `pairs-METRIC`.
-        part: of the page it stands in.
-        title: of the figure; None: the metric's name.
-        caption: said first.
 
     Returns:
         None where no layer has two heads.
@@ -136,16 +125,15 @@ def pair_maps(
     switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, ALIKE], name="heads: "))
     alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
     said = join(
-        caption,
         f"{score.declared.sentence[0].upper()}{score.declared.sentence[1:]}.",
         "A cell is a pair of heads of one layer; the diagonal, a head with itself, is left out.",
         _thinned(maps, kept, labels),
         f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head: a pair needs two heads." if alone else "",
     )
     return Figure(
-        name=name or f"pairs-{score.metric.replace('_', '-')}",
-        part=part,
-        title=title or f"{called[0].upper()}{called[1:]} of each pair of heads",
+        name=f"pairs-{score.metric.replace('_', '-')}",
+        part="Pairs of heads",
+        title=f"{called[0].upper()}{called[1:]} of each pair of heads",
         caption=said,
         chart=alt.concat(*panels, columns=columns, spacing=14, params=[switch.param]),
     )
@@ -259,10 +247,14 @@ def heads(xray: XRay) -> Table:
 def figures(xray: XRay) -> tuple[Figure, ...]:
     """The atlas, maps of pairs, compositions, and the raw metrics."""
     raw = [metric for metric in xray.scores if metric.endswith("raw")]
+    maps, further = (
+        [pair_maps(xray.scores[metric], xray.labels) for metric in metrics if metric in xray.scores]
+        for metrics in (_PAIRS, _FURTHER_PAIRS)
+    )
     drawn = [
         atlas(xray.scores, labels=xray.labels, title="Every head under every metric"),
-        *_pair_maps(xray, _PAIRS),
-        *map(folded, _pair_maps(xray, _FURTHER_PAIRS)),
+        *maps,
+        *map(folded, further),
         None if xray.composition is None else composition_maps(xray.composition, xray.labels),
         folded(
             atlas(
@@ -276,14 +268,6 @@ def figures(xray: XRay) -> tuple[Figure, ...]:
         ),
     ]
     return tuple(figure for figure in drawn if figure is not None)
-
-
-def _pair_maps(xray: XRay, metrics: tuple[str, ...]) -> list[Figure | None]:
-    return [
-        pair_maps(xray.scores[metric], labels=xray.labels, part="Pairs of heads")
-        for metric in metrics
-        if metric in xray.scores
-    ]
 
 
 def _n_heads(xray: XRay, name: str) -> int:

@@ -17,19 +17,8 @@ from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask
 from headway.config.spec import thinned
 from headway.icl.circuits import circuits
 from headway.icl.theory import EffectiveLoss
-from headway.report.charts.figure import (
-    INK,
-    QUIET,
-    WIDTH,
-    Axis,
-    Figure,
-    coloured,
-    grid,
-    head_colours,
-    inline,
-    panel,
-)
-from headway.report.charts.lines import line_bands, step_axis
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, coloured, grid, head_colours, inline, panel
+from headway.report.charts.lines import Axis, line_bands, step_axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.store.run import Run

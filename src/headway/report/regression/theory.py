@@ -27,7 +27,6 @@ from headway.report.charts.figure import (
     INK,
     QUIET,
     WIDTH,
-    Axis,
     Figure,
     arm_colour,
     coloured,
@@ -35,10 +34,9 @@ from headway.report.charts.figure import (
     head_colours,
     inline,
     panel,
-    rule,
 )
 from headway.report.charts.intervals import ENDS, points_with_intervals, strip
-from headway.report.charts.lines import line_bands
+from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.experiment.laboratory import Statement
 from headway.report.regression.heads import covered, declared
@@ -206,6 +204,8 @@ def second_head(material: ReportData) -> Figure | None:
         *line_bands(exact, x, y, colour, spread=None, strokeWidth=1.6, shown=shown),
         *points_with_intervals(rows, x, y, colour, up=ENDS, thick=2, size=70, shown=shown),
     ]
+    unknown = all(math.isnan(worth.low) for worth in worths)
+    interval = "; fewer than six give no interval" if unknown else " with its 95 % interval"
     limits = ", ".join(f"{worth_in_the_limit(d):.2f} for d = {d}" for d in dimensions)
     return Figure(
         name="second-head",
@@ -213,7 +213,7 @@ def second_head(material: ReportData) -> Figure | None:
         title="What the second head is worth",
         caption=join(
             "Points: error of one head over that of two, the median over up to "
-            f"{counted(_most(worths), 'seed')}{_interval_said(worths)}.",
+            f"{counted(max(worth.seeds for worth in worths), 'seed')}{interval}.",
             "Lines: the same of the least true risks, simulated with fixed draws.",
             "Dashed: by the effective loss, the same for all d, which tends to e.",
             f"As prompts grow, the true one tends to {limits}, and to e only as d grows.",
@@ -334,11 +334,3 @@ def _effective(worths: Sequence[Worth], x: Axis, y: Axis) -> list[Any]:
     name = alt.Chart(inline([{"worth": math.e, "said": "e", "length": min(lengths)}]))
     said = name.mark_text(dy=-8, color=QUIET, fontSize=13, fontStyle="italic")
     return [*curve, rule([math.e], y=y, width=0.8), said.encode(x=x.encoded("x"), y=y.encoded("y"), text="said:N")]
-
-
-def _interval_said(worths: Sequence[Worth]) -> str:
-    return "; fewer than six give no interval" if all(math.isnan(w.low) for w in worths) else " with its 95 % interval"
-
-
-def _most(worths: Sequence[Worth]) -> int:
-    return max(worth.seeds for worth in worths)

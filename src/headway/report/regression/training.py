@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, number, span
-from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Axis, Figure, LineStyle, grid, panel, rule
-from headway.report.charts.lines import band_said, keyed, keyed_rules, line_bands, step_axis
+from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, LineStyle, grid, panel
+from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule, step_axis
 from headway.report.experiment.data import ArmResults, ReportData, per_seed, training_curve
 from headway.report.regression.heads import declared
 
@@ -22,8 +22,11 @@ PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
 
 def loss(material: ReportData) -> Figure | None:
     """Training and validation loss of every arm over the steps; None when nothing was logged."""
-    rows = {metric: _curves(material, metric) for metric in PANELS}
-    rows = {metric: curves for metric, curves in rows.items() if curves}
+    rows = {
+        metric: curves
+        for metric in PANELS
+        if (curves := [row for arm in material.arms for row in training_curve(arm, metric, "mse", POINTS)])
+    }
     if not rows:
         return None
     every = [row for curves in rows.values() for row in curves]
@@ -52,10 +55,6 @@ def loss(material: ReportData) -> Figure | None:
 def _first(material: ReportData) -> int:
     """The steps between evaluations: up to there the axis is linear."""
     return min(declared(arm.shown).evaluation.every for arm in material.arms)
-
-
-def _curves(material: ReportData, metric: str) -> list[dict[str, Any]]:
-    return [row for arm in material.arms for row in training_curve(arm, metric, "mse", POINTS)]
 
 
 def _references(material: ReportData, low: float) -> tuple[list[tuple[LineStyle, float]], list[str]]:
