@@ -4,8 +4,8 @@ A colour means the same thing in every figure. Heads, arms and estimators have p
 keeps its colour, and references without training are grey.
 
 Charts are made of rows by `line_bands` (`lines`), `points_with_intervals` and `strip` (`intervals`) and `head_map`
-(`maps`). They take an `Axis` for each direction and return layers. `panel` makes these one chart, and `grid` puts panels
-beside each other.
+(`maps`). They take an `Axis` for each direction and return layers. `panel` makes these one chart, and `grid` puts
+panels beside each other.
 """
 
 import json

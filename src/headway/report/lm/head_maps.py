@@ -100,12 +100,16 @@ def _largest(one: Maps) -> float:
     return float(max(sizes, default=0.0))
 
 
+def _places(one: Maps, drawn: Sequence[Maps]) -> list[int]:
+    """Return the steps of an arm that the slider's places show: arms may have been probed differently often."""
+    places = max(len(each.steps) for each in drawn)
+    return [round(place * (len(one.steps) - 1) / max(places - 1, 1)) for place in range(places)]
+
+
 def _records(drawn: Sequence[Maps], largest: float) -> Iterator[dict[str, Any]]:
     """A row per arm, layer and place of the slider, with its whole map as one list, in thousandths of the largest."""
-    places = max(len(one.steps) for one in drawn)
     for one in drawn:
-        for place in range(places):
-            at = round(place * (len(one.steps) - 1) / max(places - 1, 1))
+        for place, at in enumerate(_places(one, drawn)):
             for layer, heads, values in zip(one.layers, one.kept, one.values[at], strict=True):
                 yield {
                     "arm": one.arm.label,
@@ -186,18 +190,17 @@ def _cells(largest: float, name: str) -> tuple[Any, Any]:
 
 
 def _frames(drawn: Sequence[Maps]) -> Iterator[Frame]:
-    places = max(len(one.steps) for one in drawn)
-    for place in range(places):
+    longest = max(drawn, key=lambda one: len(one.steps))
+    for place, step in enumerate(longest.steps):
         rows = []
         for one in drawn:
-            at = round(place * (len(one.steps) - 1) / max(places - 1, 1))
+            at = _places(one, drawn)[place]
             tiles = [
                 Tile(title=f"layer {layer}", values=values, missing=NEEDS_TWO if len(values) == 1 else "")
                 for layer, values in zip(one.layers, one.values[at], strict=True)
             ]
             rows.append((one.arm.label if len(drawn) > 1 else "", tuple(tiles)))
-        longest = max(drawn, key=lambda one: len(one.steps))
-        yield Frame(title=f"step {longest.steps[place]:,}", rows=tuple(rows))
+        yield Frame(title=f"step {step:,}", rows=tuple(rows))
 
 
 def _caption(drawn: Sequence[Maps], metric: str, largest: float) -> str:

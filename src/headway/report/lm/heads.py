@@ -112,18 +112,18 @@ def layer_colour(n_layers: int) -> Any:
     return alt.Color("layer:O", scale=alt.Scale(scheme=stops, domain=list(range(n_layers))), legend=legend)
 
 
-def panels(chart: Any, arms: Sequence[ArmResults], *, height: int = 150) -> Any:
+def panels(chart: Any, arms: Sequence[ArmResults]) -> Any:
     """Split a layered chart, whose rows name their arm as `what`, into one panel per arm with equal axes."""
     import altair as alt
 
     if len(arms) == 1:
-        return chart.properties(width=(WIDTH - 60) * 2 // 3, height=2 * height - 20)
+        return chart.properties(width=(WIDTH - 60) * 2 // 3, height=280)
     columns = min(COLUMNS, len(arms))
     if len(arms) in (5, 6):
         columns = 3
     header = alt.Header(title=None, labelPadding=4, labelFontSize=12, labelLimit=(WIDTH - 60) // columns - 20)
     facet = alt.Facet("what:N", sort=[arm.label for arm in arms], header=header)
-    sized = chart.properties(width=(WIDTH - 80) // columns - 22, height=height)
+    sized = chart.properties(width=(WIDTH - 80) // columns - 22, height=150)
     return sized.facet(facet=facet, columns=columns, spacing=14)
 
 

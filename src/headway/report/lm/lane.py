@@ -4,7 +4,7 @@ The share is drawn before each layer and over training. The drawing shows where 
 part starts empty, and which part is read out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,8 +102,8 @@ def _rows(arm: ArmResults, places: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 EMBEDDED, LANE, BOX, LINE = "#cfe0f3", "#fbe9c6", "#ffffff", "#9aa0a8"
-Shape = dict[str, Any]
-
+SLABS = ((330.0, 420.0), (500.0, 590.0), (650.0, 710.0))
+"""Left and right ends of the first layer, the last layer and the norm."""
 LEFT, RIGHT, BOTTOM, TOP = 240.0, 760.0, 20.0, 180.0
 """Ends of the stream in the drawing, in pixels."""
 
@@ -140,31 +140,28 @@ def _title(arms: str, side: str) -> str:
 def _drawing(model: TransformerModel) -> list[Any]:
     import altair as alt
 
-    boxes, texts, arrows = list(_boxes(model)), list(_texts(model)), list(_arrows(model))
     x, x2 = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, WIDTH - 20])), alt.X2("x2:Q")
     y, y2 = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, 210])), alt.Y2("y2:Q")
     fills = [EMBEDDED, LANE, BOX]
     fill = alt.Fill("fill:N", scale=alt.Scale(domain=fills, range=fills), legend=None)
+    boxes, arrows = alt.Chart(_drawable(("x", "x2", "y", "y2", "fill"), _boxes(model))), _arrows(model)
+    tips: dict[str, Any] = {"shape": "triangle-right", "size": 70, "filled": True, "color": INK, "opacity": 1}
     drawn = [
-        alt.Chart(inline(boxes))
-        .mark_rect(stroke=LINE, strokeWidth=1, cornerRadius=3)
-        .encode(x=x, x2=x2, y=y, y2=y2, fill=fill, opacity=alt.Opacity("opacity:Q", scale=None)),
-        alt.Chart(inline(arrows)).mark_rule(color=INK, strokeWidth=1.5).encode(x=x, x2=x2, y=y),
-        alt.Chart(inline(arrows))
-        .mark_point(shape="triangle-right", size=70, filled=True, color=INK, opacity=1)
-        .encode(x=alt.X("tip:Q", axis=None), y=y),
+        boxes.mark_rect(stroke=LINE, strokeWidth=1, cornerRadius=3).encode(x=x, x2=x2, y=y, y2=y2, fill=fill),
+        arrows.mark_rule(color=INK, strokeWidth=1.5).encode(x=x, x2=x2, y=y),
+        arrows.mark_point(**tips).encode(x=alt.X("tip:Q", axis=None), y=y),
     ]
-    for bold in (True, False):
-        rows = [text for text in texts if text["bold"] == bold]
-        mark = alt.Chart(inline(rows)).mark_text(
-            lineBreak="\n",
-            fontSize=12 if bold else 11,
-            fontWeight="bold" if bold else "normal",
-            color=INK if bold else QUIET,
-            lineHeight=14,
-        )
+    names, notes = (alt.Chart(_drawable(("x", "y", "text"), of(model))) for of in (_names, _notes))
+    for mark in (
+        names.mark_text(fontSize=12, fontWeight="bold", color=INK),
+        notes.mark_text(fontSize=11, color=QUIET),
+    ):
         drawn.append(mark.encode(x=x, y=y, text="text:N"))
     return drawn
+
+
+def _drawable(columns: Sequence[str], shapes: Iterable[tuple[Any, ...]]) -> Any:
+    return inline(dict(zip(columns, shape, strict=True)) for shape in shapes)
 
 
 def _split(model: TransformerModel) -> float:
@@ -179,48 +176,39 @@ def _read(model: TransformerModel) -> tuple[float, float]:
     return (BOTTOM, split) if model.lane == "same" else (TOP - (split - BOTTOM), TOP)
 
 
-def _box(x: float, x2: float, y: float, y2: float, fill: str = BOX, opacity: float = 1.0) -> Shape:
-    return {"x": x, "x2": x2, "y": y, "y2": y2, "fill": fill, "opacity": opacity}
-
-
-def _boxes(model: TransformerModel) -> Iterator[Shape]:
+def _boxes(model: TransformerModel) -> Iterator[tuple[float, float, float, float, str]]:
     split, (low, high) = _split(model), _read(model)
-    yield _box(LEFT, RIGHT, BOTTOM, split, EMBEDDED)
-    yield _box(LEFT, RIGHT, split, TOP, LANE)
-    yield _box(20, 180, BOTTOM, split)
-    yield _box(820, 960, low, high)
-    for left, right in _slabs():
-        yield _box(left, right, BOTTOM - 8, TOP + 8)
+    yield LEFT, RIGHT, BOTTOM, split, EMBEDDED
+    yield LEFT, RIGHT, split, TOP, LANE
+    yield 20, 180, BOTTOM, split, BOX
+    yield 820, 960, low, high, BOX
+    for left, right in SLABS:
+        yield left, right, BOTTOM - 8, TOP + 8, BOX
 
 
-def _slabs() -> list[tuple[float, float]]:
-    return [(330.0, 420.0), (500.0, 590.0), (650.0, 710.0)]
+def _arrows(model: TransformerModel) -> Any:
+    import altair as alt
+
+    into, out = (BOTTOM + _split(model)) / 2, sum(_read(model)) / 2
+    arrows = [(180, LEFT - 8, LEFT - 6, into), (RIGHT, 812, 814, out)]
+    return alt.Chart(_drawable(("x", "x2", "tip", "y"), arrows))
 
 
-def _arrows(model: TransformerModel) -> Iterator[Shape]:
-    split, (low, high) = _split(model), _read(model)
-    yield {"x": 180, "x2": LEFT - 8, "tip": LEFT - 6, "y": (BOTTOM + split) / 2}
-    yield {"x": RIGHT, "x2": 812, "tip": 814, "y": (low + high) / 2}
+def _names(model: TransformerModel) -> Iterator[tuple[float, float, str]]:
+    split, middle, ((a, b), (c, d), (e, f)) = _split(model), (BOTTOM + TOP) / 2, SLABS
+    yield 100, (BOTTOM + split) / 2, "token embedding"
+    yield LEFT + 45, (split + TOP) / 2, f"lane: {model.d_model - model.embedding_width}"
+    yield LEFT + 45, (BOTTOM + split) / 2, f"{model.embedding_width}"
+    yield (a + b) / 2, middle, "layer 0"
+    yield (b + c) / 2, middle, "· · ·"
+    yield (c + d) / 2, middle, f"layer {model.n_layers - 1}"
+    yield (e + f) / 2, middle, "norm"
+    yield 890, sum(_read(model)) / 2, "read-out"
 
 
-def _texts(model: TransformerModel) -> Iterator[Shape]:
-    split, (low, high) = _split(model), _read(model)
-    lane = model.d_model - model.embedding_width
-
-    def text(x: float, y: float, said: str, bold: bool = False) -> Shape:
-        return {"x": x, "y": y, "text": said, "bold": bold}
-
-    yield text(100, (BOTTOM + split) / 2, "token embedding", True)
-    yield text(100, BOTTOM - 11, f"{model.embedding_width} columns")
-    into = "positions are added here" if model.positions_in_lane else "starts at zero"
-    yield text(LEFT - 70, (split + TOP) / 2, f"{into}")
-    yield text(LEFT + 45, (split + TOP) / 2, f"lane: {lane}", True)
-    yield text(LEFT + 45, (BOTTOM + split) / 2, f"{model.embedding_width}", True)
-    (a, b), (c, d), (e, f) = _slabs()
-    yield text((a + b) / 2, (BOTTOM + TOP) / 2, "layer 0", True)
-    yield text((b + c) / 2, (BOTTOM + TOP) / 2, "· · ·", True)
-    yield text((c + d) / 2, (BOTTOM + TOP) / 2, f"layer {model.n_layers - 1}", True)
-    yield text((e + f) / 2, (BOTTOM + TOP) / 2, "norm", True)
-    yield text(890, (low + high) / 2, "read-out", True)
-    yield text(890, low - 11 if low > BOTTOM else BOTTOM - 11, f"{model.embedding_width} entries")
-    yield text((LEFT + RIGHT) / 2, TOP + 18, f"residual stream, {model.d_model} wide")
+def _notes(model: TransformerModel) -> Iterator[tuple[float, float, str]]:
+    split, (low, _) = _split(model), _read(model)
+    yield 100, BOTTOM - 11, f"{model.embedding_width} columns"
+    yield LEFT - 70, (split + TOP) / 2, "positions are added here" if model.positions_in_lane else "starts at zero"
+    yield 890, low - 11 if low > BOTTOM else BOTTOM - 11, f"{model.embedding_width} entries"
+    yield (LEFT + RIGHT) / 2, TOP + 18, f"residual stream, {model.d_model} wide"
