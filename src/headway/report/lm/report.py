@@ -96,8 +96,8 @@ PER_CONTROL: tuple[Draw, ...] = (
 )
 """Drawn of the arms without a control, and again of those under each."""
 
-OF_STARTS: tuple[Draw, ...] = (training.over_training, training.against_kept, training.inequality)
-"""Drawn first where runs start from others."""
+OF_INIT_FROM: tuple[Draw, ...] = (training.over_training, training.against_kept, training.inequality)
+"""Drawn first where runs are initialised from others."""
 
 FINAL = {
     "eval_bits_per_byte": BITS.axis,
@@ -122,7 +122,7 @@ class TokensReportSlice(ReportSlice):
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
         """Yield the figures of a task with known answers, and those of the loss without heads if arms were pruned."""
         yield from answers(material)
-        for draw in OF_STARTS if _starts(material) else ():
+        for draw in OF_INIT_FROM if _has_init_from(material) else ():
             yield from (_under(material, control, draw) for control in material.controls)
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
@@ -130,7 +130,7 @@ class TokensReportSlice(ReportSlice):
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         trained = _trained(material)
         per_control = {draw: [_under(trained, control, draw) for control in shown] for draw in PER_CONTROL}
-        if not _starts(material):  # the heads of a pruned arm are no chosen layout
+        if not _has_init_from(material):  # the heads of a pruned arm are no chosen layout
             yield from per_control[LOSS_AGAINST_HEADS]
             yield by_task(size.loss_against_parameters, material)
         yield (
@@ -174,7 +174,7 @@ class TokensReportSlice(ReportSlice):
             columns=tuple(columns),
             rows=tuple(rows),
             caption=join(
-                f"At the end of training: {several}{_OF_ITS_OWN if _starts(material) else ''}.",
+                f"At the end of training: {several}{_OF_ITS_OWN if _has_init_from(material) else ''}.",
                 f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, "
                 f"{'more' if METRICS[primary].better == 'higher' else 'less'} is better."
                 if relative and any(compared)
@@ -227,8 +227,8 @@ class TokensReportSlice(ReportSlice):
         return text.writings(material)
 
 
-def _starts(material: ReportData) -> bool:
-    """Return whether arms start from others."""
+def _has_init_from(material: ReportData) -> bool:
+    """Return whether arms are initialised from others."""
     return any(arm.parent is not None for arm in material.experiment.arms)
 
 

@@ -291,7 +291,8 @@ _EXPLAINED = {
 
 def against_kept(material: ReportData) -> Figure | None:
     """The rise of the loss against the share of heads kept, a line per method; None without two shares of one."""
-    found = [one for one in _found(material) if one.step == max(each.step for each in _found(material))]
+    every = _found(material)
+    found = [one for one in every if one.step == max(each.step for each in every)]
     shares = {method: {one.kept for one in found if one.method == method} for method in _METHODS}
     if max(map(len, shares.values())) < 2:
         return None
