@@ -9,7 +9,6 @@ LONGEST_FILE = 600
 LONGEST_FUNCTION = 45
 """Lines from `def` to the end, without the docstring."""
 
-_ONE_CHART = "one chart, declared from top to bottom"
 LONG_FUNCTIONS = {
     "api.py:run": "a line for each option",
     "cli/models.py:patch": "a line for each option",
@@ -21,14 +20,6 @@ LONG_FUNCTIONS = {
     "analysis/ablate.py:ablate": "the order in which heads are taken away",
     "analysis/look.py:look": "the order in which a model is looked at",
     "analysis/prune.py:prune": "the order in which a model is pruned and judged",
-    "report/experiment/answer.py:_panel_outcome": _ONE_CHART,
-    "report/charts/atlas.py:_panel": _ONE_CHART,
-    "report/lm/association.py:association": _ONE_CHART,
-    "report/lm/head_maps.py:_chart": _ONE_CHART,
-    "report/lm/heads.py:by_kv_heads": _ONE_CHART,
-    "report/lm/training.py:_figure": _ONE_CHART,
-    "report/lm/association.py:against_loss": _ONE_CHART,
-    "report/lm/size.py:loss_against_parameters": _ONE_CHART,
 }
 
 

@@ -12,7 +12,7 @@ from headway.config.metrics import metric_name
 from headway.heads.scores import HeadScores, row_labels
 from headway.report.charts.atlas import SORTED, atlas
 from headway.report.charts.files import render
-from headway.report.charts.heat_map import colours
+from headway.report.charts.maps import colours
 from headway.report.models.xray import IN_PLACE
 
 RAGGED = (24, 12, 6, 1)

@@ -7,7 +7,7 @@ import pytest
 from support.own_code import write as write
 
 from headway.config.plugins import load
-from headway.report.experiment.page import figures_of_own
+from headway.report.experiment.page import plugin_figures
 
 CODE = """
 import altair as alt
@@ -36,7 +36,7 @@ def test_what_a_plugin_draws_stands_in_the_report(heads, write):
     write(CODE, "figures.py")
     material = replace(heads, experiment=replace(heads.experiment, plugins=(load("figures.py"),)))
     with pytest.warns(RuntimeWarning) as told:
-        figures = list(figures_of_own(material))
+        figures = list(plugin_figures(material))
     assert [(figure.name, figure.part, figure.title) for figure in figures] == [
         ("errors-of-arms", "Of your own", "Errors")
     ]
@@ -52,4 +52,4 @@ def test_what_a_plugin_draws_stands_in_the_report(heads, write):
 def test_without_plugins_nothing_is_drawn(heads):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert list(figures_of_own(heads)) == []
+        assert list(plugin_figures(heads)) == []

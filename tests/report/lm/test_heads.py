@@ -16,7 +16,7 @@ from headway.report.charts.figure import Figure
 from headway.report.charts.files import render, write_figures
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.page import figures, page
-from headway.report.lm import association, head_maps, heads, report
+from headway.report.lm import head_maps, heads, report
 from headway.report.lm import text as claims
 from headway.report.lm.common import heads_of
 from headway.report.lm.report import LABORATORY as text
@@ -217,7 +217,7 @@ def test_the_association_says_which_loss_and_why_it_is_not_tested(
 
 
 def test_the_association_tells_what_a_seed_does_by_itself_from_chance(tmp_path: Path) -> None:
-    figure = association.association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
+    figure = heads.association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
     points = sorted((row for row in rows(figure) if "own" in row), key=lambda row: row["layer"])
     # The loss was planted to show the wobble of layer 0.
     assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]
@@ -269,7 +269,7 @@ def test_kv_heads_tell_pairs_that_share_keys_from_others(tmp_path: Path) -> None
     of_layers = heads._by_sharing(run, "output_dissimilarity")
     assert len(sharing) == 12
     assert of_layers["share keys"] != of_layers["do not"]
-    assert association.against_loss(one) is None
+    assert heads.against_loss(one) is None
     assert heads.by_kv_heads(fabricated(tmp_path / "other")) is None
 
 
@@ -312,7 +312,7 @@ def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: Repor
 
 @pytest.mark.slow
 def test_no_figure_is_of_weights_alone(material: ReportData) -> None:
-    assert association.association(material.under("as-published-norm")) is not None
+    assert heads.association(material.under("as-published-norm")) is not None
     assert not any("rank" in figure.name for figure in figures(material))
 
 

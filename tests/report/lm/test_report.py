@@ -10,12 +10,11 @@ from support import stored
 from support.fabricate import material_of
 from support.fabricate_text import STEPS, data_lane, fabricate_text, head_progression, shipped
 
-from headway.report.charts import figure as labels
+from headway.report.charts import intervals as labels
 from headway.report.charts.figure import SCHEME_COLOURS
 from headway.report.charts.files import render
-from headway.report.experiment import data as looks
 from headway.report.experiment.answer import final_outcome
-from headway.report.experiment.data import ReportData
+from headway.report.experiment.data import ReportData, arm_styles
 from headway.report.experiment.laboratory import by_task
 from headway.report.experiment.page import figures, page
 from headway.report.lm import lane, size, text, training
@@ -92,8 +91,10 @@ def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progre
 
 def test_a_scheme_has_one_colour_everywhere(progression: ReportData) -> None:
     for arm in progression.arms:
-        assert arm.colour == SCHEME_COLOURS[arm.name.partition("-")[0] if arm.look.scheme != "constant" else "constant"]
-    dashes = {arm.look.dash for arm in progression.arms if arm.control is None}
+        assert (
+            arm.colour == SCHEME_COLOURS[arm.name.partition("-")[0] if arm.style.scheme != "constant" else "constant"]
+        )
+    dashes = {arm.style.dash for arm in progression.arms if arm.control is None}
     assert len(dashes) == 4  # three groups, and none
 
 
@@ -263,7 +264,7 @@ def test_the_axis_of_one_number_alone_has_a_length(tmp_path: Path) -> None:
 def test_every_shipped_experiment_has_a_report(name: str, tmp_path: Path) -> None:
     material = material_of(Store.open(fabricate_text(tmp_path / name, shipped(name))))
     assert {"final-loss", "learning"} <= set(names(material))
-    assert len({look.label for look in looks.looks(material.experiment).values()}) == len(material.experiment.arms)
+    assert len({style.label for style in arm_styles(material.experiment).values()}) == len(material.experiment.arms)
     html = page(material, tuple(figures(material)))
     assert material.experiment.question in html
 

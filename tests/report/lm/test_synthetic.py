@@ -9,7 +9,7 @@ import pytest
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.report.charts.files import render
-from headway.report.experiment.data import ArmResults, Finished, ReportData, looks
+from headway.report.experiment.data import ArmResults, Finished, ReportData, arm_styles
 from headway.report.lm import report
 from headway.report.lm.common import loss_of
 from headway.report.lm.size import loss_against_parameters
@@ -20,7 +20,7 @@ from headway.stats.results import Results
 
 def material_of(experiment: Experiment, metrics: dict[str, list[dict[str, Any]]], reached=None) -> ReportData:
     """Runs that were never trained, with these final metrics by arm and seed."""
-    style, arms = looks(experiment), []
+    style, arms = arm_styles(experiment), []
     for arm in experiment.arms:
         if arm.full_name not in metrics:
             continue
@@ -33,7 +33,7 @@ def material_of(experiment: Experiment, metrics: dict[str, list[dict[str, Any]]]
             )
             for seed, found in enumerate(metrics[arm.full_name])
         ]  # fmt: skip
-        arms.append(ArmResults(name=arm.full_name, look=style[arm.full_name], runs=tuple(runs)))
+        arms.append(ArmResults(name=arm.full_name, style=style[arm.full_name], runs=tuple(runs)))
     results = cast(Results, SimpleNamespace(tasks={"task": References(baselines=reached or {})}, primary="accuracy"))
     return ReportData(path=Path("."), experiment=experiment, results=results, runs=(), arms=tuple(arms), timings={})
 

@@ -11,7 +11,7 @@ from support import small_text
 from headway.config.experiment import Experiment
 from headway.heads.scores import HeadScores, to_arrays
 from headway.report.charts.files import render
-from headway.report.experiment.data import ArmResults, Finished, ReportData, looks
+from headway.report.experiment.data import ArmResults, Finished, ReportData, arm_styles
 from headway.report.lm import training
 from headway.report.lm.report import LABORATORY
 from headway.stats.results import Results
@@ -56,14 +56,14 @@ def run(arm: str, seed: int, loss: float, heads: int, steps: int, importance=())
 
 
 def material(of: Experiment, losses: dict[str, float], importance=(), seeds: int = 3) -> ReportData:
-    found = looks(of)
+    found = arm_styles(of)
     arms = []
     for arm in of.arms:
         heads = arm.expected_spec.model.layout.total  # type: ignore[attr-defined]
         steps = arm.resolved_spec.declared_steps or 0
         each = importance if arm.name == "dense" else ()
         runs = [run(arm.name, s, losses[arm.name] + 0.01 * s, heads, steps, each) for s in range(seeds)]
-        arms.append(ArmResults(name=arm.name, look=found[arm.name], runs=tuple(runs)))
+        arms.append(ArmResults(name=arm.name, style=found[arm.name], runs=tuple(runs)))
     results = cast(Results, SimpleNamespace())
     return ReportData(path=Path(), experiment=of, results=results, runs=(), arms=tuple(arms), timings={})
 

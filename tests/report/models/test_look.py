@@ -17,7 +17,7 @@ from headway.config.spec import MOST_MODELS
 from headway.errors import UserError
 from headway.report.experiment.data import gather
 from headway.report.experiment.page import page, write_report
-from headway.report.models.look import composed, course, linked, look_page
+from headway.report.models.look import composed, linked, look_page, trajectory
 from headway.stats.results import write
 from headway.store.directory import Store
 
@@ -90,13 +90,13 @@ def test_the_policy_names_the_one_script_and_lets_nothing_else_in(html):
 
 def test_moments_are_the_probes_at_even_steps_of_a_log_scale(probed):
     run = Store.open(probed).runs()[0]
-    every = course(run.path, most=1000)
+    every = trajectory(run.path, most=1000)
     assert [moment.step for moment in every.moments] == run.head_steps()
-    few = course(run.path, most=10)
+    few = trajectory(run.path, most=10)
     assert len(few.moments) <= 10
     assert (few.moments[0].step, few.moments[-1].step) == (0, 12_000)
     assert few.n_probed == len(every.moments)
-    assert course(None).moments == ()
+    assert trajectory(None).moments == ()
 
 
 def test_steps_that_are_left_out_are_said(probed):

@@ -22,7 +22,7 @@ from headway.report.experiment.page import figures
 from headway.report.regression import heads as dynamics
 from headway.report.regression import heads as maps
 from headway.report.regression import theory, training
-from headway.report.regression.common import circuits_of
+from headway.report.regression.heads import circuits_of
 from headway.report.regression.report import ERROR
 from headway.store.directory import Store
 

@@ -13,11 +13,15 @@ import numpy as np
 from headway.base.text import join, listed
 from headway.config.metrics import metric_name
 from headway.heads.scores import DECLARED, HeadScores, head_names, row_labels
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, inline
-from headway.report.charts.heat_map import colours
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, Hint, inline, panel
+from headway.report.charts.lines import Axis
+from headway.report.charts.maps import colours, head_map, valued
 
 LEFT_OUT = ("raw", "published")
 """Endings of metrics that no panel shows unless it is asked for: they grow with rows and widths."""
+
+END = ("end", "")
+"""Cells end across at `end`; down they are the rows."""
 
 IN_PLACE, SORTED = "in place", "sorted in each layer"
 
@@ -178,66 +182,60 @@ def _panel(
     """Draw one metric: cells, the null at their right, and numbers if there is room for them."""
     import altair as alt
 
-    field, declared = f"m{at}", score.declared
+    column, declared = f"m{at}", score.declared
     nulls = [row for strip in size.strips for row in _nulls(score, found, labels, size, strip)]
     scale, light = colours(declared.unit, [*found.values(), np.array([row["null"] for row in nulls])])
-    colour = alt.Color(
-        f"{field}:Q",
-        scale=scale,
-        legend=alt.Legend(
-            title=None,
-            gradientLength=max(48, min(120, size.step * len(size.rows))),
-            tickCount=4,
-            format=".2~g" if light is None else ".3~g",
-        ),
-    )
-    y = alt.Y("row:N", sort=size.rows, title=None, scale=alt.Scale(domain=size.rows, paddingInner=0, paddingOuter=0),
-              axis=alt.Axis(ticks=False, domain=False, labelLimit=200))  # fmt: skip
-    cells = (
-        alt.Chart(table)
-        .transform_filter(f"isValid(datum.{field}) || isDefined(datum.{field})")
-        .transform_window(rank="row_number()", sort=[alt.SortField(field, order="descending")], groupby=["row"])
-        .transform_calculate(slot=f"order === {json.dumps(SORTED)} ? datum.rank - 1 : datum.head")
-        .transform_calculate(end="datum.slot + 1")
-        .encode(x=_across(size, bool(nulls)), y=y)
-    )
-    known = cells.transform_filter(f"isValid(datum.{field})")
-    gap: dict[str, Any] = {"stroke": "white", "strokeWidth": size.gap}
-    tooltip = [alt.Tooltip("name:N"), alt.Tooltip(f"{field}:Q", title=metric_name(declared.name), format=".3~g")]
+    length = max(48, min(120, size.step * len(size.rows)))
+    digits = ".2~g" if light is None else ".3~g"
+    colour = valued(column, scale, orient="right", gradientLength=length, tickCount=4, format=digits)
+    x, y = _across(size, bool(nulls)), _down(size)
+    cells, of_null = _slots(table, column), alt.Chart(inline(nulls))
+    known = cells.transform_filter(f"isValid(datum.{column})")
+    shown: list[Hint] = ["name:N", (f"{column}:Q", ".3~g", metric_name(declared.name))]
     for beside, of in (("null", score.null), ("untrained", score.untrained)):
         if beside in size.strips and of:
-            tooltip.append(alt.Tooltip(f"{beside[0]}{at}:Q", title=beside, format=".3~g"))
+            shown.append((f"{beside[0]}{at}:Q", ".3~g", beside))
+    unknown = cells.transform_filter(f"!isValid(datum.{column})")
     layers = [
-        cells.transform_filter(f"!isValid(datum.{field})")
-        .mark_rect(fill="white", stroke="#c9ced6", strokeWidth=1)
-        .encode(x2=alt.X2("end:Q")),
-        known.mark_rect(**gap).encode(x2=alt.X2("end:Q"), color=colour, tooltip=tooltip),
+        head_map(unknown, x, y, alt.value("white"), ends=END, gap=1, stroke="#c9ced6"),
+        head_map(known, x, y, colour, ends=END, gap=size.gap, shown=shown),
     ]
     if nulls:
-        strip = alt.Chart(inline(nulls)).encode(x=_across(size, True), y=y)
-        of_strip = [alt.Tooltip("row:N"), alt.Tooltip("what:N"), alt.Tooltip("null:Q", title="mean", format=".3~g")]
-        layers.append(
-            strip.mark_rect(**gap).encode(x2=alt.X2("end:Q"), color=alt.Color("null:Q", scale=scale), tooltip=of_strip)
-        )
+        shown = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
+        layers.append(head_map(of_null, x, y, alt.Color("null:Q", scale=scale), ends=END, gap=size.gap, shown=shown))
     written = _digits(max(float(np.nanmax(np.abs(value))) for value in found.values() if np.isfinite(value).any()))
     if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
-        layers.append(_numbers(known, field, written, light))
-        layers += [_numbers(strip, "null", written, light)] if nulls else []
+        layers.append(_numbers(known, column, x, y, written, light))
+        layers += [_numbers(of_null, "null", x, y, written, light)] if nulls else []
     title = alt.TitleParams(
         metric_name(declared.name), subtitle=f"high: {declared.high}", subtitleColor=QUIET, subtitleFontSize=11,
         frame="group",
     )  # fmt: skip
-    return alt.layer(*layers, width=size.width, height=size.step * len(size.rows), title=title)
+    return panel(layers, size.width, size.step * len(size.rows), title)
 
 
-def _numbers(cells: Any, field: str, written: str, light: str) -> Any:
+def _slots(table: Any, column: str) -> Any:
+    """Each head's cell from `slot` to `end`: in its place, or by its rank in its layer."""
+    import altair as alt
+
+    return (
+        alt.Chart(table)
+        .transform_filter(f"isValid(datum.{column}) || isDefined(datum.{column})")
+        .transform_window(rank="row_number()", sort=[alt.SortField(column, order="descending")], groupby=["row"])
+        .transform_calculate(slot=f"order === {json.dumps(SORTED)} ? datum.rank - 1 : datum.head")
+        .transform_calculate(end="datum.slot + 1")
+    )
+
+
+def _numbers(cells: Any, column: str, x: Axis, y: Axis, written: str, light: str) -> Any:
     """The value of each cell in its middle, white on dark ones."""
     import altair as alt
 
-    value = f"datum.{field}"
+    value = f"datum.{column}"
     middle = cells.transform_calculate(slot="(datum.slot + datum.end) / 2", digits=written.format(v=value))
     shade = alt.condition(light.format(value), alt.value("white"), alt.value(INK))
-    return middle.mark_text(fontSize=9.5).encode(text=alt.Text("digits:N"), color=shade)
+    place = {"x": x.encoded("x"), "y": y.encoded("y")}
+    return middle.mark_text(fontSize=9.5).encode(**place, text=alt.Text("digits:N"), color=shade)
 
 
 def _digits(most: float) -> str | None:
@@ -252,30 +250,29 @@ def _digits(most: float) -> str | None:
     return f"replace(replace({rounded}, /^(-|−)?0\\./, '$1.'), '-', '−')"
 
 
-def _across(size: _Size, has_null: bool) -> Any:
-    """Heads from the left, and after a gap the null."""
-    import altair as alt
+def _down(size: _Size) -> Axis:
+    ticks = {"ticks": False, "domain": False, "labelLimit": 200}
+    return Axis("row", order=size.rows, scale={"paddingInner": 0, "paddingOuter": 0}, ticks=ticks)
 
+
+def _across(size: _Size, has_null: bool) -> Axis:
+    """Heads from the left, and after a gap the null."""
     digits = len(str(size.widest))
     every = next(2**power for power in range(64) if 2**power * size.cell >= 5 + 7 * digits)
     places = {size.end - size.null * (len(size.strips) - at - 0.5): strip for at, strip in enumerate(size.strips)}
     first = min(places, default=size.end)
-    ticks = [head + 0.5 for head in range(0, size.widest, every) if (first - head) * size.cell > 30]
+    heads = [head + 0.5 for head in range(0, size.widest, every) if (first - head) * size.cell > 30]
     # Two names would not stand beside each other.
     written = {place: strip if len(places) == 1 else strip[0] for place, strip in places.items()}
     names = "".join(f"abs(datum.value - {place}) < .01 ? '{called}' : " for place, called in written.items())
-    label = f"{names}order === {json.dumps(SORTED)} ? '' : format(datum.value - .5, 'd')"
-    axis = alt.Axis(
-        values=[*ticks, *(places if has_null else [])],
-        labelExpr=label,
-        ticks=False,
-        domain=False,
-        grid=False,
-        labelOverlap=False,
-        labelFontSize=10,
-        labelColor=QUIET,
-    )
-    return alt.X("slot:Q", title=None, axis=axis, scale=alt.Scale(domain=[0, size.end], nice=False, zero=False))
+    ticks = {
+        "values": [*heads, *(places if has_null else [])],
+        "labelExpr": f"{names}order === {json.dumps(SORTED)} ? '' : format(datum.value - .5, 'd')",
+        **dict.fromkeys(("ticks", "domain", "grid", "labelOverlap"), False),
+        "labelFontSize": 10,
+        "labelColor": QUIET,
+    }
+    return Axis("slot", domain=[0, size.end], scale={"zero": False}, ticks=ticks)
 
 
 def _nulls(

@@ -3,15 +3,16 @@
 A colour means the same thing in every figure. Heads, arms and estimators have palettes of their own: a head or an arm
 keeps its colour, and references without training are grey.
 
-`over_seeds` makes a mean with its interval of a final metric. `text_layers` puts names beside points, each on a side
-where it covers no other name and no point.
+Charts are made of rows by `line_bands` (`lines`), `points_with_intervals` and `strip` (`intervals`) and `head_map`
+(`maps`). They take an `Axis` for each direction and return layers. `panel` makes these one chart, and `grid` puts
+panels beside each other.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -96,19 +97,14 @@ INK = "#22262b"
 QUIET = "#6b7280"
 
 
-def head_domain(n_heads: int) -> list[str]:
-    """The names under which figures colour heads: their numbers as text.
+def head_colours(n_heads: int) -> dict[str, str]:
+    """The colours of heads, by their numbers as text.
 
     Examples:
-        >>> head_domain(3)
-        ['0', '1', '2']
+        >>> head_colours(2)
+        {'0': '#0072b2', '1': '#d55e00'}
     """
-    return [str(head) for head in range(n_heads)]
-
-
-def head_range(n_heads: int) -> list[str]:
-    """The colours that belong to `head_domain`."""
-    return [HEAD_COLOURS[head % len(HEAD_COLOURS)] for head in range(n_heads)]
+    return {str(head): HEAD_COLOURS[head % len(HEAD_COLOURS)] for head in range(n_heads)}
 
 
 def arm_colour(position: int) -> str:
@@ -154,8 +150,10 @@ ASKED = "#7f3c8d"
 WIDTH = 1000
 """Width of a figure in pixels, axes and legends aside."""
 
-Look = tuple[str, str, tuple[float, ...]]
+LineStyle = tuple[str, str, tuple[float, ...]]
 """A line in a legend: its name, colour and dashes."""
+
+Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +236,7 @@ def log_ends(values: Iterable[float], *, left: float = 0.05, right: float = 0.05
     return [min(known) / ratio**left, max(known) * ratio**right]
 
 
-def inline(rows: Iterable[dict[str, Any]]) -> "alt.InlineData":
+def inline(rows: Iterable[Mapping[str, Any]]) -> "alt.InlineData":
     """Rows as the data of a chart, numbers cut to seven significant digits; a non-finite number is null.
 
     They are text until `Figure.spec` reads them: Altair copies what it is given at every turn, and text is free.
@@ -257,153 +255,61 @@ def _short(value: Any) -> Any:
     return float(f"{number:.7g}") if np.isfinite(number) else None
 
 
-def keyed(column: str, looks: Sequence[Look], *, nested: bool = True) -> dict[str, Any]:
-    """Return the colour, dash and width of lines by the names in a column, with one legend below.
+Hint = str | Sequence[str]
+"""A column that the pointer shows, such as `arm:N`; or with it, the format of its number, and its title."""
 
-    Nested: solid lines are drawn in order, each thinner than the one before, so that where they coincide all can be
-    seen.
-    """
+
+def hints(columns: Iterable[Hint]) -> Any:
+    """Return what a chart shows beside the pointer, as an encoding."""
     import altair as alt
 
-    names = [name for name, _, _ in looks]
-    solid = [name for name, _, dash in looks if nested and dash == SOLID]
-    wide = dict(zip(solid, np.linspace(min(1.8 + 0.8 * (len(solid) - 1), 5), 1.8, len(solid)), strict=True))
-    # The other way round, or Vega-Lite takes it for part of the legend of colours and dashes, and warns.
-    backwards = names[::-1]
-    thick = [round(float(wide.get(name, 1.8)), 2) for name in backwards]
-    widths = alt.Scale(type="ordinal", domain=backwards, range=thick)
-    legend = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=18)
-    colours = alt.Scale(domain=names, range=[colour for _, colour, _ in looks])
-    dashes = alt.Scale(domain=names, range=[list(dash) for _, _, dash in looks])
-    return {
-        "color": alt.Color(f"{column}:N", scale=colours, legend=legend),
-        "strokeDash": alt.StrokeDash(f"{column}:N", scale=dashes, legend=legend),
-        "strokeWidth": alt.StrokeWidth(f"{column}:O", scale=widths, legend=None),
-    }
+    found = []
+    for column in columns:
+        shorthand, *more = (column,) if isinstance(column, str) else column
+        options: dict[str, Any] = {key: part for key, part in zip(("format", "title"), more, strict=False) if part}
+        found.append(alt.Tooltip(shorthand, **options))
+    return found or alt.Undefined
 
 
-def step_axis(first: int, last: int, *, title: str | None = "training step") -> "alt.X":
-    """An axis of steps from 0: linear up to `first`, logarithmic beyond, so that the beginning is drawn too."""
-    import altair as alt
-
-    powers = [10**k for k in range(12) if first <= 10**k < last / 1.5]
-    values = [0, *powers, int(float(f"{last:.0e}")) if float(f"{last:.0e}") <= last else last]
-    scale = alt.Scale(type="symlog", constant=first, domain=[0, last], nice=False)
-    axis = alt.Axis(values=values, labelExpr="datum.value ? format(datum.value, '~s') : '0'")
-    return alt.X("step:Q", title=title, scale=scale, axis=axis)
+_SYMBOLS: dict[str, dict[str, Any]] = {
+    "circle": {"symbolType": "circle", "symbolStrokeWidth": 0, "symbolSize": 110},
+    "square": {"symbolType": "square", "symbolSize": 60},
+    "stroke": {},
+}
 
 
-SEEDS = 3
-"""Seeds from which on an interval is drawn: that of two seeds is 13 standard errors wide on either side."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mean:
-    """A mean over seeds and the ends of its 95 % interval (t); the mean itself where the seeds are too few for one."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def over_seeds(values: Sequence[float] | np.ndarray) -> Mean:
-    """The mean of one value or more, with its interval.
-
-    Examples:
-        >>> over_seeds([1.0, 2.0])
-        Mean(mean=1.5, low=1.5, high=1.5)
-    """
-    values = np.asarray(values, dtype=float)
-    mean, half = float(values.mean()), 0.0
-    if len(values) >= SEEDS:
-        from scipy.stats import t
-
-        half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    return Mean(mean=mean, low=mean - half, high=mean + half)
-
-
-Side = tuple[float, float, str]
-"""The position of a name relative to its point: pixels to the right, pixels down, and alignment."""
-
-E, W, N, S = (10.0, 4.0, "left"), (-10.0, 4.0, "right"), (0.0, -11.0, "center"), (0.0, 19.0, "center")
-NE, SE, NW, SW = (7.0, -9.0, "left"), (7.0, 17.0, "left"), (-7.0, -9.0, "right"), (-7.0, 17.0, "right")
-FAR: tuple[Side, ...] = tuple(
-    (dx, dy, align)
-    for away in (28.0, 42.0, 56.0, 70.0)
-    for dy in (-away + 4, away + 4)
-    for dx, align in ((8.0, "left"), (-8.0, "right"))
-)
-SIDES: tuple[Side, ...] = (E, NE, SE, W, NW, SW, N, S, *FAR)
-
-_CHARACTER, _LINE, _POINT = 6.3, 13.0, 6.0
-"""Pixels of a character of the names' size, of a line, and from the middle of a point to its edge."""
-
-Box = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Named:
-    """A point in pixels from the upper left, its name, and the sides to try first."""
-
-    x: float
-    y: float
-    name: str
-    first: tuple[Side, ...] = ()
-
-
-def sides(points: Sequence[Named], *, width: float, height: float) -> list[Side]:
-    """A side for each name, taken in turn: the first that is free and inside the panel, or else the first.
-
-    Examples:
-        >>> sides([Named(x=50, y=50, name="one"), Named(x=70, y=50, name="two")], width=300, height=100)
-        [(7.0, -9.0, 'left'), (10.0, 4.0, 'left')]
-    """
-    taken: list[Box] = [(p.x - _POINT, p.y - _POINT, p.x + _POINT, p.y + _POINT) for p in points]
-    own = list(taken)
-    chosen = []
-    for point, mark in zip(points, own, strict=True):
-        others = [box for box in taken if box is not mark]
-        tried = [*point.first, *SIDES]
-        free = (
-            side
-            for side in tried
-            if _inside(box := _box(point, side), width, height) and not any(_overlap(box, other) for other in others)
-        )
-        side = next(free, tried[0])
-        taken.append(_box(point, side))
-        chosen.append(side)
-    return chosen
-
-
-def text_layers(rows: Sequence[dict[str, Any]], chosen: Sequence[Side], encoding: dict[str, Any]) -> Iterator[Any]:
-    """The names as layers; a white outline keeps them readable where a line passes under them.
+def coloured(
+    column: str, colours: Mapping[str, str], symbol: Literal["circle", "square", "stroke"] | None = None, **legend: Any
+) -> Any:
+    """Return the colours of the names in a column.
 
     Args:
-        rows: with the name under `label`.
-        chosen: a side for each row.
-        encoding: `x`, `y` and `color`.
+        column: holds the names.
+        colours: by name, in the order of the legend.
+        symbol: the shape of the legend's symbols; None: no legend.
+        legend: further options of Vega-Lite's legend.
     """
     import altair as alt
 
-    plain = {key: value for key, value in encoding.items() if key != "color"}
-    for side in dict.fromkeys(chosen):
-        members = [row for row, place in zip(rows, chosen, strict=True) if place == side]
-        chart = alt.Chart(inline(members)).encode(text="label:N", **plain)
-        place: dict[str, Any] = {"dx": side[0], "dy": side[1], "align": side[2], "fontSize": 11.5}
-        yield chart.mark_text(stroke="white", strokeWidth=3.5, strokeJoin="round", color="white", **place)
-        yield chart.mark_text(**place).encode(color=encoding["color"])
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    shown = {"title": None, "orient": "bottom", **_SYMBOLS[symbol], **legend} if symbol else None
+    return alt.Color(f"{column}:N", scale=scale, legend=None if shown is None else alt.Legend(**shown))
 
 
-def _box(point: Named, side: Side) -> Box:
-    dx, dy, align = side
-    length = _CHARACTER * len(point.name)
-    left = point.x + dx - {"left": 0.0, "center": length / 2, "right": length}[align]
-    return (left, point.y + dy - _LINE + 3, left + length, point.y + dy + 3)
+def panel(layers: Sequence[Any], width: float, height: float, title: Any = None, rows: Rows | None = None) -> Any:
+    """Layers as one chart; `rows` are the data of those layers that have none of their own."""
+    import altair as alt
+
+    options: dict[str, Any] = {} if title is None else {"title": title}
+    options |= {} if rows is None else {"data": inline(rows)}
+    return alt.layer(*layers, width=width, height=height, **options)
 
 
-def _inside(box: Box, width: float, height: float) -> bool:
-    return box[0] >= 0 and box[1] >= 0 and box[2] <= width and box[3] <= height
+def grid(panels: Sequence[Any], columns: int, spacing: tuple[float, float] = (24, 24)) -> Any:
+    """Panels in rows of so many, with the pixels between columns and between rows."""
+    import altair as alt
 
-
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+    if columns == 1:
+        return alt.vconcat(*panels, spacing=spacing[1])
+    rows = [alt.hconcat(*panels[at : at + columns], spacing=spacing[0]) for at in range(0, len(panels), columns)]
+    return rows[0] if len(rows) == 1 else alt.vconcat(*rows, spacing=spacing[1])

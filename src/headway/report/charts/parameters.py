@@ -1,8 +1,9 @@
 """The parameters of models by part: bars in a terminal, and a figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
@@ -10,8 +11,9 @@ from rich.text import Text
 from headway.base.text import join
 from headway.errors import UserError
 from headway.report.charts import page
-from headway.report.charts.figure import WIDTH, Figure, inline
+from headway.report.charts.figure import WIDTH, Figure, coloured, hints, inline
 from headway.report.charts.files import FORMATS, convert, render, write_whole
+from headway.report.charts.lines import Axis
 
 PART_COLOURS = {
     "embedding": "#2f6db3",
@@ -71,36 +73,41 @@ class Parts:
 
     def figure(self, title: str) -> Figure:
         """Return the bars as a figure."""
-        import altair as alt
-
-        rows = [
-            {"model": f"{model} ({compact(sum(parts.values()))})", "part": part, "parameters": n, "order": order}
-            for model, parts in self.counts.items()
-            for order, (part, n) in enumerate(parts.items())
-        ]
-        colours = alt.Scale(domain=list(self.names), range=[PART_COLOURS[part] for part in self.names])
-        axis = (
-            alt.X("parameters:Q", stack="normalize", title="share of the parameters", axis=alt.Axis(format=".0%"))
-            if self.shares
-            else alt.X("parameters:Q", title="parameters", axis=alt.Axis(format="~s"))
-        )
-        chart = (
-            alt.Chart(inline(rows), width=WIDTH, height=alt.Step(26))
-            .mark_bar()
-            .encode(
-                x=axis,
-                y=alt.Y("model:N", sort=None, title=None, axis=alt.Axis(labelLimit=400)),
-                color=alt.Color(
-                    "part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom", symbolType="square")
-                ),
-                order=alt.Order("order:Q"),
-            )
-        )
+        named = {f"{model} ({compact(sum(parts.values()))})": parts for model, parts in self.counts.items()}
+        chart = replace(self, counts=named).bars(WIDTH, 26, labelLimit=400)
         caption = join(
             "Trained numbers by part, counted from the declaration.",
             "Every bar is a whole model." if self.shares else "",
         )
         return Figure(name="parameters", part="Outcome", title=title, caption=caption, chart=chart)
+
+    def bars(self, width: float, row: float, title: str = "parameters", **ticks: Any) -> Any:
+        """A stacked bar per model: whole numbers, or shares.
+
+        Args:
+            width: of the longest bar, in pixels.
+            row: pixels from one bar to the next.
+            title: of the axis of numbers.
+            ticks: options of the axis of models.
+        """
+        import altair as alt
+
+        rows = [
+            {"model": model, "part": part, "parameters": n, "share": n / sum(parts.values()), "order": at}
+            for model, parts in self.counts.items()
+            for at, (part, n) in enumerate(parts.items())
+            if n
+        ]
+        title, number = ("share of the parameters", ".0%") if self.shares else (title, "~s")
+        stack: Literal["normalize", "zero"] = "normalize" if self.shares else "zero"
+        chart = alt.Chart(inline(rows), width=width, height=row * len(self.counts)).mark_bar(height=22)
+        return chart.encode(
+            x=alt.X("parameters:Q", stack=stack, title=title, axis=alt.Axis(format=number, tickCount=8)),
+            y=Axis("model", order=list(self.counts), ticks=ticks).encoded("y"),
+            color=coloured("part", {part: PART_COLOURS[part] for part in self.names}, "square"),
+            order="order:Q",
+            tooltip=hints(["model:N", "part:N", ("parameters:Q", ","), ("share:Q", ".1%")]),
+        )
 
 
 def write_picture(path: Path, figure: Figure) -> Path:

@@ -13,7 +13,9 @@ from typing import Any
 
 from headway.base.text import brief, join
 from headway.config.metrics import METRICS, Metric, metric_name
-from headway.report.charts.figure import ASKED, INK, QUIET, SEEDS, WIDTH, Figure, ends, inline, over_seeds
+from headway.report.charts.figure import ASKED, INK, QUIET, WIDTH, Figure, coloured, ends, grid, inline, panel
+from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
+from headway.report.charts.lines import Axis, rule
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.stats.cells import arm_seconds, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast
@@ -60,18 +62,6 @@ class DrawnDifference:
         return max(map(abs, (*self.values, self.low, self.high)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Frame:
-    """The shared parts of a column of panels: an axis that holds all of `scaled`, its title, names, colours."""
-
-    scaled: Sequence[DrawnDifference]
-    width: int
-    labels: int
-    axis: str
-    colours: Mapping[str, str]
-    margin: float | None
-
-
 def drawn(found: Sequence[DrawnDifference], metric: Metric, *, margin: float | None) -> tuple[Any, bool]:
     """A chart of differences, and whether the smaller ones are drawn once more, larger.
 
@@ -86,30 +76,28 @@ def drawn(found: Sequence[DrawnDifference], metric: Metric, *, margin: float | N
     for one in sorted(found, key=lambda one: one.control or ""):
         panels.setdefault(one.panel, []).append(one)
     small = _small(found, margin or 0.0)
-    zoomed = bool(small)
     labels = min(LABELS, 7 * max(len(one.name) for one in found))
     timed = any(one.time for one in found)
     room = WIDTH - labels - VERDICT - timed * TIME
-    width = min(520, (room - 30) // 2 if zoomed else room)
-    axis = f"{metric_name(metric.name)} less the baseline's ({'% of it' if margin is not None else metric.unit})"
+    width = min(520, (room - 30) // 2 if small else room)
+    title = f"{metric_name(metric.name)} less the baseline's ({'% of it' if margin is not None else metric.unit})"
     # One scale of colours for all panels: of two, Vega-Lite would make a union.
-    colours = {one.name: one.colour for one in found}
-    whole = _Frame(scaled=found, width=width, labels=labels, axis=axis, colours=colours, margin=margin)
-    larger = replace(whole, scaled=small, labels=0)
-    rows = []
-    for title, members in panels.items():
-        names = list(dict.fromkeys(one.name for one in members))
-        sides = [_panel_intervals(members, whole, title, names)]
-        if zoomed:
-            close = [one for one in members if one in small]
+    colour = coloured("arm", {one.name: one.colour for one in found})
+    rows: list[Any] = []
+    for name, members in panels.items():
+        arms = arms_axis(list(dict.fromkeys(one.name for one in members)), labelLimit=LABELS, minExtent=labels)
+        beside = replace(arms, ticks=None)
+        sides = [_panel_intervals(members, _reach(found, title, margin, width), arms, colour, margin, width, name)]
+        if small:
+            close, axis = [one for one in members if one in small], _reach(small, title, margin, width)
             blank = [replace(one, verdict="") for one in members]  # so that columns stand below each other
-            larger_panel = _panel_intervals(close, larger, "drawn larger", names) if close else None
-            sides.append(larger_panel or _words(blank, "verdict", "", width, names))
-        sides.append(_words(members, "verdict", "", VERDICT, names))
+            larger = _panel_intervals(close, axis, beside, colour, margin, width, "drawn larger") if close else None
+            sides.append(larger or _words(blank, "verdict", "", width, beside))
+        sides.append(_words(members, "verdict", "", VERDICT, beside))
         if timed:
-            sides.append(_words(members, "time", "time of a run", TIME, names))
+            sides.append(_words(members, "time", "time of a run", TIME, beside))
         rows.append(alt.hconcat(*sides, spacing=16))
-    return alt.vconcat(*rows, spacing=16), zoomed
+    return alt.vconcat(*rows, spacing=16), bool(small)
 
 
 def _small(found: Sequence[DrawnDifference], margin: float) -> list[DrawnDifference]:
@@ -121,34 +109,29 @@ def _small(found: Sequence[DrawnDifference], margin: float) -> list[DrawnDiffere
     return ordered[: gaps.index(widest) + 1] if widest >= WIDER else []
 
 
-def _rows(names: Sequence[str], labels: int) -> Any:
+def _reach(scaled: Sequence[DrawnDifference], title: str, margin: float | None, width: int) -> Axis:
+    """Return an axis that holds some differences, and what is the same."""
+    reached = [value for one in scaled for value in (*one.values, one.low, one.high)]
+    domain = ends([-(margin or 0.0), margin or 0.0, *reached], beside=BESIDE / width)
+    return Axis("difference", title, domain=domain, ticks={"tickCount": max(3, width // 80), "grid": True})
+
+
+def _words(shown: Sequence[DrawnDifference], column: str, title: str, width: int, arms: Axis) -> Any:
     import altair as alt
 
-    axis = alt.Axis(ticks=False, domain=False, labelLimit=LABELS, minExtent=labels) if labels else None
-    return alt.Y("arm:N", sort=list(names), scale=alt.Scale(domain=list(names)), title=None, axis=axis)
-
-
-def _words(shown: Sequence[DrawnDifference], column: str, title: str, width: int, names: Sequence[str]) -> Any:
-    import altair as alt
-
-    rows = [{"arm": one.name, column: getattr(one, column)} for one in shown]
-    text = alt.Chart(inline(rows)).mark_text(align="left", x=0, color=INK, fontSize=11)
+    assert arms.order is not None
+    text = alt.Chart(inline({"arm": one.name, column: getattr(one, column)} for one in shown))
     heading = alt.TitleParams(title, fontWeight="normal", fontSize=11, color=QUIET) if title else ""
-    chart = text.encode(y=_rows(names, 0), text=f"{column}:N")
-    return chart.properties(width=width, height=ROW * len(names), title=heading)
+    chart = text.mark_text(align="left", x=0, color=INK, fontSize=11).encode(y=arms.encoded("y"), text=f"{column}:N")
+    return chart.properties(width=width, height=ROW * len(arms.order), title=heading)
 
 
-def _panel_intervals(shown: Sequence[DrawnDifference], frame: _Frame, title: str, names: Sequence[str]) -> Any:
+def _panel_intervals(
+    shown: Sequence[DrawnDifference], x: Axis, arms: Axis, colour: Any, margin: float | None, width: int, title: str
+) -> Any:
     import altair as alt
 
-    reached = [value for one in frame.scaled for value in (*one.values, one.low, one.high)]
-    margin = frame.margin or 0.0
-    scale = alt.Scale(domain=ends([-margin, margin, *reached], beside=BESIDE / frame.width), nice=False)
-    x = alt.X(
-        "difference:Q", title=frame.axis, scale=scale, axis=alt.Axis(tickCount=max(3, frame.width // 80), grid=True)
-    )
-    y, colours = _rows(names, frame.labels), frame.colours
-    colour = alt.Color("arm:N", legend=None, scale=alt.Scale(domain=list(colours), range=list(colours.values())))
+    assert arms.order is not None
     means = [
         {"arm": one.name, "against": one.against, "difference": one.mean, "low": one.low, "high": one.high}
         for one in shown
@@ -159,21 +142,17 @@ def _panel_intervals(shown: Sequence[DrawnDifference], frame: _Frame, title: str
         for seed, value in zip(one.seeds, one.values, strict=True)
         if len(one.seeds) > 1
     ]
-    zero = alt.Chart(inline([{"difference": 0.0}])).mark_rule(color=QUIET, strokeDash=[4, 3], strokeWidth=1.2)
-    mean = alt.Chart(inline(means)).encode(y=y, color=colour)
-    tooltip = ["arm:N", "against:N", "difference:Q", "low:Q", "high:Q"]
-    layers = [
-        zero.encode(x=x),
-        mean.mark_rule(strokeWidth=2.5).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        mean.mark_point(size=110, filled=True, opacity=1, stroke="white", strokeWidth=1).encode(x=x, tooltip=tooltip),
-    ]
-    if frame.margin is not None:
+    layers = [rule([0.0], x=x, dash=(4, 3), width=1.2)]
+    layers += points_with_intervals(
+        means, x, arms, colour, across=ENDS, thick=2.5, size=110, stroke="white", strokeWidth=1,
+        shown=["arm:N", "against:N", "difference:Q", "low:Q", "high:Q"],
+    )  # fmt: skip
+    if margin is not None:
         band = alt.Chart(inline([{"from": -margin, "to": margin}])).mark_rect(color=BAND)
-        layers.insert(0, band.encode(x=alt.X("from:Q", scale=scale), x2="to:Q"))
+        layers.insert(0, band.encode(x=x.encoded("x", "from"), x2="to:Q"))
     if seeds:
-        points = alt.Chart(inline(seeds)).mark_point(size=22, filled=True, opacity=0.9, color=INK)
-        layers.append(points.encode(x=x, y=y, tooltip=["arm:N", "seed:N", "difference:Q"]))
-    return alt.layer(*layers).properties(width=frame.width, height=ROW * len(names), title=title)
+        layers.append(strip(seeds, x, arms, size=22, shown=["arm:N", "seed:N", "difference:Q"]))
+    return panel(layers, width, ROW * len(arms.order), title)
 
 
 def differences(material: ReportData) -> Iterator[Figure]:
@@ -206,14 +185,14 @@ def _asked(material: ReportData, *, shares: bool) -> Iterator[DrawnDifference]:
     for one in material.results.contrasts:
         if one.estimate is None or not one.values:
             continue
-        panel = "what is asked"
+        title = "what is asked"
         if one.control is not None:
-            panel = f"{material.experiment.control_label(one.control)}: {panel}"
+            title = f"{material.experiment.control_label(one.control)}: {title}"
         sides: tuple[list[str], list[str]] = ([], [])
         for arm, weight in weights.get(one.name, {}).items():
             sides[weight < 0].append(f"{arm}+{one.control}" if one.control else arm)
         values = {seed: _shown(one, value, shares=shares) for seed, value in one.values.items()}
-        what = {"name": one.label, "colour": ASKED, "against": "", "panel": panel, "time": _time(material, *sides)}
+        what = {"name": one.label, "colour": ASKED, "against": "", "panel": title, "time": _time(material, *sides)}
         yield _difference(material, one, values, shares=shares, **what)
 
 
@@ -414,8 +393,6 @@ class OutcomeMeasure:
 
 def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | None:
     """A row per arm: a point per seed, the mean with its interval, a tick per estimator; None without any error."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if len(arm.final(measure.metric))]
     if not arms:
         return None
@@ -429,11 +406,8 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
     width = (WIDTH - 40) // 2 - labels if zoomed else WIDTH - labels
     panels = [_panel_outcome(material, measure, arms, width, "all arms" if zoomed else "")]
     if zoomed:
-        panels.append(
-            _panel_outcome(
-                material, measure, close, width, f"arms within {100 * CLOSE:.0f} % of the best", legend=False
-            )
-        )
+        title = f"arms within {100 * CLOSE:.0f} % of the best"
+        panels.append(_panel_outcome(material, measure, close, width, title, legend=False))
     several = material.n_seeds > 1
     return Figure(
         name=measure.name,
@@ -456,7 +430,7 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             "They are left out where they lie far from every arm." if _far(material, measure, arms) else "",
             "Right: the same, drawn larger." if zoomed else "",
         ),
-        chart=alt.hconcat(*panels, spacing=30),
+        chart=grid(panels, 2, (30, 0)),
     )
 
 
@@ -469,8 +443,6 @@ def _panel_outcome(
     *,
     legend: bool = True,
 ) -> Any:
-    import altair as alt
-
     one_seed = material.n_seeds == 1
     summary, ticks = [_summary(arm, measure, one_seed=one_seed) for arm in arms], list(_ticks(material, measure, arms))
     seeds = [
@@ -479,53 +451,29 @@ def _panel_outcome(
         for run in arm.runs
         if run.metrics.get(measure.metric) is not None
     ]
-    value = f"{measure.column}:Q"
-    y = alt.Y(
-        "arm:N",
-        sort=[arm.label for arm in arms],
-        title=None,
-        axis=alt.Axis(ticks=False, domain=False, labelLimit=measure.label_width, labelFontSize=12),
-    )
-    values = [row[measure.column] for row in (*seeds, *ticks)]
-    values += [row[end] for row in summary for end in ("low", "high")]
-    x = alt.X(
-        value,
-        title=measure.axis,
-        scale=alt.Scale(domain=ends(values, beside=14 / width), nice=False, zero=False),
-        axis=alt.Axis(tickCount=max(3, width // 80)),
-    )
-    arm_colour = alt.Color(
-        "arm:N", legend=None, scale=alt.Scale(domain=[a.label for a in arms], range=[a.colour for a in arms])
-    )
-    looks = {row["what"]: row["colour"] for row in ticks}
-    names = alt.Color(
-        "what:N",
-        title=None,
-        scale=alt.Scale(domain=list(looks), range=list(looks.values())),
-        legend=alt.Legend(symbolType="square", symbolSize=60, orient="bottom", columns=3) if legend else None,
-    )
-    means = alt.Chart(inline(summary)).encode(y=y, color=arm_colour)
-    tooltip = [alt.Tooltip("arm:N"), value, "low:Q", "high:Q"]
-    layers = [
-        alt.Chart(inline(ticks))
-        .mark_tick(thickness=2.5, size=26)
-        .encode(x=x, y=y, color=names, tooltip=["what:N", value]),
-        means.mark_rule(strokeWidth=2.5).encode(x="low:Q", x2="high:Q"),
-        means.mark_point(size=110, filled=True, opacity=1, stroke="white", strokeWidth=1).encode(x=x, tooltip=tooltip),
-    ]
+    value, column = f"{measure.column}:Q", measure.column
+    y = arms_axis([arm.label for arm in arms], labelLimit=measure.label_width, labelFontSize=12)
+    values = [row[column] for row in (*seeds, *ticks)] + [row[end] for row in summary for end in ENDS]
+    x = Axis(column, measure.axis, domain=ends(values, beside=14 / width), ticks={"tickCount": max(3, width // 80)})
+    layers = points_with_intervals(
+        summary, x, y, coloured("arm", {arm.label: arm.colour for arm in arms}), across=ENDS, thick=2.5, size=110,
+        stroke="white", strokeWidth=1, shown=["arm:N", value, "low:Q", "high:Q"],
+    )  # fmt: skip
+    if ticks:
+        names = coloured("what", {row["what"]: row["colour"] for row in ticks}, "square" if legend else None, columns=3)
+        mark = {"thickness": 2.5, "size": 26}
+        layers.insert(0, strip(ticks, x, y, names, kind="tick", shown=["what:N", value], **mark))
     if material.n_seeds > 1:
-        points = alt.Chart(inline(seeds)).mark_point(size=26, filled=True, opacity=0.9, color=INK)
-        layers.append(points.encode(x=x, y=y, tooltip=["arm:N", "seed:N", value]))
-    chart = alt.layer(*layers[not ticks :]).resolve_scale(color="independent")
-    return chart.properties(width=width, height=measure.row * len(arms), title=title)
+        layers.append(strip(seeds, x, y, shown=["arm:N", "seed:N", value]))
+    return panel(layers, width, measure.row * len(arms), title).resolve_scale(color="independent")
 
 
 def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> dict[str, Any]:
     values = arm.final(measure.metric)
-    found = over_seeds(values)
+    mean = over_seeds(values)
     # Where all have one seed, there is the interval over prompts, as far as runs report its standard error.
     half = 1.96 * float(arm.shown.metrics.get(f"{measure.metric}_se") or 0.0) if one_seed else 0.0
-    return {"arm": arm.label, measure.column: found.mean, "low": found.low - half, "high": found.high + half}
+    return {"arm": arm.label, measure.column: mean.mean, "low": mean.low - half, "high": mean.high + half}
 
 
 def _ticks(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:

@@ -4,10 +4,10 @@ Only finished runs are drawn. Arms keep the order of their document, and with it
 runs have finished. If an experiment compares schemes of head layouts in groups, a colour is a scheme, and a dash and
 shape are a group, so that related arms look related. Otherwise every arm has a colour of its own.
 
-`per_seed` gives a metric of an arm over the steps that all of its seeds measured.
+`training_curve` gives a metric of an arm over the steps that all of its seeds measured.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,6 +18,7 @@ from headway.base.text import together
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.kinds import part_of
+from headway.config.spec import thinned
 from headway.report.charts.figure import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DASH, SCHEME_COLOURS, SOLID, arm_colour
 from headway.stats.cells import title
 from headway.stats.laboratory import References
@@ -42,7 +43,7 @@ class ArmStyle:
     scheme: str | None = None
 
 
-def looks(experiment: Experiment) -> dict[str, ArmStyle]:
+def arm_styles(experiment: Experiment) -> dict[str, ArmStyle]:
     """Return the style of every arm that an experiment declares, by full name, in the order of figures."""
     # Arms without a control come first, so that a control never changes their colours.
     arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
@@ -57,7 +58,7 @@ def looks(experiment: Experiment) -> dict[str, ArmStyle]:
         arm.full_name: ArmStyle(
             label=label,
             point=arm.label,
-            **(_scheme_look(arm, experiment) if by_scheme else {"colour": arm_colour(place)}),
+            **(_scheme_style(arm, experiment) if by_scheme else {"colour": arm_colour(place)}),
         )
         for arm, label, place in zip(arms, labels, places, strict=True)
     }
@@ -70,7 +71,7 @@ def _by_scheme(experiment: Experiment) -> bool:
     return len(schemes) > 1 and not started
 
 
-def _scheme_look(arm: Arm, experiment: Experiment) -> dict[str, object]:
+def _scheme_style(arm: Arm, experiment: Experiment) -> dict[str, object]:
     scheme = arm.resolved_spec.scheme
     if arm.group is None:
         return {"colour": SCHEME_COLOURS[scheme], "scheme": scheme, "dash": NO_GROUP_DASH, "shape": "diamond"}
@@ -124,18 +125,18 @@ class ArmResults:
     """An arm and its finished runs, at least one, by seed. What is drawn of one run only is drawn of the first."""
 
     name: str
-    look: ArmStyle
+    style: ArmStyle
     runs: tuple[Finished, ...]
 
     @property
     def label(self) -> str:
         """The arm's name in legends, tables and sentences."""
-        return self.look.label
+        return self.style.label
 
     @property
     def colour(self) -> str:
         """Its colour in every figure."""
-        return self.look.colour
+        return self.style.colour
 
     @property
     def control(self) -> str | None:
@@ -238,7 +239,7 @@ def _chose(run: "Run", results: Results) -> bool:
 def gather(store: "Store", results: Results) -> ReportData:
     """Read a results directory, as far as its results do not hold it."""
     tasks = {(run.name, run.seed): run.task or "" for run in results.runs}
-    found = looks(store.experiment)
+    styles = arm_styles(store.experiment)
     finished: dict[str, list[Finished]] = {}
     runs = tuple(store.runs())
     for run in runs:
@@ -247,8 +248,8 @@ def gather(store: "Store", results: Results) -> ReportData:
             read = Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=task)
             finished.setdefault(run.name, []).append(read)
     arms = [
-        ArmResults(name=name, look=look, runs=tuple(sorted(finished[name], key=lambda run: run.seed)))
-        for name, look in found.items()
+        ArmResults(name=name, style=style, runs=tuple(sorted(finished[name], key=lambda run: run.seed)))
+        for name, style in styles.items()
         if name in finished
     ]
     return ReportData(
@@ -269,3 +270,12 @@ def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
     if metric == "train_mse" and len(shared) > 2 and 2 * (shared[-1] - shared[-2]) < shared[-2] - shared[-3]:
         shared.pop()  # the mean of a few steps at the end is noise beside means of many
     return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])
+
+
+def training_curve(arm: ArmResults, metric: str, column: str, points: int) -> Iterator[dict[str, Any]]:
+    """A metric over training as rows of a figure: mean, smallest and largest seed, at most so many points."""
+    steps, values = per_seed(arm, metric)
+    for at in thinned(steps.tolist(), points) if len(steps) else []:
+        seeds = values[:, at]
+        ends = {"low": seeds.min(), "high": seeds.max()}
+        yield {"what": arm.label, "step": int(steps[at]), column: seeds.mean(), **ends}

@@ -21,7 +21,7 @@ from headway.config.metrics import metric_name
 from headway.config.run import RunSpec
 from headway.report.charts.figure import Figure
 from headway.report.charts.page import Row, Table
-from headway.report.experiment.data import ArmResults, ReportData, looks
+from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference, Family
 from headway.stats.verdicts import scope
@@ -60,7 +60,7 @@ def over_seeds(arm: ArmResults, name: str) -> str:
 def comparisons(material: ReportData) -> list[tuple[str, Table]]:
     """A table of each family in full, of all metrics, and above it what holds for all of it."""
     results = material.results
-    labels = {name: look.label for name, look in looks(material.experiment).items()}
+    labels = {name: style.label for name, style in arm_styles(material.experiment).items()}
     found: dict[int, list[tuple[str, Difference]]] = {}
     every: list[Difference] = [*results.contrasts, *results.comparisons]
     for one in every:
@@ -205,10 +205,6 @@ class ReportSlice(ABC):
 
     controls_apart: ClassVar[bool] = False
     """Whether figures are drawn once for each control, so that an arm keeps its colour under it."""
-
-    def answer(self, material: ReportData) -> Figure | None:  # noqa: ARG002
-        """The figure that answers what is asked, before all others; None where differences of arms do."""
-        return None
 
     @abstractmethod
     def figures(self, material: ReportData) -> Iterator[Figure | None]:

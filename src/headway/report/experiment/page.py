@@ -7,6 +7,7 @@ Plugins may register figures of their own. A figure that fails is left out of th
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from headway.report.experiment import current
 from headway.report.experiment import laboratory as tables
 from headway.report.experiment.answer import differences
 from headway.report.experiment.data import ReportData, gather
-from headway.report.experiment.laboratory import laboratory_of
+from headway.report.experiment.laboratory import Statement, laboratory_of
 from headway.stats.answer import MANY, without_pairs
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from headway.store.directory import Store
 
 
-def figures_of_own(material: ReportData) -> Iterator[Figure]:
+def plugin_figures(material: ReportData) -> Iterator[Figure]:
     """Yield the figures that the plugins of an experiment draw."""
     for plugin in material.experiment.plugins:
         for entry in plugin.entries:
@@ -64,11 +65,9 @@ UNKNOWN = "#9aa0a8"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A sentence of the answer, and the colour of the arm it is about."""
+class Verdict(Statement):
+    """A sentence of the answer, the colour of the arm it is about, and the arm's group."""
 
-    sentence: str
-    colour: str
     group: str | None = None
 
 
@@ -118,7 +117,7 @@ def figures(material: ReportData) -> Iterator[Figure]:
         yield from (figure for figure in laboratory.answers(material) if figure is not None)
         yield from differences(material)
         yield from (figure for figure in laboratory.figures(material) if figure is not None)
-        yield from figures_of_own(material)
+        yield from plugin_figures(material)
 
 
 def _can_look(material: ReportData) -> bool:
@@ -211,14 +210,11 @@ def by_title(material: ReportData) -> dict[str, list[Answered]]:
 
 def progress(material: ReportData) -> str:
     """Return how many runs there are, over how many seeds, and how many are not done."""
-    done = sum(run.status == "done" for run in material.runs)
-    failed = sum(run.status == "failed" for run in material.runs)
-    said = f"{counted(len(material.runs), 'run')}: {done} done"
-    damaged = sum(run.status == "damaged" for run in material.runs)
-    open_runs = len(material.runs) - done - failed - damaged
-    said += f", {failed} failed" if failed else ""
-    said += f", {damaged} damaged" if damaged else ""
-    said += f", {open_runs} not finished" if open_runs else ""
+    counts = Counter(run.status for run in material.runs)
+    said = f"{counted(len(material.runs), 'run')}: {counts['done']} done"
+    said += "".join(f", {counts[status]} {status}" for status in ("failed", "damaged") if counts[status])
+    unfinished = len(material.runs) - counts["done"] - counts["failed"] - counts["damaged"]
+    said += f", {unfinished} not finished" if unfinished else ""
     # Runs that were trained together share their seconds.
     seconds = sum((run.metrics.get("wall_s") or 0.0) / run.execution.get("together", 1) for run in material.runs)
     return said + (f"; {duration(seconds)} of training" if seconds else "")

@@ -11,7 +11,8 @@ from typing import Any
 
 from headway.base.text import listed, number
 from headway.config.lm.run import TokensRun, is_text
-from headway.report.charts.figure import NGRAMS, QUIET, Look, inline
+from headway.report.charts.figure import NGRAMS, QUIET, LineStyle, inline
+from headway.report.charts.lines import Axis, rule
 from headway.report.experiment.answer import OutcomeMeasure
 from headway.report.experiment.data import Finished, ReportData
 from headway.stats.lm.diversity import HeadProgress, head_progress
@@ -89,20 +90,21 @@ def values(material: ReportData) -> dict[str, float]:
     return {name: loss for name, loss in losses.items() if loss is not None}
 
 
-def looks_within(material: ReportData, domain: Sequence[float]) -> list[tuple[Look, float]]:
+def references_within(material: ReportData, domain: Sequence[float]) -> list[tuple[LineStyle, float]]:
     """Return the references that lie inside the ends of an axis, with their style."""
     return [(NGRAMS[name], loss) for name, loss in values(material).items() if domain[0] <= loss <= domain[1]]
 
 
-def rules(material: ReportData, domain: Sequence[float], column: str) -> Iterator[Any]:
+def named_rules(material: ReportData, y: Axis) -> Iterator[Any]:
     """A named rule for each that lies inside the ends of an axis."""
     import altair as alt
 
-    for (label, colour, dash), loss in looks_within(material, domain):
-        chart = alt.Chart(inline([{"what": label, column: loss}]))
-        yield chart.mark_rule(strokeDash=list(dash), color=colour, strokeWidth=1.4).encode(y=f"{column}:Q")
-        text = chart.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=QUIET, fontSize=11)
-        yield text.encode(y=f"{column}:Q", x=alt.value(0), text="what:N")
+    assert y.domain is not None
+    for (label, colour, dash), loss in references_within(material, y.domain):
+        yield rule([loss], y=y, colour=colour, dash=dash, width=1.4)
+        name = alt.Chart(inline([{"what": label, y.column: loss}]))
+        text = name.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=QUIET, fontSize=11)
+        yield text.encode(y=y.encoded("y"), x=alt.value(0), text="what:N")
 
 
 def below_and_above(material: ReportData, domain: Sequence[float]) -> str:

@@ -16,7 +16,8 @@ from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.report.charts.animation import Frame, Tile, film
 from headway.report.charts.figure import INK, QUIET, WIDTH, Figure
-from headway.report.charts.heat_map import DIVERGING
+from headway.report.charts.lines import Axis
+from headway.report.charts.maps import DIVERGING, about_zero, evenly, head_map, largest_side, valued
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import heads_of, measures
 from headway.report.lm.heads import PART
@@ -73,9 +74,7 @@ def head_maps(material: ReportData, metric: str = METRIC) -> Figure | None:
 def _limits(arms: Sequence[ArmResults]) -> tuple[int, int]:
     """Steps of the slider, and heads of a layer that are drawn."""
     counts = [heads for arm in arms for heads in heads_of(arm.shown).n_heads]
-    n_heads = max(counts)
-    while n_heads > FEWEST_HEADS and sum(min(heads, n_heads) ** 2 for heads in counts) > MOST_CELLS:
-        n_heads -= 1
+    n_heads = largest_side(counts, max(counts), least=FEWEST_HEADS, cells=MOST_CELLS)
     cells = sum(min(heads, n_heads) ** 2 for heads in counts)
     return max(FEWEST_STEPS, min(MOST_STEPS, MOST_NUMBERS // max(cells, 1))), n_heads
 
@@ -83,10 +82,8 @@ def _limits(arms: Sequence[ArmResults]) -> tuple[int, int]:
 def _maps(arm: ArmResults, metric: str, n_steps: int, n_heads: int) -> Maps:
     run, probed = arm.shown.run, heads_of(arm.shown)
     assert probed is not None
-    steps = evenly(probed.steps.tolist(), n_steps)
-    kept = tuple(
-        np.unique(np.linspace(0, heads - 1, min(heads, n_heads)).round().astype(int)) for heads in probed.n_heads
-    )
+    steps = [int(probed.steps[at]) for at in evenly(len(probed.steps), n_steps)]
+    kept = tuple(np.array(evenly(heads, n_heads)) for heads in probed.n_heads)
     names = attentions(run)
     values = []
     for step in steps:
@@ -98,28 +95,21 @@ def _maps(arm: ArmResults, metric: str, n_steps: int, n_heads: int) -> Maps:
     return Maps(arm=arm, layers=probed.layers, steps=tuple(steps), kept=kept, values=tuple(values))
 
 
-def evenly(steps: Sequence[int], limit: int) -> list[int]:
-    """Return a limited number of the probed steps, evenly spaced, with the first and the last.
-
-    Examples:
-        >>> evenly([0, 1, 2, 3, 10], 3)
-        [0, 2, 10]
-    """
-    at = np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(int))
-    return [steps[i] for i in at]
-
-
 def _largest(one: Maps) -> float:
     sizes = [np.nanmax(np.abs(found)) for maps in one.values for found in maps if np.isfinite(found).any()]
     return float(max(sizes, default=0.0))
 
 
+def _places(one: Maps, drawn: Sequence[Maps]) -> list[int]:
+    """Return the steps of an arm that the slider's places show: arms may have been probed differently often."""
+    places = max(len(each.steps) for each in drawn)
+    return [round(place * (len(one.steps) - 1) / max(places - 1, 1)) for place in range(places)]
+
+
 def _records(drawn: Sequence[Maps], largest: float) -> Iterator[dict[str, Any]]:
     """A row per arm, layer and place of the slider, with its whole map as one list, in thousandths of the largest."""
-    places = max(len(one.steps) for one in drawn)
     for one in drawn:
-        for place in range(places):
-            at = round(place * (len(one.steps) - 1) / max(places - 1, 1))
+        for place, at in enumerate(_places(one, drawn)):
             for layer, heads, values in zip(one.layers, one.kept, one.values[at], strict=True):
                 yield {
                     "arm": one.arm.label,
@@ -134,16 +124,44 @@ def _records(drawn: Sequence[Maps], largest: float) -> Iterator[dict[str, Any]]:
 def _chart(drawn: Sequence[Maps], largest: float, name: str) -> Any:
     import altair as alt
 
-    layers = list(dict.fromkeys(f"layer {layer}" for one in drawn for layer in sorted(one.layers)))
-    layers.sort(key=lambda text: int(text.split()[1]))
-    arms = [one.arm.label for one in drawn]
-    places = max(len(one.steps) for one in drawn)
+    layers = sorted({layer for one in drawn for layer in one.layers})
     steps = max(drawn, key=lambda one: len(one.steps)).steps
     size = max(44, min(150, 900 // len(drawn), (WIDTH - 120) // len(layers) - 12))
-    slider = alt.param(
-        name="probe", value=places - 1, bind=alt.binding_range(min=0, max=places - 1, step=1, name="probe ")
+    alone = (
+        alt.Chart()
+        .transform_filter("datum.at === probe && length(datum.heads) === 1")
+        .mark_text(text=NEEDS_TWO.split(" ", 1), fontSize=10, color=QUIET, baseline="middle", dy=-5)
+        .encode(x=alt.XDatum(0.5, scale=alt.Scale(domain=[0, 1], nice=False)), y=alt.YDatum(0.5))
     )
+    header = alt.Header(title=None, labelAngle=0, labelAlign="left", labelLimit=170)
+    shown = f"'step ' + format({json.dumps(list(steps))}[probe], ',')"
     rows = alt.InlineData(values=json.dumps(list(_records(drawn, largest))))
+    slider = alt.binding_range(min=0, max=len(steps) - 1, step=1, name="probe ")
+    return (
+        alt.layer(*_cells(largest, name), alone, data=rows, width=size, height=size)
+        .facet(
+            row=alt.Row(
+                "arm:N",
+                sort=[one.arm.label for one in drawn],
+                header=header if len(drawn) > 1 else alt.Header(title=None, labels=False),
+            ),
+            column=alt.Column(
+                "layer:N",
+                sort=[f"layer {layer}" for layer in layers],
+                header=alt.Header(title=None, labelPadding=4),
+            ),
+            spacing=8,
+            bounds="flush",
+        )
+        .add_params(alt.param(name="probe", value=len(steps) - 1, bind=slider))
+        .properties(title=alt.TitleParams(text=alt.expr(shown), color=INK, anchor="start"))
+    )
+
+
+def _cells(largest: float, name: str) -> tuple[Any, Any]:
+    """The maps' cells at the place of the slider: those without a value in grey, and the others."""
+    import altair as alt
+
     cells = (
         alt.Chart()
         .transform_filter("datum.at === probe")
@@ -159,57 +177,30 @@ def _chart(drawn: Sequence[Maps], largest: float, name: str) -> Any:
             pair="'H' + datum.heads[datum.i] + ', H' + datum.heads[datum.j]",
         )
     )
-    scale = alt.Scale(range=list(DIVERGING), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
-    legend = alt.Legend(title=name, orient="bottom", gradientLength=200, padding=12, tickCount=5, titleLimit=300)
-    unit = alt.Scale(domain=[0, 1], nice=False)
-    place = {
-        "x": alt.X("left:Q", scale=unit, axis=None),
-        "x2": "right:Q",
-        "y": alt.Y("top:Q", scale=alt.Scale(domain=[1, 0], nice=False), axis=None),
-        "y2": "bottom:Q",
-    }
-    tooltip = ["arm:N", "layer:N", "step:Q", "pair:N", alt.Tooltip("value:Q", title=name)]
-    known = cells.transform_filter("isValid(datum.value)").mark_rect()
-    blank = cells.transform_filter("!isValid(datum.value)").mark_rect(fill="#c3c8d0")
-    alone = (
-        alt.Chart()
-        .transform_filter("datum.at === probe && length(datum.heads) === 1")
-        .mark_text(text=NEEDS_TWO.split(" ", 1), fontSize=10, color=QUIET, baseline="middle", dy=-5)
-        .encode(x=alt.XDatum(0.5, scale=unit), y=alt.YDatum(0.5))
-    )
-    layered = alt.layer(
-        blank.transform_filter("datum.n > 1").encode(**place),
-        known.encode(**place, color=alt.Color("value:Q", scale=scale, legend=legend), tooltip=tooltip),
-        alone,
-        data=rows,
-    ).properties(width=size, height=size)
-    header = alt.Header(title=None, labelAngle=0, labelAlign="left", labelLimit=170)
-    shown = f"'step ' + format({json.dumps(list(steps))}[probe], ',')"
+    x, y = Axis("left", domain=[0, 1], ticks=None), Axis("top", domain=[1, 0], ticks=None)
+    ends = ("right", "bottom")
+    colour = valued("value", about_zero(largest), name, gradientLength=200, padding=12)
+    shown = ["arm:N", "layer:N", "step:Q", "pair:N", ("value:Q", "", name)]
+    blank = cells.transform_filter("!isValid(datum.value) && datum.n > 1")
+    known = cells.transform_filter("isValid(datum.value)")
     return (
-        layered.facet(
-            row=alt.Row("arm:N", sort=arms, header=header if len(arms) > 1 else alt.Header(title=None, labels=False)),
-            column=alt.Column("layer:N", sort=layers, header=alt.Header(title=None, labelPadding=4)),
-            spacing=8,
-            bounds="flush",
-        )
-        .add_params(slider)
-        .properties(title=alt.TitleParams(text=alt.expr(shown), color=INK, anchor="start"))
+        head_map(blank, x, y, alt.value("#c3c8d0"), ends=ends),
+        head_map(known, x, y, colour, ends=ends, shown=shown),
     )
 
 
 def _frames(drawn: Sequence[Maps]) -> Iterator[Frame]:
-    places = max(len(one.steps) for one in drawn)
-    for place in range(places):
+    longest = max(drawn, key=lambda one: len(one.steps))
+    for place, step in enumerate(longest.steps):
         rows = []
         for one in drawn:
-            at = round(place * (len(one.steps) - 1) / max(places - 1, 1))
+            at = _places(one, drawn)[place]
             tiles = [
                 Tile(title=f"layer {layer}", values=values, missing=NEEDS_TWO if len(values) == 1 else "")
                 for layer, values in zip(one.layers, one.values[at], strict=True)
             ]
             rows.append((one.arm.label if len(drawn) > 1 else "", tuple(tiles)))
-        longest = max(drawn, key=lambda one: len(one.steps))
-        yield Frame(title=f"step {longest.steps[place]:,}", rows=tuple(rows))
+        yield Frame(title=f"step {step:,}", rows=tuple(rows))
 
 
 def _caption(drawn: Sequence[Maps], metric: str, largest: float) -> str:

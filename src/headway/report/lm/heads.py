@@ -1,23 +1,31 @@
-"""Figures of head metrics: over training, against depth, and by the number of KV heads.
+"""Figures of head metrics: over training, against depth, by the number of KV heads, and beside the loss.
 
 * `progress`: a line per layer, a panel per arm, a figure per metric;
-* `at_end`: a metric against depth, a line per arm;
-* `kv_heads`: how similar heads are when they share their keys and values.
+* `by_layer`: a metric against depth, a line per arm;
+* `by_kv_heads`: how similar heads are when they share their keys and values;
+* `association`: how much of the loss the diversity of each layer explains, R^2 layer by layer; `losses`: the loss that
+  diversity is compared with;
+* `against_loss`: loss against diversity, arm by arm, if arms push their heads apart or together.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from headway.base.text import counted, join, listed
+from headway.base.text import counted, join, listed, number
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import QUIET, WIDTH, Figure, inline, keyed, over_seeds, step_axis
-from headway.report.experiment.data import ArmResults, Finished, ReportData
+from headway.report.charts.figure import SOLID, WIDTH, Figure, coloured, grid, hints, inline, panel
+from headway.report.charts.intervals import ENDS, over_seeds, points_with_intervals
+from headway.report.charts.lines import Axis, band_said, keyed, line_bands, rule, step_axis
+from headway.report.experiment.data import ArmResults, Finished, ReportData, training_curve
 from headway.report.lm.common import declared, heads_of, is_probed, measures
-from headway.stats.lm.diversity import attentions, scores_at
+from headway.stats.lm.diversity import EARLY, LayerAssociation, attentions, scores_at
+from headway.stats.lm.verdicts import untested
+from headway.stats.simultaneous import LEVEL
 
 PART = "Heads during training"
 COLUMNS = 4
@@ -61,22 +69,23 @@ def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: b
     if not rows:
         return
     arms = [arm for arm in material.arms if any(row["what"] == arm.label for row in rows)]
-    n_layers = max(row["layer"] for row in rows) + 1
     first = min((row["step"] for row in rows if row["step"]), default=1)
-    last = max([row["step"] for row in rows] + [2])
-    scale = alt.Scale(type="log", nice=False) if logarithmic else alt.Scale(zero=False)
-    axis = alt.Axis(tickCount=5, minExtent=34, format=("~s" if rows[0]["low"] >= 1 else "~e") if logarithmic else "~r")
+    x = step_axis(first, max([row["step"] for row in rows] + [2]))
+    digits = ("~s" if rows[0]["low"] >= 1 else "~e") if logarithmic else "~r"
     name = metric_name(metric)
-    y = alt.Y("value:Q", title=name if statistic == "mean" else "variance over pairs", scale=scale, axis=axis)
-    colour = layer_colour(n_layers)
-    base = alt.Chart().encode(x=step_axis(first, last), color=colour, detail="layer:O")
-    layers = [base.mark_line(strokeWidth=1.8).encode(y=y, tooltip=["what:N", "layer:O", "step:Q", "value:Q"])]
-    if material.n_seeds > 1:
-        layers.insert(0, base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", scale=scale, axis=axis), y2="high:Q"))
+    y = Axis(
+        "value", name if statistic == "mean" else "variance over pairs", log=logarithmic,
+        scale={} if logarithmic else {"zero": False}, ticks={"tickCount": 5, "minExtent": 34, "format": digits},
+    )  # fmt: skip
+    style = {"color": layer_colour(max(row["layer"] for row in rows) + 1), "detail": "layer:O"}
+    spread = "band" if material.n_seeds > 1 else None
+    shown = ["what:N", "layer:O", "step:Q", "value:Q"]
+    layers = line_bands(alt.Chart(), x, y, style, spread=spread, strokeWidth=1.8, shown=shown)
     has_null = any(row["null"] is not None and np.isfinite(row["null"]) for row in rows)
     if has_null:
-        null = base.transform_filter("isValid(datum.null)").mark_line(strokeDash=[2, 3], strokeWidth=1.2)
-        layers.append(null.encode(y=alt.Y("null:Q", scale=scale, axis=axis)))
+        known = alt.Chart().transform_filter("isValid(datum.null)")
+        null = replace(y, column="null")
+        layers += line_bands(known, x, null, style, spread=None, strokeDash=[2, 3], strokeWidth=1.2)
     yield Figure(
         name=f"heads-{metric.replace('_', '-')}" + ("-variance" if statistic == "variance" else ""),
         part=PART,
@@ -104,18 +113,18 @@ def layer_colour(n_layers: int) -> Any:
     return alt.Color("layer:O", scale=alt.Scale(scheme=stops, domain=list(range(n_layers))), legend=legend)
 
 
-def panels(chart: Any, arms: Sequence[ArmResults], *, height: int = 150) -> Any:
+def panels(chart: Any, arms: Sequence[ArmResults]) -> Any:
     """Split a layered chart, whose rows name their arm as `what`, into one panel per arm with equal axes."""
     import altair as alt
 
     if len(arms) == 1:
-        return chart.properties(width=(WIDTH - 60) * 2 // 3, height=2 * height - 20)
+        return chart.properties(width=(WIDTH - 60) * 2 // 3, height=280)
     columns = min(COLUMNS, len(arms))
     if len(arms) in (5, 6):
         columns = 3
     header = alt.Header(title=None, labelPadding=4, labelFontSize=12, labelLimit=(WIDTH - 60) // columns - 20)
     facet = alt.Facet("what:N", sort=[arm.label for arm in arms], header=header)
-    sized = chart.properties(width=(WIDTH - 80) // columns - 22, height=height)
+    sized = chart.properties(width=(WIDTH - 80) // columns - 22, height=150)
     return sized.facet(facet=facet, columns=columns, spacing=14)
 
 
@@ -197,41 +206,28 @@ def _alone(arms: Sequence[ArmResults]) -> str:
     return f"No line for {named}: it needs two heads."
 
 
+WHEN = ("over the whole training", "at the end of training")
 END = 0.9
 """The end of training is from this share of its steps on."""
 
 
 def by_layer(material: ReportData, metric: str = "output_dissimilarity") -> Figure | None:
     """The mean of a metric in each layer: over the whole training, and at its end."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if measures(arm.shown, metric)]
     rows = [row for arm in arms for row in _layers(arm, metric)]
     if not rows:
         return None
-    name = metric_name(metric)
-    look = keyed(
-        "what", [(arm.label, arm.colour, arm.look.dash) for arm in arms if any(r["what"] == arm.label for r in rows)]
-    )
+    drawn = [arm for arm in arms if any(row["what"] == arm.label for row in rows)]
+    style, name = keyed("what", [(arm.label, arm.colour, arm.style.dash) for arm in drawn]), metric_name(metric)
     low, high = min([0.0, *(row["low"] for row in rows)]), max([0.0, *(row["high"] for row in rows)])
     margin = 0.06 * (high - low)
-    y = alt.Y("value:Q", title=name, scale=alt.Scale(domain=[low - margin, high + margin], nice=False))
+    x = Axis("layer", "layer", order=sorted({row["layer"] for row in rows}), ticks={"labelAngle": 0})
+    y = Axis("value", name, domain=[low - margin, high + margin])
     charts = []
-    for when in ("over the whole training", "at the end of training"):
-        found = [row for row in rows if row["when"] == when]
-        base = alt.Chart(inline(found)).encode(x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0)))
-        rule = (
-            alt.Chart(inline([{"y": 0.0}])).mark_rule(color=QUIET, strokeDash=[2, 3]).encode(y=alt.Y("y:Q", title=name))
-        )
-        layers = [
-            rule,
-            base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q"), y2="high:Q", color=look["color"]),
-            base.mark_line().encode(y=y, **look),
-            base.mark_point(filled=True, size=40, opacity=1).encode(
-                y=y, color=look["color"], tooltip=["what:N", "layer:O", "value:Q", "low:Q", "high:Q"]
-            ),
-        ]
-        charts.append(alt.layer(*layers).properties(width=WIDTH // 2 - 60, height=260, title=when))
+    for when in WHEN:
+        found, shown = [row for row in rows if row["when"] == when], ["what:N", "layer:O", "value:Q", "low:Q", "high:Q"]
+        lines = line_bands(found, x, y, style, spread="bar", points=40, shown=shown)
+        charts.append(panel([rule([0.0], y=y, dash=(2, 3)), *lines], WIDTH // 2 - 60, 260, when))
     return Figure(
         name=f"layers-{metric.replace('_', '-')}",
         part=PART,
@@ -244,7 +240,7 @@ def by_layer(material: ReportData, metric: str = "output_dissimilarity") -> Figu
             f"High: {HEAD_METRICS[metric].high}. Dotted: 0, where nothing is going on.",
             seeds_said(material),
         ),
-        chart=alt.hconcat(*charts),
+        chart=grid(charts, 2),
     )
 
 
@@ -259,23 +255,15 @@ def seeds_said(material: ReportData) -> str:
 
 def _layers(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
     probed = [heads_of(run) for run in arm.runs if measures(run, metric)]
-    for when in ("over the whole training", "at the end of training"):
+    for when in WHEN:
         found = np.stack([_averaged(one.steps, one.mean[metric], when) for one in probed])
         for at, layer in enumerate(probed[0].layers):
             if np.isfinite(found[:, at]).all():
-                mean = over_seeds(found[:, at])
-                yield {
-                    "what": arm.label,
-                    "when": when,
-                    "layer": layer,
-                    "value": mean.mean,
-                    "low": mean.low,
-                    "high": mean.high,
-                }
+                yield {"what": arm.label, "when": when, "layer": layer, **over_seeds(found[:, at]).row()}
 
 
 def _averaged(steps: np.ndarray, values: np.ndarray, when: str) -> np.ndarray:
-    if when == "at the end of training":
+    if when == WHEN[1]:
         return at_end(steps, values)
     if len(steps) == 1:
         return values[0]
@@ -295,36 +283,23 @@ COLOURS = {"share keys": "#d55e00", "do not": "#0072b2", "heads": "#5f6b7a"}
 
 def by_kv_heads(material: ReportData) -> Figure | None:
     """Pairs that share keys against pairs that do not, by KV heads; None unless arms differ in nothing but those."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if is_probed(arm.shown) and kv_heads(arm) is not None]
     if len({kv_heads(arm) for arm in arms}) < 2 or len({declared(arm.shown).model.layout.n_heads for arm in arms}) > 1:
         return None
     rows = [row for metric in METRICS for arm in arms for row in _rows_kv_heads(arm, metric)]
     if not rows:
         return None
+    pairs = {name: colour for name, colour in COLOURS.items() if any(row["pairs"] == name for row in rows)}
+    colour = coloured("pairs", pairs, "stroke")
     order = sorted({row["kv_heads"] for row in rows})
-    shown = [name for name in COLOURS if any(row["pairs"] == name for row in rows)]
-    colour = alt.Color(
-        "pairs:N",
-        scale=alt.Scale(domain=shown, range=[COLOURS[name] for name in shown]),
-        legend=alt.Legend(title=None, orient="bottom"),
-    )
-    x = alt.X("kv_heads:O", sort=order, title="KV heads of a layer", axis=alt.Axis(labelAngle=0))
+    x = Axis("kv_heads", "KV heads of a layer", order=order, ticks={"labelAngle": 0})
     charts = []
     for metric in METRICS:
-        found = [row for row in rows if row["metric"] == metric]
-        if found:
-            y = alt.Y("value:Q", title=metric_name(metric), scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
-            base = alt.Chart(inline(found)).encode(x=x, color=colour)
-            tooltip = ["what:N", "pairs:N", "value:Q", "low:Q", "high:Q"]
-            layers = [
-                base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
-                base.mark_line().encode(y=y),
-                base.mark_point(filled=True, size=60, opacity=1).encode(y=y, tooltip=tooltip),
-            ]
-            charts.append(alt.layer(*layers).properties(width=(WIDTH - 140) // 2, height=190))
-    grid = alt.vconcat(*[alt.hconcat(*charts[i : i + 2], spacing=40) for i in range(0, len(charts), 2)], spacing=20)
+        if found := [row for row in rows if row["metric"] == metric]:
+            y = Axis("value", metric_name(metric), scale={"zero": False}, ticks={"tickCount": 5})
+            shown = ["what:N", "pairs:N", "value:Q", "low:Q", "high:Q"]
+            lines = line_bands(found, x, y, colour, spread="bar", points=60, shown=shown)
+            charts.append(panel(lines, (WIDTH - 140) // 2, 190))
     n_heads = declared(arms[0].shown).model.layout.n_heads
     return Figure(
         name="kv-heads",
@@ -340,12 +315,9 @@ def by_kv_heads(material: ReportData) -> Figure | None:
                 for metric in METRICS
                 if any(row["metric"] == metric for row in rows)
             ),
-            f"Means over {counted(material.n_seeds, 'seed')}"
-            + (" with 95 % intervals." if material.n_seeds > 2 else ".")
-            if material.n_seeds > 1
-            else "One seed.",
+            seeds_said(material),
         ),
-        chart=grid,
+        chart=grid(charts, 2, (40, 20)),
     )
 
 
@@ -361,9 +333,8 @@ def _rows_kv_heads(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
         for pairs, value in _by_sharing(run, metric).items():
             per_seed.setdefault(pairs, []).append(value)
     for pairs, values in per_seed.items():
-        mean = over_seeds(values)
-        shown = {"value": mean.mean, "low": mean.low, "high": mean.high}
-        yield {"what": arm.label, "metric": metric, "kv_heads": kv_heads(arm), "pairs": pairs, **shown}
+        mean = over_seeds(values).row()
+        yield {"what": arm.label, "metric": metric, "kv_heads": kv_heads(arm), "pairs": pairs, **mean}
 
 
 def _by_sharing(run: Finished, metric: str) -> dict[str, float]:
@@ -385,3 +356,199 @@ def _by_sharing(run: Finished, metric: str) -> dict[str, float]:
             found.setdefault("heads", []).append(np.atleast_1d(value))
     joined = {name: np.concatenate(parts) for name, parts in found.items()}
     return {name: float(value.mean()) for name, value in joined.items() if len(value) and np.isfinite(value).all()}
+
+
+LOSSES = {
+    "probe_loss_nats": "on the probe's fixed batch",
+    "train_loss_nats": "of the batches trained on since the last record",
+}
+WINDOWS = {"early": (f"first {EARLY} probes", "#d55e00"), "whole": ("whole training", "#0072b2")}
+"""Name and colour of each window of training."""
+CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
+LOSS_ENDS = ("loss_low", "loss_high")
+OWN = "of what a seed does by itself"
+
+
+def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure | None:
+    """R^2 of a loss on mean and variance of output dissimilarity, layer by layer; None where too little was probed."""
+    import altair as alt
+
+    labels = {arm.name: arm.label for arm in material.arms}
+    entries = [
+        entry
+        for entry in material.results.associations
+        if entry.arm in labels and entry.loss == loss and entry.metric == "output_dissimilarity"
+    ]
+    if not entries:
+        return None
+    rows = [row for entry in entries for row in _rows(entry, labels[entry.arm])]
+    arms = [arm for arm in material.arms if any(row["what"] == arm.label for row in rows)]
+    windows = [name for name in WINDOWS if any(entry.window == name for entry in entries)]
+    layers = _association_layers(windows, sorted({entry.layer for entry in entries}))
+    return Figure(
+        name="association" if loss == "probe_loss_nats" else "association-train-loss",
+        part=PART,
+        title="How much of the loss the diversity of a layer explains"
+        + ("" if loss == "probe_loss_nats" else ": training batches"),
+        caption=_association_caption(material, entries, loss, windows),
+        chart=panels(alt.layer(*layers, data=inline(rows)), arms),
+        folded=loss != "probe_loss_nats",
+    )
+
+
+def _association_layers(windows: Sequence[str], layers: Sequence[int]) -> Iterator[Any]:
+    """Bars of what is by chance, points of seeds and of their means, and diamonds of what seeds do by themselves."""
+    import altair as alt
+
+    named = dict(WINDOWS[name] for name in windows)
+    colour = coloured("window", {**named, CHANCE: CHANCE_COLOUR}, "circle", symbolSize=90)
+    shape = alt.Shape(
+        "kind:N",
+        scale=alt.Scale(domain=[OWN], range=["diamond"]),
+        legend=alt.Legend(title=None, orient="bottom", symbolFillColor="white", symbolSize=70),
+    )
+    x = Axis("layer", "layer", order=layers, ticks={"labelAngle": 0})
+    y = Axis("r2", "R² of the loss", domain=[0, 1], ticks={"tickCount": 5})
+    offset = alt.XOffset("window:N", sort=list(named))
+
+    def known(column: str) -> Any:
+        chart = alt.Chart().transform_filter(f"isValid(datum.{column})")
+        return chart.encode(x=x.encoded("x"), y=y.encoded("y", column), xOffset=offset)
+
+    yield known("swapped").mark_bar().encode(y2=alt.datum(0), color=alt.ColorDatum(CHANCE))
+    yield known("of_seed").mark_point(filled=True, size=14, opacity=0.55).encode(color=colour)
+    shown = ["what:N", "window:N", "layer:O", "n:Q", "r2:Q", "own:Q", "swapped:Q", "p:Q"]
+    yield known("r2").mark_point(filled=True, size=48, opacity=1).encode(color=colour, tooltip=hints(shown))
+    own = known("own").transform_calculate(kind=f"'{OWN}'")
+    yield own.mark_point(filled=False, size=34, opacity=1, strokeWidth=1.4).encode(color=colour, shape=shape)
+
+
+def _rows(entry: LayerAssociation, label: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a layer, and of each of its seeds."""
+    place = {"what": label, "layer": entry.layer, "window": WINDOWS[entry.window][0]}
+    numbers = {"r2": entry.r2, "own": entry.r2_own, "swapped": entry.r2_swapped, "p": entry.p, "n": entry.n}
+    yield place | numbers
+    if len(entry.per_series) > 1:
+        yield from (place | {"of_seed": one} for one in entry.per_series)
+
+
+def _association_caption(
+    material: ReportData, entries: Sequence[LayerAssociation], loss: str, windows: Sequence[str]
+) -> str:
+    ends = {name: max(e.steps[1] for e in entries if e.window == name) for name in windows}
+    early = f"the first {EARLY} probed batches (to step {ends['early']:,}) and " if "early" in windows else ""
+    several = max(len(entry.seeds) for entry in entries) > 1
+    return join(
+        f"R² of the loss {LOSSES[loss]}, regressed on mean and variance over pairs of the layer's output "
+        f"dissimilarity, over {early}the whole training (to step {ends['whole']:,}): means over "
+        f"{counted(material.n_seeds, 'seed')}{', and each seed as a small point' if several else ''}.",
+        "Two curves that merely both move with time explain each other.",
+        *_own(entries),
+    )
+
+
+def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
+    """Yield caption sentences on what each seed does by itself."""
+    if any(entry.r2_own is not None for entry in entries):
+        yield (
+            "So diamonds are R² of what a seed does by itself, beside the mean over seeds; grey is how far the heads "
+            "of other seeds explain that: by chance."
+        )
+    if reason := untested(max(len(entry.seeds) for entry in entries)):
+        yield f"Whether it is more than chance {reason}."
+        return
+    tested = [entry for entry in entries if entry.p is not None]
+    if tested:
+        found = sum(entry.p is not None and entry.p < LEVEL for entry in tested)
+        yield (
+            f"{found} of {len(tested)} diamonds are told from chance, by swapping seeds (p below .05 each, so that "
+            f"about {number(LEVEL * len(tested), 2)} would be by chance alone)."
+        )
+
+
+def losses(material: ReportData) -> Figure | None:
+    """The loss of the batches and that of the probe's fixed batch; None where no run was probed."""
+    arms = [arm for arm in material.arms if is_probed(arm.shown)]
+    rows = {name: [row for arm in arms for row in _curve(arm, name)] for name in LOSSES}
+    rows = {name: found for name, found in rows.items() if found}
+    if "probe_loss_nats" not in rows:
+        return None
+    every = [row for found in rows.values() for row in found]
+    first = min(row["step"] for row in every if row["step"])
+    last = max(row["step"] for row in every)
+    x, style = step_axis(first, last), keyed("what", [(arm.label, arm.colour, SOLID) for arm in arms])
+    domain = [min(row["low"] for row in every), max(row["high"] for row in every)]
+    y = Axis("loss_nats", "loss (nats)", domain=domain, log=True, ticks={"tickCount": 6})
+    spread = "band" if material.n_seeds > 1 else None
+    charts = []
+    for name, found in rows.items():
+        lines = line_bands(found, x, y, style, spread=spread, shade=0.15, shown=["what:N", "step:Q", "loss_nats:Q"])
+        charts.append(panel(lines, WIDTH // 2 - 60, 260, f"loss {LOSSES[name]}"))
+    return Figure(
+        name="probe-loss",
+        part=PART,
+        title="The losses that diversity is held against",
+        caption=join(
+            "The loss at the probed steps and, where it is recorded, of the training batches.",
+            band_said(material.n_seeds),
+            f"Both axes are logarithmic, that of steps beyond {first:,}.",
+        ),
+        chart=grid(charts, 2),
+        folded=True,
+    )
+
+
+def _curve(arm: ArmResults, name: str) -> Iterator[dict[str, Any]]:
+    return (
+        training_curve(arm, name, "loss_nats", 120) if all(len(run.series(name)[0]) for run in arm.runs) else iter(())
+    )
+
+
+def against_loss(material: ReportData) -> Figure | None:
+    """Loss against diversity at the end, a point per arm; None unless arms have regularisers or DropHead."""
+    arms = [arm for arm in material.arms if is_probed(arm.shown) and len(arm.final("eval_loss_nats"))]
+    if not any(_steered(arm) for arm in arms) or len(arms) < 2:
+        return None
+    metrics = [name for name in HEADLINE if all(measures(arm.shown, name) for arm in arms)]
+    rows = [row for metric in metrics for arm in arms for row in _point(arm, metric)]
+    if not rows:
+        return None
+    colour = coloured("what", {arm.label: arm.colour for arm in arms}, "circle", columns=4)
+    options: dict[str, Any] = {"scale": {"zero": False, "padding": 14}, "ticks": {"tickCount": 5}}
+    y, charts = Axis("loss_nats", "evaluation loss (nats)", **options), []
+    for metric in metrics:
+        if found := [row for row in rows if row["metric"] == metric]:
+            points = points_with_intervals(
+                found, Axis("diversity", metric_name(metric), **options), y, colour, across=ENDS, up=LOSS_ENDS,
+                thick=1.5, shown=["what:N", "diversity:Q", "loss_nats:Q"],
+            )  # fmt: skip
+            charts.append(panel(points, (WIDTH - 120) // 2, 210))
+    return Figure(
+        name="loss-and-diversity",
+        part=PART,
+        title="Loss and diversity with and without regularisers",
+        caption=join(
+            "A point per arm: its evaluation loss, and a metric of diversity at the end of training, the mean over all "
+            "layers.",
+            " ".join(f"High {metric_name(m)}: {HEAD_METRICS[m].high}." for m in metrics),
+            seeds_said(material),
+        ),
+        chart=grid(charts, 2, (40, 20)),
+    )
+
+
+def _steered(arm: ArmResults) -> bool:
+    training = declared(arm.shown).content()["training"]
+    return bool(training.get("regularizers") or training.get("drophead"))
+
+
+def _point(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
+    found = {}
+    for run in arm.runs:
+        if measures(run, metric) and run.metrics.get("eval_loss_nats") is not None:
+            values = at_end(heads_of(run).steps, heads_of(run).mean[metric])
+            if np.isfinite(values).any():
+                found[run.seed] = (float(values[np.isfinite(values)].mean()), run.metrics["eval_loss_nats"])
+    if found:
+        diversity, loss = (over_seeds([pair[k] for pair in found.values()]) for k in (0, 1))
+        yield {"what": arm.label, "metric": metric, **diversity.row("diversity"), **loss.row("loss_nats", *LOSS_ENDS)}

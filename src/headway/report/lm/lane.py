@@ -4,7 +4,7 @@ The share is drawn before each layer and over training. The drawing shows where 
 part starts empty, and which part is read out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 from headway.base.text import counted, join, listed
 from headway.config.lm.model import TransformerModel
 from headway.config.spec import thinned
-from headway.report.charts.figure import INK, QUIET, SEEDS, SOLID, WIDTH, Figure, Look, inline, keyed, over_seeds
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, coloured, grid, inline, panel
+from headway.report.charts.intervals import SEEDS, over_seeds
+from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import declared
 
@@ -24,18 +26,15 @@ PLACES = ("#1d3557", "#2f6db3", "#56b4e9", "#2a9d5c", "#9acd32", "#d4a017", "#e4
 
 def lane_use(material: ReportData) -> Figure | None:
     """The lane's share of the stream's squared norm; None without a lane."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if has_lane(arm) and arm.shown.metrics.get(METRIC)]
     if not arms:
         return None
-    panels = [_at_the_end(arms)]
     over = [arm for arm in arms if len(arm.shown.series(METRIC)[0]) > 1]
-    rows: list[Any] = [alt.hconcat(*panels)]
     columns = min(4, max(1, len(over)))
     width = (WIDTH - 60) // columns - 50
-    for at in range(0, len(over), columns):
-        rows.append(alt.hconcat(*(_over_training(arm, width) for arm in over[at : at + columns])))
+    rows = [_at_the_end(arms)]
+    if over:
+        rows.append(grid([_over_training(arm, width) for arm in over], columns))
     return Figure(
         name="lane-use",
         part="Data lane",
@@ -51,8 +50,11 @@ def lane_use(material: ReportData) -> Figure | None:
             if over
             else "",
         ),
-        chart=alt.vconcat(*rows).resolve_scale(color="independent"),
+        chart=grid(rows, 1).resolve_scale(color="independent"),
     )
+
+
+SHARE = Axis("share", "share in the lane", domain=[0, 1], ticks={"format": "%"})
 
 
 def has_lane(arm: ArmResults) -> bool:
@@ -66,55 +68,30 @@ def _places(n: int) -> list[str]:
 
 
 def _at_the_end(arms: Sequence[ArmResults]) -> Any:
-    import altair as alt
-
-    longest = max(len(arm.shown.metrics[METRIC]) for arm in arms)
-    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
-    look = keyed("what", looks, nested=False)
     rows = []
     for arm in arms:
         shares = np.array([run.metrics[METRIC] for run in arm.runs if run.metrics.get(METRIC)], dtype=float)
         for place, column in zip(_places(shares.shape[1]), shares.T, strict=True):
-            mean = over_seeds(column)
-            rows.append({"what": arm.label, "place": place, "share": mean.mean, "low": mean.low, "high": mean.high})
-    x = alt.X(
-        "place:N", title="before", sort=_places(longest), axis=alt.Axis(labelAngle=0), scale=alt.Scale(padding=0.4)
-    )
-    y = alt.Y("share:Q", title="share in the lane", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    chart = alt.Chart(inline(rows)).encode(x=x)
-    layers = [
-        chart.mark_rule(strokeWidth=1.6).encode(
-            y=alt.Y("low:Q", title="share in the lane"), y2="high:Q", color=look["color"]
-        ),
-        chart.mark_line().encode(y=y, color=look["color"]),
-        chart.mark_point(size=60, filled=True, opacity=1).encode(
-            y=y, color=look["color"], tooltip=["what:N", "place:N", alt.Tooltip("share:Q", format=".1%")]
-        ),
-    ]
-    return alt.layer(*layers).properties(width=WIDTH - 80, height=270, title="at the end of training")
+            rows.append({"what": arm.label, "place": place, **over_seeds(column).row("share")})
+    places = _places(max(len(arm.shown.metrics[METRIC]) for arm in arms))
+    x = Axis("place", "before", order=places, scale={"padding": 0.4}, ticks={"labelAngle": 0})
+    colour = coloured("what", {arm.label: arm.colour for arm in arms}, "stroke", columns=4)
+    shown = ["what:N", "place:N", ("share:Q", ".1%")]
+    lines = line_bands(rows, x, SHARE, colour, spread="bar", points=60, shown=shown)
+    return panel(lines, WIDTH - 80, 270, "at the end of training")
 
 
 def _over_training(arm: ArmResults, width: int) -> Any:
-    import altair as alt
-
-    places = _places(arm.shown.series(METRIC)[1].shape[1])
-    colours = alt.Scale(domain=places, range=[PLACES[i % len(PLACES)] for i in range(len(places))])
-    model = declared(arm.shown).model
-    width_share = 1 - model.embedding_width / model.d_model
-    x = alt.X(
-        "step:Q",
-        title="training step",
-        axis=alt.Axis(tickCount=3, labelExpr="datum.value ? format(datum.value, '~s') : '0'"),
-    )
-    y = alt.Y("share:Q", title="share in the lane", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    legend = alt.Legend(title="before", orient="bottom", columns=5)
-    lines = alt.Chart(inline(_rows(arm, places))).mark_line(strokeWidth=1.8)
-    tooltip = ["place:N", "step:Q", alt.Tooltip("share:Q", format=".1%")]
-    rule = alt.Chart(inline([{"share": width_share}])).mark_rule(color="#b4b8bf", strokeDash=[4, 3]).encode(y=y)
-    drawn = lines.encode(
-        x=x, y=y, color=alt.Color("place:N", sort=places, scale=colours, legend=legend), tooltip=tooltip
-    )
-    return alt.layer(rule, drawn).properties(width=width, height=190, title=arm.label)
+    places, model = _places(arm.shown.series(METRIC)[1].shape[1]), declared(arm.shown).model
+    ticks = {"tickCount": 3, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
+    palette = {place: PLACES[at % len(PLACES)] for at, place in enumerate(places)}
+    colour = coloured("place", palette, "stroke", title="before", columns=5)
+    shown = ["place:N", "step:Q", ("share:Q", ".1%")]
+    rows = list(_rows(arm, places))
+    x = Axis("step", "training step", ticks=ticks)
+    lines = line_bands(rows, x, SHARE, colour, spread=None, strokeWidth=1.8, shown=shown)
+    even = rule([1 - model.embedding_width / model.d_model], y=SHARE, colour="#b4b8bf", dash=(4, 3))
+    return panel([even, *lines], width, 190, arm.label)
 
 
 def _rows(arm: ArmResults, places: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -125,16 +102,14 @@ def _rows(arm: ArmResults, places: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 EMBEDDED, LANE, BOX, LINE = "#cfe0f3", "#fbe9c6", "#ffffff", "#9aa0a8"
-Shape = dict[str, Any]
-
+SLABS = ((330.0, 420.0), (500.0, 590.0), (650.0, 710.0))
+"""Left and right ends of the first layer, the last layer and the norm."""
 LEFT, RIGHT, BOTTOM, TOP = 240.0, 760.0, 20.0, 180.0
 """Ends of the stream in the drawing, in pixels."""
 
 
 def lane_diagram(material: ReportData) -> Figure | None:
     """A drawing per kind of lane: same or switched side, positions in it or not; None without a lane."""
-    import altair as alt
-
     kinds: dict[tuple[str, bool], list[Any]] = {}
     for arm in material.arms:
         if has_lane(arm):
@@ -143,9 +118,7 @@ def lane_diagram(material: ReportData) -> Figure | None:
     if not kinds:
         return None
     drawings = [
-        _drawing(declared(arms[0].shown).model).properties(
-            width=WIDTH - 20, height=210, title=_title(listed(arm.label for arm in arms), side)
-        )
+        panel(_drawing(declared(arms[0].shown).model), WIDTH - 20, 210, _title(listed(arm.label for arm in arms), side))
         for (side, _), arms in kinds.items()
     ]
     return Figure(
@@ -156,7 +129,7 @@ def lane_diagram(material: ReportData) -> Figure | None:
         "for the first arm named. The token embedding fills only the blue entries; the yellow ones, the lane, start "
         "at zero unless positions are added to them, and are free for the heads. Every layer reads and writes all "
         "entries; the read-out takes as many as the embedding has, with the same weights.",
-        chart=alt.vconcat(*drawings, spacing=18),
+        chart=grid(drawings, 1, (18, 18)),
     )
 
 
@@ -164,34 +137,31 @@ def _title(arms: str, side: str) -> str:
     return f"{arms}: " + ("read out on the same side" if side == "same" else "read out on the other side")
 
 
-def _drawing(model: TransformerModel) -> Any:
+def _drawing(model: TransformerModel) -> list[Any]:
     import altair as alt
 
-    boxes, texts, arrows = list(_boxes(model)), list(_texts(model)), list(_arrows(model))
     x, x2 = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, WIDTH - 20])), alt.X2("x2:Q")
     y, y2 = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, 210])), alt.Y2("y2:Q")
     fills = [EMBEDDED, LANE, BOX]
     fill = alt.Fill("fill:N", scale=alt.Scale(domain=fills, range=fills), legend=None)
+    boxes, arrows = alt.Chart(_drawable(("x", "x2", "y", "y2", "fill"), _boxes(model))), _arrows(model)
+    tips: dict[str, Any] = {"shape": "triangle-right", "size": 70, "filled": True, "color": INK, "opacity": 1}
     drawn = [
-        alt.Chart(inline(boxes))
-        .mark_rect(stroke=LINE, strokeWidth=1, cornerRadius=3)
-        .encode(x=x, x2=x2, y=y, y2=y2, fill=fill, opacity=alt.Opacity("opacity:Q", scale=None)),
-        alt.Chart(inline(arrows)).mark_rule(color=INK, strokeWidth=1.5).encode(x=x, x2=x2, y=y),
-        alt.Chart(inline(arrows))
-        .mark_point(shape="triangle-right", size=70, filled=True, color=INK, opacity=1)
-        .encode(x=alt.X("tip:Q", axis=None), y=y),
+        boxes.mark_rect(stroke=LINE, strokeWidth=1, cornerRadius=3).encode(x=x, x2=x2, y=y, y2=y2, fill=fill),
+        arrows.mark_rule(color=INK, strokeWidth=1.5).encode(x=x, x2=x2, y=y),
+        arrows.mark_point(**tips).encode(x=alt.X("tip:Q", axis=None), y=y),
     ]
-    for bold in (True, False):
-        rows = [text for text in texts if text["bold"] == bold]
-        mark = alt.Chart(inline(rows)).mark_text(
-            lineBreak="\n",
-            fontSize=12 if bold else 11,
-            fontWeight="bold" if bold else "normal",
-            color=INK if bold else QUIET,
-            lineHeight=14,
-        )
+    names, notes = (alt.Chart(_drawable(("x", "y", "text"), of(model))) for of in (_names, _notes))
+    for mark in (
+        names.mark_text(fontSize=12, fontWeight="bold", color=INK),
+        notes.mark_text(fontSize=11, color=QUIET),
+    ):
         drawn.append(mark.encode(x=x, y=y, text="text:N"))
-    return alt.layer(*drawn)
+    return drawn
+
+
+def _drawable(columns: Sequence[str], shapes: Iterable[tuple[Any, ...]]) -> Any:
+    return inline(dict(zip(columns, shape, strict=True)) for shape in shapes)
 
 
 def _split(model: TransformerModel) -> float:
@@ -206,48 +176,39 @@ def _read(model: TransformerModel) -> tuple[float, float]:
     return (BOTTOM, split) if model.lane == "same" else (TOP - (split - BOTTOM), TOP)
 
 
-def _box(x: float, x2: float, y: float, y2: float, fill: str = BOX, opacity: float = 1.0) -> Shape:
-    return {"x": x, "x2": x2, "y": y, "y2": y2, "fill": fill, "opacity": opacity}
-
-
-def _boxes(model: TransformerModel) -> Iterator[Shape]:
+def _boxes(model: TransformerModel) -> Iterator[tuple[float, float, float, float, str]]:
     split, (low, high) = _split(model), _read(model)
-    yield _box(LEFT, RIGHT, BOTTOM, split, EMBEDDED)
-    yield _box(LEFT, RIGHT, split, TOP, LANE)
-    yield _box(20, 180, BOTTOM, split)
-    yield _box(820, 960, low, high)
-    for left, right in _slabs():
-        yield _box(left, right, BOTTOM - 8, TOP + 8)
+    yield LEFT, RIGHT, BOTTOM, split, EMBEDDED
+    yield LEFT, RIGHT, split, TOP, LANE
+    yield 20, 180, BOTTOM, split, BOX
+    yield 820, 960, low, high, BOX
+    for left, right in SLABS:
+        yield left, right, BOTTOM - 8, TOP + 8, BOX
 
 
-def _slabs() -> list[tuple[float, float]]:
-    return [(330.0, 420.0), (500.0, 590.0), (650.0, 710.0)]
+def _arrows(model: TransformerModel) -> Any:
+    import altair as alt
+
+    into, out = (BOTTOM + _split(model)) / 2, sum(_read(model)) / 2
+    arrows = [(180, LEFT - 8, LEFT - 6, into), (RIGHT, 812, 814, out)]
+    return alt.Chart(_drawable(("x", "x2", "tip", "y"), arrows))
 
 
-def _arrows(model: TransformerModel) -> Iterator[Shape]:
-    split, (low, high) = _split(model), _read(model)
-    yield {"x": 180, "x2": LEFT - 8, "tip": LEFT - 6, "y": (BOTTOM + split) / 2}
-    yield {"x": RIGHT, "x2": 812, "tip": 814, "y": (low + high) / 2}
+def _names(model: TransformerModel) -> Iterator[tuple[float, float, str]]:
+    split, middle, ((a, b), (c, d), (e, f)) = _split(model), (BOTTOM + TOP) / 2, SLABS
+    yield 100, (BOTTOM + split) / 2, "token embedding"
+    yield LEFT + 45, (split + TOP) / 2, f"lane: {model.d_model - model.embedding_width}"
+    yield LEFT + 45, (BOTTOM + split) / 2, f"{model.embedding_width}"
+    yield (a + b) / 2, middle, "layer 0"
+    yield (b + c) / 2, middle, "· · ·"
+    yield (c + d) / 2, middle, f"layer {model.n_layers - 1}"
+    yield (e + f) / 2, middle, "norm"
+    yield 890, sum(_read(model)) / 2, "read-out"
 
 
-def _texts(model: TransformerModel) -> Iterator[Shape]:
-    split, (low, high) = _split(model), _read(model)
-    lane = model.d_model - model.embedding_width
-
-    def text(x: float, y: float, said: str, bold: bool = False) -> Shape:
-        return {"x": x, "y": y, "text": said, "bold": bold}
-
-    yield text(100, (BOTTOM + split) / 2, "token embedding", True)
-    yield text(100, BOTTOM - 11, f"{model.embedding_width} columns")
-    into = "positions are added here" if model.positions_in_lane else "starts at zero"
-    yield text(LEFT - 70, (split + TOP) / 2, f"{into}")
-    yield text(LEFT + 45, (split + TOP) / 2, f"lane: {lane}", True)
-    yield text(LEFT + 45, (BOTTOM + split) / 2, f"{model.embedding_width}", True)
-    (a, b), (c, d), (e, f) = _slabs()
-    yield text((a + b) / 2, (BOTTOM + TOP) / 2, "layer 0", True)
-    yield text((b + c) / 2, (BOTTOM + TOP) / 2, "· · ·", True)
-    yield text((c + d) / 2, (BOTTOM + TOP) / 2, f"layer {model.n_layers - 1}", True)
-    yield text((e + f) / 2, (BOTTOM + TOP) / 2, "norm", True)
-    yield text(890, (low + high) / 2, "read-out", True)
-    yield text(890, low - 11 if low > BOTTOM else BOTTOM - 11, f"{model.embedding_width} entries")
-    yield text((LEFT + RIGHT) / 2, TOP + 18, f"residual stream, {model.d_model} wide")
+def _notes(model: TransformerModel) -> Iterator[tuple[float, float, str]]:
+    split, (low, _) = _split(model), _read(model)
+    yield 100, BOTTOM - 11, f"{model.embedding_width} columns"
+    yield LEFT - 70, (split + TOP) / 2, "positions are added here" if model.positions_in_lane else "starts at zero"
+    yield 890, low - 11 if low > BOTTOM else BOTTOM - 11, f"{model.embedding_width} entries"
+    yield (LEFT + RIGHT) / 2, TOP + 18, f"residual stream, {model.d_model} wide"

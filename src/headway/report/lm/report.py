@@ -4,7 +4,7 @@
 control and under each control.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -16,11 +16,9 @@ from headway.report.charts.atlas import atlas
 from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.answer import final_outcome
-from headway.report.experiment.data import ArmResults, ReportData, looks
+from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds
-from headway.report.lm import association, head_maps, heads, lane, size, text, training
-from headway.report.lm import size as heads_size
-from headway.report.lm import text as claims
+from headway.report.lm import head_maps, heads, lane, size, text, training
 from headway.report.lm.common import BITS, LOSS, heads_of, is_probed, loss_of
 from headway.report.lm.heads import PART
 from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
@@ -51,13 +49,13 @@ def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
     if not any(is_probed(arm.shown) for arm in material.arms):
         return
     loose = [
-        association.against_loss(material),
+        heads.against_loss(material),
         heads.by_kv_heads(material),
         heads.by_layer(material),
         head_maps.head_maps(material),
-        association.association(material),
-        association.association(material, "train_loss_nats"),
-        association.losses(material),
+        heads.association(material),
+        heads.association(material, "train_loss_nats"),
+        heads.losses(material),
     ]
     yield from heads.progress(material, every=every)
     yield from (figure for figure in loose if figure is not None and (every or not figure.folded))
@@ -84,7 +82,7 @@ def atlases(material: ReportData) -> Iterator[Figure]:
 Draw = Callable[[ReportData], Figure | None]
 
 LOSS_AGAINST_HEADS, LEARNING, HOURS = (
-    partial(by_task, draw) for draw in (heads_size.loss_against_heads, training.learning, training.hours)
+    partial(by_task, draw) for draw in (size.loss_against_heads, training.learning, training.hours)
 )
 """The figures of the loss, one for each task, since losses of different tasks differ."""
 
@@ -98,8 +96,8 @@ PER_CONTROL: tuple[Draw, ...] = (
 )
 """Drawn of the arms without a control, and again of those under each."""
 
-OF_STARTS: tuple[Draw, ...] = (training.over_training, training.against_kept, training.inequality)
-"""Drawn first where runs start from others."""
+OF_INIT_FROM: tuple[Draw, ...] = (training.over_training, training.against_kept, training.inequality)
+"""Drawn first where runs are initialised from others."""
 
 FINAL = {
     "eval_bits_per_byte": BITS.axis,
@@ -124,7 +122,7 @@ class TokensReportSlice(ReportSlice):
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
         """Yield the figures of a task with known answers, and those of the loss without heads if arms were pruned."""
         yield from answers(material)
-        for draw in OF_STARTS if _starts(material) else ():
+        for draw in OF_INIT_FROM if _has_init_from(material) else ():
             yield from (_under(material, control, draw) for control in material.controls)
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
@@ -132,7 +130,7 @@ class TokensReportSlice(ReportSlice):
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         trained = _trained(material)
         per_control = {draw: [_under(trained, control, draw) for control in shown] for draw in PER_CONTROL}
-        if not _starts(material):  # the heads of a pruned arm are no chosen layout
+        if not _has_init_from(material):  # the heads of a pruned arm are no chosen layout
             yield from per_control[LOSS_AGAINST_HEADS]
             yield by_task(size.loss_against_parameters, material)
         yield (
@@ -151,32 +149,34 @@ class TokensReportSlice(ReportSlice):
 
     def final(self, material: ReportData) -> Table:
         """A row per arm and, below, a row for each of what needs no training."""
+        primary = material.results.primary
         names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
-        if material.results.primary != PER_BYTE:
+        if primary != PER_BYTE:
             names = [name for name in names if name != PER_BYTE]
         headings = FINAL | {LOSS.metric: loss_of(material).axis}
-        columns = ["", *(headings[name] for name in names)]
         compared = [_compared(material, arm) for arm in material.arms]
-        against = _against(material, compared)
-        relative = _is_relative(material, names)
-        if relative:
-            columns[2:2] = ["against its baseline", *(["which is"] if against else [])]
-        if material.timings:
-            columns += ["tokens/s", "memory, MiB"]
+        # A primary metric that is a share has no differences in per cent.
+        relative = primary in names and METRICS[primary].unit != YES_OR_NO
+        columns = {"": [arm.label for arm in material.arms]}
+        for name in names:
+            columns[headings[name]] = [_solved(a) if name == "solved" else over_seeds(a, name) for a in material.arms]
+            if name == names[0] and relative:
+                columns |= _against(material, compared)
+        columns |= _costs(material) if material.timings else {}
         rows = [
-            Row(cells=_cells(material, arm, names, c, against), colour=arm.colour)
-            for arm, c in zip(material.arms, compared, strict=True)
+            Row(cells=cells, colour=arm.colour)
+            for arm, cells in zip(material.arms, zip(*columns.values(), strict=True), strict=True)
         ]
         if material.one_task:
-            rows += [_quiet(label, loss, len(columns)) for label, loss in _references(material)]
+            rows += _references(material, len(columns))
         several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
         return Table(
             columns=tuple(columns),
             rows=tuple(rows),
             caption=join(
-                f"At the end of training: {several}{_OF_ITS_OWN if _starts(material) else ''}.",
+                f"At the end of training: {several}{_OF_ITS_OWN if _has_init_from(material) else ''}.",
                 f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, "
-                f"{'more' if METRICS[material.results.primary].better == 'higher' else 'less'} is better."
+                f"{'more' if METRICS[primary].better == 'higher' else 'less'} is better."
                 if relative and any(compared)
                 else "",
                 "Tokens/s and memory are those of a short timing of each arm with the machine to itself."
@@ -195,7 +195,7 @@ class TokensReportSlice(ReportSlice):
 
     def statements(self, material: ReportData) -> list[Statement]:
         """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""
-        results, named = material.results, looks(material.experiment)
+        results, named = material.results, arm_styles(material.experiment)
         rate_only = rate_controls(material.experiment)
         found = list(_curves(material, [fit for fit in results.fits if fit.control not in rate_only]))
         found += [
@@ -211,12 +211,12 @@ class TokensReportSlice(ReportSlice):
             found.append(
                 Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET)
             )
-        return [*found, *filter(None, [training.prunable(material.under(None))]), *claims.statements(material)]
+        return [*found, *filter(None, [training.prunable(material.under(None))]), *text.statements(material)]
 
     def tables(self, material: ReportData) -> list[tuple[str, Table]]:
         """Further tables: learning rates, and what samples repeat and use."""
         found = [
-            ("Published statements", claims.table(material)),
+            ("Published statements", text.table(material)),
             ("Learning rates", learning_rates(material)),
             ("Samples in numbers", text.vanishing(material)),
         ]
@@ -227,8 +227,8 @@ class TokensReportSlice(ReportSlice):
         return text.writings(material)
 
 
-def _starts(material: ReportData) -> bool:
-    """Return whether arms start from others."""
+def _has_init_from(material: ReportData) -> bool:
+    """Return whether arms are initialised from others."""
     return any(arm.parent is not None for arm in material.experiment.arms)
 
 
@@ -246,29 +246,6 @@ def _under(material: ReportData, control: str | None, draw: Draw) -> Figure | No
     return replace(figure, name=f"{figure.name}-{control}", title=title)
 
 
-def _cells(
-    material: ReportData, arm: ArmResults, names: Sequence[str], compared: Comparison | None, against: Mapping[str, str]
-) -> tuple[str, ...]:
-    cells = [arm.label, *(_solved(arm) if name == "solved" else over_seeds(arm, name) for name in names)]
-    if _is_relative(material, names):
-        share = compared.share if compared else None
-        cells.insert(2, "–" if share is None else f"{100 * share:+.2f} %".replace("-", "−"))
-        if against:
-            cells.insert(3, against[compared.baseline] if compared else "–")
-    if material.timings:
-        timing = material.timings.get(arm.name, {})
-        memory = timing.get("memory_bytes")
-        rate = timing.get("tokens_per_s")
-        cells += [number(rate, 4), "–" if memory is None else f"{memory / 2**20:,.0f}"]
-    return tuple(cells)
-
-
-def _is_relative(material: ReportData, names: Sequence[str]) -> bool:
-    """Return whether a column shows differences in per cent; a primary metric that is a share has no such column."""
-    primary = material.results.primary
-    return primary in names and METRICS[primary].unit != YES_OR_NO
-
-
 def _solved(arm: ArmResults) -> str:
     """In how many of its seeds the task is solved."""
     solved = arm.final("solved")
@@ -283,23 +260,35 @@ def _compared(material: ReportData, arm: ArmResults) -> Comparison | None:
     return None
 
 
-def _against(material: ReportData, compared: Sequence[Comparison | None]) -> dict[str, str]:
-    """The baselines' short names; empty where there is one baseline for all."""
-    named = looks(material.experiment)
-    found = {c.baseline: named[c.baseline].point for c in compared if c}
-    return found if len(found) > 1 else {}
+def _against(material: ReportData, compared: Sequence[Comparison | None]) -> dict[str, list[str]]:
+    """Columns of the differences from the baselines, and of the baselines' short names where there are several."""
+    named = arm_styles(material.experiment)
+    shares = [c.share if c else None for c in compared]
+    columns = {
+        "against its baseline": [
+            "–" if share is None else f"{100 * share:+.2f} %".replace("-", "−") for share in shares
+        ]
+    }
+    if len({c.baseline for c in compared if c}) > 1:
+        columns["which is"] = [named[c.baseline].point if c else "–" for c in compared]
+    return columns
 
 
-def _references(material: ReportData) -> Iterator[tuple[str, float]]:
+def _costs(material: ReportData) -> dict[str, list[str]]:
+    timings = [material.timings.get(arm.name, {}) for arm in material.arms]
+    memory = [timing.get("memory_bytes") for timing in timings]
+    return {
+        "tokens/s": [number(timing.get("tokens_per_s"), 4) for timing in timings],
+        "memory, MiB": ["–" if used is None else f"{used / 2**20:,.0f}" for used in memory],
+    }
+
+
+def _references(material: ReportData, n_columns: int) -> Iterator[Row]:
     baselines = material.baselines(material.arms[0])
     for name, (label, _, _) in NGRAMS.items():
         loss = baselines.get(name, {}).get("loss_nats")
         if loss is not None:
-            yield label, loss
-
-
-def _quiet(label: str, loss: float, n_columns: int) -> Row:
-    return Row(cells=(label, number(loss), *[""] * (n_columns - 2)), quiet=True)
+            yield Row(cells=(label, number(loss), *[""] * (n_columns - 2)), quiet=True)
 
 
 def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
@@ -307,15 +296,12 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
     published, free_form = PARAMETERS
     for fit in sorted(fits, key=lambda f: (f.control is not None, f.scheme != "descending")):
         if fit.sentence and fit.form == published:
-            free = [f.against for f in fits if _same(f, fit) and f.form == free_form and f.against]
+            same = (f for f in fits if (f.scheme, f.control, f.form) == (fit.scheme, fit.control, free_form))
+            free = [f.against for f in same if f.against]
             said = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
             said += f"; with a free amplitude {_other(free[0])})" if free and len(fit.seeds) > 1 else ")"
             said += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
             yield Statement(sentence=said, colour=SCHEME_COLOURS[fit.scheme])
-
-
-def _same(one: Fit, other: Fit) -> bool:
-    return one.scheme == other.scheme and one.control == other.control
 
 
 def _other(against: AgainstScheme) -> str:

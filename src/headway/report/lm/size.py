@@ -6,22 +6,33 @@
   their own seconds are no measurement.
 """
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from headway.base.text import counted, join, listed, number, together
-from headway.config.lm.parameters import PARTS, parameters_of
+from headway.config.lm.parameters import PARTS
 from headway.config.lm.run import is_text
 from headway.errors import DeclarationError
-from headway.report.charts import figure
-from headway.report.charts.figure import QUIET, SCHEME_COLOURS, SEEDS, WIDTH, Figure, ends, inline, log_ends, over_seeds
-from headway.report.charts.parameters import PART_COLOURS
+from headway.report.charts import intervals
+from headway.report.charts.figure import (
+    QUIET,
+    SCHEME_COLOURS,
+    SOLID,
+    WIDTH,
+    Figure,
+    coloured,
+    ends,
+    grid,
+    log_ends,
+    panel,
+)
+from headway.report.charts.intervals import ENDS, SEEDS, names_beside, over_seeds, points_with_intervals, strip
+from headway.report.charts.lines import Axis, keyed, line_bands
+from headway.report.charts.parameters import Parts
 from headway.report.experiment.data import ArmResults, ReportData
-from headway.report.lm.common import below_and_above, declared, loss_of, rules
+from headway.report.lm.common import below_and_above, declared, loss_of, named_rules
 from headway.stats.lm.plain_curve import is_plain, on_curve
 from headway.stats.lm.scaling import PARAMETERS, PUBLISHED_FORM, Fit
 
@@ -30,9 +41,9 @@ POINTS = 120
 SIZE = (WIDTH - 60, 440)
 
 SIDES = {
-    "ascending": (figure.NE, figure.N, figure.E),
-    "constant": (figure.NE, figure.E, figure.SE),
-    "descending": (figure.SW, figure.S, figure.W),
+    "ascending": (intervals.NE, intervals.N, intervals.E),
+    "constant": (intervals.NE, intervals.E, intervals.SE),
+    "descending": (intervals.SW, intervals.S, intervals.W),
 }
 """The preferred sides of a point's name by scheme: schemes have nearly equal totals."""
 
@@ -41,48 +52,30 @@ FORMS = dict(zip(PARAMETERS, ("exp(−b n) + c, as published", "a exp(−b n) + 
 
 def loss_against_heads(material: ReportData) -> Figure | None:
     """Draw the loss against heads; None unless arms with a loss differ in total heads, and not by depth alone."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if len(arm.final(METRIC))]
     in_layers = {heads for arm in arms for heads in declared(arm.shown).model.layout.n_heads}
     if len({total(arm) for arm in arms}) < 2 or len(in_layers) < 2:
         return None
     fits = [fit for fit in entries(material) if fit.params]
-    points, lines, bands = (
-        [_point_loss_against_heads(material, arm, fits) for arm in arms],
-        list(_lines(fits, arms)),
-        list(_bands(fits)),
-    )
+    points, bands = [_point_against_heads(material, arm, fits) for arm in arms], list(_bands(fits))
     seeds = [float(value) for arm in arms for value in arm.final(METRIC)]
-    domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ("low", "high"))], beside=0.1)
-    scale = alt.Scale(domain=domain, nice=False, zero=False)
-    y, low_y = (alt.Y(f"{end}:Q", title=loss_of(material).axis, scale=scale) for end in ("loss_nats", "low"))
+    domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ENDS)], beside=0.1)
+    y = Axis("loss_nats", loss_of(material).axis, domain=domain)
     totals = [row["heads"] for row in points]
     reach = 0.13 * (max(totals) - min(totals))
     width = [min(totals) - reach / 2, max(totals) + reach]
-    x = alt.X(
-        "heads:Q",
-        title="heads in all layers",
-        scale=alt.Scale(domain=width, nice=False),
-        axis=alt.Axis(tickMinStep=1),
-    )
+    x = Axis("heads", "heads in all layers", domain=width, ticks={"tickMinStep": 1})
     schemes = [name for name in SCHEME_COLOURS if any(_scheme(arm) == _named(name) for arm in arms)]
-    colour = alt.Color(
-        "scheme:N",
-        scale=alt.Scale(domain=[_named(n) for n in schemes], range=[SCHEME_COLOURS[n] for n in schemes]),
-        legend=alt.Legend(title=None, orient="bottom", symbolType="circle", symbolStrokeWidth=0, symbolSize=110),
-    )
-    layers = [*rules(material, domain, "loss_nats"), *_fitted(lines, bands, x, (y, low_y), colour)]
-    layers += _drawn(points, arms, x, (y, low_y), colour)
-    layers += figure.text_layers(
-        points, _names_loss_against_heads(points, (width, domain)), {"x": x, "y": y, "color": colour}
-    )
+    colour = coloured("scheme", {_named(name): SCHEME_COLOURS[name] for name in schemes}, "circle")
+    layers = [*named_rules(material, y), *_fitted(list(_lines(fits, arms)), bands, x, y, colour)]
+    layers += _points(points, arms, x, y, colour)
+    layers += names_beside(points, x, y, colour, size=SIZE, first=lambda row: SIDES.get(row["scheme"], ()))
     return Figure(
         name="heads",
         part="Outcome",
         title="Loss against the number of heads",
         caption=_caption(material, arms, fits, domain),
-        chart=alt.layer(*layers).properties(width=SIZE[0], height=SIZE[1]),
+        chart=panel(layers, *SIZE),
     )
 
 
@@ -104,8 +97,7 @@ def _named(scheme: str | None) -> str:
     return scheme or "other"
 
 
-def _point_loss_against_heads(material: ReportData, arm: ArmResults, fits: Sequence[Fit]) -> dict[str, Any]:
-    mean = over_seeds(arm.final(METRIC))
+def _point_against_heads(material: ReportData, arm: ArmResults, fits: Sequence[Fit]) -> dict[str, Any]:
     return {
         "arm": arm.label,
         "layout": str(declared(arm.shown).model.layout),
@@ -114,9 +106,7 @@ def _point_loss_against_heads(material: ReportData, arm: ArmResults, fits: Seque
         "scheme": _scheme(arm),
         "heads": total(arm),
         "fitted": not fits or any(arm.name in fit.arms for fit in fits),
-        "loss_nats": mean.mean,
-        "low": mean.low,
-        "high": mean.high,
+        **over_seeds(arm.final(METRIC)).row("loss_nats"),
     }
 
 
@@ -136,71 +126,38 @@ def _bands(fits: Sequence[Fit]) -> Iterator[dict[str, Any]]:
             yield {"scheme": fit.scheme, "heads": n, "low": low, "high": high}
 
 
-def _fitted(
-    lines: list[dict[str, Any]], bands: list[dict[str, Any]], x: Any, ys: tuple[Any, Any], colour: Any
-) -> list[Any]:
-    import altair as alt
-
-    (y, low_y), layers = ys, []
+def _fitted(lines: list[dict[str, Any]], bands: list[dict[str, Any]], x: Axis, y: Axis, colour: Any) -> list[Any]:
+    """Fitted curves, solid for the published form, and their bands."""
+    layers, style = [], {"color": colour, "detail": "scheme:N"}
     if bands:
-        area = alt.Chart(inline(bands)).mark_area(opacity=0.13, clip=True)
-        layers.append(area.encode(x=x, y=low_y, y2="high:Q", color=colour, detail="scheme:N"))
+        layers.append(line_bands(bands, x, y, style, shade=0.13, clip=True)[0])
     if lines:
         forms = [name for name in FORMS.values() if any(row["form"] == name for row in lines)]
-        dash = alt.StrokeDash(
-            "form:N",
-            sort=forms,
-            scale=alt.Scale(
-                domain=forms, range=[[1, 0] if form == FORMS[PUBLISHED_FORM] else [3, 3] for form in forms]
-            ),
-            legend=alt.Legend(title=None, orient="bottom", symbolType="stroke"),
-        )
-        mark = alt.Chart(inline(lines)).mark_line(clip=True, strokeWidth=1.6)
-        layers.append(mark.encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=["scheme:N", "form:N"]))
+        published = FORMS[PUBLISHED_FORM]
+        dash = keyed("form", [(name, QUIET, SOLID if name == published else (3, 3)) for name in forms])["strokeDash"]
+        style = {"color": colour, "strokeDash": dash}
+        shown = ["scheme:N", "form:N"]
+        layers += line_bands(lines, x, y, style, spread=None, clip=True, strokeWidth=1.6, shown=shown)
     return layers
 
 
-def _drawn(
-    points: list[dict[str, Any]], arms: Sequence[ArmResults], x: Any, ys: tuple[Any, Any], colour: Any
-) -> list[Any]:
+def _points(points: list[dict[str, Any]], arms: Sequence[ArmResults], x: Axis, y: Axis, colour: Any) -> list[Any]:
     """Seeds, and means with their intervals."""
-    import altair as alt
-
-    y, low_y = ys
-    chart = alt.Chart(inline(points)).encode(x=x, color=colour)
-    tooltip = ["arm:N", "layout:N", "heads:Q", "loss_nats:Q", "low:Q", "high:Q"]
-    layers = [chart.mark_rule(strokeWidth=1.8).encode(y=low_y, y2="high:Q")]
     seeds = [
         {"arm": arm.label, "scheme": _scheme(arm), "heads": total(arm), "seed": str(seed), "loss_nats": loss}
         for arm in arms
         if len(arm.runs) > 1
         for seed, loss in arm.by_seed(METRIC).items()
     ]
-    if seeds:
-        small = alt.Chart(inline(seeds)).mark_tick(orient="horizontal", size=9, thickness=1.4, opacity=0.7)
-        layers.append(small.encode(x=x, y=y, color=colour, tooltip=["arm:N", "seed:N", "loss_nats:Q"]))
-    for fitted in (True, False):
-        rows = [row for row in points if row["fitted"] == fitted]
-        style: dict[str, Any] = {"filled": True} if fitted else {"filled": False, "fill": "white"}
-        mark = alt.Chart(inline(rows)).mark_point(size=90, opacity=1, strokeWidth=1.8, **style)
-        layers += [mark.encode(x=x, y=y, color=colour, tooltip=tooltip)] if rows else []
-    return layers
-
-
-def _names_loss_against_heads(
-    points: list[dict[str, Any]], axes: tuple[Sequence[float], Sequence[float]]
-) -> list[figure.Side]:
-    (left, right), (low, high) = axes
-    named = [
-        figure.Named(
-            x=SIZE[0] * (row["heads"] - left) / (right - left),
-            y=SIZE[1] * (high - row["loss_nats"]) / (high - low),
-            name=row["label"],
-            first=SIDES.get(row["scheme"], ()),
-        )
-        for row in points
-    ]
-    return figure.sides(named, width=SIZE[0], height=SIZE[1])
+    shown = ["arm:N", "layout:N", "heads:Q", "loss_nats:Q", "low:Q", "high:Q"]
+    interval, *means = points_with_intervals(
+        points, x, y, colour, up=ENDS, size=90, hollow=lambda row: not row["fitted"], shown=shown, strokeWidth=1.8
+    )
+    if not seeds:
+        return [interval, *means]
+    tick: dict[str, Any] = {"orient": "horizontal", "size": 9, "opacity": 0.7}
+    ticks = strip(seeds, x, y, colour, kind="tick", shown=["arm:N", "seed:N", "loss_nats:Q"], **tick)
+    return [interval, ticks, *means]
 
 
 def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fit], domain: Sequence[float]) -> str:
@@ -246,45 +203,30 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
 
     None of tasks that are no text either: what a plain model of a size would reach is known of text.
     """
-    import altair as alt
-
     if not is_text(material.run):
         return None
     arms = [arm for arm in material.arms if len(arm.final(METRIC)) and arm.shown.metrics.get("n_parameters")]
     if len({arm.shown.metrics["n_parameters"] for arm in arms if arm.control is None}) < 2:
         return None
-    points = [_point_sizes(arm) for arm in arms]
+    points = [_point_against_parameters(arm) for arm in arms]
     plain = sorted((row for row in points if row["plain"]), key=lambda row: row["parameters"])
-    low, high = min(row["low"] for row in points), max(row["high"] for row in points)
-    domain = ends([low, high], beside=0.1)
     # To the right of the last point its name has to stand.
     width = log_ends([row["parameters"] for row in points], left=0.04, right=0.18)
-    x = alt.X(
-        "parameters:Q",
-        title="trained parameters (millions, logarithmic axis)",
-        scale=alt.Scale(type="log", domain=width, nice=False),
-        axis=alt.Axis(tickCount=8, format="~g"),
-    )
-    scale = alt.Scale(domain=domain, nice=False, zero=False)
-    y, low_y = (
-        alt.Y(f"{end}:Q", title="evaluation loss (nats per token)", scale=scale) for end in ("loss_nats", "low")
-    )
-    colours = alt.Scale(domain=[arm.label for arm in arms], range=[arm.colour for arm in arms])
-    colour = alt.Color("arm:N", scale=colours, legend=None)
-    chart = alt.Chart(inline(points)).encode(x=x)
-    layers = [*rules(material, domain, "loss_nats")]
+    title = "trained parameters (millions, logarithmic axis)"
+    x = Axis("parameters", title, domain=width, log=True, ticks={"tickCount": 8, "format": "~g"})
+    domain = ends([row[end] for row in points for end in ENDS], beside=0.1)
+    y = Axis("loss_nats", "evaluation loss (nats per token)", domain=domain)
+    colour = coloured("arm", {arm.label: arm.colour for arm in arms})
+    layers = list(named_rules(material, y))
     if len(plain) > 1:
-        layers.append(alt.Chart(inline(_joined(plain))).mark_line(color=QUIET, strokeWidth=1.6).encode(x=x, y=y))
-    layers.append(chart.mark_rule(strokeWidth=1.8).encode(y=low_y, y2="high:Q", color=colour))
-    tooltip = ["arm:N", "parameters:Q", "loss_nats:Q", "low:Q", "high:Q"]
-    for control in (True, False):
-        rows = [row for row in points if row["control"] == control]
-        style: dict[str, Any] = {"filled": False, "fill": "white"} if control else {"filled": True}
-        mark = alt.Chart(inline(rows)).mark_point(size=95, opacity=1, strokeWidth=1.8, **style)
-        layers += [mark.encode(x=x, y=y, color=colour, tooltip=tooltip)] if rows else []
+        layers += line_bands(_joined(plain), x, y, QUIET, spread=None, strokeWidth=1.6)
+    shown = ["arm:N", "parameters:Q", "loss_nats:Q", "low:Q", "high:Q"]
+    layers += points_with_intervals(
+        points, x, y, colour, up=ENDS, size=95, hollow=lambda row: row["control"], shown=shown, strokeWidth=1.8
+    )
     # A point under a control has the colour of its arm, whose name stands there already.
     named = [row for row in points if not row["control"]] or points
-    layers += figure.text_layers(named, _names_sizes(named, (width, domain)), {"x": x, "y": y, "color": colour})
+    layers += names_beside(named, x, y, colour, size=SIZES_SIZE)
     return Figure(
         name="parameters",
         part="Outcome",
@@ -302,7 +244,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
             "Hollow, in the colour of its arm: under a control." if any(row["control"] for row in points) else "",
             below_and_above(material, domain),
         ),
-        chart=alt.layer(*layers).properties(width=SIZES_SIZE[0], height=SIZES_SIZE[1]),
+        chart=panel(layers, *SIZES_SIZE),
     )
 
 
@@ -315,39 +257,22 @@ def _joined(plain: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
     ]
 
 
-def _point_sizes(arm: ArmResults) -> dict[str, Any]:
-    mean = over_seeds(arm.final(METRIC))
+def _point_against_parameters(arm: ArmResults) -> dict[str, Any]:
     return {
         "arm": arm.label,
-        "label": arm.look.point,
+        "label": arm.style.point,
         "control": arm.control is not None,
         "plain": is_plain(declared(arm.shown).model) and arm.control is None,
         "parameters": arm.shown.metrics["n_parameters"] / 1e6,
-        "loss_nats": mean.mean,
-        "low": mean.low,
-        "high": mean.high,
+        **over_seeds(arm.final(METRIC)).row("loss_nats"),
     }
-
-
-def _names_sizes(points: Sequence[dict[str, Any]], axes: tuple[Sequence[float], Sequence[float]]) -> list[figure.Side]:
-    (left, right), (low, high) = axes
-    named = [
-        figure.Named(
-            x=SIZES_SIZE[0] * math.log(row["parameters"] / left) / math.log(right / left),
-            y=SIZES_SIZE[1] * (high - row["loss_nats"]) / (high - low),
-            name=row["label"],
-        )
-        for row in points
-    ]
-    return figure.sides(named, width=SIZES_SIZE[0], height=SIZES_SIZE[1])
 
 
 def parameters_by_part(material: ReportData) -> Figure | None:
     """A stacked bar per size of model; None where the tokenizer's folder is not at hand any more."""
-    import altair as alt
-
     try:
-        counts = {arm.label: _counts(arm) for arm in material.arms if arm.control is None}
+        plain = [arm for arm in material.arms if arm.control is None]
+        counts = {arm.label: declared(arm.shown).budget.parameters for arm in plain}
     except DeclarationError:
         return None  # the number of tokens is not known without the folder
     bars: dict[tuple[tuple[str, int], ...], list[str]] = {}
@@ -356,21 +281,8 @@ def parameters_by_part(material: ReportData) -> Figure | None:
     if not bars:
         return None
     names = {key: together(labels, len(counts)) for key, labels in bars.items()}
-    rows = [
-        {"arm": names[key], "part": part, "parameters": n, "share": n / sum(m for _, m in key), "order": at}
-        for key in bars
-        for at, (part, n) in enumerate(key)
-        if n
-    ]
-    parts = [part for part in PARTS if any(row["part"] == part for row in rows)]
-    colours = alt.Scale(domain=parts, range=[PART_COLOURS[part] for part in parts])
-    chart = alt.Chart(inline(rows)).encode(
-        x=alt.X("parameters:Q", title="trained parameters", axis=alt.Axis(format="~s", tickCount=8)),
-        y=alt.Y("arm:N", title=None, sort=list(names.values()), axis=alt.Axis(labelLimit=320, ticks=False)),
-        color=alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom", symbolType="square")),
-        order="order:Q",
-        tooltip=["arm:N", "part:N", alt.Tooltip("parameters:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
-    )
+    shown = [part for part in PARTS if any(part in dict(key) for key in bars)]
+    parts = Parts(counts={names[key]: {part: dict(key).get(part, 0) for part in shown} for key in bars})
     return Figure(
         name="parts",
         part="Model",
@@ -379,16 +291,8 @@ def parameters_by_part(material: ReportData) -> Figure | None:
             "Counted from the declaration, which is what the built model has.",
             "Arms with the same counts share a bar." if any(len(labels) > 1 for labels in bars.values()) else "",
         ),
-        chart=chart.mark_bar(height=22).properties(width=WIDTH - 260, height=38 * len(bars)),
+        chart=parts.bars(WIDTH - 260, 38, "trained parameters", labelLimit=320, ticks=False),
     )
-
-
-def _counts(arm: ArmResults) -> Mapping[str, int]:
-    spec = declared(arm.shown)
-    counts: Counter[str] = Counter()
-    for parameter in parameters_of(spec.model, spec.task.vocab_size):
-        counts[parameter.part] += math.prod(parameter.shape)
-    return {part: counts[part] for part in PARTS}
 
 
 COST_SIZE = (WIDTH // 2 - 60, 300)
@@ -397,15 +301,13 @@ COSTS = {"step_s": "seconds per training step", "memory_mib": "peak memory (MiB)
 
 def cost(material: ReportData) -> Figure | None:
     """Against total heads, or against parameters where all arms have as many heads; None without timings."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if arm.name in material.timings]
     if not arms:
         return None
     by_heads = len({total(arm) for arm in arms}) > 1
     rows = [_row(material, arm, by_heads) for arm in arms]
     panels = [
-        _panel(rows, column, by_heads).properties(width=COST_SIZE[0], height=COST_SIZE[1], title=title)
+        panel(_costs(rows, column, by_heads), *COST_SIZE, title)
         for column, title in COSTS.items()
         if all(row[column] is not None for row in rows)
     ]
@@ -420,7 +322,7 @@ def cost(material: ReportData) -> Figure | None:
             "All axes begin at 0, except that of parameters." if not by_heads else "The axes of cost begin at 0.",
             _executed(material, arms),
         ),
-        chart=alt.hconcat(*panels, spacing=40),
+        chart=grid(panels, 2, (40, 0)),
     )
 
 
@@ -430,8 +332,8 @@ def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any
     low, high = timing.get("step_s_range") or (timing["step_s"],) * 2
     return {
         "arm": arm.label,
-        "label": arm.look.point,
-        "what": arm.look.scheme if by_heads and arm.look.scheme else arm.label,
+        "label": arm.style.point,
+        "what": arm.style.scheme if by_heads and arm.style.scheme else arm.label,
         "colour": arm.colour,
         "x": total(arm) if by_heads else arm.shown.metrics.get("n_parameters", 0) / 1e6,
         "step_s": timing["step_s"],
@@ -442,44 +344,22 @@ def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any
     }
 
 
-def _panel(rows: list[dict[str, Any]], column: str, by_heads: bool) -> Any:
-    import altair as alt
-
+def _costs(rows: list[dict[str, Any]], column: str, by_heads: bool) -> list[Any]:
     places = [row["x"] for row in rows]
     reach = 0.3 * (max(places) - min(places)) or 1
-    domain = [max(0, min(places) - reach), max(places) + reach]
-    x = alt.X(
-        "x:Q",
-        title="heads in all layers" if by_heads else "parameters (millions)",
-        scale=alt.Scale(domain=domain, nice=False),
+    x = Axis(
+        "x",
+        "heads in all layers" if by_heads else "parameters (millions)",
+        domain=[max(0, min(places) - reach), max(places) + reach],
     )
     top = 1.1 * max(row["high"] if column == "step_s" else row[column] or 0.0 for row in rows)
-    y = alt.Y(f"{column}:Q", title=COSTS[column], scale=alt.Scale(domain=[0, top], nice=False))
-    schemes = {row["what"]: row["colour"] for row in rows}
-    colour = alt.Color(
-        "what:N",
-        scale=alt.Scale(domain=list(schemes), range=list(schemes.values())),
-        legend=alt.Legend(title=None, orient="bottom", symbolType="circle", symbolStrokeWidth=0) if by_heads else None,
-    )
-    chart = alt.Chart(inline(rows)).encode(x=x, color=colour)
-    tooltip = ["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_mib:Q"]
-    layers = [chart.mark_rule(strokeWidth=1.6).encode(y="low:Q", y2="high:Q")] if column == "step_s" else []
-    layers.append(
-        chart.mark_point(size=80, filled=True, opacity=0.75, stroke="white", strokeWidth=0.5).encode(
-            y=y, tooltip=tooltip
-        )
-    )
-    if not by_heads:
-        (left, right), (width, height) = domain, COST_SIZE
-        named = [
-            figure.Named(
-                x=width * (row["x"] - left) / (right - left), y=height * (1 - row[column] / top), name=row["label"]
-            )
-            for row in rows
-        ]
-        chosen = figure.sides(named, width=width, height=height)
-        layers += figure.text_layers(rows, chosen, {"x": x, "y": y, "color": colour})
-    return alt.layer(*layers)
+    y = Axis(column, COSTS[column], domain=[0, top])
+    colour = coloured("what", {row["what"]: row["colour"] for row in rows}, "circle" if by_heads else None)
+    layers = points_with_intervals(
+        rows, x, y, colour, up=ENDS if column == "step_s" else None, thick=1.6, opacity=0.75, stroke="white",
+        strokeWidth=0.5, shown=["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_mib:Q"],
+    )  # fmt: skip
+    return layers if by_heads else layers + names_beside(rows, x, y, colour, size=COST_SIZE)
 
 
 def _executed(material: ReportData, arms: Sequence[ArmResults]) -> str:

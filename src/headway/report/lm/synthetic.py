@@ -15,7 +15,10 @@ from headway.base.text import counted, join
 from headway.config.lm.synthetic import HopsTask, RetrievalTask
 from headway.config.run import RunSpec
 from headway.data.synthetic import guessed
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, arm_colour, inline
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, arm_colour, coloured, grid, hints, inline, panel
+from headway.report.charts.intervals import arms_axis, strip
+from headway.report.charts.lines import Axis, line_bands
+from headway.report.charts.maps import head_map, valued
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import declared
 from headway.stats.shares import Share
@@ -29,29 +32,29 @@ LIMITS = {"best possible": INK, "chance": QUIET}
 
 def accuracies(material: ReportData) -> Figure | None:
     """Draw a row per arm with a point per seed, and lines at the best possible and at chance; None without arms."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if len(arm.final("accuracy"))]
     if not arms:
         return None
     limits = [row for arm in arms for row in _limits(material, arm)]
     there = [name for name in LIMITS if any(row["what"] == name for row in limits)]
-    y = alt.Y(
-        "arm:N",
-        sort=[arm.label for arm in arms],
-        title=None,
-        axis=alt.Axis(ticks=False, domain=False, labelLimit=LABELS, labelFontSize=12),
-    )
-    x = alt.X("accuracy:Q", title="share of right answers", scale=alt.Scale(domain=[0, 1], nice=False))
-    colour = alt.Color(
-        "what:N",
-        title=None,
-        scale=alt.Scale(domain=there, range=[LIMITS[name] for name in there]),
-        legend=alt.Legend(orient="bottom", symbolType="square", symbolSize=60),
-    )
-    lines = alt.Chart(inline(limits)).mark_tick(thickness=3, size=ROW - 6)
-    lines = lines.encode(x=x, y=y, color=colour, tooltip=["what:N", "accuracy:Q"])
-    chart = alt.layer(lines, *_points(arms, x, y)).resolve_scale(color="independent")
+    seeds = [
+        {"arm": arm.label, "accuracy": value, "seed": str(seed)}
+        for arm in arms
+        for seed, value in arm.by_seed("accuracy").items()
+    ]
+    medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
+    y = arms_axis([arm.label for arm in arms], labelLimit=LABELS, labelFontSize=12)
+    x = Axis("accuracy", "share of right answers", domain=[0, 1])
+    colour = coloured("arm", {arm.label: arm.colour for arm in arms})
+    lines = coloured("what", {name: LIMITS[name] for name in there}, "square")
+    tick: dict[str, Any] = {"thickness": 3, "size": ROW - 6}
+    ring: dict[str, Any] = {"size": 120, "filled": False, "strokeWidth": 2, "opacity": 1}
+    layers = [
+        strip(limits, x, y, lines, kind="tick", shown=["what:N", "accuracy:Q"], **tick),
+        strip(seeds, x, y, colour, size=34, opacity=0.45, shown=["arm:N", "seed:N", "accuracy:Q"]),
+        strip(medians, x, y, colour, shown=["arm:N", "accuracy:Q"], **ring),
+    ]
+    chart = panel(layers, WIDTH - LABELS - 60, ROW * len(arms)).resolve_scale(color="independent")
     return Figure(
         name="accuracy",
         part="Outcome",
@@ -62,27 +65,7 @@ def accuracies(material: ReportData) -> Figure | None:
             "Black line: what no model of that shape gets beyond." if "best possible" in there else "",
             "Grey line: what is right by chance, without finding what belongs to what." if "chance" in there else "",
         ),
-        chart=chart.properties(width=WIDTH - LABELS - 60, height=ROW * len(arms)),
-    )
-
-
-def _points(arms: list[ArmResults], x: Any, y: Any) -> tuple[Any, Any]:
-    """Return a point of each seed, and their medians."""
-    import altair as alt
-
-    seeds = [
-        {"arm": arm.label, "accuracy": value, "seed": str(seed)}
-        for arm in arms
-        for seed, value in arm.by_seed("accuracy").items()
-    ]
-    medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
-    palette = alt.Scale(domain=[arm.label for arm in arms], range=[arm.colour for arm in arms])
-    colour = alt.Color("arm:N", legend=None, scale=palette)
-    small = alt.Chart(inline(seeds)).mark_point(size=34, filled=True, opacity=0.45)
-    ring = alt.Chart(inline(medians)).mark_point(size=120, filled=False, strokeWidth=2, opacity=1)
-    return (
-        small.encode(x=x, y=y, color=colour, tooltip=["arm:N", "seed:N", "accuracy:Q"]),
-        ring.encode(x=x, y=y, color=colour, tooltip=["arm:N", "accuracy:Q"]),
+        chart=chart,
     )
 
 
@@ -96,15 +79,12 @@ def _limits(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
 
 def by_kind(material: ReportData) -> Figure | None:
     """Draw the share of right answers by kind of question, such as the number of hops; None if there is one kind."""
-    import altair as alt
-
-    chart = _lines(material, "accuracy_by_kind", "hops", lambda at: at)
+    guesses = _guesses(material)
+    chart = _lines(material, "accuracy_by_kind", "hops", lambda at: at, guesses)
     if chart is None:
         return None
     title, caption = "How much is right by the number of hops", _caption(material)
-    if guesses := _guesses(material):
-        line = alt.Chart(inline(guesses)).mark_line(strokeDash=[4, 3], color=QUIET, strokeWidth=1.6)
-        chart += line.encode(x=alt.X("at:O", title="hops"), y="accuracy:Q")
+    if guesses:
         caption += " Dashed: what is right of one that guesses from the number of hops, the place and its letter alone."
     return Figure(name="accuracy-by-kind", part="Outcome", title=title, caption=caption, chart=chart)
 
@@ -134,31 +114,22 @@ def _caption(material: ReportData) -> str:
     )
 
 
-def _lines(material: ReportData, metric: str, axis: str, place: Callable[[int], int]) -> Any:
-    import altair as alt
-
+def _lines(
+    material: ReportData, metric: str, axis: str, place: Callable[[int], int], guesses: Sequence[dict[str, float]] = ()
+) -> Any:
     rows = [row for arm in material.arms for row in _rows_known_parts(arm, metric, place)]
     if len({row["at"] for row in rows}) < 2:
         return None
-    names = [arm.label for arm in material.arms]
-    colour = alt.Color(
-        "arm:N",
-        title=None,
-        sort=names,
-        scale=alt.Scale(domain=names, range=[arm.colour for arm in material.arms]),
-        legend=alt.Legend(labelLimit=300),
-    )
-    base = alt.Chart(inline(rows)).encode(x=alt.X("at:O", title=axis, axis=alt.Axis(labelAngle=0)), color=colour)
-    y, low = (
-        alt.Y(f"{of}:Q", title="share of right answers", scale=alt.Scale(domain=[0, 1], nice=False))
-        for of in ("accuracy", "low")
-    )
-    return alt.layer(
-        base.mark_rule(opacity=0.5).encode(y=low, y2="high:Q"),
-        base.mark_line(strokeWidth=2, point=True).encode(
-            y=y, tooltip=["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
-        ),
-    ).properties(width=WIDTH - 380, height=280)
+    colours = {arm.label: arm.colour for arm in material.arms}
+    colour = coloured("arm", colours, "stroke", orient="right", labelLimit=300)
+    order = sorted({row["at"] for row in (*rows, *guesses)})
+    x = Axis("at", axis, order=order, ticks={"labelAngle": 0})
+    y = Axis("accuracy", "share of right answers", domain=[0, 1])
+    shown = ["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
+    layers = line_bands(rows, x, y, colour, spread="bar", points=30, strokeWidth=2, shown=shown)
+    if guesses:
+        layers += line_bands(guesses, x, y, QUIET, spread=None, strokeDash=[4, 3], strokeWidth=1.6)
+    return panel(layers, WIDTH - 380, 280)
 
 
 def _rows_known_parts(arm: ArmResults, metric: str, place: Callable[[int], int]) -> list[dict[str, Any]]:
@@ -184,15 +155,13 @@ def errors_by_heads(material: ReportData) -> Figure | None:
     if not rows:
         return None
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    palette = alt.Scale(domain=tasks, range=[arm_colour(at) for at in range(len(tasks))])
-    colour = alt.Color("task:N", title=None, sort=tasks, scale=palette)
+    colour = coloured("task", {task: arm_colour(at) for at, task in enumerate(tasks)}, "stroke", orient="right")
     heads = sorted({row["heads"] for row in rows})
-    panels = [
-        _panel_known_errors([row for row in rows if row["control"] == control], colour, heads).properties(
-            title="" if control is None else material.experiment.control_label(control)
-        )
-        for control in dict.fromkeys(row["control"] for row in rows)
-    ]
+    panels: list[Any] = []
+    for control in dict.fromkeys(row["control"] for row in rows):
+        title = "" if control is None else material.experiment.control_label(control)
+        layers = _errors([row for row in rows if row["control"] == control], colour, heads)
+        panels.append(panel(layers, min(420, 90 * len(heads)), 260, title))
     return Figure(
         name="error-by-heads",
         part="Outcome",
@@ -208,24 +177,19 @@ def errors_by_heads(material: ReportData) -> Figure | None:
     )
 
 
-def _panel_known_errors(rows: list[dict[str, Any]], colour: Any, heads: list[int]) -> Any:
-    import altair as alt
-
-    x = alt.X("heads:O", title="heads of a layer", sort=heads, axis=alt.Axis(labelAngle=0, grid=False))
-    y, middle = (
-        alt.Y(value, title="error over variance", scale=alt.Scale(type="log"), axis=alt.Axis(format="~e"))
-        for value in ("nmse:Q", "median(nmse):Q")
-    )
-    points = alt.Chart(inline(rows)).mark_point(filled=True, size=22, opacity=0.5)
-    lines = alt.Chart(inline(rows)).mark_line(strokeWidth=2)
-    rings = alt.Chart(inline([row for row in rows if row["enough"]])).mark_point(
-        size=170, filled=False, strokeWidth=1.6, opacity=1
-    )
-    return alt.layer(
-        points.encode(x=x, y=y, color=colour, tooltip=["arm:N", "seed:N", "nmse:Q"]),
-        lines.encode(x=x, y=middle, color=colour),
-        rings.encode(x=x, y=middle, color=colour),
-    ).properties(width=min(420, 90 * len(heads)), height=260)
+def _errors(rows: list[dict[str, Any]], colour: Any, heads: list[int]) -> list[Any]:
+    x = Axis("heads", "heads of a layer", order=heads, ticks={"labelAngle": 0, "grid": False})
+    y = Axis("nmse", "error over variance", log=True, scale={"nice": True}, ticks={"format": "~e"})
+    places: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        places.setdefault((row["task"], row["heads"]), []).append(row)
+    medians = [{**some[0], "nmse": float(np.median([row["nmse"] for row in some]))} for some in places.values()]
+    ring: dict[str, Any] = {"size": 170, "filled": False, "strokeWidth": 1.6, "opacity": 1}
+    return [
+        strip(rows, x, y, colour, size=22, opacity=0.5, shown=["arm:N", "seed:N", "nmse:Q"]),
+        *line_bands(medians, x, y, colour, spread=None, strokeWidth=2),
+        strip([row for row in medians if row["enough"]], x, y, colour, **ring),
+    ]
 
 
 def _rows_known_errors(arm: ArmResults) -> list[dict[str, Any]]:
@@ -273,32 +237,24 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
 
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
-    panels_of = {row["control"]: row["panel"] for row in rows}
-    base = alt.Chart(inline(rows)).encode(
-        x=alt.X("heads:O", sort=columns, title="heads of each layer", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=300)),
-    )
-    tooltip = ["arm:N", "share:Q", "low:Q", "high:Q", "seeds:Q", "possible:N", "best:Q"]
-    cells = base.mark_rect().encode(
-        color=alt.Color("share:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), title="share of seeds"),
-        tooltip=tooltip,
-    )
-    # What theory rules out is framed, so that its edge is the threshold.
-    ruled_out = (
-        base.transform_filter("datum.possible === 'no'")
-        .mark_rect(filled=False, stroke=INK, strokeWidth=2, strokeDash=[4, 2])
-        .encode(tooltip=tooltip)
-    )
-    said = base.mark_text(fontSize=12).encode(
-        text="said:N", color=alt.condition("datum.share > 0.6", alt.value("white"), alt.value(INK))
-    )
-    panels = [
-        alt.layer(cells, ruled_out, said)
-        .transform_filter(f"datum.control === {control!r}")
-        .properties(width=90 * len(columns), height=44 * len(tasks), title=title)
-        for control, title in panels_of.items()
-    ]
-    return alt.vconcat(*panels, spacing=24)
+    x = Axis("heads", "heads of each layer", order=columns, ticks={"labelAngle": 0})
+    y = Axis("task", order=tasks, ticks={"labelLimit": 300})
+    blue = alt.Scale(scheme="blues", domain=[0, 1])
+    colour = valued("share", blue, "share of seeds", orient="right", gradientLength=64, tickCount=3)
+    shown = ["arm:N", "share:Q", "low:Q", "high:Q", "seeds:Q", "possible:N", "best:Q"]
+    shade = alt.condition("datum.share > 0.6", alt.value("white"), alt.value(INK))
+    panels = []
+    for control, title in {row["control"]: row["panel"] for row in rows}.items():
+        found = [row for row in rows if row["control"] == control]
+        base = alt.Chart(inline(found)).encode(x=x.encoded("x"), y=y.encoded("y"))
+        # What theory rules out is framed, so that its edge is the threshold.
+        framed = base.transform_filter("datum.possible === 'no'")
+        frame = framed.mark_rect(filled=False, stroke=INK, strokeWidth=2, strokeDash=[4, 2])
+        said = base.mark_text(fontSize=12).encode(text="said:N", color=shade)
+        cells = head_map(found, x, y, colour, shown=shown)
+        layers = [cells, frame.encode(tooltip=hints(shown)), said]
+        panels.append(panel(layers, 90 * len(columns), 44 * len(tasks), title))
+    return grid(panels, 1)
 
 
 def _row(arm: ArmResults) -> dict[str, Any] | None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from headway.base.text import counted, join, number, span
 from headway.config.metrics import metric_name
-from headway.report.charts.figure import WIDTH, Figure, Look, inline, keyed
+from headway.report.charts.figure import WIDTH, Figure, grid, panel
+from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.experiment.laboratory import Sample, Statement, Writing, spread
@@ -28,25 +29,19 @@ WHEN = ("before training", "after training")
 
 def repetition(material: ReportData) -> Figure | None:
     """The share of repeated 4-grams along the samples, before and after; None without samples that are long enough."""
-    import altair as alt
-
     rows = [row for arm in material.arms for row in _repeated(arm)]
     if not rows:
         return None
-    looks: list[Look] = [
-        (arm.label, arm.colour, arm.look.dash) for arm in material.arms if any(r["what"] == arm.label for r in rows)
-    ]
-    look = keyed("what", looks, nested=False)
+    drawn = [arm for arm in material.arms if any(row["what"] == arm.label for row in rows)]
+    style = keyed("what", [(arm.label, arm.colour, arm.style.dash) for arm in drawn], nested=False)
+    x = Axis("token", "tokens written", scale={"nice": False, "zero": True}, ticks={"tickMinStep": 100})
     top = max(0.1, *(row["share"] for row in rows))
-    x = alt.X("token:Q", title="tokens written", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(tickMinStep=100))
-    y = alt.Y("share:Q", title="repeated 4-grams", scale=alt.Scale(domain=[0, top]), axis=alt.Axis(format="%"))
-    panels = []
-    for when in [when for when in WHEN if any(row["when"] == when for row in rows)]:
-        chart = alt.Chart(inline([row for row in rows if row["when"] == when])).encode(x=x, y=y)
-        tooltip = ["what:N", "token:Q", alt.Tooltip("share:Q", format=".1%"), "n:Q"]
-        lines = chart.mark_line().encode(**look)
-        points = chart.mark_point(size=36, filled=True, opacity=1).encode(color=look["color"], tooltip=tooltip)
-        panels.append(alt.layer(lines, points).properties(width=WIDTH // 2 - 60, height=240, title=when))
+    y = Axis("share", "repeated 4-grams", domain=[0, top], scale={"nice": True}, ticks={"format": "%"})
+    shown, panels = ["what:N", "token:Q", ("share:Q", ".1%"), "n:Q"], []
+    for when in WHEN:
+        if found := [row for row in rows if row["when"] == when]:
+            lines = line_bands(found, x, y, style, spread=None, points=36, shown=shown)
+            panels.append(panel(lines, WIDTH // 2 - 60, 240, when))
     return Figure(
         name="repetition",
         part="Samples",
@@ -57,7 +52,7 @@ def repetition(material: ReportData) -> Figure | None:
             if max(row["n"] for row in rows) > 1
             else "A line per arm, one sample each.",
         ),
-        chart=alt.hconcat(*panels, spacing=30),
+        chart=grid(panels, 2, (30, 0)),
     )
 
 
@@ -89,7 +84,7 @@ def vanishing(material: ReportData) -> Table | None:
             _percent(
                 [value for run in arm.runs for sample in _samples(run, when) if (value := read(sample)) is not None]
             )
-            for read in (_unused_share, _last_repetition)
+            for read in (lambda sample: sample.get("unused_share"), _last_repetition)
             for when in WHEN
         ]
         if any(cell != "–" for cell in cells):
@@ -101,10 +96,6 @@ def vanishing(material: ReportData) -> Table | None:
         "standard deviation over samples."
     )
     return Table(columns=columns, rows=tuple(rows), caption=caption) if rows else None
-
-
-def _unused_share(sample: dict[str, Any]) -> float | None:
-    return sample.get("unused_share")
 
 
 def _last_repetition(sample: dict[str, Any]) -> float | None:
@@ -131,13 +122,11 @@ def writings(material: ReportData) -> list[Writing]:
 
 
 def _note(sample: dict[str, Any], seed: int) -> str:
-    repeated = [share for share in sample.get("repetition") or [] if share is not None]
+    repeated = _last_repetition(sample)
     said = f"Seed {seed}, step {sample['step']:,}, temperature {number(sample['temperature'], 2)}, "
     said += f"{sample['n_tokens']:,} tokens"
-    if repeated:
-        said += (
-            f"; of the last {(sample['n_tokens'] - 1) % BLOCK + 1}, {100 * repeated[-1]:.0f} % repeat an earlier 4-gram"
-        )
+    if repeated is not None:
+        said += f"; of the last {(sample['n_tokens'] - 1) % BLOCK + 1}, {100 * repeated:.0f} % repeat an earlier 4-gram"
     if sample.get("unused_share") is not None:
         said += f"; {100 * sample['unused_share']:.1f} % of the tokens never occur in the training text"
     return said + "."

@@ -7,29 +7,21 @@
   and by training step.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headway.base.text import counted, join, listed, number
 from headway.config.spec import thinned
-from headway.report.charts.figure import (
-    ARM_COLOURS,
-    QUIET,
-    SEEDS,
-    SOLID,
-    WIDTH,
-    Figure,
-    Look,
-    inline,
-    keyed,
-    over_seeds,
-)
+from headway.report.charts.figure import ARM_COLOURS, QUIET, SOLID, WIDTH, Figure, LineStyle, Rows, grid, panel
+from headway.report.charts.intervals import ENDS, SEEDS, over_seeds
+from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule
 from headway.report.charts.page import Row, Table
-from headway.report.experiment.data import ArmResults, ReportData, looks, per_seed
+from headway.report.experiment.data import ArmResults, ReportData, arm_styles, per_seed, training_curve
 from headway.report.experiment.laboratory import Statement
-from headway.report.lm.common import declared, looks_within, values
+from headway.report.lm.common import declared, references_within, values
 from headway.stats.lm.claim_verdicts import PrunedAtOnce, pruned_at_once
 from headway.stats.lm.diversity import scores_at
 
@@ -88,23 +80,13 @@ def _tokens(arm: ArmResults) -> Any:
 
 
 def _rows_learning(arm: ArmResults, x_of: Any) -> Iterator[dict[str, Any]]:
-    steps, losses = per_seed(arm, METRIC)
-    for at in thinned(steps.tolist(), POINTS) if len(steps) else []:
-        column, x = losses[:, at], x_of(int(steps[at]))
-        yield {
-            "what": _what(arm),
-            "arm": arm.label,
-            "step": steps[at],
-            "x": x,
-            "loss_nats": column.mean(),
-            "low": column.min(),
-            "high": column.max(),
-        }
+    for row in training_curve(arm, METRIC, "loss_nats", POINTS):
+        yield {**row, "what": _what(arm), "arm": arm.label, "x": x_of(row["step"])}
 
 
 def _what(arm: ArmResults) -> str:
     """Return an arm's name in the legend: the scheme's, if a panel is a group."""
-    return arm.look.scheme if arm.look.scheme and arm.shown.run.group else arm.label
+    return arm.style.scheme if arm.style.scheme and arm.shown.run.group else arm.label
 
 
 def _columns(material: ReportData) -> dict[str, list[ArmResults]]:
@@ -121,58 +103,47 @@ def _columns(material: ReportData) -> dict[str, list[ArmResults]]:
 def _figure(
     material: ReportData, rows: Mapping[str, list[dict[str, Any]]], *, name: str, title: str, axis: str, note: str
 ) -> Figure | None:
-    import altair as alt
-
     every = [row for found in rows.values() for row in found]
     if not every:
         return None
     columns = _columns(material)
-    later = [row for found in rows.values() for row in found if row["step"] >= LATE * found[-1]["step"]]
-    references = list(values(material).values())
-    whole = [
-        0.97 * min([row["low"] for row in every] + references),
-        1.03 * max([row["high"] for row in every] + references),
-    ]
-    zooms = max(sum(row["arm"] == one["arm"] for row in later) for one in later) > 1  # a curve, and not a point
-    margin = 0.06 * (max(row["high"] for row in later) - min(row["low"] for row in later))
-    near = [min(row["low"] for row in later) - margin, max(row["high"] for row in later) + margin]
+    late = {arm: [row for row in found if row["step"] >= LATE * found[-1]["step"]] for arm, found in rows.items()}
+    whole, near = _ends(every, values(material).values()), _near([row for found in late.values() for row in found])
+    zooms = max(map(len, late.values())) > 1  # a curve, and not a point
     width = (WIDTH - 60) // len(columns) - 62 if len(columns) > 1 else (WIDTH - 60) // 2 - 20
-    looks = _looks(material, whole)
-    first = {
-        title: _panel(material, arms, rows, looks, whole, axis=axis, width=width, title=title)
-        for title, arms in columns.items()
-    }
-    zoomed = {
-        title: _panel(material, arms, rows, looks, near, axis=axis, width=width, title="", late=True)
-        for title, arms in (columns.items() if zooms else ())
-    }
-    grid = (
-        alt.vconcat(alt.hconcat(*first.values()), alt.hconcat(*zoomed.values()))
-        if len(columns) > 1 and zooms
-        else alt.hconcat(*first.values(), *zoomed.values())
-    )
-    where = "below" if len(columns) > 1 else "right"
+    height = 230 if len(columns) > 1 else 260
+    style = keyed("what", _styles(material, whole), nested=False)
+    x = Axis("x", axis, scale={"nice": False}, ticks={"tickCount": 6})
+    ticks: dict[str, Any] = {"tickCount": 5, "minExtent": 34}
+    # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
+    y = Axis("loss_nats", "evaluation loss (nats)", domain=whole, log=True, ticks=ticks)
+    panels = [
+        panel(_curves(material, [row for arm in arms for row in rows[arm.name]], x, y, style), width, height, group)
+        for group, arms in columns.items()
+    ]
+    if zooms:
+        x, y = replace(x, scale={"nice": False, "zero": False}), replace(y, domain=near, log=False)
+        panels += [
+            panel(_curves(material, [row for arm in arms for row in late[arm.name]], x, y, style), width, 260, "")
+            for arms in columns.values()
+        ]
     alone = [arm.label for arm in material.arms if len(columns) > 1 and arm.shown.run.group is None]
+    where = "Below" if len(columns) > 1 else "Right"
     return Figure(
         name=name,
         part="Training",
         title=title,
         caption=join(
             f"Loss on {_sequences(material)}.",
-            f"A line is the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest to the "
-            "largest seed."
-            if material.n_seeds > 1
-            else "One seed, so no band.",
+            band_said(material.n_seeds),
             f"A column per group{'; ' + listed(alone) + ' is drawn in each' if alone else ''}." if alone else "",
-            f"{where.capitalize()}, the same from {100 * LATE:.0f} % of the training on, drawn larger."
-            if zooms
-            else "",
+            f"{where}, the same from {100 * LATE:.0f} % of the training on, drawn larger." if zooms else "",
             note,
             f"Curves are thinned to at most {POINTS} points."
             if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)
             else "",
         ),
-        chart=grid,
+        chart=grid(panels, max(len(columns), 2)),
     )
 
 
@@ -188,49 +159,30 @@ def _sequences(material: ReportData) -> str:
     return f"the same {during:,} held-out sequences; the final loss is that of {rest}"
 
 
-def _looks(material: ReportData, domain: Sequence[float]) -> list[Look]:
-    arms = {_what(arm): (_what(arm), arm.colour, _dash(arm)) for arm in material.arms}
-    return [*arms.values(), *(look for look, _ in looks_within(material, domain))]
+def _ends(rows: Rows, references: Iterable[float]) -> list[float]:
+    lows, highs = ([row[end] for row in rows] for end in ENDS)
+    return [0.97 * min([*lows, *references]), 1.03 * max([*highs, *references])]
 
 
-def _dash(arm: ArmResults) -> tuple[float, ...]:
-    return SOLID if arm.shown.run.group else arm.look.dash
+def _near(rows: Rows) -> list[float]:
+    low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+    margin = 0.06 * (high - low)
+    return [low - margin, high + margin]
 
 
-def _panel(
-    material: ReportData,
-    arms: Sequence[ArmResults],
-    rows: Mapping[str, list[dict[str, Any]]],
-    looks: Sequence[Look],
-    domain: Sequence[float],
-    *,
-    axis: str,
-    width: int,
-    title: str,
-    late: bool = False,
-) -> Any:
-    import altair as alt
+def _styles(material: ReportData, domain: Sequence[float]) -> list[LineStyle]:
+    dashes = {arm.name: SOLID if arm.shown.run.group else arm.style.dash for arm in material.arms}
+    arms = {_what(arm): (_what(arm), arm.colour, dashes[arm.name]) for arm in material.arms}
+    return [*arms.values(), *(style for style, _ in references_within(material, domain))]
 
-    look = keyed("what", looks, nested=False)
-    # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
-    kind: dict[str, Any] = {"type": "linear", "zero": False} if late else {"type": "log"}
-    scale = alt.Scale(domain=list(domain), nice=False, **kind)
-    y_axis = alt.Axis(tickCount=5, minExtent=34)
-    y = alt.Y("loss_nats:Q", title="evaluation loss (nats)", scale=scale, axis=y_axis)
-    drawn = [row for arm in arms for row in rows[arm.name]]
-    if late:
-        drawn = [row for arm in arms for row in rows[arm.name] if row["step"] >= LATE * rows[arm.name][-1]["step"]]
-    x = alt.X("x:Q", title=axis, scale=alt.Scale(nice=False, zero=not late), axis=alt.Axis(tickCount=6))
-    base = alt.Chart(inline(drawn)).encode(x=x, color=look["color"], detail="arm:N")
-    band_y = alt.Y("low:Q", title="evaluation loss (nats)", scale=scale, axis=y_axis)
-    layers = [base.mark_area(opacity=0.18, clip=True).encode(y=band_y, y2="high:Q")] if material.n_seeds > 1 else []
-    tooltip = ["arm:N", "step:Q", alt.Tooltip("x:Q", title=axis), "loss_nats:Q"]
-    layers.append(base.mark_line(clip=True).encode(y=y, **look, tooltip=tooltip))
-    references = looks_within(material, domain)
-    if references:
-        rules = alt.Chart(inline([{"what": name, "loss_nats": loss} for (name, _, _), loss in references]))
-        layers.append(rules.mark_rule().encode(y=y, **look, tooltip=["what:N", "loss_nats:Q"]))
-    return alt.layer(*layers).properties(width=width, height=230 if title else 260, title=title)
+
+def _curves(material: ReportData, rows: list[dict[str, Any]], x: Axis, y: Axis, style: Mapping[str, Any]) -> list[Any]:
+    assert y.domain is not None
+    shown = ["arm:N", "step:Q", ("x:Q", "", x.title or ""), "loss_nats:Q"]
+    spread = "band" if material.n_seeds > 1 else None
+    layers = line_bands(rows, x, y, {**style, "detail": "arm:N"}, spread=spread, clip=True, shown=shown)
+    references = references_within(material, y.domain)
+    return layers + keyed_rules([(name, loss) for (name, _, _), loss in references], y, style)
 
 
 def learning_rates(material: ReportData) -> Table | None:
@@ -239,7 +191,7 @@ def learning_rates(material: ReportData) -> Table | None:
     factors = sorted({rate.factor for entry in entries for rate in entry.rates})
     if not entries:
         return None
-    named, rows = looks(material.experiment), []
+    named, rows = arm_styles(material.experiment), []
     for entry in entries:
         means = {rate.factor: rate.mean for rate in entry.rates}
         best = f"x{entry.best:g}" + (" (at the end of the range)" if entry.at_edge else "")
@@ -259,19 +211,15 @@ _POINTS = 60
 
 def inequality(material: ReportData) -> Figure | None:
     """The share of heads that have half of all importance, over training; None where it was not probed."""
-    import altair as alt
-
     found = [(arm, rows) for arm in material.arms if len(rows := _rows_settling(arm)) > 1]
     if not found:
         return None
-    look = keyed("arm", [(arm.label, arm.colour, SOLID) for arm, _ in found], nested=False)
-    base = alt.Chart(inline([row for _, rows in found for row in rows])).encode(
-        x=alt.X("step:Q", title="training step", scale=alt.Scale(nice=False))
-    )
-    y = "share of the heads that have half of all importance (%)"
-    low, line = (alt.Y(f"{end}:Q", title=y, scale=alt.Scale(domain=[0, 55], nice=False)) for end in ("low", "share"))
-    tooltip = ["arm:N", "step:Q", "share:Q", "low:Q", "high:Q"]
-    even = alt.Chart(inline([{"share": 50.0}])).mark_rule(color=QUIET, strokeDash=[4, 3]).encode(y=line)
+    rows = [row for _, of_arm in found for row in of_arm]
+    style = keyed("arm", [(arm.label, arm.colour, SOLID) for arm, _ in found], nested=False)
+    x = Axis("step", "training step", scale={"nice": False})
+    y = Axis("share", "share of the heads that have half of all importance (%)", domain=[0, 55])
+    even = rule([50.0], y=y, dash=(4, 3))
+    lines = line_bands(rows, x, y, style, shown=["arm:N", "step:Q", "share:Q", "low:Q", "high:Q"])
     return Figure(
         name="importance-settles",
         part="Outcome",
@@ -283,11 +231,7 @@ def inequality(material: ReportData) -> Figure | None:
             if material.n_seeds > 1
             else "One seed.",
         ),
-        chart=alt.layer(
-            even,
-            base.mark_area(opacity=0.18).encode(y=low, y2="high:Q", color=look["color"]),
-            base.mark_line().encode(y=line, **look, tooltip=tooltip),
-        ).properties(width=WIDTH - 60, height=300),
+        chart=panel([even, *lines], WIDTH - 60, 300),
     )
 
 
@@ -347,7 +291,8 @@ _EXPLAINED = {
 
 def against_kept(material: ReportData) -> Figure | None:
     """The rise of the loss against the share of heads kept, a line per method; None without two shares of one."""
-    found = [one for one in _found(material) if one.step == max(each.step for each in _found(material))]
+    every = _found(material)
+    found = [one for one in every if one.step == max(each.step for each in every)]
     shares = {method: {one.kept for one in found if one.method == method} for method in _METHODS}
     if max(map(len, shares.values())) < 2:
         return None
@@ -360,7 +305,7 @@ def against_kept(material: ReportData) -> Figure | None:
             *((one.kept, list(one.rises.values())) for one in found if one.method == method),
         ]
     ]
-    looks = [(method, *_METHODS[method]) for method in methods]
+    styles = [(method, *_METHODS[method]) for method in methods]
     return Figure(
         name="pruned",
         part="Outcome",
@@ -371,7 +316,7 @@ def against_kept(material: ReportData) -> Figure | None:
             _lines(material),
             "; ".join(f"{method}: {_EXPLAINED[method]}" for method in methods) + ".",
         ),
-        chart=_lines_chart(rows, looks, title="heads kept (%)", reverse=True),
+        chart=_pruned_lines(rows, styles, title="heads kept (%)", reverse=True),
     )
 
 
@@ -386,7 +331,7 @@ def over_training(material: ReportData) -> Figure | None:
         for one in sorted(found, key=lambda one: one.step)
     ]
     names = dict.fromkeys(f"{100 * share:.0f} % of the heads kept" for share in shares)
-    looks: list[Look] = [(name, ARM_COLOURS[at % len(ARM_COLOURS)], SOLID) for at, name in enumerate(names)]
+    styles: list[LineStyle] = [(name, ARM_COLOURS[at % len(ARM_COLOURS)], SOLID) for at, name in enumerate(names)]
     return Figure(
         name="pruned-over-training",
         part="Outcome",
@@ -396,7 +341,7 @@ def over_training(material: ReportData) -> Figure | None:
             "once; the rise is against the same model with all of its heads. Near 0 these heads could go.",
             _lines(material),
         ),
-        chart=_lines_chart(rows, looks, title="training step at which heads are taken", reverse=False),
+        chart=_pruned_lines(rows, styles, title="training step at which heads are taken"),
     )
 
 
@@ -438,26 +383,16 @@ def _lines(material: ReportData) -> str:
 
 
 def _spread(rises: Sequence[float]) -> dict[str, float]:
-    import numpy as np
-
-    mean = over_seeds(np.array(rises))
-    return {"rise": mean.mean, "low": mean.low, "high": mean.high, "seeds": len(rises)}
+    return {**over_seeds(rises).row("rise"), "seeds": len(rises)}
 
 
-def _lines_chart(rows: Sequence[dict[str, Any]], looks: Sequence[Look], *, title: str, reverse: bool) -> Any:
-    import altair as alt
-
-    look = keyed("what", looks, nested=False)
-    scale = alt.Scale(reverse=reverse, nice=False, zero=False) if reverse else alt.Scale(type="log", nice=False)
-    ticks = sorted({row["x"] for row in rows})
-    x = alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(values=ticks, format=",.0f"))
-    base = alt.Chart(inline(rows)).encode(x=x)
-    low, y = (alt.Y(f"{end}:Q", title=_RISE) for end in ("low", "rise"))
-    tooltip = ["what:N", alt.Tooltip("x:Q", title=title), "rise:Q", "low:Q", "high:Q", "seeds:Q"]
-    zero = alt.Chart(inline([{"rise": 0.0}])).mark_rule(color=QUIET, strokeDash=[1, 3]).encode(y=y)
-    return alt.layer(
-        zero,
-        base.mark_area(opacity=0.14).encode(y=low, y2="high:Q", color=look["color"]),
-        base.mark_line().encode(y=y, **look, tooltip=tooltip),
-        base.mark_point(filled=True, size=60, opacity=1).encode(y=y, color=look["color"], tooltip=tooltip),
-    ).properties(width=WIDTH - 60, height=420)
+def _pruned_lines(
+    rows: Sequence[dict[str, Any]], styles: Sequence[LineStyle], *, title: str, reverse: bool = False
+) -> Any:
+    ticks = {"values": sorted({row["x"] for row in rows}), "format": ",.0f"}
+    scale = {"reverse": True, "nice": False, "zero": False} if reverse else {}
+    x, y = Axis("x", title, log=not reverse, scale=scale, ticks=ticks), Axis("rise", _RISE)
+    style = keyed("what", styles, nested=False)
+    shown = ["what:N", ("x:Q", "", title), "rise:Q", "low:Q", "high:Q", "seeds:Q"]
+    lines = line_bands(rows, x, y, style, shade=0.14, points=60, shown=shown)
+    return panel([rule([0.0], y=y, dash=(1, 3)), *lines], WIDTH - 60, 420)

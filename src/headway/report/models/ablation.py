@@ -7,8 +7,8 @@
 * `estimates`: cheap estimates against exact effects, a panel for each estimate and kind.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,11 @@ from headway.causal.ablation_result import (
 )
 from headway.causal.effects import KINDS, Kind, interval, named
 from headway.report.charts.atlas import atlas
-from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, ends, inline
+from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, ends, grid, panel
+from headway.report.charts.intervals import ENDS, points_with_intervals, strip
+from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.charts.page import Row, Table
-from headway.report.models.page import ModelPage
+from headway.report.models.page import ModelPage, folded
 
 WAYS: dict[Kind, str] = {"zero": "set to zero", "mean": "at the mean", "resample": "resampled"}
 
@@ -93,7 +95,7 @@ def heads(found: Ablation) -> Table:
 
 
 def _mattering(found: Ablation, kind: Kind) -> int:
-    ends = np.concatenate([*found.exact.single[kind].corrected_interval(), np.zeros((0, 2))])
+    ends = _joined(found.exact.single[kind].corrected_interval())
     return int(((ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)).sum())
 
 
@@ -112,13 +114,12 @@ def _rank(value: float) -> str:
 
 
 _ALL, _NONE, _OWN, _RANDOM = "all heads", "no head", "these alone", "others alone"
+_PANEL = 272
 _ROWS = (_ALL, _OWN, _RANDOM, _NONE)
 
 
 def circuit_losses(found: Ablation, *, part: str) -> Figure | None:
     """Draw the loss with all heads, the circuit, each random circuit, and no heads; None if not asked for."""
-    import altair as alt
-
     if found.circuit is None:
         return None
     one = next(iter(found.circuit.values()))
@@ -130,13 +131,11 @@ def circuit_losses(found: Ablation, *, part: str) -> Figure | None:
         caption="Everything outside a circuit is taken away, in one of three ways. Thick: 95 % interval over "
         f"sequences. Others alone: {random_circuits_said(one)}, a line each. The nearer a circuit is to all heads, "
         "and the farther from no head, the more it keeps.",
-        chart=alt.hconcat(*panels, spacing=14),
+        chart=grid(panels, 3, (14, 0)),
     )
 
 
 def _panel_circuit_losses(found: Faithfulness, title: str, named_rows: bool) -> Any:
-    import altair as alt
-
     low, high = found.circuit_interval
     points = [
         {"row": _ALL, "loss": found.whole},
@@ -144,35 +143,29 @@ def _panel_circuit_losses(found: Faithfulness, title: str, named_rows: bool) -> 
         {"row": _NONE, "loss": found.none},
     ]
     others = [{"row": _RANDOM, "loss": float(loss)} for loss in found.random]
-    axis = alt.Axis(ticks=False, domain=False, grid=False) if named_rows else None
-    y = alt.Y("row:N", sort=list(_ROWS), title=None, scale=alt.Scale(domain=list(_ROWS)), axis=axis)
+    y = Axis("row", order=_ROWS, ticks={"ticks": False, "domain": False, "grid": False} if named_rows else None)
     domain = ends([found.whole, found.circuit, low, high, found.none, *map(float, found.random)], beside=0.05)
-    scale = alt.Scale(domain=domain, nice=False)
-    x = alt.X("loss:Q", title="nats per token", scale=scale, axis=alt.Axis(format="~r", tickCount=5))
-    tooltip = [alt.Tooltip("row:N", title="with"), alt.Tooltip("loss:Q", format=".4~g")]
-    base = alt.Chart(inline(points)).encode(y=y)
-    marks = [
-        alt.Chart(inline(others)).mark_tick(color=QUIET, thickness=1, height=16).encode(x=x, y=y, tooltip=tooltip),
-        base.mark_rule(color=ARM_COLOURS[0], strokeWidth=3).encode(x=alt.X("low:Q"), x2="high:Q"),
-        base.mark_point(color=ARM_COLOURS[0], filled=True, opacity=1, size=52).encode(x=x, tooltip=tooltip),
-    ]
-    return alt.layer(*marks).properties(width=272, height=110, title=title)
+    x = Axis("loss", "nats per token", domain=domain, ticks={"format": "~r", "tickCount": 5})
+    shown: list[Hint] = [("row:N", "", "with"), ("loss:Q", ".4~g")]
+    ticks = strip(others, x, y, QUIET, kind="tick", thickness=1, height=16, shown=shown)
+    blue = ARM_COLOURS[0]
+    marks = points_with_intervals(points, x, y, blue, across=ENDS, thick=3, size=52, shown=shown)
+    return panel([ticks, *marks], _PANEL, 110, title)
 
 
-_PANEL, _ROW = 272, 15
+_ROW = 15
 _ACROSS = 3
 """Panels beside one another: of more nothing is left on a narrow screen."""
-Ends = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalPanel:
-    """A value of each thing, with an interval of its own, and one that holds for all of them at once."""
+    """A value of each thing, with the ends of an interval of its own, and of one that holds for all of them at once."""
 
     title: str
     mean: np.ndarray
-    own: Ends
-    all_at_once: Ends
+    own: np.ndarray
+    all_at_once: np.ndarray
 
 
 def interval_panels(
@@ -196,64 +189,24 @@ def interval_panels(
         number: how numbers of the axis are written.
         said: what a value is, where one points at it.
     """
-    import altair as alt
-
-    seen = [end[i] for each in panels for ends in (each.own, each.all_at_once) for end in ends for i in at]
-    seen += [each.mean[i] for each in panels for i in at]
-    known = [float(value) for value in seen if np.isfinite(value)]
+    drawn = [np.column_stack([each.mean, each.own, each.all_at_once])[at] for each in panels]
+    known = [float(value) for value in np.ravel(drawn) if np.isfinite(value)]
     room = 0.03 * (max(known) - min(known)) or 0.01
-    scale = alt.Scale(domain=[min(0.0, *known) - room, max(0.0, *known) + room], nice=False)
-    drawn = []
-    for place, each in enumerate(panels):
-        table = [
-            {
-                "row": name,
-                "value": each.mean[i],
-                **{f"{end}{which}": ends[which][i] for end, ends in (("own", each.own), ("all", each.all_at_once))
-                   for which in (0, 1)},
-            }
-            for name, i in zip(rows, at, strict=True)
-        ]  # fmt: skip
-        x = alt.X("value:Q", title=unit, scale=scale, axis=alt.Axis(format=number, tickCount=5, grid=True))
-        drawn.append(
-            _panel_interval_panels(table, rows, each.title, x, scale, matters, said, named=place % _ACROSS == 0)
+    domain = [min(0.0, *known) - room, max(0.0, *known) + room]
+    x = Axis("value", unit, domain=domain, ticks={"format": number, "tickCount": 5, "grid": True})
+    labels = {"ticks": False, "domain": False, "labelLimit": 160, "grid": True, "labelOverlap": False}
+    shown: list[Hint] = [("row:N", "", "head"), ("value:Q", ".3~g", said), ("own0:Q", ".3~g", "from")]
+    shown.append(("own1:Q", ".3~g", "to"))
+    lines = [rule([0.0], x=x), rule([-matters, matters], x=x, dash=(2, 3))]
+    columns, charts = ("row", "value", "own0", "own1", "all0", "all1"), []
+    for place, (each, numbers) in enumerate(zip(panels, drawn, strict=True)):
+        table = [dict(zip(columns, (name, *row), strict=True)) for name, row in zip(rows, numbers, strict=True)]
+        y = Axis("row", order=rows, ticks=labels if place % _ACROSS == 0 else None)
+        marks = points_with_intervals(
+            table, x, y, ARM_COLOURS[0], across=("own0", "own1"), wider=("all0", "all1"), thick=3, size=42, shown=shown
         )
-    lines = [alt.hconcat(*drawn[i : i + _ACROSS], spacing=14) for i in range(0, len(drawn), _ACROSS)]
-    return lines[0] if len(lines) == 1 else alt.vconcat(*lines, spacing=18)
-
-
-def _panel_interval_panels(
-    table: Sequence[dict[str, Any]],
-    rows: Sequence[str],
-    title: str,
-    x: Any,
-    scale: Any,
-    matters: float,
-    said: str,
-    *,
-    named: bool,
-) -> Any:
-    import altair as alt
-
-    axis = alt.Axis(ticks=False, domain=False, labelLimit=160, grid=True, labelOverlap=False) if named else None
-    y = alt.Y("row:N", sort=list(rows), title=None, scale=alt.Scale(domain=list(rows)), axis=axis)
-    base = alt.Chart(inline(table)).encode(y=y)
-    tooltip = [alt.Tooltip("row:N", title="head"), *(
-        alt.Tooltip(f"{field}:Q", title=name, format=".3~g")
-        for field, name in (("value", said), ("own0", "from"), ("own1", "to"))
-    )]  # fmt: skip
-    marks = [
-        base.mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("all0:Q", scale=scale, title=None), x2="all1:Q"),
-        base.mark_rule(color=ARM_COLOURS[0], strokeWidth=3).encode(x=alt.X("own0:Q", scale=scale), x2="own1:Q"),
-        base.mark_point(color=ARM_COLOURS[0], filled=True, opacity=1, size=42).encode(x=x, tooltip=tooltip),
-    ]
-    lines = [
-        alt.Chart(inline([{"at": at}]))
-        .mark_rule(color=QUIET, strokeDash=list(dash), strokeWidth=1)
-        .encode(x=alt.X("at:Q", scale=scale))
-        for at, dash in ((0.0, (1, 0)), (-matters, (2, 3)), (matters, (2, 3)))
-    ]
-    return alt.layer(*lines, *marks).properties(width=_PANEL, height=_ROW * len(rows), title=title)
+        charts.append(panel([*lines, *marks], _PANEL, _ROW * len(rows), each.title))
+    return grid(charts, _ACROSS, (14, 18))
 
 
 MOST = 40
@@ -264,12 +217,18 @@ def head_intervals(found: Ablation, *, part: str) -> Figure:
     """The effect of every head, the largest first; of many heads those with the largest effect in some way."""
     single = found.exact.single
     names = [named(head) for head, _ in single["mean"].heads()]
-    means = {kind: single[kind].flat() for kind in KINDS}
-    own = {kind: _ends(single[kind].interval()) for kind in KINDS}
-    all_at_once = {kind: _ends(single[kind].corrected_interval()) for kind in KINDS}
-    size = np.max([np.abs(mean) for mean in means.values()], axis=0)
-    shown = np.argsort(-size)[:MOST]
-    order = sorted(shown.tolist(), key=lambda at: -means["mean"][at])
+    panels = [
+        IntervalPanel(
+            title=WAYS[kind],
+            mean=single[kind].flat(),
+            own=_joined(single[kind].interval()),
+            all_at_once=_joined(single[kind].corrected_interval()),
+        )
+        for kind in KINDS
+    ]
+    size = np.max([np.abs(each.mean) for each in panels], axis=0)
+    mean = single["mean"].flat()
+    order = sorted(np.argsort(-size)[:MOST].tolist(), key=lambda at: -mean[at])
     left_out = len(names) - len(order)
     caption = join(
         "The change of the loss, in nats per token, when the head is taken away in one of three ways: right of 0 it "
@@ -283,7 +242,7 @@ def head_intervals(found: Ablation, *, part: str) -> Figure:
         part=part,
         title="What the loss does without each head",
         caption=caption,
-        chart=_drawn([names[at] for at in order], order, means, own, all_at_once),
+        chart=interval_panels([names[at] for at in order], order, panels, unit="nats per token", matters=MATTERS),
     )
 
 
@@ -293,10 +252,17 @@ def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
     if pairs is None or not pairs.heads:
         return None
     names = [f"{named(one)} and {named(other)}" for one, other in pairs.heads]
-    means = {kind: pairs.mean(kind) for kind in pairs.per_sequence}
-    own = {kind: pairs.interval(kind) for kind in pairs.per_sequence}
-    all_at_once = {kind: pairs.corrected_interval(kind) for kind in pairs.per_sequence}
-    order = sorted(range(len(names)), key=lambda at: -means["mean"][at])
+    panels = [
+        IntervalPanel(
+            title=WAYS[kind],
+            mean=pairs.mean(kind),
+            own=np.column_stack(pairs.interval(kind)),
+            all_at_once=np.column_stack(pairs.corrected_interval(kind)),
+        )
+        for kind in pairs.per_sequence
+    ]
+    mean = pairs.mean("mean")
+    order = sorted(range(len(names)), key=lambda at: -mean[at])
     alike = [f"{name} ({cosine:.2f})" for name, why, cosine in zip(names, pairs.why, pairs.cosine, strict=True)
              if why == "alike"]  # fmt: skip
     caption = join(
@@ -311,32 +277,12 @@ def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
         part=part,
         title="What pairs of heads do beyond what each does",
         caption=caption,
-        chart=_drawn([names[at] for at in order], order, means, own, all_at_once),
+        chart=interval_panels([names[at] for at in order], order, panels, unit="nats per token", matters=MATTERS),
     )
 
 
-def _ends(of_layers: Sequence[np.ndarray]) -> Ends:
-    ends = np.concatenate([*of_layers, np.zeros((0, 2))])
-    return ends[:, 0], ends[:, 1]
-
-
-def _drawn(
-    rows: Sequence[str],
-    at: Sequence[int],
-    means: Mapping[Kind, np.ndarray],
-    own: Mapping[Kind, Ends],
-    all_at_once: Mapping[Kind, Ends],
-) -> Any:
-    return interval_panels(
-        rows,
-        at,
-        [
-            IntervalPanel(title=WAYS[kind], mean=mean, own=own[kind], all_at_once=all_at_once[kind])
-            for kind, mean in means.items()
-        ],
-        unit="nats per token",
-        matters=MATTERS,
-    )
+def _joined(of_layers: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([*of_layers, np.zeros((0, 2))])
 
 
 ESTIMATES = {"michel": "Michel's importance", "first-order": "first order", "integrated": "integrated"}
@@ -345,22 +291,18 @@ _WIDE, _HIGH = 250, 190
 
 def estimates(found: Ablation, *, part: str) -> Figure | None:
     """Estimates against exact effects, a point for each head; None of a single head."""
-    import altair as alt
-
     exact = {kind: found.exact.single[kind].flat() for kind in KINDS}
     if len(exact["zero"]) < 2:
         return None
     names = [named(head) for head, _ in found.exact.single["zero"].heads()]
     michel = np.concatenate([*found.michel, np.zeros(0)])
-    lines = []
+    panels = []
     for name, said in ESTIMATES.items():
-        panels = []
         for kind in KINDS:
             of = {"michel": michel, "first-order": found.first_order[kind].flat()}
             values = of.get(name, found.integrated[kind].flat())
             title = _title(found, kind, name)
             panels.append(_panel_estimates(names, exact[kind], values, said, title, diagonal=name != "michel"))
-        lines.append(alt.hconcat(*panels, spacing=26))
     return Figure(
         name="estimates",
         part=part,
@@ -370,7 +312,7 @@ def estimates(found: Ablation, *, part: str) -> Figure | None:
         "its ranks are also held against the sizes of effects. Where no head's effect is told from 0 there is nothing "
         "to rank. Integrated values are shares of the "
         "joint effect of all heads, and no effects of one head.",
-        chart=alt.vconcat(*lines, spacing=18),
+        chart=grid(panels, len(KINDS), (26, 18)),
     )
 
 
@@ -390,20 +332,15 @@ def _panel_estimates(
 
     rows = [{"head": n, "exact": e, "estimate": v} for n, e, v in zip(names, exact, values, strict=True)]
     across, up = ends(exact.tolist(), beside=0.06), ends(values.tolist(), beside=0.06)
-    few = alt.Axis(tickCount=4, format="~r", grid=True)
-    x = alt.X("exact:Q", title="exact", scale=alt.Scale(domain=across, nice=False), axis=few)
-    y = alt.Y("estimate:Q", title=said, scale=alt.Scale(domain=up, nice=False), axis=few)
-    tooltip = ["head:N", *(alt.Tooltip(f"{f}:Q", format=".3~g") for f in ("exact", "estimate"))]
-    points = alt.Chart(inline(rows)).mark_point(color=ARM_COLOURS[0], filled=True, size=34, opacity=0.75)
-    layers = [points.encode(x=x, y=y, tooltip=tooltip)]
-    if diagonal:
-        low, high = max(across[0], up[0]), min(across[1], up[1])
-        if low < high:
-            line = alt.Chart(inline([{"exact": at, "estimate": at} for at in (low, high)]))
-            layers.insert(0, line.mark_line(color=QUIET, strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y))
-    return alt.layer(*layers).properties(
-        width=_WIDE, height=_HIGH, title=alt.TitleParams(title, fontSize=12, fontWeight="normal")
-    )
+    few = {"tickCount": 4, "format": "~r", "grid": True}
+    x, y = Axis("exact", "exact", domain=across, ticks=few), Axis("estimate", said, domain=up, ticks=few)
+    shown: list[Hint] = ["head:N", ("exact:Q", ".3~g"), ("estimate:Q", ".3~g")]
+    layers = points_with_intervals(rows, x, y, ARM_COLOURS[0], size=34, opacity=0.75, shown=shown)
+    low, high = max(across[0], up[0]), min(across[1], up[1])
+    if diagonal and low < high:
+        line = [{"exact": at, "estimate": at} for at in (low, high)]
+        layers = line_bands(line, x, y, QUIET, spread=None, strokeDash=[4, 3], strokeWidth=1) + layers
+    return panel(layers, _WIDE, _HIGH, alt.TitleParams(title, fontSize=12, fontWeight="normal"))
 
 
 PART = "Heads taken away"
@@ -439,7 +376,7 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
         circuit_losses(found, part="The circuit"),
         pair_intervals(found, part="Pairs"),
         estimates(found, part="Estimates"),
-        _folded(
+        folded(
             atlas(
                 found.scores,
                 metrics=others,
@@ -451,7 +388,3 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
         ),
     ]
     return tuple(figure for figure in drawn if figure is not None)
-
-
-def _folded(figure: Figure | None) -> Figure | None:
-    return None if figure is None else replace(figure, folded=True)

@@ -3,7 +3,7 @@
 * `ShownModel` and `model_data`: a model's part of the page: rows of heads, numbers, sequences, patterns and circuits.
   Numbers stand in arrays beside it, as float32: the value and the null of every metric, moment and head. The finished
   model is the last moment, and also has the values of untrained heads.
-* `course`: the measurements of a run's probes, at steps that a slider visits;
+* `trajectory`: the measurements of a run's probes, at steps that a slider visits;
 * `composed`: the composition of each head, with the earlier heads that it reads and the later heads that read it;
 * `linked`: sentences in which every named head is a link to that head;
 * `PagedArrays`: arrays packed into the page, each an element that is read when it is needed.
@@ -28,7 +28,7 @@ from headway.heads.scores import DECLARED, Composition, HeadScores, five_digits,
 from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
 from headway.report.charts.files import write_whole
-from headway.report.charts.heat_map import DIVERGING, SEQUENTIAL, colour_range
+from headway.report.charts.maps import DIVERGING, SEQUENTIAL, colour_range
 from headway.report.charts.page import policy, script_data, templates
 from headway.stats.lm.diversity import scores_at
 from headway.store.run import Run
@@ -124,7 +124,7 @@ class HeadTrajectory:
     n_probed: int
 
 
-def course(folder: Path | None, most: int = MOST) -> HeadTrajectory:
+def trajectory(folder: Path | None, most: int = MOST) -> HeadTrajectory:
     """The probes of a run, at most so many, evenly on a log scale; nothing of a model that no run trained.
 
     Raises:
@@ -165,7 +165,7 @@ class ShownModel:
     """A model on a page: what one sees of it, while it trained and in the end."""
 
     view: ModelView
-    course: HeadTrajectory
+    trajectory: HeadTrajectory
 
     @cached_property
     def rows(self) -> list[tuple[str, str, int]]:
@@ -181,7 +181,7 @@ class ShownModel:
     @cached_property
     def moments(self) -> list[Mapping[str, HeadScores]]:
         """The scores at every step, and last those of the finished model."""
-        return [*(moment.scores for moment in self.course.moments), self.view.found.scores]
+        return [*(moment.scores for moment in self.trajectory.moments), self.view.found.scores]
 
     def of_heads(self, metric: str) -> np.ndarray:
         """(moment, 2, head): a metric of every head and its null."""
@@ -243,11 +243,11 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "name": plainly(view.name),
         "facts": {str(key): plainly(str(value)) for key, value in found.model.items()},
         "read": plainly(found.read),
-        "notes": [plainly(note) for note in dict.fromkeys((*view.notes, *found.notes, *_of_course(shown)))],
+        "notes": [plainly(note) for note in dict.fromkeys((*view.notes, *found.notes, *_left_out(shown)))],
         "findings": [_finding(shown, finding) for finding in found.findings],
         "nothing": found.nothing if found.scores else "",
         "rows": _rows(shown),
-        "steps": [moment.step for moment in shown.course.moments],
+        "steps": [moment.step for moment in shown.trajectory.moments],
         "alike": {
             "metrics": [metrics.index(metric) for metric in twins],
             "of": [TWINS[metric] for metric in twins],
@@ -364,8 +364,8 @@ def _pairs_fit(shown: ShownModel, n_metrics: int) -> bool:
     return size <= _PAIRS_WHILE_TRAINING
 
 
-def _of_course(shown: ShownModel) -> list[str]:
-    kept, probed = len(shown.course.moments), shown.course.n_probed
+def _left_out(shown: ShownModel) -> list[str]:
+    kept, probed = len(shown.trajectory.moments), shown.trajectory.n_probed
     said = [f"{kept} of {probed} probed steps are on the slider"] if kept < probed else []
     if kept and not _pairs_fit(shown, len(TWINS)):
         said.append("twins are those of the finished model at every step: there are many pairs")
@@ -408,7 +408,7 @@ def look_page(
         title: what it is called; None: as its model, or its first two.
         largest: bytes that it may have; sequences that do not fit are left out.
     """
-    shown = [_with_course(view, largest // len(views)) for view in views]
+    shown = [_with_trajectory(view, largest // len(views)) for view in views]
     about = {"title": title or " beside ".join(view.name for view in views[:2]), "command": command}
     html = _html(shown, **about)
     while len(html.encode()) > largest and any(map(_can_be_shorter, shown)):
@@ -434,12 +434,12 @@ def _html(shown: Sequence[ShownModel], **about: str) -> str:
     )
 
 
-def _with_course(view: ModelView, room: int) -> ShownModel:
+def _with_trajectory(view: ModelView, room: int) -> ShownModel:
     """A model with as many moments of its training as may take their share of the page."""
     n_heads = sum(attention.n_heads for attention in view.found.attentions)
     of_a_moment = 11 * n_heads * max(1, len(view.found.scores))
     most = max(2, min(MOST, int(_SHARE_OF_TRAINING * room / of_a_moment)))
-    return ShownModel(view=view, course=course(view.run, most))
+    return ShownModel(view=view, trajectory=trajectory(view.run, most))
 
 
 def _shorter(model: ShownModel, largest: int) -> ShownModel:
@@ -468,9 +468,9 @@ def _can_be_shorter(model: ShownModel) -> bool:
 
 def _cuts(model: ShownModel) -> list[str]:
     said = [f"{plainly(model.view.name)}: {note}" for note in model.view.notes]
-    if len(model.course.moments) < model.course.n_probed:
-        steps = counted(model.course.n_probed, "probed step")
-        said.append(f"{plainly(model.view.name)}: {len(model.course.moments)} of {steps} are on the slider")
+    if len(model.trajectory.moments) < model.trajectory.n_probed:
+        steps = counted(model.trajectory.n_probed, "probed step")
+        said.append(f"{plainly(model.view.name)}: {len(model.trajectory.moments)} of {steps} are on the slider")
     return said
 
 

@@ -1,7 +1,7 @@
 """The page of a finished model on a text, and the files beside it: those of an x-ray, an ablation or a patching."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +92,11 @@ class ModelPage:
             look=look,
             to_look=self.look,
         )
+
+
+def folded(figure: Figure | None) -> Figure | None:
+    """A figure that is drawn when the reader opens its part's further figures."""
+    return None if figure is None else replace(figure, folded=True)
 
 
 def folder_of(verb: str, found: ModelOnText, checkpoint: Path) -> Path:

@@ -6,6 +6,7 @@
 * `patterns`: the attention patterns of heads, clean beside corrupted.
 """
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,9 @@ import numpy as np
 from headway.base.text import counted, join, number
 from headway.causal.effects import Head, named
 from headway.causal.patch_result import MATTERS, THROUGH, HeadPaths, PatchedModel, Patching, PatchSite, share_within
-from headway.report.charts.figure import WIDTH, Figure, inline
-from headway.report.charts.heat_map import about_zero
+from headway.report.charts.figure import WIDTH, Figure, Hint, grid, panel
+from headway.report.charts.lines import Axis
+from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.charts.page import Row, Table
 from headway.report.models.ablation import IntervalPanel, interval_panels, percent
 from headway.report.models.page import ModelPage
@@ -27,7 +29,7 @@ SITES: dict[PatchSite, str] = {
     "v": "its values",
     "pattern": "its pattern",
 }
-_WEIGHTS = {"domain": [0, 1], "range": ["#ffffff", "#174a86"], "interpolate": "rgb"}
+_WEIGHTS: dict[str, Any] = {"domain": [0, 1], "range": ["#ffffff", "#174a86"], "interpolate": "rgb"}
 _ACROSS = 3
 """Panels beside one another: of more nothing is left on a narrow screen."""
 _ROWS = 20
@@ -36,8 +38,6 @@ _ROWS = 20
 
 def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
     """Layers down, heads across, a panel for each site; None where the two texts do not differ."""
-    import altair as alt
-
     patching = found.patching
     shares = {site: patching.restored_by_heads(site) for site in patching.effects}
     if not all(np.isfinite(share).all() for share in shares.values()):
@@ -46,19 +46,15 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
     layers = sorted({layer for layer, _ in patching.heads})
     widest = max(head for _, head in patching.heads) + 1
     side = (WIDTH - 40) // _ACROSS - 50
-    panels: list[Any] = []
+    x = Axis("number", "head", order=range(widest), ticks={"labelAngle": 0, "labelOverlap": True})
+    y, panels = Axis("layer", order=[f"L{layer}" for layer in layers]), []
     for site, share in shares.items():
         rows = [
             {"head": named(head), "layer": f"L{head[0]}", "number": head[1], "restored": float(value)}
             for head, value in zip(patching.heads, share, strict=True)
         ]
-        chart = alt.Chart(inline(rows)).encode(
-            x=alt.X("number:O", title="head", sort=list(range(widest)), axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-            y=alt.Y("layer:N", title=None, sort=[f"L{layer}" for layer in layers]),
-            color=alt.Color("restored:Q", scale=about_zero(largest), legend=_legend()),
-            tooltip=["head:N", alt.Tooltip("restored:Q", format=".1%")],
-        )
-        panels.append(chart.mark_rect().properties(width=side, height=max(60, 26 * len(layers)), title=SITES[site]))
+        cells = head_map(rows, x, y, _restored(largest), shown=["head:N", ("restored:Q", ".1%")])
+        panels.append(panel([cells], side, max(60, 26 * len(layers)), SITES[site]))
     return Figure(
         name="patched",
         part=part,
@@ -67,7 +63,7 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
         "of the corrupted text, does what it did on the clean one: all of it, or its queries, keys, values or pattern "
         "alone. 1: all of the difference; below 0: away from it. Shares of heads do not add up."
         + (" By position: the sum over positions." if patching.effects[next(iter(shares))].ndim > 2 else ""),
-        chart=alt.concat(*panels, columns=_ACROSS, spacing=22),
+        chart=grid(panels, _ACROSS, (22, 22)),
     )
 
 
@@ -79,8 +75,6 @@ def position_maps(found: PatchedModel, *, part: str) -> tuple[Figure, ...]:
 
 
 def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None:
-    import altair as alt
-
     share = found.patching.restored(site)
     if share.ndim < 2 or not np.isfinite(share).all():
         return None
@@ -91,12 +85,9 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
         for row, head in zip(order, heads, strict=True)
         for at, token in enumerate(found.positions)
     ]
-    chart = alt.Chart(inline(rows)).encode(
-        x=alt.X("at:O", title=None, axis=_token_axis(found.positions)),
-        y=alt.Y("head:N", title=None, sort=[named(head) for head in heads]),
-        color=alt.Color("restored:Q", scale=about_zero(float(np.abs(share[order]).max()) or 1.0), legend=_legend()),
-        tooltip=["head:N", "token:N", "at:O", alt.Tooltip("restored:Q", format=".1%")],
-    )
+    x, y = _tokens("at", found.positions), Axis("head", order=[named(head) for head in heads])
+    colour = _restored(float(np.abs(share[order]).max()) or 1.0)
+    cells = head_map(rows, x, y, colour, shown=["head:N", "token:N", "at:O", ("restored:Q", ".1%")])
     left_out = len(share) - len(order)
     return Figure(
         name=f"patched-{site}-by-position",
@@ -106,25 +97,21 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
         f"{SITES[site]} from the clean text "
         "(positions of keys for keys and values, else of queries)."
         + (f" {counted(left_out, 'head')} that restore less are not drawn." if left_out else ""),
-        chart=chart.mark_rect().properties(width=min(WIDTH - 160, 26 * len(found.positions)), height=18 * len(heads)),
+        chart=panel([cells], min(WIDTH - 160, 26 * len(found.positions)), 18 * len(heads)),
     )
 
 
 def patterns(found: PatchedModel, *, part: str) -> Figure:
     """Draw the attention patterns of heads, clean beside corrupted, queries down."""
-    import altair as alt
-
-    lines = []
     side = min(380, max(140, 16 * len(found.clean)))
-    for each in found.patterns:
-        panels = [
-            _pattern(each.head, name, tokens, weights, side)
-            for name, tokens, weights in (
-                ("clean", found.clean, each.clean),
-                ("corrupted", found.corrupted, each.corrupted),
-            )
-        ]
-        lines.append(alt.hconcat(*panels, spacing=24))
+    panels = [
+        _pattern(each.head, name, tokens, weights, side)
+        for each in found.patterns
+        for name, tokens, weights in (
+            ("clean", found.clean, each.clean),
+            ("corrupted", found.corrupted, each.corrupted),
+        )
+    ]
     of_path = len(found.patterns) > 1
     return Figure(
         name="patterns",
@@ -133,50 +120,38 @@ def patterns(found: PatchedModel, *, part: str) -> Figure:
         + (", on the first pair" if len(found.patching.clean) > 1 else ""),
         caption="A row for each token that asks, a column for each that it may look at: attention weights, 0 white, 1 "
         "dark." + (" Above the head that writes, below the one that reads it." if of_path else ""),
-        chart=alt.vconcat(*lines, spacing=18),
+        chart=grid(panels, 2, (24, 18)),
     )
 
 
 def _pattern(head: Head, name: str, tokens: tuple[str, ...], weights: np.ndarray, side: int) -> Any:
-    import altair as alt
-
     rows = [
         {"query": q, "key": k, "asks": tokens[q], "looks at": tokens[k], "weight": float(weights[q, k])}
         for q in range(len(tokens))
         for k in range(len(tokens))
         if weights[q, k] > 0
     ]
-    axis = _token_axis(tokens)
-    return (
-        alt.Chart(inline(rows))
-        .mark_rect()
-        .encode(
-            x=alt.X("key:O", title=None, axis=axis, sort=list(range(len(tokens)))),
-            y=alt.Y("query:O", title=None, axis=axis.copy(), sort=list(range(len(tokens)))),
-            color=alt.Color("weight:Q", scale=_WEIGHTS, legend=None),
-            tooltip=["asks:N", "looks at:N", alt.Tooltip("weight:Q", format=".2f")],
-        )
-        .properties(width=side, height=side, title=f"{named(head)}, {name} text")
-    )
-
-
-def _token_axis(tokens: tuple[str, ...]) -> Any:
-    """Positions, labelled by their tokens."""
-    import json
-
     import altair as alt
 
-    return alt.Axis(labelExpr=f"{json.dumps(list(tokens))}[datum.value]", labelOverlap=True, ticks=False, labelLimit=70)
+    colour = alt.Color("weight:Q", scale=alt.Scale(**_WEIGHTS), legend=None)
+    shown: list[Hint] = ["asks:N", "looks at:N", ("weight:Q", ".2f")]
+    cells = head_map(rows, _tokens("key", tokens), _tokens("query", tokens), colour, shown=shown)
+    return panel([cells], side, side, f"{named(head)}, {name} text")
+
+
+def _tokens(column: str, tokens: tuple[str, ...]) -> Axis:
+    """Positions, labelled by their tokens."""
+    label = f"{json.dumps(list(tokens))}[datum.value]"
+    ticks = {"labelExpr": label, "labelOverlap": True, "ticks": False, "labelLimit": 70}
+    return Axis(column, order=range(len(tokens)), ticks=ticks)
 
 
 def _where_alike(found: PatchedModel) -> str:
     return ", or the number of a position at which pairs differ" if len(found.patching.clean) > 1 else ""
 
 
-def _legend() -> Any:
-    import altair as alt
-
-    return alt.Legend(title="share restored", orient="bottom", gradientLength=260, tickCount=5, format=".0%")
+def _restored(largest: float) -> Any:
+    return valued("restored", about_zero(largest), "share restored", format=".0%")
 
 
 MOST = 24
@@ -192,12 +167,13 @@ def restored_intervals(found: Patching, *, part: str) -> Figure | None:
     shown = np.argsort(-size)[:MOST]
     first = next(iter(shares.values()))
     order = sorted(shown.tolist(), key=lambda at: -first[at])
-    own, all_at_once = (
-        {site: (ends[:, 0], ends[:, 1]) for site in shares for ends in [of(site)]}
-        for of in (found.restored_interval, found.corrected_interval)
-    )
     panels = [
-        IntervalPanel(title=SITES[site], mean=share, own=own[site], all_at_once=all_at_once[site])
+        IntervalPanel(
+            title=SITES[site],
+            mean=share,
+            own=found.restored_interval(site),
+            all_at_once=found.corrected_interval(site),
+        )
         for site, share in shares.items()
     ]
     n, left_out = len(found.heads), len(found.heads) - len(order)
@@ -231,8 +207,6 @@ _LABEL, _LABELLED = 12, 80
 
 def path_maps(found: HeadPaths) -> Figure | None:
     """A map for each input, rows for the heads that write; None for a model of one layer with heads."""
-    import altair as alt
-
     known = np.isfinite(found.through["q"])
     if not known.any():
         return None
@@ -243,11 +217,10 @@ def path_maps(found: HeadPaths) -> Figure | None:
     place = {head: at for at, head in enumerate(found.heads)}
     width, height, across = _room(len(readers), len(writers))
     overlap = max(len(readers), len(writers)) > _LABELLED
-    down, right = alt.Axis(labelOverlap=overlap), alt.Axis(labelAngle=-90, labelOverlap=overlap)
+    x = Axis("reader", order=[named(head) for head in readers], ticks={"labelAngle": -90, "labelOverlap": overlap})
+    y = Axis("writer", order=[named(head) for head in writers], ticks={"labelOverlap": overlap})
     largest = max(float(np.nanmax(np.abs(found.through[name]))) for name in THROUGH) or 1.0
-    scale = about_zero(largest)
-    legend = alt.Legend(title="change of the metric", orient="bottom", gradientLength=260, tickCount=5)
-    panels: list[Any] = []
+    colour, panels = valued("value", about_zero(largest), "change of the metric"), []
     for name in THROUGH:
         rows = [
             {"writer": named(one), "reader": named(other), "value": value}
@@ -255,25 +228,15 @@ def path_maps(found: HeadPaths) -> Figure | None:
             for other in readers
             if np.isfinite(value := found.through[name][place[one], place[other]])
         ]
-        chart = alt.Chart(inline(rows)).encode(
-            x=alt.X(
-                "reader:N",
-                title=None,
-                sort=[named(head) for head in readers],
-                axis=right,
-            ),
-            y=alt.Y("writer:N", title=None, sort=[named(head) for head in writers], axis=down),
-            color=alt.Color("value:Q", scale=scale, legend=legend),
-            tooltip=["writer:N", "reader:N", alt.Tooltip("value:Q", format=".3g")],
-        )
-        panels.append(chart.mark_rect().properties(width=width, height=height, title=_INTO[name]))
+        cells = head_map(rows, x, y, colour, shown=["writer:N", "reader:N", ("value:Q", ".3g")])
+        panels.append(panel([cells], width, height, _INTO[name]))
     return Figure(
         name="paths",
         part="Paths",
         title="Which head acts on which",
         caption="Rows: the head that writes, as on the clean text; columns: the later head that reads it into its "
         "queries, keys or values, with everything else as on the corrupted text: direct effects, with no head between.",
-        chart=(alt.hconcat if across else alt.vconcat)(*panels, spacing=18),
+        chart=grid(panels, 3 if across else 1, (18, 18)),
     )
 
 

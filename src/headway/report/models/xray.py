@@ -6,7 +6,6 @@ how similar the heads of each layer are, a map of heads against heads for each l
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from headway.heads.findings import COMPOSITIONS, brief
 from headway.heads.results import XRay
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
-from headway.report.charts.figure import QUIET, WIDTH, Figure, inline
-from headway.report.charts.heat_map import colours
+from headway.report.charts.figure import QUIET, WIDTH, Figure, grid, inline, panel
+from headway.report.charts.lines import Axis
+from headway.report.charts.maps import colours, evenly, head_map, largest_side, valued
 from headway.report.charts.page import Row, Table
-from headway.report.models.page import ModelPage
+from headway.report.models.page import ModelPage, folded
 
 SIDE = 60
 """The largest number of heads on a side of a map."""
@@ -29,18 +29,15 @@ SIDE = 60
 
 def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | None:
     """A map for each of Q-, K- and V-composition; None for a model of one layer, or of one head."""
-    import altair as alt
-
     tables = {kind: np.asarray(getattr(found, kind)) for kind in COMPOSITIONS}
     if not np.isfinite(tables["q"]).any():
         return None
     names = [f"{labels[attention]}H{head}" for attention, head in found.heads]
-    kept = sorted({int(at) for at in np.linspace(0, len(names) - 1, min(SIDE, len(names))).round()})
+    kept = evenly(len(names), SIDE)
     side = (WIDTH - 60) // 3 - 60
     shown = {kind: table[np.ix_(kept, kept)] for kind, table in tables.items()}
     scale, _ = colours("0 to 1", list(shown.values()))
-    legend = alt.Legend(title="composition", orient="bottom", gradientLength=260, tickCount=5)
-    colour = alt.Color("value:Q", scale=scale, legend=legend)
+    colour = valued("value", scale, "composition")
     # The last layer writes to none, the first reads none.
     known = np.isfinite(shown["q"])
     rows, columns = known.any(1), known.any(0)
@@ -59,60 +56,33 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
             f"have about {brief(found.null)}.",
             f"Thinned: {len(kept)} of {len(names)} heads are drawn, evenly spaced." if len(kept) < len(names) else "",
         ),
-        chart=alt.hconcat(*panels, spacing=18),
+        chart=grid(panels, 3, (18, 18)),
     )
 
 
 def _map_composition_maps(
     value: np.ndarray, writers: list[str], readers: list[str], title: str, side: int, colour: Any
 ) -> Any:
-    import altair as alt
-
     cell = side / max(value.shape)
     rows = [
-        {"x": j, "right": j + 1, "y": i, "below": i + 1, "pair": f"{writer} → {reader}", "value": value[i, j]}
+        {"writer": writer, "reader": reader, "pair": f"{writer} → {reader}", "value": value[i, j]}
         for i, writer in enumerate(writers)
         for j, reader in enumerate(readers)
         if np.isfinite(value[i, j])
     ]
-    return (
-        alt.Chart(inline(rows))
-        .mark_rect(stroke="white", strokeWidth=1 if cell >= 10 else 0.3)
-        .encode(
-            x=alt.X("x:Q", title=None, axis=_axis(readers, cell, -90), scale=_scale(0, len(readers))),
-            x2="right:Q",
-            y=alt.Y("y:Q", title=None, axis=_axis(writers, cell, 0), scale=_scale(len(writers), 0)),
-            y2="below:Q",
-            color=colour,
-            tooltip=["pair:N", alt.Tooltip("value:Q", format=".3f")],
-        )
-        .properties(width=cell * len(readers), height=cell * len(writers), title=title)
-    )
-
-
-def _scale(first: int, last: int) -> Any:
-    import altair as alt
-
-    return alt.Scale(domain=[first, last], nice=False, zero=False)
-
-
-def _axis(names: list[str], cell: float, angle: int) -> Any:
-    """Names of heads in the middle of their cells, as many as there is room for."""
-    import altair as alt
-
     every = next(2**power for power in range(12) if 2**power * cell >= 13)
-    return alt.Axis(
-        values=[at + 0.5 for at in range(0, len(names), every)],
-        labelExpr=f"{json.dumps(names)}[datum.value - .5]",
-        labelAngle=angle,
-        ticks=False,
-        domain=False,
-        grid=False,
-        labelFontSize=9,
-        labelColor=QUIET,
-        labelOverlap=False,
+    x, y = (
+        Axis(column, order=names, ticks={**_PLAIN, "labelAngle": angle, "values": names[::every]})
+        for column, names, angle in (("reader", readers, -90), ("writer", writers, 0))
     )
+    cells = head_map(rows, x, y, colour, gap=1 if cell >= 10 else 0.3, shown=["pair:N", ("value:Q", ".3f")])
+    return panel([cells], cell * len(readers), cell * len(writers), title)
 
+
+_PLAIN: dict[str, Any] = {
+    "ticks": False, "domain": False, "grid": False, "labelFontSize": 9, "labelColor": QUIET, "labelOverlap": False,
+}  # fmt: skip
+"""Ticks of maps: labels alone."""
 
 CELLS = 20_000
 """The largest number of cells in a figure: more are slow to draw and too small to see."""
@@ -122,24 +92,12 @@ PAIR_MAPS_SIDE = 64
 IN_PLACE, ALIKE = "in place", "alike ones together"
 
 
-def pair_maps(
-    score: HeadScores,
-    *,
-    labels: Mapping[str, str] | None = None,
-    name: str | None = None,
-    part: str = "Heads",
-    title: str | None = None,
-    caption: str = "",
-) -> Figure | None:
+def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Figure | None:
     """Draw a metric of pairs as one map per layer, on one scale; large maps are thinned, with a note.
 
     Args:
         score: of a metric of pairs.
         labels: what each attention is called, in order; None: from the attentions' names.
-        name: of its files; None: `pairs-METRIC`.
-        part: of the page it stands in.
-        title: of the figure; None: the metric's name.
-        caption: said first.
 
     Returns:
         None where no layer has two heads.
@@ -156,25 +114,26 @@ def pair_maps(
     }
     if not maps:
         return None
-    kept = _kept({attention: len(value) for attention, value in maps.items()})
+    limit = largest_side([len(value) for value in maps.values()], PAIR_MAPS_SIDE, least=8, cells=CELLS)
+    kept = {attention: evenly(len(value), limit) for attention, value in maps.items()}
     few_heads = max(map(len, maps.values())) <= 16
     columns = min(len(maps), 4 if 6 < len(maps) <= 12 or (len(maps) <= 6 and not few_heads) else 6)
     side = min(230, (WIDTH - 60) // columns - 34)
-    colour = _colour(score, maps, called)
+    scale, _ = colours(score.declared.unit, [of_pairs(value) for value in maps.values()])
+    colour = valued("value", scale, called, format=".2~g")
     panels = [_map_pair_maps(maps[attention], kept[attention], labels[attention], side, colour) for attention in maps]
     switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, ALIKE], name="heads: "))
     alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
     said = join(
-        caption,
         f"{score.declared.sentence[0].upper()}{score.declared.sentence[1:]}.",
         "A cell is a pair of heads of one layer; the diagonal, a head with itself, is left out.",
         _thinned(maps, kept, labels),
         f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head: a pair needs two heads." if alone else "",
     )
     return Figure(
-        name=name or f"pairs-{score.metric.replace('_', '-')}",
-        part=part,
-        title=title or f"{called[0].upper()}{called[1:]} of each pair of heads",
+        name=f"pairs-{score.metric.replace('_', '-')}",
+        part="Pairs of heads",
+        title=f"{called[0].upper()}{called[1:]} of each pair of heads",
         caption=said,
         chart=alt.concat(*panels, columns=columns, spacing=14, params=[switch.param]),
     )
@@ -195,17 +154,6 @@ def alike_order(value: np.ndarray, *, high_is_alike: bool) -> list[int]:
     return found if found[0] <= found[-1] else found[::-1]
 
 
-def _kept(n_heads: Mapping[str, int]) -> dict[str, list[int]]:
-    """Return the heads of each layer that are drawn: all, or evenly spaced ones if they are too many."""
-    limit = PAIR_MAPS_SIDE
-    while limit > 8 and sum(min(n, limit) ** 2 for n in n_heads.values()) > CELLS:
-        limit -= 1
-    return {
-        name: sorted({int(head) for head in np.linspace(0, n - 1, min(n, limit)).round()})
-        for name, n in n_heads.items()
-    }
-
-
 def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labels: Mapping[str, str]) -> str:
     cut = {labels[name]: (len(kept[name]), len(value)) for name, value in maps.items() if len(kept[name]) < len(value)}
     if not cut:
@@ -215,14 +163,6 @@ def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labe
         return f"Thinned: in {counted(n, 'layer')}, {few} of {many} heads are drawn, evenly spaced; means are over all."
     each = listed(f"{few} of {label}'s {many} heads" for label, (few, many) in cut.items())
     return f"Thinned: {each} are drawn, evenly spaced; means elsewhere are over all."
-
-
-def _colour(score: HeadScores, maps: Mapping[str, np.ndarray], called: str) -> Any:
-    import altair as alt
-
-    scale, _ = colours(score.declared.unit, [of_pairs(value) for value in maps.values()])
-    legend = alt.Legend(title=called, orient="bottom", gradientLength=260, tickCount=5, format=".2~g", titleLimit=300)
-    return alt.Color("value:Q", scale=scale, legend=legend)
 
 
 def _map_pair_maps(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any) -> Any:
@@ -241,31 +181,19 @@ def _map_pair_maps(value: np.ndarray, kept: list[int], label: str, side: int, co
     moved = f"order === {json.dumps(ALIKE)}"
     every = next(2**power for power in range(12) if 2**power * side / n >= 16)
     where = f"{moved} ? '' : {json.dumps(kept)}[datum.value - .5]"
-    ticks: dict[str, Any] = {
-        "values": [at + 0.5 for at in range(0, n, every)],
-        "labelExpr": where,
-        "labelOverlap": False,
-    }
-    axis = alt.Axis(ticks=False, domain=False, grid=False, labelFontSize=9, labelColor=QUIET, **ticks)
-    across = alt.Scale(domain=[0, n], nice=False, zero=False)
+    ticks = {**_PLAIN, "values": [at + 0.5 for at in range(0, n, every)], "labelExpr": where}
     chart = alt.Chart(inline(rows)).transform_calculate(
         x=f"{moved} ? datum.b : datum.j",
         y=f"{moved} ? datum.a : datum.i",
         pair=f"{json.dumps(label + 'H')} + datum.one + ' and H' + datum.other",
     )
     chart = chart.transform_calculate(right="datum.x + 1", below="datum.y + 1")
-    return (
-        chart.mark_rect(stroke="white", strokeWidth=1 if side / n >= 10 else 0.4 if side / n >= 5 else 0)
-        .encode(
-            x=alt.X("x:Q", title=None, axis=axis, scale=across),
-            x2="right:Q",
-            y=alt.Y("y:Q", title=None, axis=axis, scale=alt.Scale(domain=[n, 0], nice=False, zero=False)),
-            y2="below:Q",
-            color=colour,
-            tooltip=["pair:N", alt.Tooltip("value:Q", format=".3~g")],
-        )
-        .properties(width=side, height=side, title=alt.TitleParams(label, fontSize=12, offset=4))
+    x, y = (
+        Axis(name, domain=ends, scale={"zero": False}, ticks=ticks) for name, ends in (("x", (0, n)), ("y", (n, 0)))
     )
+    gap = 1 if side / n >= 10 else 0.4 if side / n >= 5 else 0
+    cells = head_map(chart, x, y, colour, ends=("right", "below"), gap=gap, shown=["pair:N", ("value:Q", ".3~g")])
+    return panel([cells], side, side, alt.TitleParams(label, fontSize=12, offset=4))
 
 
 MEANS = {
@@ -319,12 +247,16 @@ def heads(xray: XRay) -> Table:
 def figures(xray: XRay) -> tuple[Figure, ...]:
     """The atlas, maps of pairs, compositions, and the raw metrics."""
     raw = [metric for metric in xray.scores if metric.endswith("raw")]
+    maps, further = (
+        [pair_maps(xray.scores[metric], xray.labels) for metric in metrics if metric in xray.scores]
+        for metrics in (_PAIRS, _FURTHER_PAIRS)
+    )
     drawn = [
         atlas(xray.scores, labels=xray.labels, title="Every head under every metric"),
-        *_pair_maps(xray, _PAIRS),
-        *map(_folded, _pair_maps(xray, _FURTHER_PAIRS)),
+        *maps,
+        *map(folded, further),
         None if xray.composition is None else composition_maps(xray.composition, xray.labels),
-        _folded(
+        folded(
             atlas(
                 xray.scores,
                 metrics=raw,
@@ -336,14 +268,6 @@ def figures(xray: XRay) -> tuple[Figure, ...]:
         ),
     ]
     return tuple(figure for figure in drawn if figure is not None)
-
-
-def _pair_maps(xray: XRay, metrics: tuple[str, ...]) -> list[Figure | None]:
-    return [
-        pair_maps(xray.scores[metric], labels=xray.labels, part="Pairs of heads")
-        for metric in metrics
-        if metric in xray.scores
-    ]
 
 
 def _n_heads(xray: XRay, name: str) -> int:
@@ -372,10 +296,6 @@ def _top(xray: XRay, metric: str, name: str) -> str:
         return "cannot be seen" if metric in REPEATED and values is not None else "–"
     head = int(np.nanargmax(values))
     return f"H{head} {brief(float(values[head]))}"
-
-
-def _folded(figure: Figure | None) -> Figure | None:
-    return None if figure is None else replace(figure, folded=True)
 
 
 def _cell(values: Mapping[str, np.ndarray], name: str, head: int) -> str:

@@ -2,22 +2,55 @@
 
 `dynamics` draws a line per head. `final_circuits` draws the QK and OV circuits of every head as maps: blue for
 negative, red for positive, white for zero.
+
+`declared` and `circuits_of` read a run's specification and its final circuits, for all figures of in-context runs.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from headway.base.text import join
-from headway.config.regression import RegressionTask, Stack
+from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask, Stack
 from headway.config.spec import thinned
+from headway.icl.circuits import circuits
 from headway.icl.theory import EffectiveLoss
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, head_domain, head_range, inline, step_axis
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, coloured, grid, head_colours, inline, panel
+from headway.report.charts.lines import Axis, line_bands, step_axis
+from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.experiment.data import ArmResults, Finished, ReportData
-from headway.report.regression.common import circuits_of, declared, has_one_layer
-from headway.report.regression.theory import covered
+from headway.store.run import Run
+
+
+def declared(run: Finished) -> IclRun:
+    """Return the specification of a run."""
+    assert isinstance(run.run.spec, IclRun)
+    return run.run.spec
+
+
+def has_one_layer(arm: ArmResults) -> bool:
+    """Return whether an arm's model is a single layer, whose heads are w and mu."""
+    return isinstance(declared(arm.shown).model, OneLayer)
+
+
+def circuits_of(run: Finished) -> dict[str, np.ndarray]:
+    """QK (layer, head, D, D) and OV (layer, head, d_y, D) of the trained weights."""
+    return run.once(_circuits)
+
+
+def _circuits(run: Run) -> dict[str, np.ndarray]:
+    assert isinstance(run.spec, IclRun)
+    return circuits(run.weights(), run.spec.model, run.spec.task)
+
+
+def covered(arm: ArmResults) -> bool:
+    """Return whether the effective loss holds for an arm: one softmax layer, isotropic x, one output of all of x."""
+    model, task = declared(arm.shown).model, declared(arm.shown).task
+    isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
+    return has_one_layer(arm) and model.attention == "softmax" and isotropic
+
 
 POINTS = 120
 OTHERS = 4
@@ -30,8 +63,6 @@ THEORY_HEADS = 2
 
 def dynamics(material: ReportData) -> Figure | None:
     """The w and mu of each head over the steps, a column per arm; None when no arm has them."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if has_one_layer(arm) and len(arm.shown.series("w")[0])]
     if not arms:
         return None
@@ -41,7 +72,7 @@ def dynamics(material: ReportData) -> Figure | None:
     outputs = range(max(declared(arm.shown).task.d_y for arm in arms))
     rows = [(quantity, output) for quantity in ("w", "mu") for output in outputs]
     bands = [
-        alt.hconcat(*(_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]))
+        grid([_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]], columns)
         for start in range(0, len(arms), columns)
         for row in rows
     ]
@@ -50,7 +81,7 @@ def dynamics(material: ReportData) -> Figure | None:
         part="Heads",
         title="What each head becomes during training",
         caption=_caption(arms),
-        chart=alt.vconcat(*bands),
+        chart=grid(bands, 1),
     )
 
 
@@ -58,37 +89,30 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
     import altair as alt
 
     quantity, output = row
-    heads: list[str | alt.FieldName] = [*head_domain(declared(arm.shown).model.n_heads)]
-    colour = alt.Color(
-        "head:N",
-        title="head",
-        sort=head_domain(n_heads),
-        scale=alt.Scale(domain=head_domain(n_heads), range=head_range(n_heads)),
-    )
-    name = quantity if declared(arm.shown).task.d_y == 1 else f"{quantity}, output {output + 1}"
     spec = declared(arm.shown)
+    heads: list[str | alt.FieldName] = [*head_colours(spec.model.n_heads)]
+    style = {
+        "color": coloured("head", head_colours(n_heads), "stroke", title="head", orient="right"),
+        "detail": "seed:N",
+    }
+    name = quantity if spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
     x = step_axis(spec.probes.every, spec.training.steps, title="training step" if row == rows[-1] else None)
     # Every y axis takes the same room, so that panels stand in columns.
-    y = alt.Y("value:Q", title=name, axis=alt.Axis(minExtent=34, tickCount=5))
+    y = Axis("value", name, ticks={"minExtent": 34, "tickCount": 5})
 
-    def lines(rows: list[dict[str, Any]], **mark: Any) -> Any:
+    def lines(rows: Iterable[dict[str, Any]], **line: Any) -> list[Any]:
         chart = alt.Chart(inline(rows)).transform_fold(heads, as_=["head", "value"])
-        tooltip = ["head:N", "step:Q", alt.Tooltip("value:Q", title=name), "seed:N"]
-        return chart.mark_line(**mark).encode(x=x, y=y, color=colour, detail="seed:N", tooltip=tooltip)
+        shown = ["head:N", "step:Q", ("value:Q", "", name), "seed:N"]
+        return line_bands(chart, x, y, style, spread=None, shown=shown, **line)
 
-    layers = [
-        lines(
-            [row for run in arm.runs[1 : 1 + OTHERS] for row in _rows(run, quantity, output)],
-            opacity=0.22,
-            strokeWidth=1,
-        )
-    ]
-    layers.append(lines(list(_rows(arm.shown, quantity, output))))
+    layers = [alt.Chart(inline([{}])).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))]
+    if len(arm.runs) > 1:
+        others = [row for run in arm.runs[1 : 1 + OTHERS] for row in _rows(run, quantity, output)]
+        layers += lines(others, opacity=0.22, strokeWidth=1)
+    layers += lines(_rows(arm.shown, quantity, output))
     if quantity == "mu" and _has_theory(arm):
-        layers.append(lines(list(_theory(arm.shown)), strokeDash=[5, 3], strokeWidth=1.2))
-    zero = alt.Chart(inline([{}])).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))
-    title = alt.Title(arm.label, anchor="middle") if row == rows[0] else ""
-    return alt.layer(zero, *layers[len(arm.runs) == 1 :]).properties(width=width, height=150, title=title)
+        layers += lines(_theory(arm.shown), strokeDash=[5, 3], strokeWidth=1.2)
+    return panel(layers, width, 150, alt.Title(arm.label, anchor="middle") if row == rows[0] else "")
 
 
 def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]:
@@ -99,7 +123,7 @@ def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]
 
 
 def _by_head(values: np.ndarray) -> dict[str, float]:
-    return dict(zip(head_domain(len(values)), values, strict=True))
+    return dict(zip(head_colours(len(values)), values, strict=True))
 
 
 def _has_theory(arm: ArmResults) -> bool:
@@ -111,7 +135,7 @@ def _theory(run: Finished) -> Iterator[dict[str, Any]]:
     effective = EffectiveLoss.of(declared(run).task)
     limit = 1.1 * float(np.abs(run.series("mu")[1]).max())
     rows = list(_rows(run, "w", 0))
-    heads = head_domain(declared(run).model.n_heads)
+    heads = head_colours(declared(run).model.n_heads)
     best = np.array([effective.best_mu(np.array([row[head] for head in heads])) for row in rows])
     beyond = np.flatnonzero(np.abs(best).max(axis=1) > limit)
     for row, values in list(zip(rows, best, strict=True))[beyond.max(initial=-1) + 1 :]:
@@ -152,15 +176,13 @@ Tiles = dict[tuple[str, str], np.ndarray]
 
 def final_circuits(arm: ArmResults) -> Figure:
     """QK above OV for each head at the end of training, of the arm's shown seed."""
-    import altair as alt
-
     task, found = declared(arm.shown).task, circuits_of(arm.shown)
     n_layers, n_heads = found["qk"].shape[:2]
     size = max(70, min(120, WIDTH // min(CIRCUIT_MAPS_COLUMNS, n_heads) - 24))
     inputs = _coordinates(task)
     rows = {"qk": inputs, "ov": inputs[task.d_x :]}
     grids = [
-        _grid(
+        _maps(
             {
                 (f"layer {layer}" if n_layers > 1 else "", f"head {head}"): found[kind][layer, head]
                 for layer in range(n_layers)
@@ -188,7 +210,7 @@ def final_circuits(arm: ArmResults) -> Figure:
             else "",
             "All QK share one scale and all OV another, both centred at 0; a line parts the x block from y.",
         ),
-        chart=alt.vconcat(*grids, spacing=16).resolve_scale(color="independent"),
+        chart=grid(grids, 1, (16, 16)).resolve_scale(color="independent"),
     )
 
 
@@ -215,11 +237,11 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
         title=f"QK circuits during training: {arm.label}",
         caption=f"Seed {arm.shown.seed}. A row per head, a column per probed step, one scale for all, centred at 0; "
         f"a line parts the x block from y.{PALE * untrained}",
-        chart=_grid(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
+        chart=_maps(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
     )
 
 
-def _grid(
+def _maps(
     tiles: Tiles, task: RegressionTask, rows: list[str], size: int, *, legend: str, largest: float, pale: bool
 ) -> Any:
     """Maps in rows and columns, each with a line between the x block and y, whose columns may be pale."""
@@ -233,25 +255,24 @@ def _grid(
         for i, row in enumerate(rows)
         for j, column in enumerate(columns)
     ]
-    axis = alt.Axis(
-        ticks=False, domain=False, labels=cell >= 12, labelFontSize=9, labelAngle=0, title=None, labelColor=QUIET
+    ticks = {"ticks": False, "domain": False, "labels": cell >= 12, "labelFontSize": 9, "labelAngle": 0}
+    x, y = (
+        Axis(column, order=names, scale={"padding": 0}, ticks={**ticks, "labelColor": QUIET})
+        for column, names in (("column", columns), ("row", rows))
     )
-    scale = alt.Scale(range=list(COLOURS), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
-    key = alt.Legend(title=legend, gradientLength=min(100, max(50, cell * len(rows))), tickCount=3)
-    cells = alt.Chart().encode(
-        x=alt.X("column:N", sort=columns, axis=axis, scale=alt.Scale(padding=0)),
-        y=alt.Y("row:N", sort=rows, axis=axis, scale=alt.Scale(padding=0)),
-        color=alt.Color("value:Q", scale=scale, legend=key),
-        opacity=alt.condition(f"!{json.dumps(pale)} || indexof(datum.column, 'y') < 0", alt.value(1), alt.value(0.25)),
-        tooltip=["across:N", "row:N", "column:N", "value:Q"],
-    )
+    key = {"orient": "right", "gradientLength": min(100, max(50, cell * len(rows))), "tickCount": 3}
+    colour = valued("value", about_zero(largest, COLOURS), legend, **key)
+    faint = f"!{json.dumps(pale)} || indexof(datum.column, 'y') < 0"
+    cells = head_map(
+        alt.Chart(), x, y, colour, gap=0.5, stroke="#eceef1",
+        opacity=alt.condition(faint, alt.value(1), alt.value(0.25)), shown=["across:N", "row:N", "column:N", "value:Q"],
+    )  # fmt: skip
     line = alt.Chart(inline([{}])).mark_rule(color=INK, strokeWidth=1)
     parts = [line.encode(x=alt.XDatum(columns[task.d_x], bandPosition=0))]
     if len(rows) > task.d_y:
         parts.append(line.encode(y=alt.YDatum(columns[task.d_x], bandPosition=0)))
-    layered = alt.layer(cells.mark_rect(stroke="#eceef1", strokeWidth=0.5), *parts, data=inline(data))
     downs, acrosses = (list(dict.fromkeys(title[k] for title in tiles)) for k in (0, 1))
-    return layered.properties(width=size, height=cell * len(rows)).facet(
+    return panel([cells, *parts], size, cell * len(rows), rows=data).facet(
         row=alt.Row("down:N", sort=downs, header=alt.Header(title=None, labelAngle=0, labelAlign="left")),
         column=alt.Column("across:N", sort=acrosses, header=alt.Header(title=None, labelPadding=4)),
         bounds="flush",

@@ -14,8 +14,7 @@ from headway.report.experiment.answer import OutcomeMeasure, final_outcome
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.experiment.laboratory import ReportSlice, Statement, by_task, over_seeds
 from headway.report.regression import heads, theory, training
-from headway.report.regression import heads as maps
-from headway.report.regression.common import circuits_of, declared, has_one_layer
+from headway.report.regression.heads import circuits_of, declared, has_one_layer
 
 ERROR = OutcomeMeasure(
     name="final-error",
@@ -59,7 +58,7 @@ WHOLE: tuple[Callable[[ReportData], Figure | None], ...] = (
     partial(by_task, training.loss),
     heads.dynamics,
 )
-PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (maps.final_circuits, maps.circuit_steps)
+PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (heads.final_circuits, heads.circuit_steps)
 THEORY: tuple[Callable[[ReportData], Figure | None], ...] = (theory.flow, theory.proportional)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join
-from headway.config.regression import Identity, RegressionTask
+from headway.config.regression import RegressionTask
 from headway.icl.second_head import effective_worth, effective_worth_at, exact_worth, worth_in_the_limit
 from headway.icl.theory import (
     EffectiveLoss,
@@ -23,10 +23,23 @@ from headway.icl.theory import (
     proportional_gd_risk,
     small_start,
 )
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, arm_colour, head_domain, head_range, inline
+from headway.report.charts.figure import (
+    INK,
+    QUIET,
+    WIDTH,
+    Figure,
+    arm_colour,
+    coloured,
+    grid,
+    head_colours,
+    inline,
+    panel,
+)
+from headway.report.charts.intervals import ENDS, points_with_intervals, strip
+from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.experiment.laboratory import Statement
-from headway.report.regression.common import declared, has_one_layer
+from headway.report.regression.heads import covered, declared
 
 FLOW_TIME = 30.0
 STEP = 0.01
@@ -36,24 +49,17 @@ STAGES = (5.5, 7.5)
 RATIOS = np.geomspace(0.02, 2.0, 80)
 
 
-def covered(arm: ArmResults) -> bool:
-    """Return whether the effective loss holds for an arm: one softmax layer, isotropic x, one output of all of x."""
-    model, task = declared(arm.shown).model, declared(arm.shown).task
-    isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
-    return has_one_layer(arm) and model.attention == "softmax" and isotropic
-
-
 def flow(material: ReportData) -> Figure | None:
     """Gradient flow of the effective loss of two heads from a small start; None where the theory does not hold."""
-    import altair as alt
-
     arm = _reference(material)
     if arm is None:
         return None
     task = declared(arm.shown).task
     effective, start = EffectiveLoss.of(task), small_start(2)
     path = gradient_flow(effective, start, start, steps=round(FLOW_TIME / STEP), step_size=STEP, every=25)
-    panels = [_path(path, path.w, "w"), _path(path, path.mu, "mu", effective), _descent(path, effective)]
+    best = np.array([effective.best_mu(w) for w in path.w])
+    best = np.where(np.abs(best) < 1.3 * np.abs(path.mu).max(), best, np.nan)
+    panels = [_path(path, path.w, "w"), _path(path, path.mu, "mu", best), _descent(path, effective)]
     return Figure(
         name="gradient-flow",
         part="Theory",
@@ -67,87 +73,68 @@ def flow(material: ReportData) -> Figure | None:
             "risk at d = 5, L = 40.",
             f"Grey: t = {STAGES[0]} and {STAGES[1]}, where the paper parts the stages.",
         ),
-        chart=alt.hconcat(*panels),
+        chart=grid(panels, 3),
     )
 
 
-def _path(path: Flow, values: np.ndarray, name: str, effective: EffectiveLoss | None = None) -> Any:
-    import altair as alt
+TIME = Axis("time", "time")
+PANEL = (WIDTH // 3 - 75, 220)
 
-    heads = head_domain(2)
-    colour = alt.Color("head:N", title="head", scale=alt.Scale(domain=heads, range=head_range(2)))
 
-    def lines(drawn: np.ndarray, **mark: Any) -> Any:
+def _path(path: Flow, values: np.ndarray, name: str, best: np.ndarray | None = None) -> Any:
+    heads, y = head_colours(2), Axis("value", name)
+    style = coloured("head", heads, "stroke", title="head", orient="right")
+
+    def lines(drawn: np.ndarray, **line: Any) -> list[Any]:
         rows = [
             {"time": t, "head": h, "value": v}
             for t, row in zip(path.time, drawn, strict=True)
             for h, v in zip(heads, row, strict=True)
         ]
-        chart = alt.Chart(inline(rows)).mark_line(**mark)
-        return chart.encode(
-            x=alt.X("time:Q", title="time"),
-            y=alt.Y("value:Q", title=name),
-            color=colour,
-            tooltip=["head:N", "time:Q", "value:Q"],
-        )
+        return line_bands(rows, TIME, y, style, spread=None, shown=["head:N", "time:Q", "value:Q"], **line)
 
-    layers = [_stages(), lines(values)]
-    if effective is not None:
-        best = np.array([effective.best_mu(w) for w in path.w])
-        layers.append(
-            lines(np.where(np.abs(best) < 1.3 * np.abs(values).max(), best, np.nan), strokeDash=[5, 3], strokeWidth=1.2)
-        )
-    return alt.layer(*layers).properties(width=WIDTH // 3 - 75, height=220)
+    dashed = [] if best is None else lines(best, strokeDash=[5, 3], strokeWidth=1.2)
+    return panel([_stages(), *lines(values), *dashed], *PANEL)
 
 
 def _descent(path: Flow, effective: EffectiveLoss) -> Any:
-    import altair as alt
-
     rows = [{"time": t, "loss": loss} for t, loss in zip(path.time, path.loss, strict=True)]
-    line = alt.Chart(inline(rows)).mark_line(color="#22262b")
-    line = line.encode(
-        x=alt.X("time:Q", title="time"), y=alt.Y("loss:Q", title="effective loss"), tooltip=["time:Q", "loss:Q"]
-    )
-    valley = alt.Chart(inline([{"loss": effective.valley_loss()}])).mark_rule(strokeDash=[4, 2], color="#7d838c")
-    return alt.layer(_stages(), line, valley.encode(y="loss:Q")).properties(width=WIDTH // 3 - 75, height=220)
+    y = Axis("loss", "effective loss")
+    line = line_bands(rows, TIME, y, INK, spread=None, shown=["time:Q", "loss:Q"])
+    valley = rule([effective.valley_loss()], y=y, dash=(4, 2), colour="#7d838c")
+    return panel([_stages(), *line, valley], *PANEL)
 
 
 def _stages() -> Any:
-    import altair as alt
-
-    return alt.Chart(inline([{"time": t} for t in STAGES])).mark_rule(color="#c3c7cd").encode(x="time:Q")
+    return rule(STAGES, x=TIME, colour="#c3c7cd")
 
 
 def proportional(material: ReportData) -> Figure | None:
     """The risks when d and L grow together, and where the arms ended; None where the theory does not hold."""
-    import altair as alt
-
     reference = _reference(material)
     if reference is None:
         return None
     noise = EffectiveLoss.of(declared(reference.shown).task).noise
-    names = {"best gradient descent step": ("#22262b", [4, 2]), "ridge (Bayes)": ("#a07d4b", [8, 3, 2, 3])}
-    risks = dict(zip(names, (proportional_gd_risk, proportional_bayes_risk), strict=True))
-    rows = [{"what": what, "ratio": r, "risk": risk(float(r), noise)} for what, risk in risks.items() for r in RATIOS]
+    limits = {
+        "best gradient descent step": (proportional_gd_risk, INK, [4, 2]),
+        "ridge (Bayes)": (proportional_bayes_risk, "#a07d4b", [8, 3, 2, 3]),
+    }
     arms = [
         arm
         for arm in material.arms
         if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))
     ]
-    palette = {name: colour for name, (colour, _) in names.items()} | {arm.label: arm.colour for arm in arms}
-    colour = alt.Color("what:N", title=None, scale=alt.Scale(domain=list(palette), range=list(palette.values())))
-    dash = alt.StrokeDash(
-        "what:N", legend=None, scale=alt.Scale(domain=list(names), range=[d for _, d in names.values()])
-    )
-    x = alt.X("ratio:Q", title="d / L", scale=alt.Scale(type="log", nice=False))
-    y = alt.Y("risk:Q", title="risk ÷ variance of beta·x", scale=alt.Scale(type="log"))
-    tooltip = ["what:N", "ratio:Q", "risk:Q"]
-    lines = alt.Chart(inline(rows)).mark_line().encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
-    # Rings around one another, so that arms that ended alike can all be seen.
-    rings = [{**_ended(arm), "size": 40 + 90 * at} for at, arm in enumerate(arms)]
-    points = alt.Chart(inline(rings)).mark_point(strokeWidth=2, opacity=1)
-    size = alt.Size("size:Q", scale=None)
-    chart = alt.layer(lines, points.encode(x=x, y=y, color=colour, size=size, tooltip=tooltip))
+    palette = {name: colour for name, (_, colour, _) in limits.items()} | {arm.label: arm.colour for arm in arms}
+    colour = coloured("what", palette, "stroke", orient="right")
+    x = Axis("ratio", "d / L", log=True)
+    y = Axis("risk", "risk ÷ variance of beta·x", log=True, scale={"nice": True})
+    shown, layers = ["what:N", "ratio:Q", "risk:Q"], []
+    for what, (risk, _, dash) in limits.items():
+        rows = [{"what": what, "ratio": ratio, "risk": risk(float(ratio), noise)} for ratio in RATIOS]
+        layers += line_bands(rows, x, y, colour, spread=None, strokeDash=dash, shown=shown)
+    for at, arm in enumerate(arms):  # rings around one another, so that arms that ended alike can all be seen
+        ring: dict[str, Any] = {"size": 40 + 90 * at, "filled": False, "strokeWidth": 2, "opacity": 1}
+        layers.append(strip([_ended(arm)], x, y, colour, shown=shown, **ring))
     return Figure(
         name="proportional-regime",
         part="Theory",
@@ -158,7 +145,7 @@ def proportional(material: ReportData) -> Figure | None:
             "Rings: where the arms ended (mean over seeds), at their finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),
-        chart=chart.properties(width=WIDTH - 420, height=260),
+        chart=panel(layers, WIDTH - 420, 260),
     )
 
 
@@ -201,34 +188,24 @@ class Worth:
 
 def second_head(material: ReportData) -> Figure | None:
     """The ratio of the errors of one and two heads; None where fewer than two tasks have both, without noise."""
-    import altair as alt
-
     worths = worths_of(material)
     if not worths:
         return None
     dimensions = sorted({worth.task.d_x for worth in worths})
-    names = [f"d = {d}" for d in dimensions]
-    colour = alt.Color(
-        "dimension:N",
-        title=None,
-        sort=names,
-        scale=alt.Scale(domain=names, range=[arm_colour(i) for i in range(len(names))]),
-    )
-    x = alt.X(
-        "length:Q", title="prompt length over dimension, L / d", scale=alt.Scale(type="log", nice=False, padding=12)
-    )
-    title = "error of one head ÷ error of two"
-    y = alt.Y("worth:Q", title=title, scale=alt.Scale(zero=False))
-    tooltip = ["dimension:N", "pairs:Q", "worth:Q", "low:Q", "high:Q", "exact:Q", "effective:Q", "seeds:Q"]
+    palette = {f"d = {d}": arm_colour(at) for at, d in enumerate(dimensions)}
+    colour = coloured("dimension", palette, "stroke", orient="right")
+    x = Axis("length", "prompt length over dimension, L / d", log=True, scale={"padding": 12})
+    y = Axis("worth", "error of one head ÷ error of two", scale={"zero": False})
+    shown = ["dimension:N", "pairs:Q", "worth:Q", "low:Q", "high:Q", "exact:Q", "effective:Q", "seeds:Q"]
     rows = [_row(worth) for worth in worths]
-    trained = alt.Chart(inline(rows)).encode(x=x, color=colour, tooltip=tooltip)
-    exact = alt.Chart(inline([{**row, "worth": row["exact"]} for row in rows])).mark_line(strokeWidth=1.6)
-    chart = alt.layer(
+    exact = [{**row, "worth": row["exact"]} for row in rows]
+    layers = [
         *_effective(worths, x, y),
-        exact.encode(x=x, y=y, color=colour, detail="dimension:N", tooltip=tooltip),
-        trained.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
-        trained.mark_point(filled=True, size=70, opacity=1).encode(y=y),
-    )
+        *line_bands(exact, x, y, colour, spread=None, strokeWidth=1.6, shown=shown),
+        *points_with_intervals(rows, x, y, colour, up=ENDS, thick=2, size=70, shown=shown),
+    ]
+    unknown = all(math.isnan(worth.low) for worth in worths)
+    interval = "; fewer than six give no interval" if unknown else " with its 95 % interval"
     limits = ", ".join(f"{worth_in_the_limit(d):.2f} for d = {d}" for d in dimensions)
     return Figure(
         name="second-head",
@@ -236,12 +213,12 @@ def second_head(material: ReportData) -> Figure | None:
         title="What the second head is worth",
         caption=join(
             "Points: error of one head over that of two, the median over up to "
-            f"{counted(_most(worths), 'seed')}{_interval_said(worths)}.",
+            f"{counted(max(worth.seeds for worth in worths), 'seed')}{interval}.",
             "Lines: the same of the least true risks, simulated with fixed draws.",
             "Dashed: by the effective loss, the same for all d, which tends to e.",
             f"As prompts grow, the true one tends to {limits}, and to e only as d grows.",
         ),
-        chart=chart.properties(width=WIDTH - 320, height=340),
+        chart=panel(layers, WIDTH - 320, 340),
     )
 
 
@@ -341,31 +318,19 @@ def _row(worth: Worth) -> dict[str, Any]:
         "length": worth.task.n_pairs / worth.task.d_x,
         "pairs": worth.task.n_pairs,
         "worth": worth.found,
-        "low": worth.low,
-        "high": worth.high,
-        "exact": worth.exact,
-        "effective": worth.effective,
-        "seeds": worth.seeds,
+        **{name: getattr(worth, name) for name in ("low", "high", "exact", "effective", "seeds")},
     }
 
 
-def _effective(worths: Sequence[Worth], x: Any, y: Any) -> tuple[Any, Any, Any]:
+def _effective(worths: Sequence[Worth], x: Axis, y: Axis) -> list[Any]:
     """The curve of the effective loss, and e, which it tends to."""
     import altair as alt
 
     lengths = [worth.task.n_pairs / worth.task.d_x for worth in worths]
-    grid = np.geomspace(min(lengths), max(lengths), 40)
-    rows = [{"length": at, "worth": effective_worth_at(at)} for at in grid]
-    curve = alt.Chart(inline(rows)).mark_line(strokeDash=[5, 3], color=QUIET, strokeWidth=1.6).encode(x=x, y=y)
-    limit = alt.Chart(inline([{"worth": math.e, "said": "e", "length": min(lengths)}])).encode(y=y)
-    rule = limit.mark_rule(color=QUIET, strokeWidth=0.8)
-    said = limit.mark_text(dy=-8, color=QUIET, fontSize=13, fontStyle="italic").encode(x=x, text="said:N")
-    return curve, rule, said
-
-
-def _interval_said(worths: Sequence[Worth]) -> str:
-    return "; fewer than six give no interval" if all(math.isnan(w.low) for w in worths) else " with its 95 % interval"
-
-
-def _most(worths: Sequence[Worth]) -> int:
-    return max(worth.seeds for worth in worths)
+    rows = [
+        {"length": at, "worth": effective_worth_at(at)} for at in np.geomspace(min(lengths), max(lengths), 40).tolist()
+    ]
+    curve = line_bands(rows, x, y, QUIET, spread=None, strokeDash=[5, 3], strokeWidth=1.6)
+    name = alt.Chart(inline([{"worth": math.e, "said": "e", "length": min(lengths)}]))
+    said = name.mark_text(dy=-8, color=QUIET, fontSize=13, fontStyle="italic")
+    return [*curve, rule([math.e], y=y, width=0.8), said.encode(x=x.encoded("x"), y=y.encoded("y"), text="said:N")]

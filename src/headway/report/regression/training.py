@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, number, span
-from headway.config.spec import thinned
-from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, Look, inline, keyed, step_axis
-from headway.report.experiment.data import ArmResults, ReportData, per_seed
-from headway.report.regression.common import declared
+from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, LineStyle, grid, panel
+from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule, step_axis
+from headway.report.experiment.data import ArmResults, ReportData, per_seed, training_curve
+from headway.report.regression.heads import declared
 
 POINTS = 200
 """Points of a curve, at most."""
@@ -22,41 +22,33 @@ PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
 
 def loss(material: ReportData) -> Figure | None:
     """Training and validation loss of every arm over the steps; None when nothing was logged."""
-    import altair as alt
-
-    rows = {metric: list(_curves(material, metric)) for metric in PANELS}
-    rows = {metric: curve for metric, curve in rows.items() if curve}
+    rows = {
+        metric: curves
+        for metric in PANELS
+        if (curves := [row for arm in material.arms for row in training_curve(arm, metric, "mse", POINTS)])
+    }
     if not rows:
         return None
-    every = [row for curve in rows.values() for row in curve]
+    every = [row for curves in rows.values() for row in curves]
     low, high = min(row["low"] for row in every), max(row["high"] for row in every)
     references, below = _references(material, low)
     low = min([low, *(mse for _, mse in references)])
-    y = alt.Y(
-        "mse:Q",
-        title="mean squared error",
-        scale=alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False),
-        axis=alt.Axis(tickCount=6),
-    )
-    first, last = _first(material), max(row["step"] for row in every)
-    arms: list[Look] = [(arm.label, arm.colour, SOLID) for arm in material.arms]
-    look = keyed("what", [*arms, *(look for look, _ in references)])
+    x = step_axis(_first(material), max(row["step"] for row in every))
+    y = Axis("mse", "mean squared error", domain=[low / 1.05, high * 1.05], log=True, ticks={"tickCount": 6})
+    arms: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in material.arms]
+    style = keyed("what", [*arms, *(style for style, _ in references)])
     panels = []
-    for metric, curve in rows.items():
-        base = alt.Chart(inline(curve)).encode(x=step_axis(first, last), color=look["color"])
-        layers = [base.mark_line().encode(y=y, **look, tooltip=["what:N", "step:Q", "mse:Q"])]
-        if material.n_seeds > 1:
-            layers.insert(0, base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q"), y2="high:Q"))
-        if references:
-            rules = alt.Chart(inline([{"what": name, "mse": mse} for (name, _, _), mse in references])).mark_rule()
-            layers.append(rules.encode(y=y, **look, tooltip=["what:N", "mse:Q"]))
-        panels.append(alt.layer(*layers).properties(width=WIDTH // 2 - 40, height=300, title=PANELS[metric]))
+    for metric, curves in rows.items():
+        spread = "band" if material.n_seeds > 1 else None
+        layers = line_bands(curves, x, y, style, spread=spread, shade=0.2, shown=["what:N", "step:Q", "mse:Q"])
+        layers += keyed_rules([(name, mse) for (name, _, _), mse in references], y, style)
+        panels.append(panel(layers, WIDTH // 2 - 40, 300, PANELS[metric]))
     return Figure(
         name="loss",
         part="Training",
         title="Training and validation loss",
         caption=_caption(material, rows, below),
-        chart=alt.hconcat(*panels),
+        chart=grid(panels, 2),
     )
 
 
@@ -65,21 +57,7 @@ def _first(material: ReportData) -> int:
     return min(declared(arm.shown).evaluation.every for arm in material.arms)
 
 
-def _curves(material: ReportData, metric: str) -> Iterator[dict[str, Any]]:
-    for arm in material.arms:
-        steps, values = per_seed(arm, metric)
-        for at in thinned(steps.tolist(), POINTS) if len(steps) else []:
-            column = values[:, at]
-            yield {
-                "what": arm.label,
-                "step": steps[at],
-                "mse": column.mean(),
-                "low": column.min(),
-                "high": column.max(),
-            }
-
-
-def _references(material: ReportData, low: float) -> tuple[list[tuple[Look, float]], list[str]]:
+def _references(material: ReportData, low: float) -> tuple[list[tuple[LineStyle, float]], list[str]]:
     """The estimators' errors and how their rules look, and a sentence's end for those far below everything else."""
     if not material.one_task:
         return [], []
@@ -91,16 +69,13 @@ def _references(material: ReportData, low: float) -> tuple[list[tuple[Look, floa
 
 def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> str:
     longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
-    seeds = counted(material.n_seeds, "seed")
     prompts = declared(material.arms[0].shown).evaluation.prompts_during
     return join(
         "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
         f"Right: on {prompts:,} fixed prompts, their luck taken out as far as debiased GD on the same prompts shows it."
         if len(rows) == 2
         else f"The {' and '.join(PANELS[m] for m in rows)}.",
-        f"A line is the mean over {seeds}; its band reaches from the smallest to the largest seed."
-        if material.n_seeds > 1
-        else "One seed, so no band.",
+        band_said(material.n_seeds),
         "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
         "evaluation."
         if material.one_task
@@ -112,7 +87,7 @@ def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> st
     )
 
 
-KERNEL: Look = ("kernel estimator of the model", "#000000", (1, 2))
+KERNEL: LineStyle = ("kernel estimator of the model", "#000000", (1, 2))
 COMPARED = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 """Estimators in the figure of all arms; the figure per arm has all there are."""
 
@@ -125,24 +100,19 @@ Rows = list[dict[str, Any]]
 
 def lengths_by_arm(material: ReportData) -> Figure | None:
     """The model, its kernel estimator and the other estimators, a panel per arm."""
-    import altair as alt
-
     arms = [arm for arm in material.arms if _curve(arm)]
     if not arms:
         return None
     drawn = {arm.name: _rows_of(material, arm) for arm in arms}
     everything = [row for rows in drawn.values() for row in rows]
-    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
-    looks += [look for look in (KERNEL, *ESTIMATORS.values()) if any(row["what"] == look[0] for row in everything)]
+    styles: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in arms]
+    styles += [one for one in (KERNEL, *ESTIMATORS.values()) if any(row["what"] == one[0] for row in everything)]
     columns = min(len(arms), 2 if len(arms) <= 4 else 3)
     width = (WIDTH - 60) // columns - 45
     panels = [
-        _panel(
-            {declared(arm.shown).task.n_pairs}, drawn[arm.name], looks, min(width, 640), height=260, nested=False
-        ).properties(title=arm.label)
+        _panel({declared(arm.shown).task.n_pairs}, drawn[arm.name], styles, (min(width, 640), 260), title=arm.label)
         for arm in arms
     ]
-    grid = [alt.hconcat(*panels[at : at + columns], spacing=24) for at in range(0, len(panels), columns)]
     return Figure(
         name="lengths-by-arm",
         part="Prompt length",
@@ -154,13 +124,13 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
             else "",
             "GD is one step of gradient descent; of least squares the median is drawn, since its mean does not exist "
             "at some lengths."
-            if len(looks) > len(arms) + 1
+            if len(styles) > len(arms) + 1
             else "",
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
             _leaving((drawn[arm.name], declared(arm.shown).task.n_pairs) for arm in arms),
         ),
-        chart=alt.vconcat(*grid),
+        chart=grid(panels, columns),
     )
 
 
@@ -170,11 +140,11 @@ def lengths(material: ReportData) -> Figure | None:
     if not arms:
         return None
     rows = [row for arm in arms for row in _mean_rows(arm)]
-    looks: list[Look] = [(arm.label, arm.colour, SOLID) for arm in arms]
+    styles: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in arms]
     if material.one_task:
         rows += _estimators(material, arms[0], COMPARED)
         drawn = {row["what"] for row in rows}
-        looks += [look for look in ESTIMATORS.values() if look[0] in drawn]
+        styles += [one for one in ESTIMATORS.values() if one[0] in drawn]
     several = material.n_seeds > 1
     trained = {declared(arm.shown).task.n_pairs for arm in arms}
     return Figure(
@@ -191,7 +161,7 @@ def lengths(material: ReportData) -> Figure | None:
             "Both axes are logarithmic.",
             _leaving([(rows, declared(arms[0].shown).task.n_pairs)]),
         ),
-        chart=_panel(trained, rows, looks, WIDTH - 60, height=360, nested=True),
+        chart=_panel(trained, rows, styles, (WIDTH - 60, 360), nested=True),
     )
 
 
@@ -204,29 +174,20 @@ def _rows_of(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
 
 
 def _panel(
-    lengths: set[int], rows: list[dict[str, Any]], looks: Sequence[Look], width: int, *, height: int, nested: bool
+    lengths: set[int],
+    rows: list[dict[str, Any]],
+    styles: Sequence[LineStyle],
+    size: tuple[float, float],
+    *,
+    nested: bool = False,
+    title: str | None = None,
 ) -> Any:
-    import altair as alt
-
-    look = keyed("what", looks, nested=nested)
     floor, high = _floor(rows), max(row["high"] for row in rows)
-    rows = list(_above(rows, floor))
-    y_scale = alt.Scale(type="log", domain=[floor, high * 1.2], nice=False)
-    x = alt.X(
-        "n_pairs:Q",
-        title="pairs in the prompt",
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(format="d", tickCount=8),
-    )
-    base = alt.Chart(inline(rows)).encode(x=x, color=look["color"])
-    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
-    line = base.mark_line().encode(
-        y=alt.Y("mse:Q", title="mean squared error", scale=y_scale, axis=alt.Axis(tickCount=6)),
-        **look,
-        tooltip=["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"],
-    )
-    trained = alt.Chart(inline([{"n_pairs": n} for n in sorted(lengths)])).mark_rule(color="#b8bdc6")
-    return alt.layer(trained.encode(x="n_pairs:Q"), band, line).properties(width=width, height=height)
+    x = Axis("n_pairs", "pairs in the prompt", log=True, ticks={"format": "d", "tickCount": 8})
+    y = Axis("mse", "mean squared error", domain=[floor, high * 1.2], log=True, ticks={"tickCount": 6})
+    shown = ["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"]
+    curves = line_bands(list(_above(rows, floor)), x, y, keyed("what", styles, nested=nested), shown=shown)
+    return panel([rule(sorted(lengths), x=x, colour="#b8bdc6"), *curves], *size, title)
 
 
 def _floor(rows: Rows) -> float:

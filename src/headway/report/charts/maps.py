@@ -1,4 +1,7 @@
-"""The colours of head metrics, fitted to the visible values: one rule for the atlas and for maps of pairs."""
+"""Maps: cells of layers, heads or tokens, in colours fitted to the visible values.
+
+`head_map` draws the cells; `colours` is the one rule for the colours of metrics, in the atlas and in maps of pairs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.config.head_metrics import NATS
+from headway.report.charts.figure import Hint, hints, inline
+from headway.report.charts.lines import Axis
 
 SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
 """Colours from the least to the greatest value."""
@@ -24,7 +29,7 @@ _DECADES = 50.0
 
 @dataclass(frozen=True, kw_only=True)
 class ColourRange:
-    """Between which values a metric's colours run, and how: diverging about 0, evenly, or on a log scale."""
+    """The ends of a metric's colours, and how they run between them: diverging about 0, evenly, or on a log scale."""
 
     kind: Literal["diverging", "linear", "log"]
     low: float
@@ -57,14 +62,74 @@ def colour_range(unit: str, values: Sequence[np.ndarray]) -> ColourRange:
     return ColourRange(kind="linear", low=low, high=high)
 
 
-def about_zero(largest: float) -> Any:
+def head_map(
+    cells: Any,
+    x: Axis,
+    y: Axis,
+    colour: Any,
+    *,
+    ends: tuple[str, str] | None = None,
+    gap: float = 0.0,
+    stroke: str = "white",
+    shown: Sequence[Hint] = (),
+    **more: Any,
+) -> Any:
+    """A cell for each row.
+
+    Args:
+        cells: rows, or a chart whose data have been transformed.
+        x: across, by name, or by where cells begin.
+        y: down.
+        colour: an encoding, as `valued` makes it.
+        ends: the columns of where cells end across and down, on axes of numbers.
+        gap: pixels of a line around each cell.
+        stroke: the colour of that line.
+        shown: beside the pointer.
+        more: further encodings.
+    """
+    import altair as alt
+
+    chart = alt.Chart(inline(cells)) if isinstance(cells, Sequence) else cells
+    line: dict[str, Any] = {"stroke": stroke, "strokeWidth": gap} if gap else {}
+    if ends is not None:
+        more |= {channel: f"{end}:Q" for channel, end in zip(("x2", "y2"), ends, strict=True) if end}
+    place = {"x": x.encoded("x"), "y": y.encoded("y"), "color": colour}
+    return chart.mark_rect(**line).encode(**place, tooltip=hints(shown), **more)
+
+
+def evenly(n: int, limit: int) -> list[int]:
+    """At most so many of n places, evenly spaced, with the first and the last.
+
+    Examples:
+        >>> evenly(5, 3), evenly(2, 3)
+        ([0, 2, 4], [0, 1])
+    """
+    return sorted({int(at) for at in np.linspace(0, n - 1, min(n, limit)).round()})
+
+
+def largest_side(counts: Sequence[int], most: int, *, least: int, cells: int) -> int:
+    """The heads of a layer to draw at most, so that the maps of all layers together have no more than so many cells."""
+    while most > least and sum(min(n, most) ** 2 for n in counts) > cells:
+        most -= 1
+    return most
+
+
+def valued(column: str, scale: Any, title: str | None = None, **legend: Any) -> Any:
+    """The colours of numbers in a column, with their scale below, or elsewhere as the options of the legend say."""
+    import altair as alt
+
+    options: dict[str, Any] = {"orient": "bottom", "gradientLength": 260, "tickCount": 5, "titleLimit": 300, **legend}
+    return alt.Color(f"{column}:Q", scale=scale, legend=alt.Legend(title=title, **options))
+
+
+def about_zero(largest: float, colours: Sequence[str] = DIVERGING) -> Any:
     """The scale of what may be below 0, as far as a number both ways.
 
     Colours are mixed as red, green and blue: in other ways what is next to nothing looks like much.
     """
     import altair as alt
 
-    return alt.Scale(range=list(DIVERGING), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
+    return alt.Scale(range=list(colours), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
 
 
 def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:

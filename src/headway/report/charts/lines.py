@@ -1,0 +1,173 @@
+"""Axes, and lines over them with their bands.
+
+An `Axis` is a column of rows along one direction; `step_axis` is that of training steps. `line_bands` draws lines and
+bands, `rule` a line at a value. `keyed` gives each line its colour, dashes and width by name.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from headway.base.text import counted
+from headway.report.charts.figure import QUIET, SOLID, Hint, LineStyle, hints, inline
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column of rows along an axis, and its title.
+
+    Attributes:
+        order: names in their order, or None for numbers.
+        domain: the two ends; None: those of the rows.
+        log: whether the axis is logarithmic.
+        scale: further options of Vega-Lite's scale.
+        ticks: options of Vega-Lite's axis; None draws no axis.
+    """
+
+    column: str
+    title: str | None = None
+    order: Sequence[Any] | None = None
+    domain: Sequence[float] | None = None
+    log: bool = False
+    scale: Mapping[str, Any] = field(default_factory=dict)
+    ticks: Mapping[str, Any] | None = field(default_factory=dict)
+
+    def encoded(self, channel: Literal["x", "y"], column: str | None = None) -> Any:
+        """The axis as an encoding of its column, or of another column in the same units."""
+        import altair as alt
+
+        ends = self.order if self.domain is None else self.domain
+        scale: dict[str, Any] = {"type": "log"} if self.log else {}
+        scale |= {} if ends is None else {"domain": list(ends)}
+        scale |= {"nice": False} if self.log or self.domain is not None else {}
+        options: dict[str, Any] = {} if self.order is None else {"sort": list(self.order)}
+        options |= {"scale": alt.Scale(**{**scale, **self.scale})} if scale or self.scale else {}
+        if self.ticks is None or self.ticks:
+            options["axis"] = None if self.ticks is None else alt.Axis(**self.ticks)
+        kind = "Q" if self.order is None else "O"
+        return (alt.X if channel == "x" else alt.Y)(f"{column or self.column}:{kind}", title=self.title, **options)
+
+    def share(self, value: float) -> float:
+        """The place of a value between the two ends, from 0 to 1."""
+        assert self.domain is not None
+        low, high = self.domain
+        if self.log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
+
+
+def rule(
+    values: Iterable[float], *, x: Axis | None = None, y: Axis | None = None, colour: str = QUIET,
+    dash: Sequence[float] = SOLID, width: float = 1.0,
+) -> Any:  # fmt: skip
+    """A line across the panel at each value of one of its axes."""
+    import altair as alt
+
+    axis, channel = (x, "x") if x is not None else (y, "y")
+    assert axis is not None
+    chart = alt.Chart(inline([{axis.column: value} for value in values]))
+    encoding = {channel: axis.encoded(channel)}  # type: ignore[arg-type]  # one of two
+    return chart.mark_rule(color=colour, strokeDash=list(dash), strokeWidth=width).encode(**encoding)
+
+
+def line_bands(
+    rows: Any,
+    x: Axis,
+    y: Axis,
+    style: Any,
+    *,
+    spread: str | None = "band",
+    shade: float = 0.18,
+    points: float = 0.0,
+    clip: bool = False,
+    shown: Sequence[Hint] = (),
+    **line: Any,
+) -> list[Any]:
+    """Lines, each with its band or its bars behind it and its points before it.
+
+    Args:
+        rows: a point of a line each, with its ends under `low` and `high`; or a chart, whose data may be transformed.
+        x: what the lines run over.
+        y: what they show.
+        style: the colour of all, an encoding of colours, or by channel what sets lines apart: `color`, `strokeDash`,
+            `strokeWidth` and `detail`.
+        spread: how the ends are drawn: `band`, `bar`, or None: not at all.
+        shade: the opacity of bands.
+        points: the size of points on the lines; 0 for none.
+        clip: whether what lies beyond the axes is cut off, which takes seconds for each picture.
+        shown: beside the pointer.
+        line: options of Vega-Lite's line.
+    """
+    import altair as alt
+
+    if not isinstance(style, Mapping):
+        style = {"color": alt.value(style) if isinstance(style, str) else style}
+    base = alt.Chart(inline(rows)) if isinstance(rows, Sequence) else rows
+    base = base.encode(x=x.encoded("x"), **{key: style[key] for key in ("color", "detail") if key in style})
+    named = base.encode(y=y.encoded("y"), tooltip=hints(shown))
+    ends = {"y": y.encoded("y", "low"), "y2": alt.Y2("high:Q")}
+    layers = []
+    if spread == "band":
+        layers.append(base.mark_area(opacity=shade, clip=clip).encode(**ends))
+    elif spread == "bar":
+        layers.append(base.mark_rule(strokeWidth=1.5, opacity=0.7).encode(**ends))
+    layers.append(named.mark_line(clip=clip, **line).encode(**style))
+    if points:
+        layers.append(named.mark_point(filled=True, size=points, opacity=1))
+    return layers
+
+
+def keyed_rules(values: Sequence[tuple[str, float]], y: Axis, style: Mapping[str, Any]) -> list[Any]:
+    """A line across the panel for each named reference, in its style of `keyed("what", ...)`."""
+    import altair as alt
+
+    if not values:
+        return []
+    chart = alt.Chart(inline({"what": name, y.column: value} for name, value in values)).mark_rule()
+    return [chart.encode(y=y.encoded("y"), **style, tooltip=hints(["what:N", f"{y.column}:Q"]))]
+
+
+def band_said(n_seeds: int) -> str:
+    """Return the sentence on the lines of means over seeds and their bands."""
+    if n_seeds < 2:
+        return "One seed, so no band."
+    return (
+        f"A line is the mean over {counted(n_seeds, 'seed')}; its band reaches from the smallest to the largest seed."
+    )
+
+
+def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> dict[str, Any]:
+    """Return the colour, dash and width of lines by the names in a column, with one legend below.
+
+    Nested: solid lines are drawn in order, each thinner than the one before, so that where they coincide all can be
+    seen.
+    """
+    import altair as alt
+
+    names = [name for name, _, _ in styles]
+    solid = [name for name, _, dash in styles if nested and dash == SOLID]
+    wide = dict(zip(solid, np.linspace(min(1.8 + 0.8 * (len(solid) - 1), 5), 1.8, len(solid)), strict=True))
+    # The other way round, or Vega-Lite takes it for part of the legend of colours and dashes, and warns.
+    backwards = names[::-1]
+    thick = [round(float(wide.get(name, 1.8)), 2) for name in backwards]
+    widths = alt.Scale(type="ordinal", domain=backwards, range=thick)
+    legend = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=18)
+    colours = alt.Scale(domain=names, range=[colour for _, colour, _ in styles])
+    dashes = alt.Scale(domain=names, range=[list(dash) for _, _, dash in styles])
+    return {
+        "color": alt.Color(f"{column}:N", scale=colours, legend=legend),
+        "strokeDash": alt.StrokeDash(f"{column}:N", scale=dashes, legend=legend),
+        "strokeWidth": alt.StrokeWidth(f"{column}:O", scale=widths, legend=None),
+    }
+
+
+def step_axis(first: int, last: int, *, title: str | None = "training step") -> Axis:
+    """An axis of steps from 0: linear up to `first`, logarithmic beyond, so that the beginning is drawn too."""
+    powers = [10**k for k in range(12) if first <= 10**k < last / 1.5]
+    rounded = float(f"{last:.0e}")
+    values = [0, *powers, int(rounded) if rounded <= last else last]
+    ticks = {"values": values, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
+    return Axis("step", title, domain=[0, last], scale={"type": "symlog", "constant": first}, ticks=ticks)
