@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from headway.analysis.inputs import described
-from headway.analysis.interventions import check_sound, open_to_intervene
 from headway.analysis.model import Opened
+from headway.analysis.open import open_model
 from headway.analysis.text_pairs import TextPairs
 from headway.base.text import counted
 from headway.causal.patch_result import PATCH_SITES, HeadPattern, PatchedModel, Patching, PatchSite, strongest_path
@@ -25,11 +23,10 @@ if TYPE_CHECKING:
     from headway.analysis.model import TokenIds
     from headway.causal.effects import Head
     from headway.causal.patching import PatchMetric, TwoRuns
-    from headway.models.transformer import Transformer
 
 
 def patch(
-    model: "str | Path | Transformer",
+    model: "str | Path | torch.nn.Module | Opened",
     clean: "str | TokenIds",
     corrupted: "str | TokenIds",
     *,
@@ -39,11 +36,13 @@ def patch(
     paths: bool = True,
     tokenizer: str | None = None,
     device: str = "auto",
+    trust_code: bool = False,
 ) -> Patching:
     """Patch each head's activation from a clean text into a run of a corrupted text, and measure a metric.
 
     Args:
-        model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or one of Headway's models.
+        model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or a decoder in memory, as
+            for `headway.ablate`.
         clean: a text, or (sequence, pos) tokens, on which the model does what is asked about.
         corrupted: a text of equal length on which it does not, paired with `clean` sequence by sequence.
         metric: a function from logits (sequence, pos, vocab) to a number for each sequence, such as the logit of the
@@ -53,18 +52,38 @@ def patch(
         paths: whether direct effects between heads are measured; if they cannot be, the result's `no_paths` tells why.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
+        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
 
     Raises:
         UserError: for a model or texts that cannot be used, a metric that gives no number for each sequence, and a
             model that fails a check of what is done to it, naming the check.
     """
+    asked = sites_of(sites)
+    opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
+    tokens = _tokens(opened, clean, "clean"), _tokens(opened, corrupted, "corrupted")
+    runs = _checked_runs(opened, *tokens, metric, asked, paths=paths)
+    return measured(runs, asked, by_position=by_position, paths=paths)
+
+
+def _checked_runs(
+    opened: Opened,
+    clean: "torch.Tensor",
+    corrupted: "torch.Tensor",
+    metric: "PatchMetric",
+    sites: tuple[PatchSite, ...],
+    *,
+    paths: bool,
+) -> "TwoRuns":
+    """Return the runs of a model that passed its checks.
+
+    Raises:
+        UserError: naming the check that failed.
+    """
+    from headway.causal.checks import check_sound
     from headway.causal.patching import TwoRuns
 
-    asked = sites_of(sites)
-    opened, own = open_to_intervene(model, tokenizer, device)
-    texts = [_tokens(opened, text, name) for text, name in ((clean, "clean"), (corrupted, "corrupted"))]
-    check_sound(own, texts[0].cpu().numpy(), asked, paths=paths)
-    return measured(TwoRuns(own, texts[0], texts[1], metric), asked, by_position=by_position, paths=paths)
+    check_sound(opened.decoder, clean, sites, paths=paths)
+    return TwoRuns(opened.decoder, clean, corrupted, metric)
 
 
 def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
@@ -102,16 +121,13 @@ def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
 
 
 def _tokens(opened: Opened, text: Any, name: str) -> "torch.Tensor":
-    import torch
-
     if isinstance(text, str):
         if opened.tokenizer is None:
             raise UserError(
                 f"{name}: a text was given, and {opened.name} has no tokenizer; give tokens, or a tokenizer"
             )
-        text = np.asarray([opened.tokenizer.encode(text)])
-    place = next(opened.module.parameters()).device
-    return torch.as_tensor(opened.checked(text), device=place)
+        text = [opened.tokenizer.encode(text)]
+    return opened.on_device(text)
 
 
 def patch_texts(
@@ -126,6 +142,7 @@ def patch_texts(
     paths: bool = True,
     tokenizer: str | None = None,
     device: str = "auto",
+    trust_code: bool = False,
     tell: Callable[[str], object] = lambda _: None,
 ) -> PatchedModel:
     """Patch each head's activation from clean texts into runs of corrupted texts, and measure their answers.
@@ -141,40 +158,38 @@ def patch_texts(
         paths: see there.
         tokenizer: see there.
         device: see there.
+        trust_code: see there.
         tell: receives the steps of the work.
 
     Raises:
         UserError: as `headway.patch`; for pairs that do not fit, saying which and its tokens, and answers that begin
             alike.
     """
-    from headway.causal.patching import TwoRuns
-
     asked = sites_of(sites)
-    opened, own = open_to_intervene(model, tokenizer, device)
-    given = TextPairs.of(opened, clean, corrupted, answer, wrong)
-    given.check_lengths(opened, by_position=by_position)
-    tokens = given.tensors(opened)
-    check_sound(own, tokens[0].cpu().numpy(), asked, paths=paths)
-    runs = TwoRuns(own, *tokens, given.metric)
-    of_pairs = f", {counted(given.n, 'pair')} of texts" if given.n > 1 else ""
-    tell(f"patching {counted(sum(own.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
+    opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
+    pairs = TextPairs.of(opened, clean, corrupted, answer, wrong)
+    pairs.check_lengths(opened, by_position=by_position)
+    tokens = pairs.tensors(opened)
+    runs = _checked_runs(opened, *tokens, pairs.metric, asked, paths=paths)
+    of_pairs = f", {counted(pairs.n, 'pair')} of texts" if pairs.n > 1 else ""
+    tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
     patching = measured(runs, asked, by_position=by_position, paths=paths)
     return PatchedModel(
         name=opened.name,
-        model={**opened.facts, "parameters": f"{sum(p.numel() for p in own.parameters()):,}"},
-        text=given.texts,
-        n_tokens=2 * sum(map(len, given.clean)),
-        n_sequences=2 * given.n,
+        model=opened.described(),
+        text=pairs.texts,
+        n_tokens=2 * sum(map(len, pairs.clean)),
+        n_sequences=2 * pairs.n,
         length=tokens[0].shape[1],
         attentions=tuple(map(described, runs.clean.attentions)),
         scores={},
-        notes=(*([] if patching.no_paths is None else [patching.no_paths]), *given.notes()),
-        metric=given.said(),
-        clean=given.written(given.clean),
-        corrupted=given.written(given.corrupted),
-        positions=given.positions(),
+        notes=(*([] if patching.no_paths is None else [patching.no_paths]), *pairs.notes()),
+        metric=pairs.said(),
+        clean=pairs.written(pairs.clean),
+        corrupted=pairs.written(pairs.corrupted),
+        positions=pairs.positions(),
         patching=patching,
-        patterns=tuple(_pattern(runs, head, len(given.clean[0])) for head in _heads_shown(patching)),
+        patterns=tuple(_pattern(runs, head, len(pairs.clean[0])) for head in _heads_shown(patching)),
     )
 
 

@@ -4,8 +4,8 @@
 keeps nothing as large as heads times queries times keys. Induction and duplicate-token heads are found on repeated
 random tokens.
 
-`of_few` measures a text that is too short for an x-ray: what few tokens can tell, and a note. `XRayNotes` collects
-sentences on the limits of the numbers.
+`short_text_xray` measures a text that is too short for an x-ray: what few tokens can tell, and a note. `XRayNotes`
+collects sentences on the limits of the numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,23 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.analysis.inputs import (
-    TOKENS,
-    LossSoFar,
-    ToRead,
-    check_measurable,
-    described,
-    evaluating,
-    length_of,
-    positive,
-    text_or_examples,
-)
-from headway.analysis.model import Opened, whole_numbers
-from headway.analysis.open import open_in_memory, open_model
+from headway.analysis.inputs import LossSoFar, TextInput, described, evaluating, one_input
+from headway.analysis.model import Opened
+from headway.analysis.open import open_model
 from headway.base.text import counted, listed
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.metrics import metric_name
-from headway.data.corpus import find_corpus
 from headway.errors import UserError
 from headway.heads.results import AttentionHeads, XRay, labels_of
 
@@ -39,7 +28,6 @@ if TYPE_CHECKING:
     import torch
 
     from headway.analysis.model import TokenIds
-    from headway.data.corpus import Corpus
     from headway.heads.measure import Repetition
     from headway.heads.scores import Composition, HeadScores
     from headway.models.redraw import Redrawable
@@ -50,12 +38,12 @@ _OF_FEW = ("patterns", "circuits")
 """Families of metrics that are measured on a text that is too short for the others."""
 
 
-def is_too_few(opened: Opened, read: ToRead) -> bool:
+def is_too_few(opened: Opened, read: TextInput) -> bool:
     """Return whether the positions are too few to compare heads with untrained ones."""
-    return read.size <= 2 * _widest(_attentions(opened, read.tokens))
+    return read.size <= 2 * _widest(_attentions(opened, read))
 
 
-def of_few(opened: Opened, read: ToRead) -> XRay:
+def short_text_xray(opened: Opened, read: TextInput) -> XRay:
     """Patterns and circuits; of examples of a task their loss, too."""
     import torch
 
@@ -73,26 +61,37 @@ def of_few(opened: Opened, read: ToRead) -> XRay:
     def traces() -> "Iterator[Trace]":
         reading = opened.reading(read.tokens)
         if read.targets is not None:
-            loss.add(reading, opened.on_device(read.tokens), read.targets_on(opened, 0, len(read.tokens)))
+            loss.add(reading, *read.tensors(opened))
         yield reading.trace
 
     with torch.inference_mode(), evaluating(opened.module):
         scores = examine(traces(), metrics, trace=opened.traced, repetition=None, weights=opened.ours)
-    attentions, n = _attentions(opened, read.tokens), read.size
-    begun = "the text gives" if read.targets is None else f"{read.text} are"
+    attentions, n = _attentions(opened, read), read.size
+    begun = "the text gives" if read.targets is None else f"{read.name} are"
     note = (
         f"{begun} {n:,} tokens: too few to hold these heads against untrained ones, or to say which are "
         f"alike; more than {2 * _widest(attentions):,} are needed"
     )
     notes = (note, *([loss.why] if loss.why else []))
-    return XRay(**read.facts_of(opened), attentions=attentions, scores=scores, loss_nats=loss.mean, notes=notes)
+    return XRay(
+        **read.facts(opened),
+        unit=_unit(read),
+        attentions=attentions,
+        scores=scores,
+        loss_nats=loss.mean,
+        notes=notes,
+    )
 
 
-def _attentions(opened: Opened, tokens: np.ndarray) -> tuple[AttentionHeads, ...]:
+def _unit(read: TextInput) -> str:
+    return "token" if read.targets is None else "answer"
+
+
+def _attentions(opened: Opened, read: TextInput) -> tuple[AttentionHeads, ...]:
     import torch
 
     with torch.inference_mode(), evaluating(opened.module):
-        return tuple(map(described, opened.trace(tokens[:1]).attentions))
+        return tuple(map(described, opened.trace(read.tokens[:1]).attentions))
 
 
 def _widest(attentions: tuple[AttentionHeads, ...]) -> int:
@@ -216,7 +215,7 @@ _COMPOSITION_FLOPS = 3e12
 def xray(
     path: "str | Path | torch.nn.Module | Opened",
     *,
-    text: str | Path | None = None,
+    text: "str | Path | TokenIds | TextInput | None" = None,
     tokens: "TokenIds | None" = None,
     tokenizer: str | None = None,
     sequences: int | None = None,
@@ -246,31 +245,18 @@ def xray(
     Raises:
         UserError: for a model or text that cannot be opened or measured, saying why, before anything runs.
     """
-    from headway.train.device import find_device
-
-    examples = None
-    if text is None and tokens is None and isinstance(path, str | Path):
-        text, examples = text_or_examples(path, length)
-    if sum(each is not None for each in (text, tokens, examples)) != 1:
-        raise UserError("an x-ray reads either a text or tokens: give one of text= and tokens=")
-    corpus = None if text is None else find_corpus(str(text), limit=None, asked="text")
-    place, in_memory = find_device(device), not isinstance(path, str | Path)
-    if isinstance(path, str | Path):
-        opened = open_model(path, tokenizer, trust_code=trust_code)
-    else:
-        opened = open_in_memory(path, tokenizer, None if tokens is None else whole_numbers(tokens))
-    check_measurable(opened)
-    if examples is None:
-        found, wanted, n = _tokens(opened, corpus, tokens, sequences, length)
-        read = ToRead(tokens=found, text="tokens that were given" if text is None else str(text), length=wanted, n=n)
-    else:
-        read = ToRead.examples(examples, sequences)
-    if not in_memory:
-        opened.module.to(place)
+    source = one_input(path, text, tokens, "an x-ray reads either a text or tokens")
+    opened = open_model(path, tokenizer, for_="trace", tokens=source.inputs, device=device, trust_code=trust_code)
+    read = source.read(opened, sequences, length, at_most=LENGTH)
+    if read.length < 2:
+        raise UserError(
+            f"sequences of {read.length} token were given, and no metric of attention can be measured on fewer than 2; "
+            "give longer ones"
+        )
     return measured(opened, read, draws, seed)
 
 
-def measured(opened: Opened, read: ToRead, draws: int | None, seed: int) -> XRay:
+def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> XRay:
     """The x-ray of an open model, where it is, on what it reads.
 
     Raises:
@@ -284,29 +270,30 @@ def measured(opened: Opened, read: ToRead, draws: int | None, seed: int) -> XRay
     if not 0 <= drawn <= MOST_DRAWS:
         raise UserError(f"draws {drawn}: give 0, and none are drawn, to {MOST_DRAWS:,}")
     if read.targets is not None and is_too_few(opened, read):
-        return of_few(opened, read)
-    found, place = read.tokens, next(opened.module.parameters()).device
+        return short_text_xray(opened, read)
+    n_wanted, length = read.wanted or (len(read), read.length)
     seen, notes = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened)), XRayNotes()
-    period = _period(opened, min(read.length, opened.longest or read.length), notes)
+    period = _period(opened, min(length, opened.longest or length), notes)
     with torch.inference_mode(), evaluating(opened.module):
-        drawn = notes.drawable(opened, found, drawn)
+        drawn = notes.drawable(opened, read.tokens, drawn)
         scores = examine_beside_untrained(
             seen.readings(),
             read=opened.read,
-            repetition=None if period is None else _repetition(opened, period, seed, place),
+            repetition=None if period is None else _repetition(opened, period, seed),
             weights=opened.ours,
             draws=drawn,
             n_rows=read.size,
         )
         composition = _composition(opened, notes, scores)
     attentions = tuple(seen.attentions)
-    notes.about_text(found, read.length, read.n, attentions)
+    notes.about_text(read.tokens, length, n_wanted, attentions)
     notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
     if period is not None:
         notes.about_windows(attentions, scores)
     notes.said.extend([seen.loss.why] if seen.loss.why else [])
     return XRay(
-        **read.facts_of(opened),
+        **read.facts(opened),
+        unit=_unit(read),
         attentions=attentions,
         scores=scores,
         composition=composition,
@@ -315,35 +302,12 @@ def measured(opened: Opened, read: ToRead, draws: int | None, seed: int) -> XRay
     )
 
 
-def _tokens(
-    opened: Opened,
-    corpus: "Corpus[str] | None",
-    given: "TokenIds | None",
-    sequences: int | None,
-    length: int | None,
-) -> tuple[np.ndarray, int, int]:
-    """Return the tokens to read (sequence, pos), and the wanted length and number of sequences."""
-    if corpus is None:
-        assert given is not None
-        whole = opened.checked(given)
-        tokens = opened.checked(whole[: positive(sequences, "sequences"), : positive(length, "length")])
-        if tokens.shape[1] < 2:
-            raise UserError(
-                f"sequences of {tokens.shape[1]} token were given, and no metric of attention can be measured on fewer "
-                "than 2; give longer ones"
-            )
-        return tokens, tokens.shape[1], len(tokens)
-    wanted = length_of(opened, length, LENGTH)
-    n = positive(sequences, "sequences") or max(1, TOKENS // wanted)
-    return opened.sequences(corpus.pieces(), n=n, length=wanted), wanted, n
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
     """A text under measurement; `attentions` are those that its traces have."""
 
     opened: Opened
-    read: ToRead
+    read: TextInput
     loss: LossSoFar
     attentions: list[AttentionHeads] = field(default_factory=list)
     shuffled: set[bool] = field(default_factory=set)
@@ -354,12 +318,11 @@ class _Seen:
         Raises:
             UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
         """
-        start, every = 0, self.read.tokens
-        at_once = max(1, _BATCH // every.shape[1])
-        while start < len(every):
-            tokens = every[start : start + at_once]
-            found = self.opened.reading(tokens)
-            self.loss.add(found, self.opened.on_device(tokens), self.read.targets_on(self.opened, start, at_once))
+        start, at_once = 0, max(1, _BATCH // self.read.length)
+        while start < len(self.read):
+            some = self.read.part(np.s_[start : start + at_once])
+            found = self.opened.reading(some.tokens)
+            self.loss.add(found, *some.tensors(self.opened))
             start += at_once
             if not self.attentions:
                 at_once *= max(1, _TRACE_BYTES // _bytes(found.trace))
@@ -400,10 +363,12 @@ def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
     return period
 
 
-def _repetition(opened: Opened, period: int, seed: int, place: "torch.device") -> "Repetition":
+def _repetition(opened: Opened, period: int, seed: int) -> "Repetition":
     from headway.heads.measure import Repetition
 
-    return Repetition.drawn(opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=place)
+    return Repetition.drawn(
+        opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=opened.device
+    )
 
 
 def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]") -> "Composition | None":

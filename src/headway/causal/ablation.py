@@ -17,12 +17,12 @@ from torch import Tensor
 from headway.base.text import duration
 from headway.causal.ablation_result import Faithfulness
 from headway.causal.attribution import Attribution, attribute, integrated
-from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind
+from headway.causal.checks import check_sound
+from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind, joined
 from headway.causal.faithfulness import DRAWS, faithfulness_in_batches
 from headway.causal.removal import Losses, Removal, losses_without
-from headway.causal.substitutes import OtherText, Substitutes, check_text, counted, heads_of, layout_of
+from headway.causal.substitutes import Intervenable, OtherText, Substitutes, check_text, counted, heads_of, layout_of
 from headway.errors import UserError
-from headway.models.intervene import Intervenable
 
 
 def ablate(
@@ -109,6 +109,8 @@ def _changes(losses: Losses, n_sets: int) -> dict[Kind, np.ndarray]:
     return {kind: changes[i * n_sets : (i + 1) * n_sets] for i, kind in enumerate(KINDS)}
 
 
+BATCH = 1024
+"""Tokens that are read together: gradients hold the whole pass of them."""
 _LONG = 10.0
 """The duration in seconds from which on a message estimates the rest."""
 
@@ -135,23 +137,52 @@ class BatchedText:
     at_once: int
     tell: Callable[[str], object] = lambda _: None
 
+    @classmethod
+    def read(
+        cls,
+        model: Intervenable,
+        inputs: Int[Tensor, "batch pos"],
+        targets: Int[Tensor, "batch pos"],
+        others: Int[Tensor, "others pos"],
+        *,
+        mean_over: str = "positions",
+        seed: int = 0,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> "BatchedText":
+        """Check a model, and read the other text.
+
+        Args:
+            model: the model.
+            inputs: the text.
+            targets: the tokens after each position; -1 where none is counted.
+            others: the other text; or `inputs` themselves, as of `OtherText.read`.
+            mean_over: as in `substitutes`.
+            seed: of which sequences stand in for which.
+            tell: is given how long it takes, where that is long.
+
+        Raises:
+            UserError: for a model that fails a check, naming it, and texts that do not fit each other.
+        """
+        check_sound(model, inputs)
+        at_once = max(1, BATCH // inputs.shape[1])
+        other = OtherText.read(model, inputs, others, mean_over=mean_over, seed=seed, at_once=at_once)
+        return cls(model=model, inputs=inputs, targets=targets, other=other, at_once=at_once, tell=tell)
+
     def exact(self) -> ExactEffects:
         """Return the exact effects of `ablate` over the whole text."""
         return ExactEffects.joined([ablate(self.model, *batch) for batch in self._told("exact effects")])
 
     def attributed(self) -> Attribution:
         """Return the estimates of `attribute` over the whole text."""
-        return Attribution.joined([attribute(self.model, *batch) for batch in self._batches()])
+        return joined([attribute(self.model, *batch) for batch in self._batches()])
 
     def integrated(self) -> dict[Kind, HeadEffects]:
         """Return the integrated gradients of `integrated` over the whole text."""
-        parts = [integrated(self.model, *batch) for batch in self._batches()]
-        return {kind: HeadEffects.joined([part[kind] for part in parts]) for kind in KINDS}
+        return joined([integrated(self.model, *batch) for batch in self._batches()])
 
     def interactions(self, pairs: Sequence[tuple[Head, Head]]) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
         """Return the interactions of pairs over the whole text."""
-        parts = [interactions(self.model, *batch, pairs) for batch in self._told("pairs")]
-        return {kind: np.concatenate([part[kind] for part in parts], axis=1) for kind in KINDS}
+        return joined([interactions(self.model, *batch, pairs) for batch in self._told("pairs")])
 
     def faithfulness(
         self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0

@@ -9,7 +9,7 @@ gradients), there over inputs and here over the gates of all heads at once. So t
 exact joint effect; a single estimate need not equal the exact effect of its head.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,10 +19,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.causal.effects import KINDS, HeadEffects, Kind
-from headway.causal.substitutes import Substitutes, check_text, counted, layers_with_heads
+from headway.causal.substitutes import Intervenable, Substitutes, check_text, counted, layers_with_heads
 from headway.errors import UserError
 from headway.models.edits import Edits
-from headway.models.intervene import Intervenable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +43,6 @@ class Attribution:
         """Michel's importance over its l2 norm in the layer, which depends on how many heads the layer has."""
         norms = [np.linalg.norm(importance) for importance in self.michel]
         return tuple(i / n if n else i for i, n in zip(self.michel, norms, strict=True))
-
-    @classmethod
-    def joined(cls, parts: Sequence["Attribution"]) -> "Attribution":
-        """Return estimates on several parts of a text as those on all of it."""
-        layers = zip(*(part.gate_gradients for part in parts), strict=True)
-        return cls(
-            gate_gradients=tuple(np.concatenate(layer, axis=1) for layer in layers),
-            first_order={kind: HeadEffects.joined([part.first_order[kind] for part in parts]) for kind in KINDS},
-        )
 
 
 def attribute(

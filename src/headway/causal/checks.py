@@ -21,15 +21,40 @@ from headway.causal.patch_result import PATCH_SITES, PatchSite
 from headway.causal.patching import TwoRuns, patched_context, why_no_paths
 from headway.causal.pruning import pruned
 from headway.causal.removal import Removal, losses_without, reference_losses_without
-from headway.causal.substitutes import check_text, heads_of, layers_with_heads, substitutes
+from headway.causal.substitutes import Intervenable, check_text, heads_of, layers_with_heads, logits_of, substitutes
 from headway.errors import UserError
 from headway.models.edits import Edit, Edits, Site
-from headway.models.intervene import Intervenable, logits_of
 from headway.models.trace import AttentionTrace
 from headway.models.transformer import Transformer
 
 TOLERANCE = 1e-5
 """The tolerance as a share of the largest logit or written entry, for sums in another order in float32."""
+_CHECKED = 32
+"""Tokens of a text that are enough to show whether a mask is on the right tensor."""
+
+
+def check_sound(
+    model: Intervenable,
+    tokens: Int[Tensor, "batch pos"],
+    sites: tuple[PatchSite, ...] = (),
+    *,
+    paths: bool = False,
+) -> None:
+    """Raise UserError if gates, or patches of some sites, act on a model otherwise than they should.
+
+    Args:
+        model: the model.
+        tokens: the text, of which the beginning is read.
+        sites: the parts of heads that will be patched, if any.
+        paths: whether paths between heads will be measured, too.
+
+    Raises:
+        UserError: naming the check that failed.
+    """
+    some = tokens[:1, :_CHECKED]
+    check_interventions(model, some)
+    if sites:
+        check_patching(model, some, sites, paths=paths)
 
 
 def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:

@@ -12,9 +12,8 @@ from headway.base import rng
 from headway.causal.ablation_result import CircuitLosses, Faithfulness
 from headway.causal.effects import KINDS, Head, Kind, named
 from headway.causal.removal import Removal, losses_without
-from headway.causal.substitutes import Substitutes, check_text, counted, heads_of, layout_of
+from headway.causal.substitutes import Intervenable, Substitutes, check_text, counted, heads_of, layout_of
 from headway.errors import UserError
-from headway.models.intervene import Intervenable
 
 DRAWS = 50
 """The default number of random circuits that a circuit is compared with."""

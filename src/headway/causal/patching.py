@@ -24,7 +24,7 @@ Wang et al. 2023, arXiv 2211.00593 (the IOI circuit); Goldowsky-Dill et al. 2023
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -34,13 +34,15 @@ from torch import Tensor
 from headway.causal.attribution import check_gradients
 from headway.causal.effects import Head
 from headway.causal.patch_result import THROUGH, HeadPaths, PatchSite, Through
-from headway.causal.removal import Contexts, OwnRun, TheirRun, continued
-from headway.causal.substitutes import heads_of, layers_with_heads
+from headway.causal.removal import OwnRun
+from headway.causal.substitutes import Intervenable, heads_of, layers_with_heads, logits_of
 from headway.errors import UserError
 from headway.models.edits import Edits, Site
-from headway.models.intervene import Intervenable, StreamSums, logits_of
 from headway.models.trace import AttentionTrace, Trace
 from headway.models.transformer import Transformer
+
+if TYPE_CHECKING:
+    from headway.hf.intervene import Contexts, StreamSums, TheirPass
 
 PatchMetric = Callable[[Tensor], Tensor]
 """A function from logits (batch, pos, vocab) to a number for each example."""
@@ -87,13 +89,15 @@ class TwoRuns:
             return self._traced(self.tokens)
 
     @cached_property
-    def run(self) -> OwnRun | TheirRun:
+    def run(self) -> "OwnRun | TheirPass":
         """The corrupted run, ready to be repeated with other contexts."""
         with torch.no_grad():
-            return continued(self.model, self.tokens, self.corrupted)
+            if isinstance(self.model, Transformer):
+                return OwnRun(self.model, self.corrupted)
+            return self.model.kept(self.tokens)
 
     @cached_property
-    def sums(self) -> StreamSums:
+    def sums(self) -> "StreamSums":
         """The finding whether heads' outputs reach later layers unchanged, in a model that others wrote."""
         assert not isinstance(self.model, Transformer), "of our own it is declared"
         with torch.no_grad():
@@ -115,7 +119,7 @@ class TwoRuns:
         """Return the attention of each layer that has one, clean and corrupted."""
         yield from zip(self.clean.attentions, self.corrupted.attentions, strict=True)
 
-    def with_contexts(self, layer: int, patches: Sequence[Contexts]) -> Float[Tensor, "patch batch"]:
+    def with_contexts(self, layer: int, patches: "Sequence[Contexts]") -> Float[Tensor, "patch batch"]:
         """Return the metric with each of some contexts in place of those of a layer's heads."""
         with torch.no_grad():
             return torch.stack([self.metric(logits).double() for logits in self.run.logits_with(layer, patches)])
@@ -268,7 +272,7 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
 
 def _changes(runs: TwoRuns, clean: AttentionTrace, of: AttentionTrace) -> Sequence[Tensor]:
     """Return how each head of a layer, with its clean context, changes the stream (batch, pos, d_model)."""
-    if isinstance(runs.run, TheirRun) and (norm := runs.sums.norms.get(of.layer)) is not None:
+    if not isinstance(runs.run, OwnRun) and (norm := runs.sums.norms.get(of.layer)) is not None:
         return list(runs.run.writes(of.layer, norm, [{head: z} for head, z in enumerate(clean.z.unbind(1))]))
     return (clean.contributions() - of.contributions()).unbind(1)
 

@@ -13,7 +13,7 @@ Logits of all tokens at once are often the largest array of a forward pass, so t
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast, get_args
+from typing import TYPE_CHECKING, TypeAlias, cast, get_args
 
 import numpy as np
 import torch
@@ -24,7 +24,24 @@ from headway.base import rng
 from headway.causal.effects import Head, Kind, MeanOver
 from headway.errors import UserError, near
 from headway.models.edits import Edits
-from headway.models.intervene import Intervenable
+from headway.models.transformer import Gates, Transformer
+
+if TYPE_CHECKING:
+    from headway.hf.intervene import TheirDecoder
+
+Intervenable: TypeAlias = "Transformer | TheirDecoder"
+"""A decoder whose heads can be masked and patched: Headway's own, or one of transformers.
+
+Law: gates of 1 and edits that change nothing change no bit; gate 0 is the model without that head's rows of W_O.
+"""
+
+
+def logits_of(
+    model: Intervenable, tokens: Int[Tensor, "batch pos"], gates: Gates | None = None, edits: Edits | None = None
+) -> Float[Tensor, "batch pos vocab"]:
+    """Return the logits of a text, with gates and edits of the heads."""
+    return model.read_out(model.hidden(tokens, gates=gates, edits=edits)[0])
+
 
 StandIn = tuple[Tensor | None, ...]
 """Per layer a tensor that broadcasts to z (batch, head, pos, d_head); None for a layer without heads."""

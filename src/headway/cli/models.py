@@ -36,9 +36,24 @@ if TYPE_CHECKING:
     from headway.report.models.page import ModelPage
 
 
-LengthOf = Annotated[
-    int | None,
-    typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 256."),
+def _number(least: int, what: str, metavar: str = "N") -> Any:
+    """Return the option of a whole number."""
+    return typer.Option(min=least, max=MOST, metavar=metavar, help=what)
+
+
+def _seed(what: str) -> Any:
+    return typer.Option(min=0, max=2**63 - 1, help=what)
+
+
+def _page_folder(verb: str) -> Any:
+    what = f"A folder that is made; by default results/{verb}-NAME."
+    return typer.Option(callback=path_of, metavar="DIR", help=what)
+
+
+LengthOf = Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 256.")]
+SequencesOf = "At most so many of each text; by default 8,192 tokens."
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
 ]
 
 
@@ -47,28 +62,23 @@ def generate(
     checkpoint: Checkpoint,
     prompt: Annotated[str, typer.Option(help="How the text begins; nothing: at the start of a text.")] = "",
     tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST, metavar="N", help="At most so many; by default 200, or what fits its training context."
-        ),
+        int | None, _number(1, "At most so many; by default 200, or what fits its training context.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Divides the logits; 0: always the likeliest token.")] = 0.9,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, max=MOST, metavar="K", help="Only the K likeliest tokens.")
-    ] = None,
+    top_k: Annotated[int | None, _number(1, "Only the K likeliest tokens.", "K")] = None,
     top_p: Annotated[
         float | None, typer.Option(metavar="P", help="Only the likeliest tokens of this joint probability.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed, the same text.")] = 0,
+    seed: Annotated[int, _seed("The same seed, the same text.")] = 0,
     stop: Annotated[bool, typer.Option(help="Whether the text ends at its end-of-text token.")] = True,
     tokenizer: TokenizerOf = None,
 ) -> None:
     """Let a trained language model write."""
-    from headway.analysis.open import open_own
+    from headway.analysis.open import open_model
 
     share_cores()
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    say(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, stop=stop, **sampling))
+    say(open_model(checkpoint, tokenizer, for_="write").write(prompt, n_tokens=tokens, stop=stop, **sampling))
 
 
 @app.command()
@@ -81,45 +91,38 @@ def export(
 
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
-    from headway.analysis.open import open_own
+    from headway.analysis.open import open_model
     from headway.hf.write import export as to_hugging_face
 
     share_cores()
     write = {"hf": to_hugging_face}[to]
-    opened = open_own(checkpoint)
+    opened = open_model(checkpoint, for_="write")
     model = opened.own
     model_type = write(model.model, model.vocab_size, model.weights(), directory, opened.tokenizer)
-    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
-    say(f"{model_type}: {directory}{code}")
+    _say_written(model_type, directory)
     if opened.tokenizer is None:
         warn(f"{checkpoint} has no tokenizer, so {directory} has none")
+
+
+def _say_written(model_type: str, folder: Path) -> None:
+    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
+    say(f"{model_type}: {folder}{code}")
 
 
 @app.command()
 def xray(
     checkpoint: Checkpoint,
     text: TextOrOwn = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(callback=path_of, metavar="DIR", help="A folder that is made; by default results/xray-NAME."),
-    ] = None,
+    out: Annotated[Path | None, _page_folder("xray")] = None,
     as_json: AsJson = False,
     tokenizer: TokenizerOf = None,
     sequences: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST, metavar="N", help="At most so many sequences of the text; by default 4,096 tokens."
-        ),
+        int | None, _number(1, "At most so many sequences of the text; by default 4,096 tokens.")
     ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 512."),
-    ] = None,
+    length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 512.")] = None,
     draws: Draws = None,
     device: Device = "auto",
-    trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
-    ] = False,
+    trust_code: TrustCode = False,
 ) -> None:
     """What every head of a finished model does on a text.
 
@@ -160,19 +163,14 @@ def ablate(
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Also what the most alike and the most important pairs do together.")
     ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(callback=path_of, metavar="DIR", help="A folder that is made; by default results/ablate-NAME."),
-    ] = None,
+    out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: AsJson = False,
     tokenizer: TokenizerOf = None,
-    sequences: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
-    ] = None,
+    sequences: Annotated[int | None, _number(2, SequencesOf)] = None,
     length: LengthOf = None,
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of which sequences stand in for which.")] = 0,
+    seed: Annotated[int, _seed("Of which sequences stand in for which.")] = 0,
+    trust_code: TrustCode = False,
 ) -> None:
     """What the loss does without each head: at zero, at its mean, resampled.
 
@@ -198,12 +196,14 @@ def ablate(
         length=length,
         device=device,
         seed=seed,
+        trust_code=trust_code,
         tell=tell,
     )
     given = {"reference": reference, "mean": None if mean == "positions" else mean, "seed": seed or None, "out": out}
     given["circuit"] = circuit
     read = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, **given, **read)
+    command += " --trust-code" * trust_code
     show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
 
 
@@ -230,13 +230,10 @@ def prune(
         int, typer.Option(min=1, max=10_000, metavar="N", help="Importance is measured anew after each.")
     ] = 1,
     tokenizer: TokenizerOf = None,
-    sequences: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
-    ] = None,
+    sequences: Annotated[int | None, _number(1, SequencesOf)] = None,
     length: LengthOf = None,
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of what is drawn.")] = 0,
+    seed: Annotated[int, _seed("Of what is drawn.")] = 0,
 ) -> None:
     """Write a model without some of its heads: an ordinary one of another layout.
 
@@ -265,8 +262,7 @@ def prune(
         say(f"* {sentence}")
     assert found.folder is not None
     folder, model_type = found.folder
-    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
-    say(f"{model_type}: {folder}{code}")
+    _say_written(model_type, folder)
 
 
 def show_model(
@@ -326,13 +322,11 @@ def patch(
     ] = "z,q,k,v,pattern",
     by_position: Annotated[bool, typer.Option("--by-position", help="Each position by itself.")] = False,
     paths: Annotated[bool, typer.Option(help="Direct effects between heads: through queries, keys, values.")] = True,
-    out: Annotated[
-        Path | None,
-        typer.Option(callback=path_of, metavar="DIR", help="A folder that is made; by default results/patch-NAME."),
-    ] = None,
+    out: Annotated[Path | None, _page_folder("patch")] = None,
     as_json: AsJson = False,
     tokenizer: TokenizerOf = None,
     device: Device = "auto",
+    trust_code: TrustCode = False,
 ) -> None:
     """Which heads make the difference between two texts: each as on the one, in a run of the other.
 
@@ -356,9 +350,10 @@ def patch(
         paths=paths,
         tokenizer=tokenizer,
         device=device,
+        trust_code=trust_code,
         tell=tell,
     )
-    switches = ["--by-position"] * by_position + ["--no-paths"] * (not paths)
+    switches = ["--by-position"] * by_position + ["--no-paths"] * (not paths) + ["--trust-code"] * trust_code
     chosen = None if sites == "z,q,k,v,pattern" else sites
     command = command_line("patch", checkpoint, *switches, **texts, sites=chosen, out=out, tokenizer=tokenizer)
     show_model(found, most_restoring(found), lambda: patch_page(found), checkpoint, out, command, as_json)
@@ -390,22 +385,14 @@ def look(
         ),
     ] = None,
     tokenizer: TokenizerOf = None,
-    sequences: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST, metavar="N", help="So many of the text, and of repeated tokens; by default 4."),
-    ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 128."),
-    ] = None,
+    sequences: Annotated[int | None, _number(1, "So many of the text, and of repeated tokens; by default 4.")] = None,
+    length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 128.")] = None,
     draws: Draws = None,
     largest: Annotated[
         float, typer.Option(min=0.6, max=2000, metavar="MB", help="What would make the page larger is left out.")
     ] = 10,
     device: Device = "auto",
-    trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Run code that comes with a folder, where it needs some.")
-    ] = False,
+    trust_code: TrustCode = False,
 ) -> None:
     """One offline page on which one picks a head and sees what it does.
 

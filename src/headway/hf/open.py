@@ -20,7 +20,7 @@ from transformers.models.auto import modeling_auto
 
 from headway.data.tokenizer_files import check_growth, check_tokenizer
 from headway.errors import UserError, explained, shortened
-from headway.hf.reading import Arrays, check_types, config_of, named_architectures
+from headway.hf.read import Arrays, check_types, config_of, named_architectures
 from headway.hf.safety import (
     check_built,
     check_declared,

@@ -24,8 +24,8 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
-from headway.hf.interface import Entering, Sums, attentions, entering, intercepted, own_function
-from headway.hf.reading import CONVERTED, converted
+from headway.hf.interface import OutputMap, Sums, attentions, intercepted, output_map, own_function
+from headway.hf.read import CONVERTED, converted
 from headway.models.attention import sees
 from headway.models.trace import AttentionTrace, Trace
 
@@ -51,7 +51,7 @@ class Call:
     W_O: Tensor
     b_O: Tensor | None
     projection: nn.Module
-    entering: Entering | None = None
+    output_map: OutputMap | None = None
 
 
 @dataclass(kw_only=True)
@@ -201,10 +201,10 @@ class _Recorder:
         if not all(x.numel() == o.numel() for x in (one, other)):
             return
         # An in-place sum might overwrite what was projected before it is compared with the other.
-        found = next((how for x in (other, one) if (how := entering(o, x))), None)
+        found = next((how for x in (other, one) if (how := output_map(o, x))), None)
         if found is not None:
-            self.recorded.attentions[-1] = found.of(self.recorded.attentions[-1])
-            self.recorded.calls[-1] = replace(self.recorded.calls[-1], entering=found)
+            self.recorded.attentions[-1] = found.applied(self.recorded.attentions[-1])
+            self.recorded.calls[-1] = replace(self.recorded.calls[-1], output_map=found)
             self._projected = None
 
     def complete(self) -> None:
@@ -235,7 +235,7 @@ class _Recorder:
         finally:
             self._computed, self._repeats = None, False
         attention = replace(attention, name=first.name, layer=first.layer)
-        return attention if call.entering is None else call.entering.of(attention)
+        return attention if call.output_map is None else call.output_map.applied(attention)
 
     def _named(self, module: nn.Module) -> tuple[str, int]:
         path, before = self.names[module], self._calls[module]
@@ -389,15 +389,19 @@ def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
             )
 
 
+def start_token(model: PreTrainedModel) -> int:
+    """Return the token with which a decoder over an encoder begins."""
+    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
+    starts = (getattr(model.config, name, None) for name in names)
+    return next((int(token) for token in starts if token is not None), 0)
+
+
 def _with_something_to_decode(model: PreTrainedModel, given: dict[str, Any]) -> dict[str, Any]:
     if "input_ids" not in given or any(
         name in given for name in ("decoder_input_ids", "decoder_inputs_embeds", "labels")
     ):
         return given
-    config = model.config
-    starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
-    start = next((token for token in starts if token is not None), 0)
-    later = {"input_ids": start, "attention_mask": 1}
+    later = {"input_ids": start_token(model), "attention_mask": 1}
     return given | {
         f"decoder_{name}": functional.pad(given[name][:, :-1], (1, 0), value=first)
         for name, first in later.items()
