@@ -16,7 +16,6 @@ from headway.analysis.inputs import TextInput, evaluating, one_input, positive
 from headway.analysis.look_tokens import (
     SMALLEST,
     PageRoom,
-    Patterns,
     SeenModel,
     ShownPatterns,
     attended_pairs,
@@ -28,11 +27,11 @@ from headway.analysis.look_tokens import (
 from headway.analysis.model import Opened, model_folder
 from headway.analysis.open import open_model
 from headway.analysis.xray import LENGTH as XRAY_LENGTH
-from headway.analysis.xray import measured, short_text_xray
+from headway.analysis.xray import is_too_few, measured, short_text_xray
 from headway.base.text import counted
 from headway.config.spec import MOST_MODELS
 from headway.errors import UserError
-from headway.heads.results import KeptStep, ModelView, PackedPatterns, XRay
+from headway.heads.results import KeptStep, ModelView, XRay
 from headway.store.run import Run
 
 if TYPE_CHECKING:
@@ -131,12 +130,11 @@ def _cut(steps: Sequence[KeptStep], n: int, room: int) -> tuple[KeptStep, ...]:
     """Return the steps with the patterns of only as many sequences as fit."""
     while n and sum(len(packed.data) for step in steps for packed in step.patterns.values()) > room:
         n -= 1
-        steps = [replace(step, patterns=_below(step.patterns, n)) for step in steps]
+        steps = [
+            replace(step, patterns={key: packed for key, packed in step.patterns.items() if key[1] < n})
+            for step in steps
+        ]
     return tuple(steps)
-
-
-def _below(patterns: Patterns, n: int) -> dict[tuple[str, int], PackedPatterns]:
-    return {key: packed for key, packed in patterns.items() if key[1] < n}
 
 
 EXPERIMENT = "experiment.yaml"
@@ -282,7 +280,7 @@ def _run_of(path: object) -> Run | None:
 
 def _numbers(opened: Opened, source: TextInput, read: TextInput, seen: SeenModel, draws: int | None, seed: int) -> XRay:
     """Return an x-ray: of a text as `xray` reads it; of one that is too short for that, what few tokens can tell."""
-    if read.targets is None and read.size <= 2 * max(attention.d_head for attention in seen.attentions):
+    if is_too_few(read, seen.attentions):
         return short_text_xray(opened, read)
     again = read if source.corpus is None else source.read(opened, None, None, at_most=XRAY_LENGTH)
     return measured(opened, again, draws, seed)

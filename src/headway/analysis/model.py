@@ -46,26 +46,16 @@ class Encoder:
     @classmethod
     def of(cls, tokenizer: Tokenizer | EndlessTokenizer | Any) -> "Encoder":
         """Make an encoder of Headway's tokenizer, or of one from the library transformers."""
-        if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
-            words = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
-            return cls._of(tokenizer.encode, tokenizer.encode_as_written, tokenizer.end_of_text, words)
-
-        def encode(text: str, **options: Any) -> list[int]:
-            return list(tokenizer(text, verbose=False, **options)["input_ids"])
-
-        alone = partial(encode, add_special_tokens=False)
-        return cls._of(alone, encode, tokenizer.eos_token_id, tokenizer.get_vocab)
-
-    @classmethod
-    def _of(
-        cls,
-        encode: Callable[[str], Sequence[int]],
-        as_written: Callable[[str], Sequence[int]],
-        end: int | None,
-        vocabulary: Callable[[], Iterable[str]],
-    ) -> "Encoder":
         told = explained("the tokenizer has no token for a part of the text", "give another: --tokenizer")
-        encode, as_written = told(encode), told(as_written)
+        if isinstance(tokenizer, Tokenizer | EndlessTokenizer):
+            encode, as_written, end = told(tokenizer.encode), told(tokenizer.encode_as_written), tokenizer.end_of_text
+            vocabulary = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
+        else:
+            encode, as_written = (
+                told(partial(_ids, tokenizer, add_special_tokens=False)),
+                told(partial(_ids, tokenizer)),
+            )
+            end, vocabulary = tokenizer.eos_token_id, tokenizer.get_vocab
         for text in _words(vocabulary):
             with suppress(UserError):
                 if plain := list(encode(text)):
@@ -73,13 +63,18 @@ class Encoder:
         else:
             raise UserError("the tokenizer has no tokens for any of its own words; give another: --tokenizer")
         whole = list(as_written(text))
-        at = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
-        around = tuple(whole[:at]), tuple(whole[at + len(plain) :])
-        return cls(encode=encode, before=around[0], after=around[1], end=end, some=tuple(plain))
+        begin = next((i for i in range(len(whole)) if whole[i : i + len(plain)] == plain), 0)
+        before, after = tuple(whole[:begin]), tuple(whole[begin + len(plain) :])
+        return cls(encode=encode, before=before, after=after, end=end, some=tuple(plain))
 
     def whole(self, text: str) -> list[int]:
         """The tokens of a text with what the tokenizer puts around it."""
         return [*self.before, *self.encode(text), *self.after]
+
+
+def _ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
+    """Return the tokens of a text by a tokenizer of the library transformers."""
+    return list(tokenizer(text, verbose=False, **options)["input_ids"])
 
 
 def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:

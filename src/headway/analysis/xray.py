@@ -38,9 +38,9 @@ _OF_FEW = ("patterns", "circuits")
 """Families of metrics that are measured on a text that is too short for the others."""
 
 
-def is_too_few(opened: Opened, read: TextInput) -> bool:
+def is_too_few(read: TextInput, attentions: Sequence[AttentionHeads]) -> bool:
     """Return whether the positions are too few to compare heads with untrained ones."""
-    return read.size <= 2 * _widest(_attentions(opened, read))
+    return read.size <= 2 * _widest(attentions)
 
 
 def short_text_xray(opened: Opened, read: TextInput) -> XRay:
@@ -94,7 +94,7 @@ def _attentions(opened: Opened, read: TextInput) -> tuple[AttentionHeads, ...]:
         return tuple(map(described, opened.trace(read.tokens[:1]).attentions))
 
 
-def _widest(attentions: tuple[AttentionHeads, ...]) -> int:
+def _widest(attentions: Sequence[AttentionHeads]) -> int:
     return max(attention.d_head for attention in attentions)
 
 
@@ -102,7 +102,7 @@ def _widest(attentions: tuple[AttentionHeads, ...]) -> int:
 class XRayNotes:
     """The sentences on the limits of an x-ray's numbers."""
 
-    said: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
 
     def about_text(
         self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[AttentionHeads, ...]
@@ -110,17 +110,19 @@ class XRayNotes:
         """Add notes if the text was shorter than asked or too short to tell much, and on layers with one head."""
         n_tokens = len(tokens) * tokens.shape[1]
         if tokens.shape[1] < length:
-            self.said.append(f"the text has only {n_tokens:,} tokens: one sequence that is shorter than {length:,}")
+            self.sentences.append(
+                f"the text has only {n_tokens:,} tokens: one sequence that is shorter than {length:,}"
+            )
         elif len(tokens) < sequences:
-            self.said.append(f"the text gives only {len(tokens)} of {sequences} sequences of {length:,} tokens")
+            self.sentences.append(f"the text gives only {len(tokens)} of {sequences} sequences of {length:,} tokens")
         wide = widest(attentions)
         if n_tokens < 2 * wide:
-            self.said.append(
+            self.sentences.append(
                 f"on {n_tokens:,} positions heads that are {wide} wide look much alike whatever they do: give more text"
             )
         alone = sum(attention.n_heads == 1 for attention in attentions)
         if alone:
-            self.said.append(
+            self.sentences.append(
                 f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads"
             )
 
@@ -129,13 +131,13 @@ class XRayNotes:
         of_text = scores["sink_score"].values
         plain = scores["qk_effective_rank"].values if "qk_effective_rank" in scores else {}
         if not plain:
-            self.said.append(
+            self.sentences.append(
                 "circuits are not measured: the queries, keys and values of this model are no plain linear maps of the "
                 "stream that its heads read"
             )
             return
         some = "" if len(plain) == len(of_text) else f" of {len(plain)} of {len(of_text)} attentions, the plain ones,"
-        self.said.append(
+        self.sentences.append(
             f"circuits{some} are read off W_Q, W_K, W_V and W_O as they read the normed stream; copying scores and "
             "composition, which need the norms between layers too, are those of Headway's own models"
         )
@@ -146,7 +148,7 @@ class XRayNotes:
             return draws
         if all(attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions):
             return draws
-        self.said.append(
+        self.sentences.append(
             "no heads were drawn anew: the attentions that were brought do not say their matrices, as those of "
             "headway.plain_attention do"
         )
@@ -162,33 +164,37 @@ class XRayNotes:
     ) -> None:
         """Add notes on the untrained heads of this text, and on where they were not drawn."""
         if not draws:
-            if any(note.startswith("no heads were drawn anew") for note in self.said):
+            if any(note.startswith("no heads were drawn anew") for note in self.sentences):
                 return
-            self.said.append("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
+            self.sentences.append(
+                "no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said"
+            )
             return
         if draws < 4:
-            self.said.append(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
+            self.sentences.append(
+                f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4"
+            )
         if shuffled:
-            self.said.append(
+            self.sentences.append(
                 "queries, keys and values come out of one matrix here: untrained heads have the entries of each of its "
                 "rows shuffled, where others' are drawn"
             )
-        wide = [at for at in attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
+        wide = [each for each in attentions if each.n_heads > 1 and each.name not in scores["query_cka"].draws]
         if wide:
             labels = labels_of(attentions)
-            pairs = listed([labels[at.name] for at in wide])
-            self.said.append(f"pairs of {pairs} are not held against untrained ones: they are too many")
+            pairs = listed([labels[each.name] for each in wide])
+            self.sentences.append(f"pairs of {pairs} are not held against untrained ones: they are too many")
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on windows that hide what repeated tokens could show."""
         labels = labels_of(attentions)
         for metric in REPEATED:
             seen = scores[metric].values if metric in scores else {}
-            hidden = [at for at in attentions if at.name not in seen or not np.isfinite(seen[at.name]).any()]
+            hidden = [each for each in attentions if not np.isfinite(seen.get(each.name, np.nan)).any()]
             if hidden:
-                where = listed([labels[at.name] for at in hidden])
+                where = listed([labels[each.name] for each in hidden])
                 called = metric_name(metric)
-                self.said.append(f"{called} cannot be seen in {where}: its window hides what is looked for")
+                self.sentences.append(f"{called} cannot be seen in {where}: its window hides what is looked for")
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:
@@ -269,7 +275,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     drawn = DRAWS if draws is None else draws
     if not 0 <= drawn <= MOST_DRAWS:
         raise UserError(f"draws {drawn}: give 0, and none are drawn, to {MOST_DRAWS:,}")
-    if read.targets is not None and is_too_few(opened, read):
+    if read.targets is not None and is_too_few(read, _attentions(opened, read)):
         return short_text_xray(opened, read)
     n_wanted, length = read.wanted or (len(read), read.length)
     seen, notes = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened)), XRayNotes()
@@ -290,7 +296,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
     if period is not None:
         notes.about_windows(attentions, scores)
-    notes.said.extend([seen.loss.why] if seen.loss.why else [])
+    notes.sentences.extend([seen.loss.why] if seen.loss.why else [])
     return XRay(
         **read.facts(opened),
         unit=_unit(read),
@@ -298,7 +304,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
         scores=scores,
         composition=composition,
         loss_nats=seen.loss.mean,
-        notes=tuple(notes.said),
+        notes=tuple(notes.sentences),
     )
 
 
@@ -352,13 +358,13 @@ def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
     """Return the period of the repeated tokens; None if induction and duplicate-token scores have no value."""
     period = min(_PERIOD, length // 2, opened.vocab_size)
     if opened.reads_numbers:
-        notes.said.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
+        notes.sentences.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
         return None
     if not opened.causal:
-        notes.said.append("induction and duplicate-token scores are of causal models only: here they say nothing")
+        notes.sentences.append("induction and duplicate-token scores are of causal models only: here they say nothing")
         return None
     if period < 2:
-        notes.said.append(f"a length of {length} is too short for tokens that are repeated: no induction score")
+        notes.sentences.append(f"a length of {length} is too short for tokens that are repeated: no induction score")
         return None
     return period
 
@@ -381,13 +387,13 @@ def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadSco
         return None
     if not model.model.residual:
         if len([n for n in model.n_heads if n]) > 1:
-            notes.said.append(
+            notes.sentences.append(
                 "composition is left out: this model has no residual stream (model.residual false) that later heads "
                 "would read earlier ones in"
             )
         return None
     widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
     if 3 * model.model.d_model * sum(widths) ** 2 > _COMPOSITION_FLOPS:
-        notes.said.append(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
+        notes.sentences.append(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
         return None
     return compositions(model)

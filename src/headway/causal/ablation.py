@@ -19,9 +19,9 @@ from headway.causal.ablation_result import Faithfulness
 from headway.causal.attribution import Attribution, attribute, integrated
 from headway.causal.checks import check_sound
 from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind, joined
-from headway.causal.faithfulness import DRAWS, faithfulness_in_batches
-from headway.causal.removal import Losses, Removal, losses_without
-from headway.causal.substitutes import Intervenable, OtherText, Substitutes, check_text, counted, heads_of, layout_of
+from headway.causal.faithfulness import DRAWS, faithfulness
+from headway.causal.removal import losses_by_kind
+from headway.causal.substitutes import Intervenable, OtherText, Substitutes, counted, heads_of, layout_of
 from headway.errors import UserError
 
 
@@ -30,8 +30,6 @@ def ablate(
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
-    *,
-    memory_bytes: int | None = None,
 ) -> ExactEffects:
     """Return the exact effects of every head, and of all together.
 
@@ -40,19 +38,17 @@ def ablate(
         inputs: the text.
         targets: the tokens after each position; -1 where none is counted.
         stand_ins: what stands in for heads on this text.
-        memory_bytes: as in `losses_without`.
 
     Raises:
         UserError: as `check_text`, or when the model has no heads.
     """
-    check_text(model, inputs, targets)
     heads = heads_of(model)
     if not heads:
         raise UserError("the model has no heads, so there is none to take away; give a model with heads")
     sets = [*((head,) for head in heads), tuple(heads)]
-    losses = losses_without(model, inputs, targets, _removals(sets, stand_ins), memory_bytes=memory_bytes)
-    changes, tokens = _changes(losses, len(sets)), counted(targets).cpu().numpy()
-    ends = np.cumsum(model.n_heads)[:-1]
+    losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets)
+    changes = {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
+    tokens, ends = counted(targets).cpu().numpy(), np.cumsum(model.n_heads)[:-1]
     return ExactEffects(
         loss=losses.whole.cpu().numpy(),
         single={
@@ -70,8 +66,6 @@ def interactions(
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
     pairs: Sequence[tuple[Head, Head]],
-    *,
-    memory_bytes: int | None = None,
 ) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
     """Return the effect of both heads of each pair minus those of each alone, in nats per token of each sequence.
 
@@ -80,7 +74,6 @@ def interactions(
     Raises:
         UserError: as `check_text`, or when a pair names a head that is not there, or one twice.
     """
-    check_text(model, inputs, targets)
     known = set(heads_of(model))
     for pair in pairs:
         if pair[0] == pair[1] or not known.issuperset(pair):
@@ -90,23 +83,11 @@ def interactions(
             )
     alone = sorted({head for pair in pairs for head in pair})
     sets = [*((head,) for head in alone), *pairs]
-    losses = losses_without(model, inputs, targets, _removals(sets, stand_ins), memory_bytes=memory_bytes)
+    losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets)
     place = {head: i for i, head in enumerate(alone)}
     first, second = ([place[pair[i]] for pair in pairs] for i in (0, 1))
-    return {
-        kind: change[len(alone) :] - change[first] - change[second]
-        for kind, change in _changes(losses, len(sets)).items()
-    }
-
-
-def _removals(sets: Sequence[tuple[Head, ...]], stand_ins: Substitutes) -> list[Removal]:
-    return [Removal(heads, stand_ins.of[kind]) for kind in KINDS for heads in sets]
-
-
-def _changes(losses: Losses, n_sets: int) -> dict[Kind, np.ndarray]:
-    """Return the change of each set's loss on each sequence, by kind of ablation."""
-    changes = (losses.without - losses.whole).cpu().numpy()
-    return {kind: changes[i * n_sets : (i + 1) * n_sets] for i, kind in enumerate(KINDS)}
+    changes = {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
+    return {kind: change[len(alone) :] - change[first] - change[second] for kind, change in changes.items()}
 
 
 BATCH = 1024
@@ -189,7 +170,7 @@ class BatchedText:
     ) -> dict[Kind, Faithfulness]:
         """Return the faithfulness of a circuit over the whole text."""
         batches = self._told("the circuit")
-        return faithfulness_in_batches(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed)
+        return faithfulness(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed)
 
     def _batches(self) -> Iterator[Batch]:
         for start in range(0, len(self.inputs), self.at_once):

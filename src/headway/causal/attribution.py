@@ -38,12 +38,6 @@ class Attribution:
         """Michel's importance of each layer's heads: the mean over sequences of |dL/dxi|."""
         return tuple(np.abs(gradients).mean(1) for gradients in self.gate_gradients)
 
-    @property
-    def michel_by_layer(self) -> tuple[Float[np.ndarray, " _head"], ...]:
-        """Michel's importance over its l2 norm in the layer, which depends on how many heads the layer has."""
-        norms = [np.linalg.norm(importance) for importance in self.michel]
-        return tuple(i / n if n else i for i, n in zip(self.michel, norms, strict=True))
-
 
 def attribute(
     model: Intervenable,
@@ -75,11 +69,9 @@ def attribute(
     )
     first_order = {}
     for kind in KINDS:
-        changes = {}
-        for i, gradient in of_z.items():
-            stand_in = stand_ins.of[kind][i]
-            assert stand_in is not None, "a layer with heads has what stands in for them"
-            changes[i] = ((stand_in - found[i].detach()) * gradient).sum((2, 3)).T
+        changes = {
+            i: ((stand_ins.of[kind][i] - found[i].detach()) * gradient).sum((2, 3)).T for i, gradient in of_z.items()
+        }
         first_order[kind] = _effects(model, changes, targets)
     return Attribution(
         gate_gradients=_per_layer(model, {i: gradient.T for i, gradient in of_gates.items()}, len(inputs)),
@@ -160,8 +152,7 @@ def check_gradients(model: Intervenable) -> None:
             )
 
 
-def _between(gate: Tensor, stand_in: Tensor | None, z: Tensor) -> Tensor:
-    assert stand_in is not None, "a layer with heads has what stands in for them"
+def _between(gate: Tensor, stand_in: Tensor, z: Tensor) -> Tensor:
     return stand_in + gate[:, :, None, None] * (z - stand_in)
 
 

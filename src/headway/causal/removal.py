@@ -28,8 +28,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headway.causal.effects import Head
-from headway.causal.substitutes import Intervenable, StandIn, sequence_losses, without
+from headway.causal.effects import KINDS, Head, Kind
+from headway.causal.substitutes import Intervenable, StandIn, Substitutes, check_text, sequence_losses, without
 from headway.config.lm.budget import forward_flops
 from headway.config.lm.model import TransformerModel
 from headway.config.lm.parameters import parameters_of
@@ -61,8 +61,8 @@ class FirstProduct:
     @classmethod
     def of(cls, model: Transformer, layer: int, stream: Tensor, written: Tensor) -> "FirstProduct | None":
         """Return the first product of a layer; None without an MLP that reads the stream through a norm."""
-        of = model.layers[layer]
-        mlp, norm = cast(Mlp | None, of.mlp), cast(nn.Module, getattr(of, "mlp_norm", None))
+        block = model.layers[layer]
+        mlp, norm = cast(Mlp | None, block.mlp), cast(nn.Module, getattr(block, "mlp_norm", None))
         plain = model.model.norm_place == "before" and model.model.residual
         if mlp is None or not plain or not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
             return None
@@ -236,6 +236,25 @@ def losses_without(
     return _one_by_one(model, inputs, targets, removals)
 
 
+def losses_by_kind(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, "batch pos"],
+    stand_ins: Substitutes,
+    sets: Sequence[tuple[Head, ...]],
+    kinds: Sequence[Kind] = KINDS,
+) -> tuple[Losses, dict[Kind, Float[Tensor, "set batch"]]]:
+    """Return the losses without sets of heads; also those of each kind of what stands in for them.
+
+    Raises:
+        UserError: as `check_text`.
+    """
+    check_text(model, inputs, targets)
+    removals = [Removal(heads, stand_ins.of[kind]) for kind in kinds for heads in sets]
+    losses = losses_without(model, inputs, targets, removals)
+    return losses, dict(zip(kinds, losses.without.unflatten(0, (len(kinds), len(sets))), strict=True))
+
+
 def _one_by_one(model: "TheirDecoder", inputs: Tensor, targets: Tensor, removals: Sequence[Removal]) -> Losses:
     """Return losses one set after another; only layers below a set's lowest layer are shared."""
     with torch.no_grad():
@@ -323,9 +342,7 @@ class _Branch:
     def _change(self, removal: Removal) -> tuple[list[int], Tensor]:
         """Return the heads of this layer that go, and by how much their contexts change, head after head."""
         heads = [head for layer, head in removal.heads if layer == self.layer]
-        stand_in = removal.stand_in[self.layer]
-        assert stand_in is not None, "a layer with heads has what stands in for them"
-        change = stand_in.expand_as(self.z)[:, heads] - self.z[:, heads]
+        change = removal.stand_in[self.layer].expand_as(self.z)[:, heads] - self.z[:, heads]
         return heads, change.transpose(1, 2).flatten(2)
 
 

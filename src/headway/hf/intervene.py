@@ -15,6 +15,7 @@ anything added to the layer's input, or taken from its heads' outputs, must come
 """
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -133,9 +134,8 @@ class _Seen:
     module: nn.Module
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     gave: list[Any] = field(default_factory=list)
-    parts: dict[nn.Module, list[Any]] = field(default_factory=dict)
-    order: list[nn.Module] = field(default_factory=list)
-    """The parts in the order in which they ran."""
+    parts: dict[nn.Module, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    """The outputs of the parts, in the order in which they first ran."""
 
     @property
     def entered(self) -> Any:
@@ -160,7 +160,7 @@ class _Seen:
     def norm_before_sum(self, projection: nn.Module) -> nn.Module | None:
         """Return the norm that runs after the heads, if its output is what is added to the stream."""
         holding, gave = self._holding(projection), list[Tensor]()
-        norm = next((part for before, part in pairwise(self.order) if before in holding), None)
+        norm = next((part for before, part in pairwise(self.parts) if before in holding), None)
         if norm is None or len(self.parts[norm]) != 1 or not isinstance(self.parts[norm][0], Tensor):
             return None
         hook = norm.register_forward_hook(partial(_gave, gave))
@@ -190,9 +190,7 @@ def _seen(layers: Sequence[nn.Module], run: Callable[[], object]) -> list[_Seen]
             stack.callback(each.module.register_forward_hook(partial(_gave, each.gave)).remove)
             for part in each.module.children():
                 if next(part.parameters(), None) is not None:
-                    each.parts[part] = []
-                    stack.callback(part.register_forward_hook(partial(_gave, each.parts[part])).remove)
-                    stack.callback(part.register_forward_hook(partial(_ran, each.order)).remove)
+                    stack.callback(part.register_forward_hook(partial(_part_gave, each.parts)).remove)
         run()
     return seen
 
@@ -220,8 +218,8 @@ def _entered(calls: list[Any], _: nn.Module, args: tuple[Any, ...], options: dic
     calls.append((args, options))
 
 
-def _ran(order: list[nn.Module], part: nn.Module, _: tuple[Any, ...], __: Any) -> None:
-    order.append(part)
+def _part_gave(parts: dict[nn.Module, list[Any]], part: nn.Module, _: tuple[Any, ...], output: Any) -> None:
+    parts[part].append(output)
 
 
 def _gave(gave: list[Any], _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
@@ -563,14 +561,14 @@ def _layers_of(model: PreTrainedModel, paths: Sequence[str]) -> tuple[nn.Module,
     """Return the list of layers that holds all attentions, by the first number in their paths; else nothing."""
     parents = {_before_number(path) for path in paths}
     parent = parents.pop() if len(parents) == 1 else None
-    found = None if parent is None else model.get_submodule(parent)
-    return tuple(found) if isinstance(found, nn.ModuleList) else ()
+    layers = None if parent is None else model.get_submodule(parent)
+    return tuple(layers) if isinstance(layers, nn.ModuleList) else ()
 
 
 def _before_number(path: str) -> str | None:
     parts = path.split(".")
-    at = next((i for i, part in enumerate(parts) if part.isdigit()), None)
-    return None if at is None else ".".join(parts[:at])
+    number = next((i for i, part in enumerate(parts) if part.isdigit()), None)
+    return None if number is None else ".".join(parts[:number])
 
 
 def _changed(
