@@ -8,7 +8,7 @@ would be too large; the page names what was left out. The numbers are those of a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,19 +44,6 @@ _SMOOTHER = 2
 """The factor by which early patterns pack better, at best."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptSteps:
-    """The heads at the steps whose weights a run kept.
-
-    Attributes:
-        steps: ascending.
-        cuts: what was left out, in sentences.
-    """
-
-    steps: tuple[KeptStep, ...] = ()
-    cuts: tuple[str, ...] = ()
-
-
 def kept_steps(
     run: "Run | None",
     steps: Sequence[int],
@@ -66,8 +53,8 @@ def kept_steps(
     *,
     below: str,
     composed: bool,
-) -> KeptSteps:
-    """Open the run's model at each of these steps, and measure what the page shows of the finished model.
+) -> tuple[tuple[KeptStep, ...], tuple[str, ...]]:
+    """Open the run's model at each of these steps; return what the page shows of it, and what was left out.
 
     Args:
         run: that trained the model; None: nobody kept anything.
@@ -84,7 +71,7 @@ def kept_steps(
     from headway.heads.token_circuits import compositions, in_tokens, token_circuits
 
     if run is None or not steps:
-        return KeptSteps()
+        return (), ()
     n = _fitting(shown, len(steps))
     found = []
     for step in steps:
@@ -106,7 +93,7 @@ def kept_steps(
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
     what = f"patterns of {few} of {counted(many, 'sequence')}" if few else "no patterns"
     said = f"while it trained, {what} are kept, {below}"
-    return KeptSteps(steps=fitted, cuts=(said,) if few < many else ())
+    return fitted, (said,) if few < many else ()
 
 
 def _at(run: "Run", step: int, seen: SeenModel) -> SeenModel:
@@ -253,8 +240,8 @@ def look(
         circuits = token_circuits(opened.ours, among) if in_tokens(opened.ours) else None
         found = _numbers(opened, source, read, seen, draws, seed)
         composed = found.composition is not None
-        trained = kept_steps(run, steps, seen, shown, among, below=room.below, composed=composed)
-    named = occurring(shown.sequences, pairs, [circuits, *(each.circuits for each in trained.steps)])
+        trained, cuts = kept_steps(run, steps, seen, shown, among, below=room.below, composed=composed)
+    named = occurring(shown.sequences, pairs, [circuits, *(each.circuits for each in trained)])
     return ModelView(
         name=opened.name,
         found=found,
@@ -266,9 +253,9 @@ def look(
         circuits=circuits,
         no_circuits=no_circuits(opened.ours),
         run=None if run is None else run.path,
-        kept=trained.steps,
+        kept=trained,
         decodes=opened.kind == "encoder-decoder",
-        notes=(*seen.notes(), *shown.cuts, *room.left_out(kept), *trained.cuts),
+        notes=(*seen.notes(), *shown.cuts, *room.left_out(kept), *cuts),
     )
 
 

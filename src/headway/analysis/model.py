@@ -51,11 +51,9 @@ class Encoder:
             encode, as_written, end = told(tokenizer.encode), told(tokenizer.encode_as_written), tokenizer.end_of_text
             vocabulary = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
         else:
-            encode, as_written = (
-                told(partial(_ids, tokenizer, add_special_tokens=False)),
-                told(partial(_ids, tokenizer)),
-            )
-            end, vocabulary = tokenizer.eos_token_id, tokenizer.get_vocab
+            ids = partial(_ids, tokenizer)
+            encode, as_written, end = told(partial(ids, add_special_tokens=False)), told(ids), tokenizer.eos_token_id
+            vocabulary = tokenizer.get_vocab
         for text in _words(vocabulary):
             with suppress(UserError):
                 if plain := list(encode(text)):

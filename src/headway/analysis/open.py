@@ -76,7 +76,7 @@ def open_model(
     from headway.train.device import find_device, settle_elementary_functions
 
     settle_elementary_functions()
-    place = None if device is None else find_device(device)
+    target = None if device is None else find_device(device)
     if isinstance(path, str | Path):
         opened = _from_path(path, tokenizer, for_, trust_code=trust_code)
     else:
@@ -84,8 +84,8 @@ def open_model(
     opened.check_finite("so it has nothing to say" if for_ == "write" else "so its heads say nothing")
     if for_ in ("trace", "intervene", "prune"):
         _check_heads(opened)
-    if place is not None and isinstance(path, str | Path):
-        opened.module.to(place)
+    if target is not None and isinstance(path, str | Path):
+        opened.module.to(target)
     if for_ == "intervene":
         _ = opened.decoder  # or it raises
     if for_ == "prune" and opened.ours is None:
@@ -279,15 +279,15 @@ def _in_memory(model: Any, tokenizer: str | None, for_: Purpose | None, tokens: 
     name = type(model).__name__
     if isinstance(model, Opened):
         return _with_tokenizer(model, tokenizer, model.name)
+    called = name if for_ == "trace" else "the model"
     if isinstance(model, Transformer):
-        called = name if for_ == "trace" else "the model"
         return _with_tokenizer(_of_own(model, called), tokenizer, called)
     if not isinstance(model, nn.Module):
         raise UserError(f"a model was expected, or the path of one, but a {name} was given")
     if _is_of_transformers(model):
         from headway.hf.open import in_memory
 
-        return _with_tokenizer(_of_transformers(in_memory(model), name, name), tokenizer, name)
+        return _with_tokenizer(_of_transformers(in_memory(model), called, name), tokenizer, called)
     if for_ in ("intervene", "prune"):
         raise UserError(not_maskable(name))
     return _brought(model, tokens)

@@ -9,20 +9,29 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from headway.analysis.inputs import described
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.analysis.text_pairs import TextPairs
 from headway.base.text import counted
+from headway.causal.checks import check_sound
+from headway.causal.effects import Head
 from headway.causal.patch_result import PATCH_SITES, HeadPattern, PatchedModel, Patching, PatchSite, strongest_path
+from headway.causal.patching import (
+    PatchMetric,
+    TwoRuns,
+    cancelling,
+    estimated_effects,
+    head_paths,
+    patched_effects,
+    why_no_paths,
+)
 from headway.errors import UserError, near
 
 if TYPE_CHECKING:
-    import torch
-
     from headway.analysis.model import TokenIds
-    from headway.causal.effects import Head
-    from headway.causal.patching import PatchMetric, TwoRuns
 
 
 def patch(
@@ -30,7 +39,7 @@ def patch(
     clean: "str | TokenIds",
     corrupted: "str | TokenIds",
     *,
-    metric: "PatchMetric",
+    metric: PatchMetric,
     sites: str | Sequence[str] = PATCH_SITES,
     by_position: bool = False,
     paths: bool = True,
@@ -61,35 +70,12 @@ def patch(
     asked = sites_of(sites)
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     tokens = _tokens(opened, clean, "clean"), _tokens(opened, corrupted, "corrupted")
-    runs = _checked_runs(opened, *tokens, metric, asked, paths=paths)
-    return measured(runs, asked, by_position=by_position, paths=paths)
+    check_sound(opened.decoder, tokens[0], asked, paths=paths)
+    return measured(TwoRuns(opened.decoder, *tokens, metric), asked, by_position=by_position, paths=paths)
 
 
-def _checked_runs(
-    opened: Opened,
-    clean: "torch.Tensor",
-    corrupted: "torch.Tensor",
-    metric: "PatchMetric",
-    sites: tuple[PatchSite, ...],
-    *,
-    paths: bool,
-) -> "TwoRuns":
-    """Return the runs of a model that passed its checks.
-
-    Raises:
-        UserError: naming the check that failed.
-    """
-    from headway.causal.checks import check_sound
-    from headway.causal.patching import TwoRuns
-
-    check_sound(opened.decoder, clean, sites, paths=paths)
-    return TwoRuns(opened.decoder, clean, corrupted, metric)
-
-
-def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
+def measured(runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
     """Measure all that patching shows of two runs."""
-    from headway.causal.patching import cancelling, estimated_effects, head_paths, patched_effects, why_no_paths
-
     refused = why_no_paths(runs) if paths else None
     found = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
     estimates = estimated_effects(runs, sites, by_position=by_position)
@@ -120,7 +106,7 @@ def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
     return tuple(site for site in PATCH_SITES if site in given)
 
 
-def _tokens(opened: Opened, text: Any, name: str) -> "torch.Tensor":
+def _tokens(opened: Opened, text: Any, name: str) -> torch.Tensor:
     if isinstance(text, str):
         if opened.tokenizer is None:
             raise UserError(
@@ -170,7 +156,8 @@ def patch_texts(
     pairs = TextPairs.of(opened, clean, corrupted, answer, wrong)
     pairs.check_lengths(opened, by_position=by_position)
     tokens = pairs.tensors(opened)
-    runs = _checked_runs(opened, *tokens, pairs.metric, asked, paths=paths)
+    check_sound(opened.decoder, tokens[0], asked, paths=paths)
+    runs = TwoRuns(opened.decoder, *tokens, pairs.metric)
     of_pairs = f", {counted(pairs.n, 'pair')} of texts" if pairs.n > 1 else ""
     tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
     patching = measured(runs, asked, by_position=by_position, paths=paths)
@@ -193,7 +180,7 @@ def patch_texts(
     )
 
 
-def _heads_shown(patching: "Patching") -> tuple["Head", ...]:
+def _heads_shown(patching: Patching) -> tuple[Head, ...]:
     path = strongest_path(patching)
     if path is not None:
         return (path.writer, path.reader)
@@ -202,7 +189,7 @@ def _heads_shown(patching: "Patching") -> tuple["Head", ...]:
     return (patching.heads[int(totals.argmax())],)
 
 
-def _pattern(runs: "TwoRuns", head: "Head", length: int) -> HeadPattern:
+def _pattern(runs: TwoRuns, head: Head, length: int) -> HeadPattern:
     """Return a head's pattern on the first pair of texts."""
     layer, number = head
     found = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 
 from headway.analysis.inputs import TextInput, own_text, text_input, two_inputs
 from headway.analysis.model import Opened
@@ -19,16 +20,21 @@ from headway.analysis.open import open_model
 from headway.base.files import write_json
 from headway.base.text import counted
 from headway.causal.ablation_result import nats, within
+from headway.causal.checks import check_sound
 from headway.causal.effects import Head, interval, mean_over_tokens, named
+from headway.causal.importance import METHODS, PruningText
+from headway.causal.pruning import pruned_to
+from headway.causal.substitutes import counted as tokens_of
+from headway.causal.substitutes import sequence_losses
+from headway.config.lm.head_units import heads_to_keep, units_of
 from headway.errors import UserError, near
 from headway.heads.scores import five_digits
+from headway.hf.write import export
+from headway.models.transformer import Transformer
+from headway.train.device import Meter
 
 if TYPE_CHECKING:
-    import torch
-
     from headway.analysis.model import TokenIds
-    from headway.causal.importance import PruningText
-    from headway.models.transformer import Transformer
 
 
 _ROUNDS = 5
@@ -54,7 +60,7 @@ class PassCost:
 
 
 def pass_costs(
-    models: "tuple[Transformer, Transformer]", inputs: "torch.Tensor", targets: "torch.Tensor"
+    models: tuple[Transformer, Transformer], inputs: torch.Tensor, targets: torch.Tensor
 ) -> tuple[PassCost, PassCost]:
     """Measure the cost of a pass of each of two models."""
     forwards: tuple[list[float], list[float]] = ([], [])
@@ -76,24 +82,18 @@ def pass_costs(
     return first, second
 
 
-def _forward(model: "Transformer", inputs: "torch.Tensor") -> None:
-    import torch
-
+def _forward(model: Transformer, inputs: torch.Tensor) -> None:
     with torch.no_grad():
         model(inputs)
 
 
-def _step(model: "Transformer", inputs: "torch.Tensor", targets: "torch.Tensor") -> None:
-    import torch
-
+def _step(model: Transformer, inputs: torch.Tensor, targets: torch.Tensor) -> None:
     with torch.enable_grad():
         loss = model.loss(inputs, targets)
         torch.autograd.grad(loss, [parameter for parameter in model.parameters() if parameter.requires_grad])
 
 
-def _seconds(do: Callable[[], None], inputs: "torch.Tensor") -> float:
-    import torch
-
+def _seconds(do: Callable[[], None], inputs: torch.Tensor) -> float:
     began = time.perf_counter()
     do()
     if inputs.is_cuda:
@@ -101,9 +101,7 @@ def _seconds(do: Callable[[], None], inputs: "torch.Tensor") -> float:
     return time.perf_counter() - began
 
 
-def _memory(model: "Transformer", inputs: "torch.Tensor", targets: "torch.Tensor") -> int:
-    from headway.train.device import Meter
-
+def _memory(model: Transformer, inputs: torch.Tensor, targets: torch.Tensor) -> int:
     meter = Meter(inputs.device)
     meter.begin_training()
     _step(model, inputs, targets)
@@ -155,7 +153,7 @@ class Pruned:
         folder: where it was written, and the type of the folder; None where it was not.
     """
 
-    model: "Transformer"
+    model: Transformer
     by: str
     steps: int
     layouts: tuple[str, str]
@@ -239,11 +237,6 @@ def prune(
         UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model
             that fails a check of what is done to it, naming the check.
     """
-    from headway.causal.checks import check_sound
-    from headway.causal.importance import METHODS
-    from headway.causal.pruning import pruned_to
-    from headway.config.lm.head_units import heads_to_keep, units_of
-
     if by not in METHODS:
         raise UserError(f"by {by}: there is no such method; {near(by, METHODS)}")
     folder = None if out is None else Path(out)
@@ -271,7 +264,7 @@ def prune(
         losses={what: _change(whole, kept.model, batched[what], each) for what, each in texts.items()},
         before=before,
         after=after,
-        folder=None if folder is None else (folder, _write(opened, kept.model, folder)),
+        folder=None if folder is None else (folder, _export(opened, kept.model, folder)),
     )
     if folder is not None:
         write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
@@ -297,20 +290,13 @@ def _read(opened: Opened, source: TextInput, *, sequences: int | None, length: i
     return source.predicted(opened, sequences, length)
 
 
-def _batched(opened: Opened, text: TextInput, seed: int) -> "PruningText":
-    from headway.causal.importance import PruningText
-
+def _batched(opened: Opened, text: TextInput, seed: int) -> PruningText:
     inputs, targets = text.tensors(opened)
     assert targets is not None, "a loss has targets"
     return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // text.length), seed=seed)
 
 
-def _change(whole: "Transformer", small: "Transformer", text: "PruningText", source: TextInput) -> LossChange:
-    import torch
-
-    from headway.causal.substitutes import counted as tokens_of
-    from headway.causal.substitutes import sequence_losses
-
+def _change(whole: Transformer, small: Transformer, text: PruningText, source: TextInput) -> LossChange:
     with torch.no_grad():
         losses = [
             np.concatenate(
@@ -325,9 +311,7 @@ def _change(whole: "Transformer", small: "Transformer", text: "PruningText", sou
     return LossChange(text=source.name, before=before, after=after, interval=(low, high), counted=counted)
 
 
-def _write(opened: Opened, model: "Transformer", folder: Path) -> str:
-    from headway.hf.write import export
-
+def _export(opened: Opened, model: Transformer, folder: Path) -> str:
     return export(model.model, model.vocab_size, model.weights(), folder, opened.tokenizer)
 
 

@@ -56,27 +56,15 @@ def attribute(
     Raises:
         UserError: as `check_text` and `check_gradients`.
     """
-    check_text(model, inputs, targets)
-    check_gradients(model)
-    layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
-    found: dict[int, Tensor] = {}
-    edits: Edits = {(i, "z"): partial(found.setdefault, i) for i in layers}
-    with torch.enable_grad():
-        total = _total(model, model.hidden(inputs, gates=gates, edits=edits)[0], targets)
-    gradients = torch.autograd.grad(total, [*(gates[i] for i in layers), *(found[i] for i in layers)])
-    of_gates, of_z = (
-        dict(zip(layers, part, strict=True)) for part in (gradients[: len(layers)], gradients[len(layers) :])
-    )
+    gates, z, slopes = _gradients(model, inputs, targets)
     first_order = {}
     for kind in KINDS:
         changes = {
-            i: ((stand_ins.of[kind][i] - found[i].detach()) * gradient).sum((2, 3)).T for i, gradient in of_z.items()
+            layer: ((stand_ins.of[kind][layer] - z[layer].detach()) * slope).sum((2, 3)).T
+            for layer, slope in slopes.items()
         }
         first_order[kind] = _effects(model, changes, targets)
-    return Attribution(
-        gate_gradients=_per_layer(model, {i: gradient.T for i, gradient in of_gates.items()}, len(inputs)),
-        first_order=first_order,
-    )
+    return Attribution(gate_gradients=_per_layer(model, gates, len(inputs)), first_order=first_order)
 
 
 def integrated(
@@ -128,13 +116,23 @@ def gate_gradients(
     Raises:
         UserError: as `check_text` and `check_gradients`.
     """
+    gates, _, _ = _gradients(model, inputs, targets)
+    return _per_layer(model, gates, len(inputs))
+
+
+def _gradients(
+    model: Intervenable, inputs: Tensor, targets: Tensor
+) -> tuple[dict[int, Tensor], dict[int, Tensor], dict[int, Tensor]]:
+    """Return gradients of the losses by gates (head, batch), the contexts, and gradients by contexts, of each layer."""
     check_text(model, inputs, targets)
     check_gradients(model)
-    layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
+    layers, gates, z = layers_with_heads(model), _gates(model, len(inputs), 1.0), dict[int, Tensor]()
+    edits: Edits = {(layer, "z"): partial(z.setdefault, layer) for layer in layers}
     with torch.enable_grad():
-        total = _total(model, model.hidden(inputs, gates=gates)[0], targets)
-    gradients = torch.autograd.grad(total, [gates[i] for i in layers])
-    return _per_layer(model, {i: gradient.T for i, gradient in zip(layers, gradients, strict=True)}, len(inputs))
+        total = _total(model, model.hidden(inputs, gates=gates, edits=edits)[0], targets)
+    found = torch.autograd.grad(total, [*(gates[layer] for layer in layers), *(z[layer] for layer in layers)])
+    by_gates = {layer: gradient.T for layer, gradient in zip(layers, found, strict=False)}
+    return by_gates, z, dict(zip(layers, found[len(layers) :], strict=True))
 
 
 def check_gradients(model: Intervenable) -> None:

@@ -147,7 +147,7 @@ def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor,
     if not isinstance(model, Transformer):
         yield from model.outputs(tokens)
         return
-    trace = model(tokens, record=True)[1]
+    trace = model.trace(tokens)
     for attention in trace.attentions:
         written = model.written(trace.streams[attention.layer], attention.layer)
         assert written is not None

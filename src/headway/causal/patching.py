@@ -81,13 +81,13 @@ class TwoRuns:
     def clean(self) -> Trace:
         """The trace of the clean text."""
         with torch.no_grad():
-            return self._traced(self.clean_tokens)
+            return self.model.trace(self.clean_tokens)
 
     @cached_property
     def corrupted(self) -> Trace:
         """The trace of the corrupted text."""
         with torch.no_grad():
-            return self._traced(self.tokens)
+            return self.model.trace(self.tokens)
 
     @cached_property
     def run(self) -> "OwnRun | TheirPass":
@@ -103,13 +103,6 @@ class TwoRuns:
         assert not isinstance(self.model, Transformer), "of our own it is declared"
         with torch.no_grad():
             return self.model.stream_sums(self.tokens)
-
-    def _traced(self, tokens: Tensor) -> Trace:
-        if not isinstance(self.model, Transformer):
-            return self.model.trace(tokens)
-        trace = self.model(tokens, record=True)[1]
-        assert trace is not None
-        return trace
 
     def values(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
         """Return the metric of a run."""

@@ -124,7 +124,7 @@ def xray(
     device: Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
-    """What every head of a finished model does on a text.
+    """Measure every head of a finished model on a text.
 
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
@@ -172,7 +172,7 @@ def ablate(
     seed: Annotated[int, _seed("Of which sequences stand in for which.")] = 0,
     trust_code: TrustCode = False,
 ) -> None:
-    """What the loss does without each head: at zero, at its mean, resampled.
+    """Measure the loss without each head: at zero, at its mean, resampled.
 
     Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
     With --circuit everything outside some heads is taken away, too.
@@ -184,6 +184,7 @@ def ablate(
 
     share_cores()
     check_out(out, draws=out is not None or not as_json)
+    read: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     found = measure(
         checkpoint,
         text=text,
@@ -191,18 +192,14 @@ def ablate(
         mean=mean,
         pairs=pairs,
         circuit=None if circuit is None else [head.strip() for head in circuit.split(",") if head.strip()],
-        tokenizer=tokenizer,
-        sequences=sequences,
-        length=length,
         device=device,
         seed=seed,
         trust_code=trust_code,
         tell=tell,
+        **read,
     )
     given = {"reference": reference, "mean": None if mean == "positions" else mean, "seed": seed or None, "out": out}
-    given["circuit"] = circuit
-    read = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
-    command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, **given, **read)
+    command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, **given, circuit=circuit, **read)
     command += " --trust-code" * trust_code
     show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
 
@@ -274,7 +271,7 @@ def show_model(
     command: str,
     as_json: bool,
 ) -> None:
-    """What was found of a finished model: sentences and a table, then its page; or all of it as JSON."""
+    """Print the result of an analysis: sentences and a table, then its page; or all of it as JSON."""
     from headway.report.models.page import folder_of, terminal_table
 
     if as_json:
@@ -434,7 +431,7 @@ def look(
 
 
 def _page_of(out: Path | None, models: list[Path]) -> Path:
-    """Where the page is written."""
+    """Return the file of the page."""
     from headway.analysis.model import ModelFolder
 
     if out is not None:

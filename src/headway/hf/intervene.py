@@ -230,8 +230,6 @@ _READ: tuple[Site, ...] = ("q", "k", "v")
 _LOGITS = 1 << 24
 """The most entries of the logits of copies that are held at once."""
 
-Logits = Callable[[Tensor, Edits], Tensor]
-"""A function from tokens to logits, with edits of the heads."""
 Contexts = Mapping[int, Float[Tensor, "batch pos d_head"]]
 """Replaced contexts by head of a layer."""
 Stream = Float[Tensor, "batch pos d_model"]
@@ -241,24 +239,11 @@ Stream = Float[Tensor, "batch pos d_model"]
 class TheirPass:
     """A kept forward pass of a model of transformers that can be repeated from any layer on."""
 
-    logits_of: Logits
-    layers: Sequence[nn.Module]
+    decoder: "TheirDecoder"
     tokens: Int[Tensor, "batch pos"]
     logits: Float[Tensor, "batch pos vocab"]
     outputs: tuple[Any, ...]
     """The outputs of each layer; empty if passes can only be made whole."""
-
-    @classmethod
-    def of(cls, logits_of: Logits, layers: Sequence[nn.Module], tokens: Int[Tensor, "batch pos"]) -> "TheirPass":
-        """Return a whole pass with the output of each layer."""
-        outputs: list[Any] = []
-        with ExitStack() as stack:
-            for layer in layers:
-                stack.callback(layer.register_forward_hook(partial(_gave, outputs)).remove)
-            logits = logits_of(tokens, {})
-        # A layer that is called twice has two outputs.
-        kept = tuple(outputs) if len(outputs) == len(layers) else ()
-        return cls(logits_of=logits_of, layers=layers, tokens=tokens, logits=logits, outputs=kept)
 
     @cached_property
     def repeats(self) -> bool:
@@ -268,10 +253,10 @@ class TheirPass:
     def again(self, layer: int, edits: Edits, copies: int = 1) -> Float[Tensor, "copies_batch pos vocab"]:
         """Return the logits with edits of this layer and later ones, for copies of the text side by side."""
         with ExitStack() as stack:
-            for module, output in zip(self.layers[:layer], self.outputs, strict=False):
+            for module, output in zip(self.decoder.layers[:layer], self.outputs, strict=False):
                 # A copy each time, since later layers may write into it.
                 stack.enter_context(answering(module, partial(_copied, output, copies)))
-            return self.logits_of(self.tokens.repeat(copies, 1), edits)
+            return self.decoder.hidden(self.tokens.repeat(copies, 1), edits=edits)[0]
 
     def share(self, layer: int) -> float:
         """Return about which share of a whole pass `again` computes from a layer on."""
@@ -310,7 +295,7 @@ class TheirPass:
         for some in self._groups(changes):
             seen: dict[Site, Tensor] = {}
             edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
-            with suppress(_SeenAll), _added(self.layers[layer], torch.cat(list(some))):
+            with suppress(_SeenAll), _added(self.decoder.layers[layer], torch.cat(list(some))):
                 self.again(layer, edits, len(some))
             parts = {site: x.chunk(len(some)) for site, x in seen.items()}
             yield from ({site: copies[at] for site, copies in parts.items()} for at in range(len(some)))
@@ -320,8 +305,8 @@ class TheirPass:
         for some in self._groups(changes):
             last, change = _copied(self.outputs[-1], len(some)), torch.cat(list(some))
             changed = (last[0] + change, *last[1:]) if isinstance(last, tuple) else last + change
-            with answering(self.layers[-1], partial(_copied, changed, 1)):
-                logits = self.again(len(self.layers) - 1, {}, len(some))
+            with answering(self.decoder.layers[-1], partial(_copied, changed, 1)):
+                logits = self.again(len(self.decoder.layers) - 1, {}, len(some))
             yield from logits.chunk(len(some))
 
     def _groups(self, things: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -390,10 +375,6 @@ class _Heads:
     n_heads: int
     d_head: int
 
-    def split(self, entered: Tensor, batch: int) -> Float[Tensor, "batch head pos d_head"]:
-        """Return the contexts of the heads from the projection's input."""
-        return entered.reshape(batch, -1, self.n_heads, self.d_head).transpose(1, 2)
-
 
 class TheirDecoder:
     """A decoder of transformers whose heads can be masked and patched; nothing of it is changed or copied.
@@ -410,7 +391,7 @@ class TheirDecoder:
         self.model = model
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
         self._heads = _heads_of(model, self.vocab_size)
-        self._layers = _layers_of(model, [heads.path for heads in self._heads.values()])
+        self.layers = _layers_of(model, [heads.path for heads in self._heads.values()])
         takes = inspect.signature(model.forward).parameters
         self._options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
         self._check_causal()
@@ -481,7 +462,14 @@ class TheirDecoder:
 
     def kept(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
         """Return a whole pass with the output of each layer."""
-        return TheirPass.of(lambda read, edits: self.hidden(read, edits=edits)[0], self._layers, tokens)
+        outputs: list[Any] = []
+        with ExitStack() as stack:
+            for layer in self.layers:
+                stack.callback(layer.register_forward_hook(partial(_gave, outputs)).remove)
+            logits, _ = self.hidden(tokens)
+        # A layer that is called twice has two outputs.
+        whole = tuple(outputs) if len(outputs) == len(self.layers) else ()
+        return TheirPass(decoder=self, tokens=tokens, logits=logits, outputs=whole)
 
     def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
         """Return whether what heads write reaches later layers unchanged."""
@@ -489,23 +477,22 @@ class TheirDecoder:
             each.layer: (self._heads[each.layer].projection, each.contributions().sum(1))
             for each in self.trace(tokens).attentions
         }
-        return stream_sums(self._layers, lambda: self.hidden(tokens), written)
+        return stream_sums(self.layers, lambda: self.hidden(tokens), written)
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield each layer's sum of its heads' outputs by their slices of W_O, and its projection's output.
 
         The contexts are those that the attention function returned. Neither contains the bias.
         """
-        wrote: dict[int, Tensor] = {}
+        wrote: dict[int, list[Tensor]] = {layer: [] for layer in self._heads}
         with ExitStack() as stack:
             for layer, heads in self._heads.items():
-                keep = partial(_keep, wrote, layer)
-                stack.callback(heads.projection.register_forward_hook(keep).remove)
+                stack.callback(heads.projection.register_forward_hook(partial(_gave, wrote[layer])).remove)
             contexts = {each.layer: each.z for each in self.trace(tokens).attentions}
         for layer, heads in self._heads.items():
             W_O = _by_input(heads.projection).unflatten(0, (heads.n_heads, heads.d_head))
             bias = heads.projection.bias
-            written = wrote[layer].reshape(*tokens.shape, -1)
+            written = wrote[layer][-1].reshape(*tokens.shape, -1)
             total = torch.einsum("bhqd,hdm->bqm", contexts[layer], W_O)
             yield layer, total, written if bias is None else written - bias
 
@@ -576,15 +563,11 @@ def _changed(
 ) -> tuple[Any, ...]:
     """Return the input of an output projection with its heads gated and edited."""
     entered, *rest = args
-    z = heads.split(entered, batch)
+    z = entered.reshape(batch, -1, heads.n_heads, heads.d_head).transpose(1, 2)
     if gate is not None:
         z = z * gate.broadcast_to(z.shape[:2])[:, :, None, None]
     z = edited(z, edits, layer, "z")
     return z.transpose(1, 2).reshape(entered.shape), *rest
-
-
-def _keep(wrote: dict[int, Tensor], layer: int, _: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-    wrote[layer] = output
 
 
 def _by_input(projection: nn.Linear | Conv1D) -> Tensor:
