@@ -171,7 +171,7 @@ def patch_texts(
         attentions=tuple(map(described, runs.clean.attentions)),
         scores={},
         notes=(*([] if patching.no_paths is None else [patching.no_paths]), *pairs.notes()),
-        metric=pairs.said(),
+        metric=pairs.metric_in_words(),
         clean=pairs.written(pairs.clean),
         corrupted=pairs.written(pairs.corrupted),
         positions=pairs.positions(),

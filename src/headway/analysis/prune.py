@@ -19,6 +19,7 @@ from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.files import write_json
 from headway.base.text import counted
+from headway.causal.ablation import BATCH
 from headway.causal.ablation_result import nats, within
 from headway.causal.checks import check_sound
 from headway.causal.effects import Head, interval, mean_over_tokens, named
@@ -106,10 +107,6 @@ def _memory(model: Transformer, inputs: torch.Tensor, targets: torch.Tensor) -> 
     meter.begin_training()
     _step(model, inputs, targets)
     return int(meter.metrics()["memory_bytes"])
-
-
-_BATCH = 1024
-"""Tokens that are read together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,7 +290,7 @@ def _read(opened: Opened, source: TextInput, *, sequences: int | None, length: i
 def _batched(opened: Opened, text: TextInput, seed: int) -> PruningText:
     inputs, targets = text.tensors(opened)
     assert targets is not None, "a loss has targets"
-    return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // text.length), seed=seed)
+    return PruningText(inputs=inputs, targets=targets, at_once=max(1, BATCH // text.length), seed=seed)
 
 
 def _change(whole: Transformer, small: Transformer, text: PruningText, source: TextInput) -> LossChange:

@@ -3,16 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from headway.analysis.look_tokens import token_words
 from headway.analysis.model import Opened
 from headway.base.text import counted
 from headway.errors import UserError
-
-if TYPE_CHECKING:
-    import torch
-
 
 MOST = 1024
 """Pairs that are read, all at once."""
@@ -61,26 +58,26 @@ class TextPairs:
         """
         texts = _texts(clean, corrupted)
         pairs = [[opened.encoder.whole(text) for text in some] for some in texts]
-        for at, (one, other) in enumerate(zip(*pairs, strict=True)):
-            _check_pair(opened, one, other, _of_pair(at, len(pairs[0])))
+        for number, (clean_ids, corrupted_ids) in enumerate(zip(*pairs, strict=True)):
+            _check_pair(opened, clean_ids, corrupted_ids, _of_pair(number, len(pairs[0])))
         right = _answers(opened, texts[0], answer, "answer")
-        other = None if wrong is None else _answers(opened, texts[0], wrong, "wrong")
-        for at, (one, two) in enumerate(zip(right, other or [], strict=False)):
-            if one[0] == two[0]:
-                said = [each if isinstance(each, str) else each[at] for each in (answer, wrong or "")]
+        not_right = None if wrong is None else _answers(opened, texts[0], wrong, "wrong")
+        for number, (answer_ids, wrong_ids) in enumerate(zip(right, not_right or [], strict=False)):
+            if answer_ids[0] == wrong_ids[0]:
+                words = [each if isinstance(each, str) else each[number] for each in (answer, wrong or "")]
                 raise UserError(
-                    f"answer {said[0]!r} and wrong {said[1]!r} begin with the same token{_of_pair(at, len(right))}; "
-                    "give two that differ in it"
+                    f"answer {words[0]!r} and wrong {words[1]!r} begin with the same token"
+                    f"{_of_pair(number, len(right))}; give two that differ in it"
                 )
-        every = [*(ids for some in pairs for ids in some), *(ids[:1] for ids in [*right, *(other or [])])]
-        said_of_first = f"{texts[0][0]!r} and {texts[1][0]!r}"
+        every = [*(ids for some in pairs for ids in some), *(ids[:1] for ids in [*right, *(not_right or [])])]
+        first_pair = f"{texts[0][0]!r} and {texts[1][0]!r}"
         return cls(
             clean=pairs[0],
             corrupted=pairs[1],
             right=right,
-            wrong=other,
+            wrong=not_right,
             words=token_words(opened, [token for ids in every for token in ids]),
-            texts=said_of_first if len(right) < 2 else f"the first pair {said_of_first}",
+            texts=first_pair if len(right) < 2 else f"the first pair {first_pair}",
         )
 
     def check_lengths(self, opened: Opened, *, by_position: bool) -> None:
@@ -100,7 +97,7 @@ class TextPairs:
                     "be of one length; give pairs of one length"
                 )
 
-    def tensors(self, opened: Opened) -> "tuple[torch.Tensor, torch.Tensor]":
+    def tensors(self, opened: Opened) -> tuple[torch.Tensor, torch.Tensor]:
         """Clean and corrupted tokens, filled up to one length: what comes after a text changes nothing before it."""
         longest = max(map(len, self.clean))
         clean, corrupted = (
@@ -109,21 +106,20 @@ class TextPairs:
         )
         return clean, corrupted
 
-    def metric(self, logits: "torch.Tensor") -> "torch.Tensor":
+    def metric(self, logits: torch.Tensor) -> torch.Tensor:
         """Return the metric of each pair, from the logits after its text."""
-        import torch
 
-        def at(ids: list[list[int]]) -> torch.Tensor:
+        def logit_of(ids: list[list[int]]) -> torch.Tensor:
             return last.gather(1, torch.tensor([[each[0]] for each in ids], device=logits.device))[:, 0]
 
         ends = torch.tensor([len(ids) - 1 for ids in self.clean], device=logits.device)
         last = logits[torch.arange(self.n, device=logits.device), ends].float()
         if self.wrong is not None:
-            return at(self.right) - at(self.wrong)
-        return at(self.right) - last.logsumexp(1)
+            return logit_of(self.right) - logit_of(self.wrong)
+        return logit_of(self.right) - last.logsumexp(1)
 
-    def said(self) -> str:
-        """The metric, in words."""
+    def metric_in_words(self) -> str:
+        """Return the metric as sentences say it."""
         right = self._answer(self.right, "the answer")
         if self.wrong is None:
             return f"the logarithm of the probability of {right} after the text, in nats"
