@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from headway.analysis.inputs import evaluating
 from headway.analysis.model import (
@@ -21,7 +21,7 @@ from headway.analysis.model import (
     whole_numbers,
 )
 from headway.base.files import inside
-from headway.errors import UserError, explained
+from headway.errors import UserError, explained, near
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from headway.store.run import Run
 
 Purpose = Literal["trace", "intervene", "prune", "write"]
+_NOT_OWN = {"prune": not_prunable, "write": not_ours}
+"""Why a model that is not Headway's own cannot be used in these ways, in words."""
 
 _PADDING = 0.05
 """Some pad a vocabulary to a multiple of 64; where more than this share is spare, it belongs to another tokenizer."""
@@ -75,6 +77,8 @@ def open_model(
     """  # noqa: E501 - the doctest's error stands on one line
     from headway.train.device import find_device, settle_elementary_functions
 
+    if for_ is not None and for_ not in get_args(Purpose):
+        raise UserError(f"for_ {for_!r} is no use of a model; {near(str(for_), get_args(Purpose))}")
     settle_elementary_functions()
     target = None if device is None else find_device(device)
     if isinstance(path, str | Path):
@@ -88,8 +92,8 @@ def open_model(
         opened.module.to(target)
     if for_ == "intervene":
         _ = opened.decoder  # or it raises
-    if for_ == "prune" and opened.ours is None:
-        raise UserError(not_prunable(opened.name, opened.facts["architecture"]))
+    if for_ in _NOT_OWN and opened.ours is None:
+        raise UserError(_NOT_OWN[for_](opened.name, opened.facts["architecture"]))
     return opened
 
 
@@ -116,11 +120,10 @@ def _from_path(path: str | Path, tokenizer: str | None, for_: Purpose | None, *,
 
     folder = model_folder(path)
     if folder.kind == "other":
-        if for_ == "prune":
-            raise UserError(not_prunable(folder.name, architecture_of(folder.path)))
         if for_ == "write":
             check_own(folder.path)
-            raise UserError(not_ours(folder.name, architecture_of(folder.path)))
+        if for_ in _NOT_OWN:
+            raise UserError(_NOT_OWN[for_](folder.name, architecture_of(folder.path)))
         pretrained = hf.open_pretrained(folder.path, trust_code=trust_code)
         return _with_tokenizer(_of_transformers(pretrained, folder.name, str(folder.path)), tokenizer, folder.path)
     model = _of_run(folder.path) if folder.kind == "run" else hf.load(folder.path)
