@@ -200,7 +200,7 @@ def look(
     Args:
         path: a run's folder, its checkpoint, or a local Hugging Face folder; or a model in memory, as for
             `headway.xray`.
-        text: a text file with `<|endoftext|>` between documents, or any other corpus that a task can name;
+        text: a text file with `<|endoftext|>` between documents, any other corpus that a task can name, or tokens;
             None, without tokens: the evaluation data of the run.
         tokens: instead of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         heads: the heads whose patterns are kept, such as `L0H3,L2`; None: all.

@@ -104,40 +104,39 @@ class XRayNotes:
 
     sentences: list[str] = field(default_factory=list)
 
-    def about_text(
-        self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[AttentionHeads, ...]
-    ) -> None:
+    def add(self, sentence: str) -> None:
+        """Add a note."""
+        self.sentences.append(sentence)
+
+    def about_text(self, read: TextInput, attentions: Sequence[AttentionHeads]) -> None:
         """Add notes if the text was shorter than asked or too short to tell much, and on layers with one head."""
-        n_tokens = len(tokens) * tokens.shape[1]
-        if tokens.shape[1] < length:
-            self.sentences.append(
-                f"the text has only {n_tokens:,} tokens: one sequence that is shorter than {length:,}"
-            )
-        elif len(tokens) < sequences:
-            self.sentences.append(f"the text gives only {len(tokens)} of {sequences} sequences of {length:,} tokens")
+        n_sequences, length = read.wanted or (len(read), read.length)
+        if read.length < length:
+            self.add(f"the text has only {read.size:,} tokens: one sequence that is shorter than {length:,}")
+        elif len(read) < n_sequences:
+            self.add(f"the text gives only {len(read)} of {n_sequences} sequences of {length:,} tokens")
         wide = widest(attentions)
-        if n_tokens < 2 * wide:
-            self.sentences.append(
-                f"on {n_tokens:,} positions heads that are {wide} wide look much alike whatever they do: give more text"
+        if read.size < 2 * wide:
+            self.add(
+                f"on {read.size:,} positions heads that are {wide} wide look much alike whatever they do: give more "
+                "text"
             )
         alone = sum(attention.n_heads == 1 for attention in attentions)
         if alone:
-            self.sentences.append(
-                f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads"
-            )
+            self.add(f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads")
 
     def about_circuits(self, scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on circuits that are unknown in another library's model."""
         of_text = scores["sink_score"].values
         plain = scores["qk_effective_rank"].values if "qk_effective_rank" in scores else {}
         if not plain:
-            self.sentences.append(
+            self.add(
                 "circuits are not measured: the queries, keys and values of this model are no plain linear maps of the "
                 "stream that its heads read"
             )
             return
         some = "" if len(plain) == len(of_text) else f" of {len(plain)} of {len(of_text)} attentions, the plain ones,"
-        self.sentences.append(
+        self.add(
             f"circuits{some} are read off W_Q, W_K, W_V and W_O as they read the normed stream; copying scores and "
             "composition, which need the norms between layers too, are those of Headway's own models"
         )
@@ -148,7 +147,7 @@ class XRayNotes:
             return draws
         if all(attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions):
             return draws
-        self.sentences.append(
+        self.add(
             "no heads were drawn anew: the attentions that were brought do not say their matrices, as those of "
             "headway.plain_attention do"
         )
@@ -166,16 +165,12 @@ class XRayNotes:
         if not draws:
             if any(note.startswith("no heads were drawn anew") for note in self.sentences):
                 return
-            self.sentences.append(
-                "no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said"
-            )
+            self.add("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
             return
         if draws < 4:
-            self.sentences.append(
-                f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4"
-            )
+            self.add(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
         if shuffled:
-            self.sentences.append(
+            self.add(
                 "queries, keys and values come out of one matrix here: untrained heads have the entries of each of its "
                 "rows shuffled, where others' are drawn"
             )
@@ -183,7 +178,7 @@ class XRayNotes:
         if wide:
             labels = labels_of(attentions)
             pairs = listed([labels[each.name] for each in wide])
-            self.sentences.append(f"pairs of {pairs} are not held against untrained ones: they are too many")
+            self.add(f"pairs of {pairs} are not held against untrained ones: they are too many")
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on windows that hide what repeated tokens could show."""
@@ -194,7 +189,7 @@ class XRayNotes:
             if hidden:
                 where = listed([labels[each.name] for each in hidden])
                 called = metric_name(metric)
-                self.sentences.append(f"{called} cannot be seen in {where}: its window hides what is looked for")
+                self.add(f"{called} cannot be seen in {where}: its window hides what is looked for")
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:
@@ -236,7 +231,7 @@ def xray(
     Args:
         path: a run's folder, its checkpoint, or a local Hugging Face folder; or a model in memory: Headway's own, one
             of transformers, or a module whose `trace(tokens)` returns what its heads do.
-        text: a text file with `<|endoftext|>` between documents, or any other corpus that a task can name;
+        text: a text file with `<|endoftext|>` between documents, any other corpus that a task can name, or tokens;
             None, without tokens: the evaluation data of the run.
         tokens: instead of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
@@ -277,7 +272,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
         raise UserError(f"draws {drawn}: give 0, and none are drawn, to {MOST_DRAWS:,}")
     if read.targets is not None and is_too_few(read, _attentions(opened, read)):
         return short_text_xray(opened, read)
-    n_wanted, length = read.wanted or (len(read), read.length)
+    length = read.length if read.wanted is None else read.wanted[1]
     seen, notes = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened)), XRayNotes()
     period = _period(opened, min(length, opened.longest or length), notes)
     with torch.inference_mode(), evaluating(opened.module):
@@ -292,11 +287,12 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
         )
         composition = _composition(opened, notes, scores)
     attentions = tuple(seen.attentions)
-    notes.about_text(read.tokens, length, n_wanted, attentions)
+    notes.about_text(read, attentions)
     notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
     if period is not None:
         notes.about_windows(attentions, scores)
-    notes.sentences.extend([seen.loss.why] if seen.loss.why else [])
+    if seen.loss.why:
+        notes.add(seen.loss.why)
     return XRay(
         **read.facts(opened),
         unit=_unit(read),
@@ -358,13 +354,13 @@ def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
     """Return the period of the repeated tokens; None if induction and duplicate-token scores have no value."""
     period = min(_PERIOD, length // 2, opened.vocab_size)
     if opened.reads_numbers:
-        notes.sentences.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
+        notes.add("induction and duplicate-token scores are of tokens, and this model reads numbers")
         return None
     if not opened.causal:
-        notes.sentences.append("induction and duplicate-token scores are of causal models only: here they say nothing")
+        notes.add("induction and duplicate-token scores are of causal models only: here they say nothing")
         return None
     if period < 2:
-        notes.sentences.append(f"a length of {length} is too short for tokens that are repeated: no induction score")
+        notes.add(f"a length of {length} is too short for tokens that are repeated: no induction score")
         return None
     return period
 
@@ -387,13 +383,13 @@ def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadSco
         return None
     if not model.model.residual:
         if len([n for n in model.n_heads if n]) > 1:
-            notes.sentences.append(
+            notes.add(
                 "composition is left out: this model has no residual stream (model.residual false) that later heads "
                 "would read earlier ones in"
             )
         return None
     widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
     if 3 * model.model.d_model * sum(widths) ** 2 > _COMPOSITION_FLOPS:
-        notes.sentences.append(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
+        notes.add(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
         return None
     return compositions(model)
