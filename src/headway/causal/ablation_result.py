@@ -100,7 +100,7 @@ def heads_told(effects: HeadEffects) -> int:
 
 def _bounded(effects: HeadEffects) -> list[tuple[Head, float, tuple[float, float]]]:
     """Return each head with its effect and the ends of its interval, which hold for all heads at once."""
-    ends = (pair for layer in effects.corrected_interval() for pair in layer)
+    ends = (pair for layer in effects.corrected_interval() for pair in layer.tolist())
     return [(head, effect, (low, high)) for (head, effect), (low, high) in zip(effects.heads(), ends, strict=True)]
 
 
