@@ -80,9 +80,9 @@ def test_effects_are_losses_with_and_without(found, ragged, text):
 
 
 def test_batches_change_nothing(found, ragged, text, monkeypatch):
-    import headway.analysis.interventions
+    import headway.causal.ablation
 
-    monkeypatch.setattr(headway.analysis.interventions, "BATCH", 64)
+    monkeypatch.setattr(headway.causal.ablation, "BATCH", 64)
     other = headway.ablate(ragged, text=text, sequences=5, length=32, pairs=True)
     nats = {"dtype": np.float32, "scale": found.loss_nats}  # effects are differences of losses
     for kind in KINDS:
@@ -328,7 +328,8 @@ def test_models_of_which_no_head_can_be_taken_yet(text, tmp_path):
 
 
 def test_what_is_no_model_of_ours(text):
-    refused("a path or one of Headway's models was expected, but a Linear was given", torch.nn.Linear(2, 2), text=text)
+    said = "a path, or one of Headway's models or of transformers was expected, but a Linear was given"
+    refused(said, torch.nn.Linear(2, 2), text=text)
     headless = GptNeo(family="gpt-neo", d_model=16, n_layers=1, n_heads="0", n_positions=64)
     module = Transformer(headless, 257, initial_weights(headless, 257, 0)).eval()
     refused("the model has no attention heads: there is nothing to measure", module, text=text, tokenizer="bytes")

@@ -58,6 +58,22 @@ def test_effects_are_losses_of_the_model_without_rows_of_its_projection(neox, te
     assert [attention.n_heads for attention in found.attentions] == [4, 4]
 
 
+def test_a_model_is_the_same_by_its_path_in_memory_and_open(neox, text):
+    """And an x-ray takes tokens as its text, as an ablation does."""
+    module = transformers.AutoModelForCausalLM.from_pretrained(neox).eval()
+    opened = headway.open_model(module, "bytes", for_="intervene")
+    assert opened.decoder.n_heads == (4, 4)
+    by_path, *others = (headway.ablate(model, text=text, **READ) for model in (neox, module, opened))
+    for found in others:
+        np.testing.assert_array_equal(found.exact.single["mean"].flat(), by_path.exact.single["mean"].flat())
+    tokens = np.random.default_rng(0).integers(0, 257, (6, 20))
+    one, other = headway.xray(neox, text=tokens, draws=0), headway.xray(opened, tokens=tokens, draws=0)
+    assert (one.text, other.text) == ("the given tokens", "tokens that were given")
+    assert one.loss_nats == other.loss_nats
+    with pytest.raises(UserError, match=r"the model is a GPTNeoXForCausalLM: .*, but not yet removed; "):
+        headway.prune(module, by="taylor", keep=4, text=tokens)
+
+
 @pytest.mark.slow
 def test_the_verb_gives_json(neox, text, tmp_path):
     words = ("--text", text, "--tokenizer", "bytes", "--sequences", 2, "--length", 16)

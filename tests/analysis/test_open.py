@@ -260,6 +260,7 @@ def test_messages_are_right_from_python_as_on_the_command_line(run):
         lambda: open_model(run).trace("Once"),
         lambda: open_model(run, "bpe-300"),
         lambda: open_model(run, "nowhere"),
+        lambda: open_model(run, for_="tracing"),
         lambda: headway.xray(run, text="nowhere.txt"),
         lambda: headway.xray(run, text="stories", length=999),
         lambda: headway.xray(run, text="stories", sequences=0),

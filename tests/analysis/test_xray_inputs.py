@@ -12,13 +12,14 @@ from support.tolerance import assert_same, nearly
 
 import headway
 from headway.analysis.model import _beginnings
-from headway.analysis.open import open_model, open_own
+from headway.analysis.open import open_model
 from headway.cli.options import check_out
 from headway.config.lm.model import GptNeo
 from headway.data import documents
 from headway.data.corpus import joined
 from headway.errors import UserError
-from headway.hf.reading import check_own
+from headway.hf import redraw
+from headway.hf.read import check_own
 from headway.hf.write import export
 from headway.models.weights import initial_weights
 
@@ -100,7 +101,7 @@ def test_what_headways_own_model_cannot_be_goes_to_transformers(name, text, tmp_
 )
 def test_to_write_it_must_be_headways_own(name, said, tmp_path):
     with pytest.raises(UserError, match=said):
-        open_own(saved(*OTHERS[name](), tmp_path / "model"))
+        open_model(saved(*OTHERS[name](), tmp_path / "model"), for_="write")
 
 
 def test_the_loss_is_that_of_transformers_and_of_headway(text, tmp_path):
@@ -132,7 +133,7 @@ def test_models_of_transformers_in_memory_have_circuits_where_they_are_plain(nam
 
 def test_the_plain_matrices_make_what_was_seen():
     model = transformers.GPT2LMHeadModel(zoo.CONFIGS["gpt-2"]).eval()
-    opened = headway.hf.read(model, zoo.tokens_of((2, 16)))
+    opened = redraw.read(model, zoo.tokens_of((2, 16)))
     for layer, attention in enumerate(opened.trace.attentions):
         weights = attention.plain
         assert_same(weights.queries(), attention.q)
@@ -163,9 +164,9 @@ def test_tokenizers_without_the_usual_end_of_a_text(eos, tmp_path):
     assert ends == ([] if eos is None else [6, 13])
     if eos is None:
         with pytest.raises(UserError, match="it has no token for the end of a text"):
-            open_own(folder)
+            open_model(folder, for_="write")
     else:
-        assert open_own(folder).encoder.end == opened.encoder.end
+        assert open_model(folder, for_="write").encoder.end == opened.encoder.end
 
 
 def test_two_towers_get_a_sentence(tmp_path):

@@ -80,13 +80,6 @@ def test_parameters_that_are_frozen_change_nothing():
         np.testing.assert_array_equal(one, other)
 
 
-def test_importance_by_layer_has_norm_1():
-    module = built(MODELS["layers without heads"])
-    found = attribute(module, INPUTS, TARGETS, substitutes(module, INPUTS, OTHER)).michel_by_layer
-    assert [len(layer) for layer in found] == [0, 6, 0]
-    assert np.linalg.norm(found[1]) == nearly(1)
-
-
 def test_an_integral_needs_a_step():
     module = built(MODELS["published"])
     with pytest.raises(UserError, match="an integral of 0 steps was asked for; give 1 or more"):

@@ -15,15 +15,20 @@ from headway.causal.substitutes import OtherText, heads_of, substitutes
 from headway.errors import UserError
 
 
+def alone(model, inputs, targets, stand_ins, heads, **options):
+    """The circuit on a text that is read at once, the others at their mean."""
+    return faithfulness(model, [(inputs, targets, stand_ins)], heads, kinds=("mean",), **options)["mean"]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_planted_heads_alone_keep_nearly_all_and_random_ones_little(seed):
     model, heads = planted.planted(seed)
     inputs, targets, other = planted.texts(seed)
-    found = faithfulness(model, inputs, targets, substitutes(model, inputs, other[:, :-1]), heads, draws=30)
+    found = alone(model, inputs, targets, substitutes(model, inputs, other[:, :-1]), heads, draws=30)
     assert found.share > 0.95
     assert found.circuit < found.none
     reset, _ = planted.planted(seed, reset=True)
-    nothing = faithfulness(reset, inputs, targets, substitutes(reset, inputs, other[:, :-1]), heads, draws=30)
+    nothing = alone(reset, inputs, targets, substitutes(reset, inputs, other[:, :-1]), heads, draws=30)
     assert abs(nothing.none - nothing.circuit) < 0.2 * (found.none - found.circuit)
     assert found.interval[0] > 0.9
     # Some random circuits have one of the two, and none has both.
@@ -95,7 +100,7 @@ def test_random_circuits_are_others_and_no_two_the_same():
 def test_where_circuits_are_few_it_is_said_that_they_are_all():
     model, heads = small_of("2-2")
     inputs, targets, other = planted.texts(0)
-    found = faithfulness(model, inputs, targets, substitutes(model, inputs, other[:, :-1]), heads)
+    found = alone(model, inputs, targets, substitutes(model, inputs, other[:, :-1]), heads)
     assert found.exhaustive
     assert len(found.random) == 5
     assert found.chance == 1 / 6
@@ -140,6 +145,6 @@ def test_what_is_no_circuit_is_said():
         (every, f"heads of a circuit: all {len(every)} were given, and nothing is left to take away; give"),
     ):
         with pytest.raises(UserError, match=said):
-            faithfulness(model, inputs, targets, stand_ins, wrong)
+            alone(model, inputs, targets, stand_ins, wrong)
     with pytest.raises(UserError, match="draws 0: a circuit is held against random ones; give 1 or more"):
-        faithfulness(model, inputs, targets, stand_ins, heads, draws=0)
+        alone(model, inputs, targets, stand_ins, heads, draws=0)

@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from faults.fuzz_folders import models
 from safetensors.numpy import load_file, save_file
 
 import headway
-from headway.analysis.open import open_model, open_own
+from headway.analysis.open import open_model
 from headway.cli import main
 from headway.config.lm.model import GptNeo
 from headway.data.tokenizer import Tokenizer, bytes_tokenizer
@@ -247,7 +248,9 @@ def test_hostile_weights_are_refused(content, problem, folder_of):
 def test_weights_that_are_no_numbers_are_neither_written_with_nor_exported(number, name, folder_of, tmp_path, told):
     folder = folder_of(name)
     arrays_of(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, number))
-    said = refused(folder, f"{name}: weights are NaN or infinite, so it has nothing to say (", open_own)
+    said = refused(
+        folder, f"{name}: weights are NaN or infinite, so it has nothing to say (", partial(open_model, for_="write")
+    )
     assert said.endswith("; take another checkpoint")
     for line in (["generate", str(folder)], ["export", str(folder), str(tmp_path / "out")]):
         assert "weights are NaN or infinite, so it has nothing to say" in told(line)

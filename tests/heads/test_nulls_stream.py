@@ -6,7 +6,6 @@ import torch
 import transformers
 from support.tolerance import nearly
 
-import headway
 from headway.config.lm.model import Gpt2, GptNeo, Llama
 from headway.heads.measure import measure
 from headway.heads.nulls import stream_null
@@ -102,5 +101,5 @@ def test_normed_queries_have_no_formula():
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
-        found = headway.hf.read(model, torch.zeros((1, 5), dtype=torch.long))
+        found = redraw.read(model, torch.zeros((1, 5), dtype=torch.long))
     assert found.turns == (None, None, None)

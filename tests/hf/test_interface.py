@@ -11,7 +11,7 @@ from transformers.pytorch_utils import Conv1D
 
 import headway
 from headway.errors import UserError
-from headway.hf.interface import entering
+from headway.hf.interface import output_map
 
 _llama, _wide = zoo._llama, zoo._wide
 _narrow = {**_llama, "head_dim": 8}
@@ -128,16 +128,16 @@ def test_a_norm_and_a_multiple_are_told_and_another_vector_is_not():
     nn.init.normal_(norm.bias, generator=random)
     with torch.no_grad():
         for added_, centred in ((nn.RMSNorm(16)(o), False), (norm(o), True)):
-            found = entering(o, added_)
+            found = output_map(o, added_)
             assert found is not None
             assert found.centred == centred
             assert found.slope > 0
-        multiple = entering(o, 0.3 * o)
+        multiple = output_map(o, 0.3 * o)
         assert multiple is not None
         assert_same(multiple.weight, torch.full((16,), 0.3))
-        assert entering(o, other) is None
-        assert entering(o, o + 0.1 * other) is None
-        assert entering(o[:1, :1], 2 * o[:1, :1]) is None  # one position tells nothing
+        assert output_map(o, other) is None
+        assert output_map(o, o + 0.1 * other) is None
+        assert output_map(o[:1, :1], 2 * o[:1, :1]) is None  # one position tells nothing
 
 
 def test_what_is_neither_is_refused():

@@ -166,10 +166,10 @@ def test_estimates_are_slopes(name):
 def test_copies_side_by_side_are_what_they_are_one_by_one(monkeypatch):
     """As where a layer gives something that is not by text: what its router says, for one."""
     together = runs_of("mistral")
-    assert together.run.kept.repeats
+    assert together.run.repeats
     monkeypatch.setattr(intervene, "_by_text", lambda *_: False)
     alone = runs_of("mistral")
-    assert not alone.run.kept.repeats
+    assert not alone.run.repeats
     for site in ("z", "k"):
         one, other = (patched_effects(runs, site, by_position=True)[1] for runs in (together, alone))
         assert_same(one, other, dtype=np.float32)

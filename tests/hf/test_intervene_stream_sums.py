@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.hf.intervene import stream_sums
-from headway.models.intervene import StreamSums
+from headway.hf.intervene import StreamSums, stream_sums
 
 WIDTH = 6
 

@@ -12,7 +12,7 @@ from transformers.pytorch_utils import Conv1D
 import headway
 from headway.config.lm.model import GptNeo
 from headway.errors import UserError
-from headway.hf.tracing import recording
+from headway.hf.recorder import recording
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 

@@ -52,7 +52,7 @@ EXCEPTIONS = {
     "config/shipped.py": ("glob", OWN),
     "analysis/prune.py": ("iterdir", "whether a folder that the user names is empty"),
     "analysis/text_pairs.py": ("read_text", GIVEN),
-    "hf/reading.py": ("glob safe_open", GIVEN + "; `hf/safety.py` keeps its links in it"),
+    "hf/read.py": ("glob safe_open", GIVEN + "; `hf/safety.py` keeps its links in it"),
     "hf/safety.py": ("os.scandir", GIVEN),
     "hf/write.py": ("iterdir mkdir rename shutil.copyfile shutil.rmtree write_bytes write_text", EXPORT),
     "hf/open.py": ("glob", GIVEN),

@@ -8,7 +8,7 @@ import torch
 from support import small_text
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headway.analysis.open import open_module
+from headway.analysis.open import open_model
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 from headway.train.device import OF_MKL, find_device, settle_elementary_functions
@@ -55,5 +55,5 @@ def test_whoever_has_a_model_in_memory_finds_them_settled():
     module = Transformer(run.model, 50, initial_weights(run.model, 50, seed=0))
     settle_elementary_functions.cache_clear()
     with Calls() as calls:
-        open_module(module)
+        open_model(module)
     assert len(calls.found) == 2 * len(OF_MKL)

@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.analysis.inputs import OwnExamples, described, own_text
-from headway.analysis.interventions import batched_text, open_to_intervene
+from headway.analysis.inputs import TextInput, described, own_text, two_inputs
 from headway.analysis.model import Opened
-from headway.analysis.text_pairs import TwoTexts, of_examples, two_texts, with_targets
+from headway.analysis.open import open_model
 from headway.base.text import counted
 from headway.causal.ablation_result import Ablation, PairEffects, effect_scores
 from headway.causal.effects import KINDS, ExactEffects, Head, Kind
 from headway.errors import UserError, near
 
 if TYPE_CHECKING:
+    import torch
+
     from headway.analysis.model import TokenIds
     from headway.causal.ablation import BatchedText
     from headway.causal.ablation_result import Faithfulness
+    from headway.causal.substitutes import Intervenable
     from headway.heads.scores import HeadScores
-    from headway.models.intervene import Intervenable
     from headway.models.trace import AttentionTrace
-    from headway.models.transformer import Transformer
 
 
 def circuit(
-    model: "str | Path | Transformer",
+    model: "str | Path | torch.nn.Module | Opened",
     heads: Sequence[str],
     *,
-    text: "str | Path | TokenIds",
-    reference: "str | Path | TokenIds | None" = None,
+    text: "str | Path | TokenIds | TextInput",
+    reference: "str | Path | TokenIds | TextInput | None" = None,
     targets: "TokenIds | None" = None,
     kind: Kind = "mean",
     mean: str = "positions",
@@ -48,11 +48,12 @@ def circuit(
     length: int | None = None,
     device: str = "auto",
     seed: int = 0,
+    trust_code: bool = False,
 ) -> "Faithfulness":
     """Ablate everything outside some heads, and measure the share of the loss that they keep, next to random heads.
 
     Args:
-        model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
+        model: as of `headway.ablate`.
         heads: the heads that stay, such as `["L0H3", "L1H0"]`.
         text: as of `headway.ablate`, like `reference`, `targets`, `tokenizer`, `sequences`, `length` and `device`.
         reference: see there.
@@ -65,6 +66,7 @@ def circuit(
         length: see there.
         device: see there.
         seed: of the random circuits, and of which sequences stand in for which.
+        trust_code: see there.
 
     Raises:
         UserError: as `headway.ablate`; for heads that are not there, or all of them.
@@ -74,13 +76,10 @@ def circuit(
     over = check_mean_over(mean)
     if kind not in KINDS:
         raise UserError(f"kind {kind!r} is no way to take heads away; {near(str(kind), KINDS)}")
-    opened, own = open_to_intervene(model, tokenizer, device)
-    chosen = circuit_of(own, heads, draws)
-    if targets is None:
-        texts = two_texts(opened, text, reference, sequences=sequences, length=length)
-    else:
-        texts = with_targets(opened, text, targets, reference)
-    work = batched_text(opened, own, texts, mean_over=over, seed=seed)
+    opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
+    chosen = circuit_of(opened.decoder, heads, draws)
+    texts = two_inputs(opened, text, reference, targets, sequences=sequences, length=length)
+    work = _batched(opened, *texts, over, seed, lambda _: None)
     return work.faithfulness(chosen, kinds=(kind,), draws=draws, seed=seed)[kind]
 
 
@@ -112,10 +111,10 @@ _OUTPUTS = "output_dissimilarity"
 
 
 def ablate(
-    model: "str | Path | Transformer",
+    model: "str | Path | torch.nn.Module | Opened",
     *,
-    text: "str | Path | TokenIds | None" = None,
-    reference: "str | Path | TokenIds | None" = None,
+    text: "str | Path | TokenIds | TextInput | None" = None,
+    reference: "str | Path | TokenIds | TextInput | None" = None,
     targets: "TokenIds | None" = None,
     mean: str = "positions",
     pairs: bool = False,
@@ -125,12 +124,14 @@ def ablate(
     length: int | None = None,
     device: str = "auto",
     seed: int = 0,
+    trust_code: bool = False,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Ablation:
     """Ablate every head of a finished model in three ways, and measure the loss of a text.
 
     Args:
-        model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
+        model: a path of a run, its checkpoint or a folder of Hugging Face; or a decoder in memory: Headway's own, one
+            of transformers, or one that `headway.open_model` opened.
         text: a text file with `<|endoftext|>` between documents, or any other corpus that a task can name; or
             (sequence, pos) tokens; None: the evaluation data of the run.
         reference: another text, whose contexts substitute for heads; None: the text's further sequences.
@@ -144,6 +145,7 @@ def ablate(
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of which sequences stand in for which.
+        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
         tell: receives the expected time, if it is long.
 
     Raises:
@@ -153,32 +155,24 @@ def ablate(
     from headway.causal.substitutes import check_mean_over, heads_of
 
     over = check_mean_over(mean)
-    what = own_text(model) if text is None else text
-    opened, own = open_to_intervene(model, tokenizer, device)
-    if isinstance(what, OwnExamples):
-        what.check_tokens(model, "effects of heads are on a loss of")
-        texts = of_examples(opened, what, reference, sequences=sequences, length=length)
-    elif targets is None:
-        texts = two_texts(opened, what, reference, sequences=sequences, length=length)
-    else:
-        texts = with_targets(opened, what, targets, reference)
-    chosen = None if circuit is None else circuit_of(own, circuit)
-    work = batched_text(opened, own, texts, mean_over=over, seed=seed, tell=tell)
-    tell(f"taking away {counted(len(heads_of(own)), 'head')} one by one, and all of them, each in three ways ...")
+    source = own_text(model) if text is None else text
+    if isinstance(source, TextInput):
+        source.check_tokens(model, "effects of heads are on a loss of")
+    opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
+    own, other = two_inputs(opened, source, reference, targets, sequences=sequences, length=length)
+    chosen = None if circuit is None else circuit_of(opened.decoder, circuit)
+    work = _batched(opened, own, other, over, seed, tell)
+    n_heads = counted(len(heads_of(work.model)), "head")
+    tell(f"taking away {n_heads} one by one, and all of them, each in three ways ...")
     exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
     alike, attentions = _alike(work)
     names = {attention.layer: attention.name for attention in attentions}
     return Ablation(
-        name=opened.name,
-        model={**opened.facts, "parameters": f"{sum(p.numel() for p in own.parameters()):,}"},
-        text=texts.text,
-        n_tokens=texts.inputs.size,
-        n_sequences=len(texts.inputs),
-        length=texts.length,
+        **own.facts(opened),
         attentions=tuple(map(described, attentions)),
         scores=effect_scores(names, exact, estimates.michel, estimates.first_order, integrated),
-        notes=tuple(_notes(opened, texts)),
-        other=texts.other,
+        notes=tuple(_notes(opened, own, other)),
+        other=other.name,
         mean_over=over,
         exact=exact,
         michel=estimates.michel,
@@ -187,6 +181,18 @@ def ablate(
         pairs=_pairs(work, exact, alike, names) if pairs else None,
         circuit=None if chosen is None else work.faithfulness(chosen, seed=seed),
     )
+
+
+def _batched(
+    opened: Opened, own: TextInput, other: TextInput, mean: str, seed: int, tell: Callable[[str], object]
+) -> "BatchedText":
+    """Read the other text, of a model that passed its checks."""
+    from headway.causal.ablation import BatchedText
+
+    inputs, targets = own.tensors(opened)
+    assert targets is not None, "a loss has targets"
+    others = inputs if other.inputs is own.inputs else opened.on_device(other.tokens)
+    return BatchedText.read(opened.decoder, inputs, targets, others, mean_over=mean, seed=seed, tell=tell)
 
 
 def _alike(work: "BatchedText") -> "tuple[HeadScores, list[AttentionTrace]]":
@@ -231,19 +237,17 @@ def _pairs(
     )
 
 
-def _notes(opened: Opened, texts: TwoTexts) -> Iterator[str]:
+def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
     """Yield sentences on the limits of the numbers."""
-    if (asked := int((texts.targets >= 0).sum())) < texts.targets.size:
+    assert own.targets is not None
+    if (asked := int((own.targets >= 0).sum())) < own.size:
         yield (
-            f"the loss is a mean over the {asked:,} of {texts.targets.size:,} tokens at which an answer is asked for, "
+            f"the loss is a mean over the {asked:,} of {own.size:,} tokens at which an answer is asked for, "
             "and where nats per token are said, these tokens are meant"
         )
-    if len(texts.inputs) < _FEW:
-        yield f"intervals are over {len(texts.inputs)} sequences only, and so they are wide: give more text"
-    if len(texts.other_inputs) < len(texts.inputs):
-        yield (
-            f"{counted(len(texts.other_inputs), 'other sequence')} for {len(texts.inputs)} sequences: some stand in "
-            "more than once"
-        )
+    if len(own) < _FEW:
+        yield f"intervals are over {len(own)} sequences only, and so they are wide: give more text"
+    if len(other) < len(own):
+        yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some stand in more than once")
     if opened.kind == "future":
         yield "this model attends to what comes later; its loss is of the next token all the same, as in its training"

@@ -1,66 +1,207 @@
-"""The input of an analysis: a text, or the examples of the run's task, as sequences of tokens.
+"""The input of an analysis: a text, tokens, or the examples of a run's task.
 
-* `own_text` and `text_or_examples`: the default input of a run, its own text or its task's examples;
-* `ToRead`: the sequences that a model is measured on;
-* `check_measurable` and `length_of`: whether a model's heads can be measured, and how long the sequences are;
+* `TextInput`: what a user names, and the sequences and targets that a model reads of it;
+* `text_input`, `own_text`: the input that a user gives, and the one that a run brings;
+* `two_inputs`: a text whose loss is measured, and another one whose contexts stand in for heads;
 * `LossSoFar`: the loss of a model, from forward passes that are made for another purpose.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.analysis.model import Opened, model_folder
+from headway.analysis.model import Opened, array_of, model_folder
+from headway.base.text import counted
 from headway.config.run import RunSpec
+from headway.data.corpus import Corpus, find_corpus
 from headway.errors import UserError
 from headway.heads.results import AttentionHeads
 
 if TYPE_CHECKING:
     import torch
 
+    from headway.analysis.model import TokenIds
     from headway.models.redraw import Redrawable
     from headway.models.trace import AttentionTrace
 
+TOKENS = 4096
+"""The default number of tokens of a trace: enough for two digits, in seconds on two cores."""
+LOSS_TOKENS, LOSS_LENGTH = 8192, 256
+"""The default numbers of tokens, and of tokens in a sequence, of a loss: intervals are over sequences."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class OwnExamples:
-    """Fixed examples of a task that is no text, on which its runs are evaluated.
+class TextInput:
+    """A text, tokens, or examples of a task, on which a model is examined.
 
     Attributes:
-        name: what sentences call them.
-        inputs: (sequence, pos) tokens, or (sequence, pos, number) inputs of numbers.
-        targets: the answers, -1 where none is asked for; or NaN, where they are numbers.
-        complete: whether they are all inputs that there are.
+        name: what sentences call it.
+        corpus: the documents of a text; None of tokens and examples, and of a text that has been read.
+        inputs: (sequence, pos) tokens, or (sequence, pos, number) inputs of numbers; None of a text.
+        targets: the answer at each position, -1 (of numbers NaN) where none is asked for; None: the next token.
+        examples: whether these are examples of a run's task, which are read whole.
+        complete: whether these examples are all inputs that the task has.
+        asked: the parameter that named it, for errors.
+        wanted: the numbers of sequences, and of tokens of each, that were wanted of a text.
     """
 
     name: str
-    inputs: np.ndarray
-    targets: np.ndarray
-    complete: bool
+    corpus: Corpus[str] | None = None
+    inputs: np.ndarray | None = None
+    targets: np.ndarray | None = None
+    examples: bool = False
+    complete: bool = False
+    asked: str = "text"
+    wanted: tuple[int, int] | None = None
 
-    def check_tokens(self, asked: object, verb: str) -> "OwnExamples":
-        """Return these examples if they are tokens, else raise UserError.
+    @property
+    def tokens(self) -> np.ndarray:
+        """The sequences, after they were read."""
+        assert self.inputs is not None, "a text is read first"
+        return self.inputs
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def length(self) -> int:
+        """The tokens, or inputs, of a sequence."""
+        return int(self.tokens.shape[1])
+
+    @property
+    def size(self) -> int:
+        """The tokens, or inputs, of all sequences."""
+        return len(self) * self.length
+
+    def part(self, some: Any) -> "TextInput":
+        """Return some of the sequences, or of their positions, by a slice of each."""
+        inputs, targets = self.tokens[some], None if self.targets is None else self.targets[some]
+        return replace(self, inputs=inputs, targets=targets, complete=self.complete and inputs.size == self.tokens.size)
+
+    def check_tokens(self, model: object, verb: str) -> None:
+        """Raise UserError for examples that are no tokens.
 
         Raises:
-            UserError: saying what cannot be done with others.
+            UserError: saying what cannot be done with them.
         """
-        if self.inputs.ndim == 2:
-            return self
-        raise UserError(
-            f"{asked}: its inputs and answers are numbers and no tokens, and {verb} tokens; `headway xray` measures "
-            "its heads on them"
-        )
+        if self.examples and self.tokens.ndim != 2:
+            raise UserError(
+                f"{model}: its inputs and answers are numbers and no tokens, and {verb} tokens; `headway xray` "
+                "measures its heads on them"
+            )
 
-    def first(self, n: int) -> "OwnExamples":
-        """Return the first n examples at most."""
-        if n >= len(self.inputs):
-            return self
-        return OwnExamples(name=self.name, inputs=self.inputs[:n], targets=self.targets[:n], complete=False)
+    def read(
+        self, opened: Opened, sequences: int | None, length: int | None, *, at_most: int, least: int = 1
+    ) -> "TextInput":
+        """Return the sequences that a model traces.
+
+        Args:
+            opened: the model.
+            sequences: the largest number; None: as many as have 4,096 tokens of a text, and all given tokens.
+            length: the tokens of each; None: what the model was made for, and all of given tokens.
+            at_most: the largest length where nobody asked for one.
+            least: the least number of sequences where nobody asked for one.
+
+        Raises:
+            UserError: for numbers or tokens that cannot be, or another length than that of examples.
+        """
+        positive(sequences, "sequences")
+        if self.examples:
+            if length not in (None, self.length):
+                raise UserError(
+                    f"length {length}: {self.name} have {self.length} tokens each, and are read whole; leave it out"
+                )
+            return self.part(np.s_[: sequences or max(1, TOKENS // self.length)])
+        if self.corpus is None:
+            some = self.part(np.s_[:sequences, : positive(length, "length")])
+            return replace(some, inputs=opened.checked(some.tokens))
+        wanted = length_of(opened, length, at_most)
+        n = sequences or max(least, TOKENS // wanted)
+        tokens = opened.sequences(self.corpus.pieces(), n=n, length=wanted)
+        return replace(self, corpus=None, inputs=tokens, wanted=(n, wanted))
+
+    def predicted(self, opened: Opened, sequences: int | None, length: int | None, *, times: int = 1) -> "TextInput":
+        """Return the sequences that a model reads, and the token after each position as its target.
+
+        Args:
+            opened: the model.
+            sequences: the largest number; None: as many as have 8,192 tokens, and at least 2.
+            length: the tokens of each, of a text; None: what the model was made for, at most 256.
+            times: read so many times as many sequences.
+
+        Raises:
+            UserError: for tokens that cannot be, or a text that is shorter than one sequence.
+        """
+        wanted = length_of(opened, length, LOSS_LENGTH)
+        n = times * (positive(sequences, "sequences") or max(2, LOSS_TOKENS // wanted))
+        if self.corpus is None:
+            tokens = opened.checked(self.tokens, predicted=True)[:n]
+            if tokens.shape[1] < 2:
+                raise UserError(
+                    f"{self.asked}: sequences of one token were given, and nothing is predicted in them; give longer"
+                )
+        else:
+            tokens = opened.sequences(self.corpus.pieces(), n=n, length=wanted + 1, predicted=True)
+            if tokens.shape[1] <= wanted:
+                raise UserError(
+                    f"{self.asked} {self.name}: it has only {tokens.size:,} tokens, fewer than one sequence of "
+                    f"{wanted:,} and the token after it; give a longer text, or a smaller length"
+                )
+        return replace(self, corpus=None, inputs=tokens[:, :-1], targets=tokens[:, 1:])
+
+    def tensors(self, opened: Opened) -> "tuple[torch.Tensor, torch.Tensor | None]":
+        """Return inputs and targets where the model is."""
+        import torch
+
+        targets = None if self.targets is None else torch.from_numpy(self.targets).to(opened.device)
+        return torch.from_numpy(self.tokens).to(opened.device), targets
+
+    def facts(self, opened: Opened) -> dict[str, Any]:
+        """Return the facts about the model and its input that every result reports."""
+        return {
+            "name": opened.name,
+            "model": opened.described(),
+            "text": self.name,
+            "n_tokens": self.size,
+            "n_sequences": len(self),
+            "length": self.length,
+        }
+
+
+def text_input(text: "str | Path | TokenIds | TextInput", asked: str = "text") -> TextInput:
+    """Return the input that a user gives: a text file or another corpus, or (sequence, pos) tokens.
+
+    Args:
+        text: what the user gives.
+        asked: the parameter that names it, for errors.
+
+    Raises:
+        UserError: when there is no such corpus.
+    """
+    if isinstance(text, TextInput):
+        return text
+    if isinstance(text, str | Path):
+        corpus = find_corpus(str(text), limit=None, asked=asked)
+        return TextInput(name=str(text), corpus=corpus, asked=asked)
+    return TextInput(name="the given tokens", inputs=np.atleast_2d(array_of(text)), asked=asked)
+
+
+def one_input(model: object, text: Any, tokens: Any, needs: str) -> TextInput:
+    """Return the text or the tokens that a user gives, or else the input that a run brings.
+
+    Raises:
+        UserError: for both, or none for a model that brings none; it begins with what the analysis `needs`.
+    """
+    if text is None and tokens is None and isinstance(model, str | Path):
+        return text_input(own_text(model))
+    if (text is None) == (tokens is None):
+        raise UserError(f"{needs}: give one of text= and tokens=")
+    return text_input(text) if tokens is None else replace(text_input(tokens), name="tokens that were given")
 
 
 def brings_text(run: RunSpec) -> bool:
@@ -68,18 +209,18 @@ def brings_text(run: RunSpec) -> bool:
     from headway.config.lm.text import holds_ids
     from headway.data import corpus as hub
 
-    found = _text_of(run)
-    if run.n_ctx is None or found is None or holds_ids(found):
+    text = _text_of(run)
+    if run.n_ctx is None or text is None or holds_ids(text):
         return False
-    return found != "tinystories" or hub.is_fetched(None)
+    return text != "tinystories" or hub.is_fetched(None)
 
 
 def no_text(run: RunSpec) -> str:
     """Return why a run reads no text, and what it reads instead, as a sentence's end; empty if it reads text."""
-    if not _is_examples(run):
+    if run.n_ctx is None or _text_of(run) is not None:
         return ""
     end = "it can neither read a text nor write one"
-    if _numbers(run):
+    if run.content()["model"].get("encoder") is not None:
         return (
             f"was trained on {run.task.title}, whose inputs are numbers and no tokens: {end}; `headway xray` reads its "
             "own examples"
@@ -90,7 +231,7 @@ def no_text(run: RunSpec) -> str:
     )
 
 
-def own_text(model: object) -> "str | OwnExamples":
+def own_text(model: object) -> str | TextInput:
     """Return the text that a run is evaluated on, or else trained on; for a task that is no text, its examples.
 
     Args:
@@ -104,7 +245,7 @@ def own_text(model: object) -> "str | OwnExamples":
     from headway.config.lm.text import holds_ids
     from headway.store.run import Run
 
-    folder, found = model_folder(model), None
+    folder, text = model_folder(model), None
     if folder.kind == "run":
         spec = Run.open(folder.path).spec
         if spec.n_ctx is None:
@@ -112,29 +253,21 @@ def own_text(model: object) -> "str | OwnExamples":
                 f"{folder.asked}: it is a run of the in-context laboratory, which has no tokens to look at; give a run "
                 "of a text"
             )
-        found = _text_of(spec)
-        if _is_examples(spec):
+        text = _text_of(spec)
+        if text is None:
             return _examples(spec)
-    if found is None:
+    if text is None:
         raise UserError(f"{folder.asked}: which text should it read? Give one with --text (in Python text=)")
-    if holds_ids(found):
-        raise UserError(f"{folder.asked}: its text {found} holds token ids; give a text with --text")
-    return str(found)
+    if holds_ids(text):
+        raise UserError(f"{folder.asked}: its text {text} holds token ids; give a text with --text")
+    return str(text)
 
 
 def _text_of(run: RunSpec) -> Any:
     return getattr(run.task, "validation", None) or getattr(run.task, "corpus", None)
 
 
-def _is_examples(run: RunSpec) -> bool:
-    return run.n_ctx is not None and _text_of(run) is None
-
-
-def _numbers(run: RunSpec) -> bool:
-    return run.content()["model"].get("encoder") is not None
-
-
-def _examples(run: RunSpec) -> OwnExamples:
+def _examples(run: Any) -> TextInput:
     """Return as many examples as the run is evaluated on.
 
     Raises:
@@ -142,106 +275,140 @@ def _examples(run: RunSpec) -> OwnExamples:
     """
     from headway.data.batch import open_examples
 
-    batches = open_examples(run.task).evaluation_batches(run.evaluation.sequences, _at_once(run))  # type: ignore[attr-defined, arg-type]
-    inputs, targets = (np.concatenate(found) for found in zip(*_asked(batches), strict=True))
-    complete = getattr(run.task, "n_inputs", None) == len(inputs)
-    said = f"{'all inputs' if complete else 'the evaluation examples'} of {run.task.title}"
-    return OwnExamples(name=said, inputs=inputs, targets=targets, complete=complete)
-
-
-def _at_once(run: Any) -> int:
     # Drawn examples are drawn batch by batch, as the run's own judge has them.
-    return int(run.training.batch_size // run.training.accumulate)
+    at_once = int(run.training.batch_size // run.training.accumulate)
+    batches = open_examples(run.task).evaluation_batches(run.evaluation.sequences, at_once)
+    # Sequences of which nothing is asked fill up a last batch.
+    asked = [(batch.inputs[there], batch.targets[there]) for batch in batches if (there := batch.asked.any(1)).any()]
+    inputs, targets = (np.concatenate(arrays) for arrays in zip(*asked, strict=True))
+    complete = getattr(run.task, "n_inputs", None) == len(inputs)
+    name = f"{'all inputs' if complete else 'the evaluation examples'} of {run.task.title}"
+    return TextInput(name=name, inputs=inputs, targets=targets, examples=True, complete=complete)
 
 
-def _asked(batches: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The sequences that something is asked of: others fill up a last batch."""
-    for batch in batches:
-        there = batch.asked.any(1)
-        if there.any():
-            yield batch.inputs[there], batch.targets[there]
+def two_inputs(
+    opened: Opened,
+    text: "str | Path | TokenIds | TextInput",
+    reference: "str | Path | TokenIds | TextInput | None",
+    targets: "TokenIds | None" = None,
+    *,
+    sequences: int | None,
+    length: int | None,
+) -> tuple[TextInput, TextInput]:
+    """Return a text with its targets, and another one that stands in: without one, the text's further sequences.
 
+    The other text is the text itself if its sequences, all that there are, stand in for one another.
 
-TOKENS = 4096
-"""The default number of tokens: enough for two digits, in seconds on two cores."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToRead:
-    """Sequences to be read.
-
-    Attributes:
-        tokens: (sequence, pos); or (sequence, pos, number) inputs of numbers.
-        text: what they are of, in words.
-        length: tokens of each that were wanted.
-        n: how many were wanted.
-        targets: the answer at each position, -1 where none is asked for; None: the next token everywhere.
-    """
-
-    tokens: np.ndarray
-    text: str
-    length: int
-    n: int
-    targets: np.ndarray | None = None
-
-    @property
-    def size(self) -> int:
-        """Tokens, or inputs, in all."""
-        return len(self.tokens) * self.tokens.shape[1]
-
-    @classmethod
-    def examples(cls, found: OwnExamples, sequences: int | None) -> "ToRead":
-        """Examples of a task: so many, or as many as are usually read.
-
-        Raises:
-            UserError: for fewer than one.
-        """
-        if sequences is not None and sequences < 1:
-            raise UserError(f"sequences {sequences}: at least 1 is needed")
-        length = found.inputs.shape[1]
-        some = found.first(sequences or max(1, TOKENS // length))
-        return cls(tokens=some.inputs, text=some.name, length=length, n=len(some.inputs), targets=some.targets)
-
-    def targets_on(self, opened: Opened, first: int, n: int) -> "torch.Tensor | None":
-        """The targets of so many sequences from one on, where the model is; None where the next token is meant."""
-        import torch
-
-        if self.targets is None:
-            return None
-        return torch.from_numpy(self.targets[first : first + n]).to(next(opened.module.parameters()).device)
-
-    def facts_of(self, opened: Opened) -> dict[str, Any]:
-        """Return the facts about the model and its input that every x-ray reports."""
-        parameters = f"{sum(p.numel() for p in opened.module.parameters()):,}"
-        return {
-            "name": opened.name,
-            "model": {**opened.facts, "parameters": parameters},
-            "text": self.text,
-            "n_tokens": self.size,
-            "n_sequences": len(self.tokens),
-            "length": self.tokens.shape[1],
-            "unit": "token" if self.targets is None else "answer",
-        }
-
-
-def text_or_examples(path: str | Path, length: int | None) -> tuple[str | None, OwnExamples | None]:
-    """Return the default input of a run: its text, or the examples of its task.
+    Args:
+        opened: the model.
+        text: a text file or another corpus, (sequence, pos) tokens, or the examples of a task.
+        reference: the same of the other text.
+        targets: the target at each of the text's tokens, -1 for none; None: every next token.
+        sequences: of each, at most; None: 8,192 tokens of them.
+        length: of a sequence; None: what the model was made for, at most 256. Of tokens it is their own.
 
     Raises:
-        UserError: as `own_text`, and for examples of another length than theirs.
+        UserError: for a text that cannot be read, is shorter than one sequence, or leaves nothing to stand in.
     """
-    found = own_text(path)
-    if isinstance(found, str):
-        return found, None
-    if length is not None and length != found.inputs.shape[1]:
+    own = text_input(text)
+    if own.examples:
+        return _two_of_examples(opened, own, reference, sequences, length)
+    other = None if reference is None else text_input(reference, "reference")
+    if targets is not None or own.targets is not None:
+        return _with_targets(opened, own, own.targets if targets is None else targets, other)
+    if reference is not None and _same(text, reference):
         raise UserError(
-            f"length {length}: {found.name} have {found.inputs.shape[1]} tokens each, and are read whole; leave it out"
+            "reference: it is the text itself, so heads would be replaced by what they do anyway; give another "
+            "text, or none: then the text's further sequences stand in"
         )
-    return None, found
+    if sequences == 1:
+        raise UserError("sequences 1: intervals are over sequences; give 2 or more")
+    if other is not None:
+        own, other = (each.predicted(opened, sequences, length) for each in (own, other))
+        others = f"{counted(len(other), 'sequence')} of {other.name}"
+    else:
+        both = own.predicted(opened, sequences, length, times=2)
+        if len(both) < 3:
+            raise UserError(
+                f"{both.name}: it gives {counted(len(both), 'sequence')} of {both.length:,} tokens, but 3 are needed: "
+                "two for an interval, and another to stand in for heads; give a longer text, a smaller length, or "
+                "another text as reference"
+            )
+        half = -(-len(both) // 2)
+        own, other = both.part(np.s_[:half]), both.part(np.s_[half:])
+        others = f"{counted(len(other), 'further sequence')} of {both.name}"
+    if len(own) < 2:
+        raise UserError(
+            f"{own.name}: it gives one sequence of {own.length:,} tokens, but intervals are over sequences; give a "
+            "longer text, or a smaller length"
+        )
+    return own, replace(other, name=others)
+
+
+def _two_of_examples(
+    opened: Opened, examples: TextInput, reference: object, sequences: int | None, length: int | None
+) -> tuple[TextInput, TextInput]:
+    """Return examples of a task and others as substitutes; if these are all examples, they replace one another.
+
+    Raises:
+        UserError: for another text or length, or too few examples.
+    """
+    if reference is not None or length not in (None, examples.length):
+        raise UserError(
+            f"{examples.name} are read whole ({examples.length} tokens each), and others of them stand in; leave "
+            f"{'reference' if reference is not None else 'length'} out"
+        )
+    opened.checked(examples.tokens)
+    n = positive(sequences, "sequences") or max(2, LOSS_TOKENS // examples.length)
+    if examples.complete and n >= len(examples) >= 2:
+        return examples, replace(examples, name="the other inputs")
+    half = min(n, len(examples) // 2)
+    own, others = examples.part(np.s_[:half]), examples.part(np.s_[half : 2 * half])
+    there = {row.tobytes() for row in own.tokens}
+    different = np.array([row for row in others.tokens if row.tobytes() not in there])
+    if half < 2 or not len(different):
+        raise UserError(
+            f"{examples.name}: there are {len(examples):,} of them, and 4 different ones are needed: two for an "
+            "interval and two to stand in for heads; judge the run on more (evaluation.sequences)"
+        )
+    return own, replace(others, name=f"{counted(len(different), 'other')} of them", inputs=different)
+
+
+def _with_targets(
+    opened: Opened, text: TextInput, targets: Any, other: TextInput | None
+) -> tuple[TextInput, TextInput]:
+    """Return tokens with the targets that a user gives, which need not be every next token.
+
+    Raises:
+        UserError: for what are no tokens of the model, targets of another shape, or nothing to stand in.
+    """
+    if text.corpus is not None or other is None or other.corpus is not None:
+        raise UserError(
+            "targets were given, so the text and the other text must be tokens, too; give both text and reference as "
+            "(sequence, pos) tokens"
+        )
+    inputs, wanted = opened.checked(text.tokens), np.atleast_2d(array_of(targets))
+    opened.checked(np.where(wanted == -1, 0, wanted))
+    if wanted.shape != inputs.shape:
+        raise UserError(
+            f"targets of {list(wanted.shape)} were given for tokens of {list(inputs.shape)} (sequence, position); give "
+            "one for each, -1 where none is counted"
+        )
+    others = opened.checked(other.tokens)
+    return (
+        replace(text, inputs=inputs, targets=wanted.astype(np.int64)),
+        replace(other, name=f"{counted(len(others), 'sequence')} of other tokens", inputs=others),
+    )
+
+
+def _same(text: Any, reference: Any) -> bool:
+    if isinstance(text, str | Path) and isinstance(reference, str | Path):
+        return str(text) == str(reference) or Path(text).resolve() == Path(reference).resolve()
+    return text is reference
 
 
 def described(attention: "AttentionTrace") -> AttentionHeads:
-    """An attention, from what was traced of it."""
+    """Return an attention's heads, from what was traced of it."""
     return AttentionHeads(
         name=attention.name, kind=attention.kind, kv_of=tuple(attention.kv_of), d_head=attention.q.shape[3]
     )
@@ -259,25 +426,8 @@ def evaluating(module: "torch.nn.Module") -> Iterator[None]:
             each.training = mode
 
 
-def check_measurable(opened: Opened) -> None:
-    """Raise UserError if a model has no heads to trace, or if weights are not finite numbers, naming their layers.
-
-    Raises:
-        UserError: where it is not so.
-    """
-    if opened.brought:
-        pass  # it has a trace, or it would not be open
-    elif opened.ours is None:
-        from headway import hf
-
-        hf.traceable(opened.module)
-    elif not opened.ours.model.layout.total:
-        raise UserError(f"{opened.name} has no attention heads: there is nothing to measure")
-    opened.check_finite("so its heads say nothing")
-
-
 def length_of(opened: Opened, asked: int | None, at_most: int) -> int:
-    """Tokens of a sequence: as asked, or what the model was made for.
+    """Return the tokens of a sequence: as asked, or what the model was made for.
 
     Args:
         opened: the model.
@@ -295,7 +445,7 @@ def length_of(opened: Opened, asked: int | None, at_most: int) -> int:
 
 
 def positive(number: int | None, what: str) -> int | None:
-    """A number that was asked for, if it was.
+    """Return a number that was asked for, if it was.
 
     Raises:
         UserError: when it is below 1.

@@ -8,17 +8,14 @@ would be too large; the page names what was left out. The numbers are those of a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from headway.analysis.inputs import TOKENS, ToRead, check_measurable, evaluating, length_of, positive, text_or_examples
+from headway.analysis.inputs import TextInput, evaluating, one_input, positive
 from headway.analysis.look_tokens import (
     SMALLEST,
     PageRoom,
-    Patterns,
     SeenModel,
     ShownPatterns,
     attended_pairs,
@@ -27,38 +24,24 @@ from headway.analysis.look_tokens import (
     shown_patterns,
     token_words,
 )
-from headway.analysis.model import Opened, model_folder, whole_numbers
-from headway.analysis.open import open_in_memory, open_model
-from headway.analysis.xray import measured, of_few, xray
+from headway.analysis.model import Opened, model_folder
+from headway.analysis.open import open_model
+from headway.analysis.xray import LENGTH as XRAY_LENGTH
+from headway.analysis.xray import is_too_few, measured, short_text_xray
 from headway.base.text import counted
 from headway.config.spec import MOST_MODELS
-from headway.data.corpus import find_corpus
 from headway.errors import UserError
-from headway.heads.results import AttentionHeads, KeptStep, ModelView, PackedPatterns, XRay
+from headway.heads.results import KeptStep, ModelView, XRay
 from headway.store.run import Run
 
 if TYPE_CHECKING:
     import torch
 
     from headway.analysis.model import TokenIds
-    from headway.data.corpus import Corpus
 
 
 _SMOOTHER = 2
 """The factor by which early patterns pack better, at best."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeptSteps:
-    """The heads at the steps whose weights a run kept.
-
-    Attributes:
-        steps: ascending.
-        cuts: what was left out, in sentences.
-    """
-
-    steps: tuple[KeptStep, ...] = ()
-    cuts: tuple[str, ...] = ()
 
 
 def kept_steps(
@@ -70,8 +53,8 @@ def kept_steps(
     *,
     below: str,
     composed: bool,
-) -> KeptSteps:
-    """Open the run's model at each of these steps, and measure what the page shows of the finished model.
+) -> tuple[tuple[KeptStep, ...], tuple[str, ...]]:
+    """Open the run's model at each of these steps; return what the page shows of it, and what was left out.
 
     Args:
         run: that trained the model; None: nobody kept anything.
@@ -88,7 +71,7 @@ def kept_steps(
     from headway.heads.token_circuits import compositions, in_tokens, token_circuits
 
     if run is None or not steps:
-        return KeptSteps()
+        return (), ()
     n = _fitting(shown, len(steps))
     found = []
     for step in steps:
@@ -110,7 +93,7 @@ def kept_steps(
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
     what = f"patterns of {few} of {counted(many, 'sequence')}" if few else "no patterns"
     said = f"while it trained, {what} are kept, {below}"
-    return KeptSteps(steps=fitted, cuts=(said,) if few < many else ())
+    return fitted, (said,) if few < many else ()
 
 
 def _at(run: "Run", step: int, seen: SeenModel) -> SeenModel:
@@ -134,12 +117,11 @@ def _cut(steps: Sequence[KeptStep], n: int, room: int) -> tuple[KeptStep, ...]:
     """Return the steps with the patterns of only as many sequences as fit."""
     while n and sum(len(packed.data) for step in steps for packed in step.patterns.values()) > room:
         n -= 1
-        steps = [replace(step, patterns=_below(step.patterns, n)) for step in steps]
+        steps = [
+            replace(step, patterns={key: packed for key, packed in step.patterns.items() if key[1] < n})
+            for step in steps
+        ]
     return tuple(steps)
-
-
-def _below(patterns: Patterns, n: int) -> dict[tuple[str, int], PackedPatterns]:
-    return {key: packed for key, packed in patterns.items() if key[1] < n}
 
 
 EXPERIMENT = "experiment.yaml"
@@ -192,34 +174,6 @@ def first_of_arms(runs: "Iterable[Run]") -> "list[Run]":
     return list(first.values())
 
 
-def numbers(
-    opened: Opened,
-    read: ToRead,
-    *,
-    given: bool,
-    attentions: Sequence[AttentionHeads],
-    draws: int | None,
-    seed: int,
-) -> XRay:
-    """Return an x-ray on the text; for a text that is too short for one, what few tokens can tell, and a note.
-
-    Args:
-        opened: the model, where it is to be.
-        read: the text.
-        given: whether these tokens are all there is, and no text of this name.
-        attentions: those of the model.
-        draws: as in `xray`.
-        seed: as in `xray`.
-    """
-    if read.targets is not None:
-        return measured(opened, read, draws, seed)
-    if read.tokens.size <= 2 * max(attention.d_head for attention in attentions):
-        return of_few(opened, read)
-    if given:
-        return xray(opened, tokens=read.tokens, draws=draws, seed=seed)
-    return xray(opened, text=read.text, draws=draws, seed=seed)
-
-
 SEQUENCES, LENGTH = 4, 128
 """The default numbers of sequences, of the text and of repeated tokens each, and of tokens in a sequence."""
 LARGEST = 10_000_000
@@ -229,7 +183,7 @@ LARGEST = 10_000_000
 def look(
     path: "str | Path | torch.nn.Module | Opened",
     *,
-    text: str | Path | None = None,
+    text: "str | Path | TokenIds | TextInput | None" = None,
     tokens: "TokenIds | None" = None,
     heads: str | None = None,
     sequences: int | None = None,
@@ -246,7 +200,7 @@ def look(
     Args:
         path: a run's folder, its checkpoint, or a local Hugging Face folder; or a model in memory, as for
             `headway.xray`.
-        text: a text file with `<|endoftext|>` between documents, or any other corpus that a task can name;
+        text: a text file with `<|endoftext|>` between documents, any other corpus that a task can name, or tokens;
             None, without tokens: the evaluation data of the run.
         tokens: instead of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         heads: the heads whose patterns are kept, such as `L0H3,L2`; None: all.
@@ -265,25 +219,29 @@ def look(
     import torch
 
     from headway.heads.token_circuits import in_tokens, no_circuits, token_circuits
-    from headway.train.device import find_device
 
     if largest < SMALLEST:
         raise UserError(f"largest {largest:,} bytes: a page without any patterns needs {SMALLEST:,}; give more")
-    place = find_device(device)
-    read = _Read.of(path, text, tokens, sequences, length, tokenizer, trust_code)
-    opened = read.opened
-    if isinstance(path, str | Path):
-        opened.module.to(place)
+    n = positive(sequences, "sequences") or SEQUENCES
+    run = _run_of(path)
+    source = one_input(path, text, tokens, "a look needs either a text or tokens to read")
+    source.check_tokens(path, "a look shows")
+    opened = open_model(path, tokenizer, for_="trace", tokens=source.inputs, device=device, trust_code=trust_code)
+    read = source.read(opened, None, length, at_most=LENGTH, least=n)
+    if read.length < 2:
+        raise UserError(f"sequences of {read.length} token were given: nothing is before it to look at")
+    kept = [] if run is None else run.weight_steps()
     with torch.inference_mode(), evaluating(opened.module):
-        seen = SeenModel.first(opened, read.read.tokens, heads)
+        seen = SeenModel.first(opened, read.tokens, heads)
         room = PageRoom(largest=largest, n_heads=seen.n_heads)
-        among, steps = circuit_tokens(opened, read.read.tokens), room.steps(read.kept)
-        shown = shown_patterns(seen, read.n, room.for_patterns(len(steps)), seed=seed, below=room.below)
+        among, steps = circuit_tokens(opened, read.tokens), room.steps(kept)
+        shown = shown_patterns(seen, n, room.for_patterns(len(steps)), seed=seed, below=room.below)
         pairs = attended_pairs(seen)
         circuits = token_circuits(opened.ours, among) if in_tokens(opened.ours) else None
-        found = numbers(opened, read.read, given=read.given, attentions=seen.attentions, draws=draws, seed=seed)
-        kept = kept_steps(read.run, steps, seen, shown, among, below=room.below, composed=found.composition is not None)
-    named = occurring(shown.sequences, pairs, [circuits, *(each.circuits for each in kept.steps)])
+        found = _numbers(opened, source, read, seen, draws, seed)
+        composed = found.composition is not None
+        trained, cuts = kept_steps(run, steps, seen, shown, among, below=room.below, composed=composed)
+    named = occurring(shown.sequences, pairs, [circuits, *(each.circuits for each in trained)])
     return ModelView(
         name=opened.name,
         found=found,
@@ -291,98 +249,25 @@ def look(
         sequences=shown.sequences,
         patterns=shown.patterns,
         pairs=pairs,
-        pairs_from=len(read.read.tokens),
+        pairs_from=len(read),
         circuits=circuits,
         no_circuits=no_circuits(opened.ours),
-        run=None if read.run is None else read.run.path,
-        kept=kept.steps,
+        run=None if run is None else run.path,
+        kept=trained,
         decodes=opened.kind == "encoder-decoder",
-        notes=(*seen.notes(), *shown.cuts, *room.left_out(read.kept), *kept.cuts),
+        notes=(*seen.notes(), *shown.cuts, *room.left_out(kept), *cuts),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Read:
-    """A model, and what it is to read.
-
-    Attributes:
-        opened: the model.
-        read: as many sequences as numbers are from.
-        given: whether the user gave tokens instead of a text.
-        n: how many sequences are shown.
-        run: that trained the model, if one of Headway's did.
-    """
-
-    opened: Opened
-    read: ToRead
-    given: bool
-    n: int
-    run: Run | None
-
-    @classmethod
-    def of(
-        cls,
-        path: "str | Path | torch.nn.Module | Opened",
-        text: str | Path | None,
-        tokens: "TokenIds | None",
-        sequences: int | None,
-        length: int | None,
-        tokenizer: str | None,
-        trust_code: bool,
-    ) -> "_Read":
-        """The model of a path or in memory, opened, and its tokens.
-
-        Raises:
-            UserError: as `look`.
-        """
-        n = positive(sequences, "sequences") or SEQUENCES
-        folder = model_folder(path) if isinstance(path, str | Path) else None
-        examples = None
-        if text is None and tokens is None and isinstance(path, str | Path):
-            text, examples = text_or_examples(path, length)
-        if examples is not None:
-            examples.check_tokens(path, "a look shows")
-        if sum(each is not None for each in (text, tokens, examples)) != 1:
-            raise UserError("a look needs either a text or tokens to read: give one of text= and tokens=")
-        corpus = None if text is None else find_corpus(str(text), limit=None, asked="text")
-        whole = None if tokens is None else whole_numbers(tokens)
-        if isinstance(path, str | Path):
-            opened = open_model(path, tokenizer, trust_code=trust_code)
-        else:
-            opened = open_in_memory(path, tokenizer, whole)
-        check_measurable(opened)
-        if examples is None:
-            read = _read(opened, corpus, whole, str(text), n, length)
-        else:
-            read = ToRead.examples(examples, None)
-        return cls(
-            opened=opened,
-            read=read,
-            given=whole is not None,
-            n=n,
-            run=Run.open(folder.path) if folder is not None and folder.kind == "run" else None,
-        )
-
-    @property
-    def kept(self) -> list[int]:
-        """The steps whose weights the run kept."""
-        return [] if self.run is None else self.run.weight_steps()
+def _run_of(path: object) -> Run | None:
+    """Return the run that trained the model of a path; None of any other model."""
+    folder = model_folder(path) if isinstance(path, str | Path) else None
+    return Run.open(folder.path) if folder is not None and folder.kind == "run" else None
 
 
-def _read(
-    opened: Opened, corpus: "Corpus[str] | None", given: "np.ndarray | None", text: str, n: int, length: int | None
-) -> ToRead:
-    """A text as far as it is read, or tokens that were given.
-
-    Raises:
-        UserError: as `look`.
-    """
-    if corpus is None:
-        assert given is not None
-        found = opened.checked(given[:, : positive(length, "length")])
-        if found.shape[1] < 2:
-            raise UserError(f"sequences of {found.shape[1]} token were given: nothing is before it to look at")
-        return ToRead(tokens=found, text="tokens that were given", length=found.shape[1], n=len(found))
-    wanted = length_of(opened, length, LENGTH)
-    found = opened.sequences(corpus.documents(), n=max(n, TOKENS // wanted), length=wanted)
-    return ToRead(tokens=found, text=text, length=wanted, n=len(found))
+def _numbers(opened: Opened, source: TextInput, read: TextInput, seen: SeenModel, draws: int | None, seed: int) -> XRay:
+    """Return an x-ray: of a text as `xray` reads it; of one that is too short for that, what few tokens can tell."""
+    if is_too_few(read, seen.attentions):
+        return short_text_xray(opened, read)
+    again = read if source.corpus is None else source.read(opened, None, None, at_most=XRAY_LENGTH)
+    return measured(opened, again, draws, seed)

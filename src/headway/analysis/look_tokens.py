@@ -176,7 +176,10 @@ def attended_pairs(seen: SeenModel) -> dict[Head, tuple[AttendedPair, ...]]:
     by_kind = {}
     decoded = seen.tokens
     if seen.opened.kind == "encoder-decoder":
-        decoded = np.concatenate((np.full_like(seen.tokens[:, :1], _start(seen.opened)), seen.tokens[:, :-1]), axis=1)
+        from headway.hf.recorder import start_token
+
+        start = start_token(seen.opened.module)
+        decoded = np.concatenate((np.full_like(seen.tokens[:, :1], start), seen.tokens[:, :-1]), axis=1)
     for kind in {attention.kind for attention in seen.attentions}:
         queries = seen.tokens if kind == "encoder" else decoded
         keys = decoded if kind == "self" else seen.tokens
@@ -189,13 +192,6 @@ def attended_pairs(seen: SeenModel) -> dict[Head, tuple[AttendedPair, ...]]:
         for attention in seen.attentions
         for head, found in by_kind[attention.kind].top(attention.name).items()
     }
-
-
-def _start(opened: Opened) -> int:
-    """Return the start token of a decoder over an encoder, as `hf.tracing` gives it."""
-    config = opened.module.config
-    starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
-    return int(next((token for token in starts if token is not None), 0))
 
 
 def circuit_tokens(opened: Opened, tokens: np.ndarray) -> list[int]:

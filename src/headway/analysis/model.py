@@ -46,26 +46,14 @@ class Encoder:
     @classmethod
     def of(cls, tokenizer: Tokenizer | NoEosTokenizer | Any) -> "Encoder":
         """Make an encoder of Headway's tokenizer, or of one from the library transformers."""
-        if isinstance(tokenizer, Tokenizer | NoEosTokenizer):
-            words = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
-            return cls._of(tokenizer.encode, tokenizer.encode_as_written, tokenizer.end_of_text, words)
-
-        def encode(text: str, **options: Any) -> list[int]:
-            return list(tokenizer(text, verbose=False, **options)["input_ids"])
-
-        alone = partial(encode, add_special_tokens=False)
-        return cls._of(alone, encode, tokenizer.eos_token_id, tokenizer.get_vocab)
-
-    @classmethod
-    def _of(
-        cls,
-        encode: Callable[[str], Sequence[int]],
-        as_written: Callable[[str], Sequence[int]],
-        end: int | None,
-        vocabulary: Callable[[], Iterable[str]],
-    ) -> "Encoder":
         told = explained("the tokenizer has no token for a part of the text", "give another: --tokenizer")
-        encode, as_written = told(encode), told(as_written)
+        if isinstance(tokenizer, Tokenizer | NoEosTokenizer):
+            encode, as_written, end = told(tokenizer.encode), told(tokenizer.encode_as_written), tokenizer.end_of_text
+            vocabulary = partial(tokenizer.inner.get_vocab, with_added_tokens=False)
+        else:
+            ids = partial(_ids, tokenizer)
+            encode, as_written, end = told(partial(ids, add_special_tokens=False)), told(ids), tokenizer.eos_token_id
+            vocabulary = tokenizer.get_vocab
         for text in _words(vocabulary):
             with suppress(UserError):
                 if plain := list(encode(text)):
@@ -73,13 +61,18 @@ class Encoder:
         else:
             raise UserError("the tokenizer has no tokens for any of its own words; give another: --tokenizer")
         whole = list(as_written(text))
-        at = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
-        around = tuple(whole[:at]), tuple(whole[at + len(plain) :])
-        return cls(encode=encode, before=around[0], after=around[1], end=end, some=tuple(plain))
+        begin = next((i for i in range(len(whole)) if whole[i : i + len(plain)] == plain), 0)
+        before, after = tuple(whole[:begin]), tuple(whole[begin + len(plain) :])
+        return cls(encode=encode, before=before, after=after, end=end, some=tuple(plain))
 
     def whole(self, text: str) -> list[int]:
         """The tokens of a text with what the tokenizer puts around it."""
         return [*self.before, *self.encode(text), *self.after]
+
+
+def _ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
+    """Return the tokens of a text by a tokenizer of the library transformers."""
+    return list(tokenizer(text, verbose=False, **options)["input_ids"])
 
 
 def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:
@@ -91,7 +84,7 @@ def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:
 if TYPE_CHECKING:
     import torch
 
-    from headway.data.tokenizer import Tokenizer
+    from headway.causal.substitutes import Intervenable
     from headway.models.redraw import Redrawable
     from headway.models.trace import Trace
     from headway.models.transformer import Transformer
@@ -171,6 +164,37 @@ class Opened:
     def reads_numbers(self) -> bool:
         """True if the model's inputs are numbers instead of tokens."""
         return self.ours is not None and self.ours.model.encoder is not None
+
+    def described(self) -> dict[str, Any]:
+        """Return the facts, with the number of parameters."""
+        return {**self.facts, "parameters": f"{sum(p.numel() for p in self.module.parameters()):,}"}
+
+    @property
+    def device(self) -> "torch.device":
+        """The device on which the model is."""
+        return next(self.module.parameters()).device
+
+    @cached_property
+    def decoder(self) -> "Intervenable":
+        """The model as a decoder whose heads can be masked and patched: Headway's own, or one of transformers.
+
+        Raises:
+            UserError: for a model of which heads cannot be masked, saying what it is.
+        """
+        if self.ours is not None:
+            return self.ours
+        if self.brought:
+            raise UserError(not_maskable(self.name))
+        if self.kind != "causal":
+            what = {"encoder-decoder": "an encoder and a decoder over it"}.get(self.kind, "an encoder")
+            raise UserError(
+                f"{self.name} is a {self.facts['architecture']}, {what}: its heads can be measured (`headway xray`), "
+                "but not yet taken away or patched, since what is measured is the loss of the next token; take a "
+                "decoder"
+            )
+        from headway.hf.intervene import TheirDecoder
+
+        return TheirDecoder(self.module)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -295,7 +319,7 @@ class Opened:
         """
         import torch
 
-        return torch.from_numpy(self.checked(tokens)).to(next(self.module.parameters()).device)
+        return torch.from_numpy(self.checked(tokens)).to(self.device)
 
     def checked(self, given: "TokenIds", *, predicted: bool = False) -> np.ndarray:
         """Tokens as (sequence, pos) whole numbers of the model's vocabulary.
@@ -325,7 +349,7 @@ class Opened:
 
     def _checked_numbers(self, given: Any) -> np.ndarray:
         """Inputs as (sequence, pos, number)."""
-        found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        found = array_of(given)
         if found.ndim != 3 or not found.size or found.shape[2] != self.vocab_size or found.dtype.kind != "f":
             wanted = f"(sequence, pos, {self.vocab_size}) of them, and what was given is of shape {found.shape}"
             raise UserError(f"{self.name} reads numbers, {wanted} and type {found.dtype}")
@@ -338,10 +362,7 @@ def whole_numbers(given: "TokenIds") -> np.ndarray:
     Raises:
         UserError: for anything else.
     """
-    try:
-        found = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
-    except ValueError:
-        raise UserError("sequences of different lengths were given; give those of one length at a time") from None
+    found = array_of(given)
     tokens = found[None] if found.ndim == 1 else found
     if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
         raise UserError(
@@ -349,6 +370,18 @@ def whole_numbers(given: "TokenIds") -> np.ndarray:
             f"what was given is of shape {found.shape} and type {found.dtype}"
         )
     return tokens
+
+
+def array_of(given: "TokenIds") -> np.ndarray:
+    """Return tokens as an array.
+
+    Raises:
+        UserError: for sequences of different lengths.
+    """
+    try:
+        return np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    except ValueError:
+        raise UserError("sequences of different lengths were given; give those of one length at a time") from None
 
 
 def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: int) -> Iterator[str]:
@@ -373,6 +406,23 @@ def not_ours(name: str, architecture: str) -> str:
         f"{name} is a {architecture}, which Headway's own model cannot be: its heads can be measured, but only "
         "Headway's own models write and are exported; give a run, or a folder of GPT-Neo, GPT-2, Llama, Mistral or of "
         "`headway export`"
+    )
+
+
+def not_maskable(module: str) -> str:
+    """Return why heads of a user's own module cannot be masked, and what can be given instead."""
+    return (
+        f"model: a path, or one of Headway's models or of transformers was expected, but a {module} was given; its "
+        "heads can only be measured (headway.xray)"
+    )
+
+
+def not_prunable(name: str, architecture: str) -> str:
+    """Return why heads of a model cannot be removed, and what can be done with it."""
+    return (
+        f"{name} is a {architecture}: its heads can be measured (`headway xray`) and, in a decoder, masked (`headway "
+        "ablate`) and patched (`headway patch`), but not yet removed; Headway does that to its own runs, to GPT-Neo, "
+        "GPT-2, Llama and Mistral, and to folders of `headway export`"
     )
 
 
@@ -412,7 +462,7 @@ def model_folder(asked: str | Path) -> ModelFolder:
     if (folder / "run.json").is_file():
         return ModelFolder(asked=asked, path=folder, kind="run")
     if (asked / "config.json").is_file():
-        from headway.hf.reading import is_own  # loads torch
+        from headway.hf.read import is_own  # loads torch
 
         return ModelFolder(asked=asked, path=asked, kind="own" if is_own(asked) else "other")
     raise UserError(f"{asked}: {_what_else(asked)}")

@@ -1,47 +1,73 @@
-"""The model behind a path, or a model in memory, opened.
+"""The one way to open a model, for any analysis: `open_model` is `headway.open_model`.
 
-A path is a run's folder, its checkpoint, or a Hugging Face folder. A model in memory is Headway's own, one of
-transformers, or any model that tells what its heads do.
+A model is given as a path (of a run, its checkpoint, or a folder of Hugging Face) or in memory: one of Headway's own,
+one of transformers, a module that tells what its heads do, or a model that is open already.
 """
 
 import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from headway.analysis.inputs import evaluating
-from headway.analysis.model import ModelFolder, Opened, model_folder, not_ours
+from headway.analysis.model import (
+    ModelFolder,
+    Opened,
+    model_folder,
+    not_maskable,
+    not_ours,
+    not_prunable,
+    whole_numbers,
+)
 from headway.base.files import inside
-from headway.errors import UserError, explained
+from headway.errors import UserError, explained, near
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
+    from headway.analysis.model import TokenIds
     from headway.data.tokenizer import NoEosTokenizer, Tokenizer
     from headway.hf.open import Pretrained
     from headway.models.redraw import Redrawable
-    from headway.models.trace import Trace
     from headway.models.transformer import Transformer
     from headway.store.run import Run
 
+Purpose = Literal["trace", "intervene", "prune", "write"]
+_NOT_OWN = {"prune": not_prunable, "write": not_ours}
+"""Why a model that is not Headway's own cannot be used in these ways, in words."""
 
 _PADDING = 0.05
 """Some pad a vocabulary to a multiple of 64; where more than this share is spare, it belongs to another tokenizer."""
 
 
-def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bool = False) -> Opened:
-    """Open the finished model behind a path, with its tokenizer if it has one.
+def open_model(
+    path: "str | Path | torch.nn.Module | Opened",
+    tokenizer: str | None = None,
+    *,
+    for_: Purpose | None = None,
+    tokens: "TokenIds | None" = None,
+    device: str | None = None,
+    trust_code: bool = False,
+) -> Opened:
+    """Open a finished model, with its tokenizer if it has one.
 
     Args:
-        path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face.
-        tokenizer: another tokenizer than the folder's: a folder, `bytes` or `gpt2`.
+        path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory:
+            Headway's own, one of transformers, or a module whose `trace(tokens)` returns what its heads do. A model in
+            memory stays as and where it is.
+        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        for_: the use for which the model is checked: `trace` (it has heads), `intervene` (its heads can be masked and
+            patched), `prune` or `write` (it is one of Headway's own). None: whatever it can.
+        tokens: what a module of one's own will read, whole numbers (sequence, pos).
+        device: the device of a model that is read from a path: `auto` (a GPU where torch sees one), `cpu`, `cuda` or
+            `cuda:N`. None: the processor.
         trust_code: whether code that comes with a folder is run where it cannot be opened without.
 
     Raises:
         UserError: for a path that holds no language model, a run that is not done, a folder that cannot be opened,
-            weights that are NaN, infinite or no floating-point numbers, or a tokenizer of another vocabulary.
+            weights that are NaN, infinite or no floating-point numbers, a tokenizer of another vocabulary, and a model
+            that cannot be used in this way, saying what it is.
 
     Examples:
         >>> import headway
@@ -49,49 +75,68 @@ def open_model(path: str | Path, tokenizer: str | None = None, *, trust_code: bo
         Traceback (most recent call last):
         headway.errors.UserError: nowhere: there is no such folder; give a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json
     """  # noqa: E501 - the doctest's error stands on one line
-    folder = model_folder(path)
-    opened = _other(folder, tokenizer, trust_code) if folder.kind == "other" else _own(folder, tokenizer)
-    opened.check_finite("so its heads say nothing")
+    from headway.train.device import find_device, settle_elementary_functions
+
+    if for_ is not None and for_ not in get_args(Purpose):
+        raise UserError(f"for_ {for_!r} is no use of a model; {near(str(for_), get_args(Purpose))}")
+    settle_elementary_functions()
+    target = None if device is None else find_device(device)
+    if isinstance(path, str | Path):
+        opened = _from_path(path, tokenizer, for_, trust_code=trust_code)
+    else:
+        opened = _in_memory(path, tokenizer, for_, tokens)
+    opened.check_finite("so it has nothing to say" if for_ == "write" else "so its heads say nothing")
+    if for_ in ("trace", "intervene", "prune"):
+        _check_heads(opened)
+    if target is not None and isinstance(path, str | Path):
+        opened.module.to(target)
+    if for_ == "intervene":
+        _ = opened.decoder  # or it raises
+    if for_ in _NOT_OWN and opened.ours is None:
+        raise UserError(_NOT_OWN[for_](opened.name, opened.facts["architecture"]))
     return opened
 
 
-def open_own(path: str | Path, tokenizer: str | None = None) -> Opened:
-    """Open one of Headway's own models, which alone can generate text and be exported.
+def _check_heads(opened: Opened) -> None:
+    """Raise UserError if a model has no heads to trace.
 
     Raises:
-        UserError: as `open_model`, and before it is opened for a model that Headway's own cannot be; and for weights
-            that are NaN or infinite.
+        UserError: saying why.
     """
-    folder = model_folder(path)
-    if folder.kind == "other":
+    if opened.ours is not None:
+        if not opened.ours.model.layout.total:
+            raise UserError(f"{opened.name} has no attention heads: there is nothing to measure")
+    elif not opened.brought:  # a module that was brought has a trace, or it would not be open
         from headway import hf
-        from headway.hf.reading import architecture_of
 
-        hf.check_own(folder.path)
-        raise UserError(not_ours(folder.name, architecture_of(folder.path)))
-    opened = _own(folder, tokenizer, writes=True)
-    opened.check_finite("so it has nothing to say")
-    return opened
+        hf.traceable(opened.module)
 
 
-def _own(folder: ModelFolder, tokenizer: str | None, *, writes: bool = False) -> Opened:
+def _from_path(path: str | Path, tokenizer: str | None, for_: Purpose | None, *, trust_code: bool) -> Opened:
     from headway import hf
     from headway.analysis.inputs import no_text
+    from headway.hf.read import architecture_of, check_own
     from headway.store.run import Run
 
-    said = ""
+    folder = model_folder(path)
+    if folder.kind == "other":
+        if for_ == "write":
+            check_own(folder.path)
+        if for_ in _NOT_OWN:
+            raise UserError(_NOT_OWN[for_](folder.name, architecture_of(folder.path)))
+        pretrained = hf.open_pretrained(folder.path, trust_code=trust_code)
+        return _with_tokenizer(_of_transformers(pretrained, folder.name, str(folder.path)), tokenizer, folder.path)
+    model = _of_run(folder.path) if folder.kind == "run" else hf.load(folder.path)
+    opened = _of_own(model, folder.name)
     if folder.kind == "run":
-        model, n_ctx = _of_run(folder.path)
-        said = no_text(Run.open(folder.path).spec)
-    else:
-        model = hf.load(folder.path)
-        n_ctx = model.model.n_positions
-    its = _fitting(_its_tokenizer(folder, writes=writes), tokenizer, model.vocab_size, str(folder.path))
-    return replace(_opened(model, folder.name, its, n_ctx), no_text=said)
+        spec = Run.open(folder.path).spec
+        opened = replace(opened, n_ctx=spec.n_ctx, no_text=no_text(spec))
+    its = _fitting(_its_tokenizer(folder, writes=for_ == "write"), tokenizer, model.vocab_size, str(folder.path))
+    return replace(opened, tokenizer=its)
 
 
 def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | NoEosTokenizer | None":
-    """The tokenizer of a folder; who writes needs one that can end a text.
+    """Return the tokenizer of a folder; who writes needs one that can end a text.
 
     Raises:
         UserError: when it cannot be read.
@@ -108,25 +153,9 @@ def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | NoEosTo
         return NoEosTokenizer.load(folder.path)
 
 
-def open_module(model: "Transformer", tokenizer: str | None = None, name: str = "the model") -> Opened:
-    """A model of ours in memory, as it is.
-
-    Args:
-        model: whose mode and device stay as they are.
-        tokenizer: a folder, `bytes` or `gpt2`; None: it reads tokens alone.
-        name: what sentences call it.
-
-    Raises:
-        UserError: for a tokenizer of another vocabulary.
-    """
-    return _opened(model, name, _fitting(None, tokenizer, model.vocab_size, name), model.model.n_positions)
-
-
-def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | NoEosTokenizer | None", n_ctx: int) -> Opened:
+def _of_own(model: "Transformer", name: str) -> Opened:
     from headway.models import redraw
-    from headway.train.device import settle_elementary_functions
 
-    settle_elementary_functions()
     declared = model.model
     return Opened(
         name=name,
@@ -140,79 +169,65 @@ def _opened(model: "Transformer", name: str, tokenizer: "Tokenizer | NoEosTokeni
         traced=model.trace,
         read=partial(redraw.read, model),
         kind="causal" if declared.attends == "past" else "future",
-        tokenizer=tokenizer,
+        tokenizer=None,
         vocab_size=model.vocab_size,
-        n_ctx=n_ctx,
+        n_ctx=declared.n_positions,
         longest=declared.n_positions,
     )
 
 
-def _other(folder: ModelFolder, tokenizer: str | None, trust_code: bool) -> Opened:
-    from headway import hf
-
-    found = hf.open_pretrained(folder.path, trust_code=trust_code)
-    opened = of_transformers(found, folder.name, str(folder.path))
-    if tokenizer is None:
-        return opened
-    return replace(opened, tokenizer=_fitting(None, tokenizer, found.vocab_size, str(folder.path)))
-
-
-def of_transformers(found: "Pretrained", name: str, whose: str) -> Opened:
-    """A model of transformers, opened.
+def _of_transformers(pretrained: "Pretrained", name: str, whose: str) -> Opened:
+    """Return a model of transformers, opened.
 
     Args:
-        found: the model.
+        pretrained: the model.
         name: what sentences call it.
         whose: what is named where it cannot read a text.
     """
-    from headway import hf
-    from headway.train.device import settle_elementary_functions
+    from headway.hf import recorder, redraw
 
-    settle_elementary_functions()
-
-    @explained(f"{whose}: its model cannot read a text", "fetch the folder again")
-    def traced(tokens: "torch.Tensor") -> "Trace":
-        return hf.trace(found.model, tokens)
-
-    @explained(f"{whose}: its model cannot read a text", "fetch the folder again")
-    def read(tokens: "torch.Tensor") -> "Redrawable":
-        return hf.read(found.model, tokens)
-
+    cannot_read = explained(f"{whose}: its model cannot read a text", "fetch the folder again")
     return Opened(
         name=name,
-        facts={"architecture": type(found.model).__name__, "kind": found.kind},
-        module=found.model,
+        facts={"architecture": type(pretrained.model).__name__, "kind": pretrained.kind},
+        module=pretrained.model,
         ours=None,
-        traced=traced,
-        read=read,
-        kind=found.kind,
-        tokenizer=found.tokenizer,
-        vocab_size=found.vocab_size,
-        n_ctx=found.n_ctx,
-        longest=found.n_ctx,
+        traced=cannot_read(partial(recorder.trace, pretrained.model)),
+        read=cannot_read(partial(redraw.read, pretrained.model)),
+        kind=pretrained.kind,
+        tokenizer=pretrained.tokenizer,
+        vocab_size=pretrained.vocab_size,
+        n_ctx=pretrained.n_ctx,
+        longest=pretrained.n_ctx,
     )
+
+
+def _with_tokenizer(opened: Opened, tokenizer: str | None, whose: str | Path) -> Opened:
+    if tokenizer is None:
+        return opened
+    return replace(opened, tokenizer=_fitting(None, tokenizer, opened.vocab_size, str(whose)))
 
 
 def _fitting(
     its: "Tokenizer | NoEosTokenizer | None", asked: str | None, vocab_size: int, whose: str
 ) -> "Tokenizer | NoEosTokenizer | None":
-    """The folder's tokenizer or the one that was asked for, when it has the vocabulary of the model.
+    """Return the folder's tokenizer, or the one that was asked for, when it has the vocabulary of the model.
 
-    That may be padded to a multiple of 64.
+    The vocabulary of the model may be padded to a multiple of 64.
 
     Raises:
         UserError: saying both sizes.
     """
-    found = its if asked is None else _named(asked)
-    if found is None:
+    tokenizer = its if asked is None else _named(asked)
+    if tokenizer is None:
         return None
-    spare = vocab_size - found.vocab_size
+    spare = vocab_size - tokenizer.vocab_size
     if spare and not (0 < spare < max(64, _PADDING * vocab_size) and vocab_size % 64 == 0):
         raise UserError(
-            f"{whose if asked is None else f'tokenizer {asked}'}: the tokenizer has {found.vocab_size} tokens, "
+            f"{whose if asked is None else f'tokenizer {asked}'}: the tokenizer has {tokenizer.vocab_size} tokens, "
             f"but the model has {vocab_size}; give the tokenizer that the model was trained with"
         )
-    return found
+    return tokenizer
 
 
 def _named(tokenizer: str) -> "Tokenizer":
@@ -228,45 +243,34 @@ def _named(tokenizer: str) -> "Tokenizer":
     return open_tokenizer(tokenizer, tuple)
 
 
-def _of_run(folder: Path) -> "tuple[Transformer, int]":
+def _of_run(folder: Path) -> "Transformer":
     from headway.store.integrity import check_file
     from headway.store.run import Run
 
     run = Run.open(folder)
     inside(folder, "tokenizer.json")
-    spec = run.spec
-    if spec.n_ctx is None:
+    if run.spec.n_ctx is None:
         raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
     if run.status != "done":
-        raise UserError(f"{folder}: {_how_far(run)}; `headway run` on its results directory finishes it")
+        raise UserError(f"{folder}: {_progress(run)}; `headway run` on its results directory finishes it")
     if run.seal is not None:  # its arrays say of themselves what they must be
         check_file(run.path, run.seal, "tokenizer.json")
-    return run.model().eval(), spec.n_ctx
+    return run.model().eval()
 
 
-def _how_far(run: "Run") -> str:
+def _progress(run: "Run") -> str:
+    """Return how far an unfinished run is, in words."""
     from headway.store import checkpoint
 
-    found, _ = checkpoint.load(run.path / "checkpoint")
-    of = f" of {run.steps}" if run.steps else ""
-    where = "it has no checkpoint yet" if found is None else f"its checkpoint is of step {found.step}{of}"
+    state, _ = checkpoint.load(run.path / "checkpoint")
+    of_steps = f" of {run.steps}" if run.steps else ""
+    where = "it has no checkpoint yet" if state is None else f"its checkpoint is of step {state.step}{of_steps}"
     why = f" ({run.message})" if run.message else ""
     return f"the run is {run.status}{why}, and {where}"
 
 
-_BRING = (
-    "a module that is brought has a method trace(tokens), which gives a headway.Trace of what each attention did, as "
-    "headway.plain_attention makes it of an attention's matrices"
-)
-
-
-def open_in_memory(model: Any, tokenizer: str | None, tokens: "np.ndarray | None") -> Opened:
-    """A model as it is: nothing of it is changed, moved or copied.
-
-    Args:
-        model: a module of torch, or what is open already.
-        tokenizer: for a model of Headway's own that is given a text: a folder, `bytes` or `gpt2`.
-        tokens: what it will read, where that is known.
+def _in_memory(model: Any, tokenizer: str | None, for_: Purpose | None, tokens: "TokenIds | None") -> Opened:
+    """Return a model in memory, opened as it is: nothing of it is changed, moved or copied.
 
     Raises:
         UserError: for what says nothing of its heads.
@@ -275,20 +279,24 @@ def open_in_memory(model: Any, tokenizer: str | None, tokens: "np.ndarray | None
 
     from headway.models.transformer import Transformer
 
+    name = type(model).__name__
     if isinstance(model, Opened):
-        return model
+        return _with_tokenizer(model, tokenizer, model.name)
+    called = name if for_ == "trace" else "the model"
     if isinstance(model, Transformer):
-        return open_module(model, tokenizer, type(model).__name__)
+        return _with_tokenizer(_of_own(model, called), tokenizer, called)
     if not isinstance(model, nn.Module):
-        raise UserError(f"a model was expected, or the path of one, but a {type(model).__name__} was given")
-    if _of_transformers(model):
+        raise UserError(f"a model was expected, or the path of one, but a {name} was given")
+    if _is_of_transformers(model):
         from headway.hf.open import in_memory
 
-        return of_transformers(in_memory(model), type(model).__name__, type(model).__name__)
+        return _with_tokenizer(_of_transformers(in_memory(model), called, name), tokenizer, called)
+    if for_ in ("intervene", "prune"):
+        raise UserError(not_maskable(name))
     return _brought(model, tokens)
 
 
-def _of_transformers(model: "torch.nn.Module") -> bool:
+def _is_of_transformers(model: "torch.nn.Module") -> bool:
     try:
         from transformers import PreTrainedModel
     except ImportError:
@@ -296,7 +304,13 @@ def _of_transformers(model: "torch.nn.Module") -> bool:
     return isinstance(model, PreTrainedModel)
 
 
-def _brought(model: Any, tokens: "np.ndarray | None") -> Opened:
+_BRING = (
+    "a module that is brought has a method trace(tokens), which gives a headway.Trace of what each attention did, as "
+    "headway.plain_attention makes it of an attention's matrices"
+)
+
+
+def _brought(model: Any, given: "TokenIds | None") -> Opened:
     import torch
 
     from headway.models.redraw import redrawable
@@ -305,21 +319,22 @@ def _brought(model: Any, tokens: "np.ndarray | None") -> Opened:
     name = type(model).__name__
     if not callable(getattr(model, "trace", None)):
         raise UserError(f"{name} does not say what its heads do: {_BRING}")
-    if tokens is None:
+    if given is None:
         raise UserError(f"{name} reads tokens alone, and a text was given: give tokens=, whole numbers (sequence, pos)")
     if next(model.parameters(), None) is None:
         raise UserError(f"{name} has no parameters, so it is on no device; register its weights as parameters")
+    tokens = whole_numbers(given)
 
-    def traced(given: torch.Tensor) -> Trace:
-        found = model.trace(given)
-        if not isinstance(found, Trace) or not found.attentions:
-            raise UserError(f"{name}.trace gave {type(found).__name__} without attentions: {_BRING}")
-        if any(len(attention.z) != len(given) for attention in found.attentions):
-            raise UserError(f"{name}.trace gave other than the {len(given)} sequences that it was given: {_BRING}")
-        return found
+    def traced(some: torch.Tensor) -> Trace:
+        trace = model.trace(some)
+        if not isinstance(trace, Trace) or not trace.attentions:
+            raise UserError(f"{name}.trace gave {type(trace).__name__} without attentions: {_BRING}")
+        if any(len(attention.z) != len(some) for attention in trace.attentions):
+            raise UserError(f"{name}.trace gave other than the {len(some)} sequences that it was given: {_BRING}")
+        return trace
 
-    def read(given: torch.Tensor) -> "Redrawable":
-        return redrawable(traced(given))
+    def read(some: torch.Tensor) -> "Redrawable":
+        return redrawable(traced(some))
 
     tables = [module.num_embeddings for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     opened = Opened(

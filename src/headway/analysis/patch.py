@@ -9,41 +9,49 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import torch
 
 from headway.analysis.inputs import described
-from headway.analysis.interventions import check_sound, open_to_intervene
 from headway.analysis.model import Opened
+from headway.analysis.open import open_model
 from headway.analysis.text_pairs import TextPairs
 from headway.base.text import counted
+from headway.causal.checks import check_sound
+from headway.causal.effects import Head
 from headway.causal.patch_result import PATCH_SITES, HeadPattern, PatchedModel, Patching, PatchSite, strongest_path
+from headway.causal.patching import (
+    PatchMetric,
+    TwoRuns,
+    cancelling,
+    estimated_effects,
+    head_paths,
+    patched_effects,
+    why_no_paths,
+)
 from headway.errors import UserError, near
 
 if TYPE_CHECKING:
-    import torch
-
     from headway.analysis.model import TokenIds
-    from headway.causal.effects import Head
-    from headway.causal.patching import PatchMetric, TwoRuns
-    from headway.models.transformer import Transformer
 
 
 def patch(
-    model: "str | Path | Transformer",
+    model: "str | Path | torch.nn.Module | Opened",
     clean: "str | TokenIds",
     corrupted: "str | TokenIds",
     *,
-    metric: "PatchMetric",
+    metric: PatchMetric,
     sites: str | Sequence[str] = PATCH_SITES,
     by_position: bool = False,
     paths: bool = True,
     tokenizer: str | None = None,
     device: str = "auto",
+    trust_code: bool = False,
 ) -> Patching:
     """Patch each head's activation from a clean text into a run of a corrupted text, and measure a metric.
 
     Args:
-        model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or one of Headway's models.
+        model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or a decoder in memory, as
+            for `headway.ablate`.
         clean: a text, or (sequence, pos) tokens, on which the model does what is asked about.
         corrupted: a text of equal length on which it does not, paired with `clean` sequence by sequence.
         metric: a function from logits (sequence, pos, vocab) to a number for each sequence, such as the logit of the
@@ -53,24 +61,21 @@ def patch(
         paths: whether direct effects between heads are measured; if they cannot be, the result's `no_paths` tells why.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
+        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
 
     Raises:
         UserError: for a model or texts that cannot be used, a metric that gives no number for each sequence, and a
             model that fails a check of what is done to it, naming the check.
     """
-    from headway.causal.patching import TwoRuns
-
     asked = sites_of(sites)
-    opened, own = open_to_intervene(model, tokenizer, device)
-    texts = [_tokens(opened, text, name) for text, name in ((clean, "clean"), (corrupted, "corrupted"))]
-    check_sound(own, texts[0].cpu().numpy(), asked, paths=paths)
-    return measured(TwoRuns(own, texts[0], texts[1], metric), asked, by_position=by_position, paths=paths)
+    opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
+    tokens = _tokens(opened, clean, "clean"), _tokens(opened, corrupted, "corrupted")
+    check_sound(opened.decoder, tokens[0], asked, paths=paths)
+    return measured(TwoRuns(opened.decoder, *tokens, metric), asked, by_position=by_position, paths=paths)
 
 
-def measured(runs: "TwoRuns", sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
+def measured(runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
     """Measure all that patching shows of two runs."""
-    from headway.causal.patching import cancelling, estimated_effects, head_paths, patched_effects, why_no_paths
-
     refused = why_no_paths(runs) if paths else None
     found = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
     estimates = estimated_effects(runs, sites, by_position=by_position)
@@ -101,17 +106,14 @@ def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
     return tuple(site for site in PATCH_SITES if site in given)
 
 
-def _tokens(opened: Opened, text: Any, name: str) -> "torch.Tensor":
-    import torch
-
+def _tokens(opened: Opened, text: Any, name: str) -> torch.Tensor:
     if isinstance(text, str):
         if opened.tokenizer is None:
             raise UserError(
                 f"{name}: a text was given, and {opened.name} has no tokenizer; give tokens, or a tokenizer"
             )
-        text = np.asarray([opened.tokenizer.encode(text)])
-    place = next(opened.module.parameters()).device
-    return torch.as_tensor(opened.checked(text), device=place)
+        text = [opened.tokenizer.encode(text)]
+    return opened.on_device(text)
 
 
 def patch_texts(
@@ -126,6 +128,7 @@ def patch_texts(
     paths: bool = True,
     tokenizer: str | None = None,
     device: str = "auto",
+    trust_code: bool = False,
     tell: Callable[[str], object] = lambda _: None,
 ) -> PatchedModel:
     """Patch each head's activation from clean texts into runs of corrupted texts, and measure their answers.
@@ -141,44 +144,43 @@ def patch_texts(
         paths: see there.
         tokenizer: see there.
         device: see there.
+        trust_code: see there.
         tell: receives the steps of the work.
 
     Raises:
         UserError: as `headway.patch`; for pairs that do not fit, saying which and its tokens, and answers that begin
             alike.
     """
-    from headway.causal.patching import TwoRuns
-
     asked = sites_of(sites)
-    opened, own = open_to_intervene(model, tokenizer, device)
-    given = TextPairs.of(opened, clean, corrupted, answer, wrong)
-    given.check_lengths(opened, by_position=by_position)
-    tokens = given.tensors(opened)
-    check_sound(own, tokens[0].cpu().numpy(), asked, paths=paths)
-    runs = TwoRuns(own, *tokens, given.metric)
-    of_pairs = f", {counted(given.n, 'pair')} of texts" if given.n > 1 else ""
-    tell(f"patching {counted(sum(own.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
+    opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
+    pairs = TextPairs.of(opened, clean, corrupted, answer, wrong)
+    pairs.check_lengths(opened, by_position=by_position)
+    tokens = pairs.tensors(opened)
+    check_sound(opened.decoder, tokens[0], asked, paths=paths)
+    runs = TwoRuns(opened.decoder, *tokens, pairs.metric)
+    of_pairs = f", {counted(pairs.n, 'pair')} of texts" if pairs.n > 1 else ""
+    tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
     patching = measured(runs, asked, by_position=by_position, paths=paths)
     return PatchedModel(
         name=opened.name,
-        model={**opened.facts, "parameters": f"{sum(p.numel() for p in own.parameters()):,}"},
-        text=given.texts,
-        n_tokens=2 * sum(map(len, given.clean)),
-        n_sequences=2 * given.n,
+        model=opened.described(),
+        text=pairs.texts,
+        n_tokens=2 * sum(map(len, pairs.clean)),
+        n_sequences=2 * pairs.n,
         length=tokens[0].shape[1],
         attentions=tuple(map(described, runs.clean.attentions)),
         scores={},
-        notes=(*([] if patching.no_paths is None else [patching.no_paths]), *given.notes()),
-        metric=given.said(),
-        clean=given.written(given.clean),
-        corrupted=given.written(given.corrupted),
-        positions=given.positions(),
+        notes=(*([] if patching.no_paths is None else [patching.no_paths]), *pairs.notes()),
+        metric=pairs.metric_in_words(),
+        clean=pairs.written(pairs.clean),
+        corrupted=pairs.written(pairs.corrupted),
+        positions=pairs.positions(),
         patching=patching,
-        patterns=tuple(_pattern(runs, head, len(given.clean[0])) for head in _heads_shown(patching)),
+        patterns=tuple(_pattern(runs, head, len(pairs.clean[0])) for head in _heads_shown(patching)),
     )
 
 
-def _heads_shown(patching: "Patching") -> tuple["Head", ...]:
+def _heads_shown(patching: Patching) -> tuple[Head, ...]:
     path = strongest_path(patching)
     if path is not None:
         return (path.writer, path.reader)
@@ -187,7 +189,7 @@ def _heads_shown(patching: "Patching") -> tuple["Head", ...]:
     return (patching.heads[int(totals.argmax())],)
 
 
-def _pattern(runs: "TwoRuns", head: "Head", length: int) -> HeadPattern:
+def _pattern(runs: TwoRuns, head: Head, length: int) -> HeadPattern:
     """Return a head's pattern on the first pair of texts."""
     layer, number = head
     found = []

@@ -12,24 +12,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 
-from headway.analysis.inputs import OwnExamples, own_text
-from headway.analysis.interventions import check_sound, open_to_prune
+from headway.analysis.inputs import TextInput, own_text, text_input, two_inputs
 from headway.analysis.model import Opened
-from headway.analysis.text_pairs import of_examples, read_text
+from headway.analysis.open import open_model
 from headway.base.files import write_json
 from headway.base.text import counted
+from headway.causal.ablation import BATCH
 from headway.causal.ablation_result import nats, within
+from headway.causal.checks import check_sound
 from headway.causal.effects import Head, interval, mean_over_tokens, named
+from headway.causal.importance import METHODS, PruningText
+from headway.causal.pruning import pruned_to
+from headway.causal.substitutes import counted as tokens_of
+from headway.causal.substitutes import sequence_losses
+from headway.config.lm.head_units import heads_to_keep, units_of
 from headway.errors import UserError, near
 from headway.heads.scores import five_digits
+from headway.hf.write import export
+from headway.models.transformer import Transformer
+from headway.train.device import Meter
 
 if TYPE_CHECKING:
-    import torch
-
     from headway.analysis.model import TokenIds
-    from headway.causal.importance import PruningText
-    from headway.models.transformer import Transformer
 
 
 _ROUNDS = 5
@@ -55,7 +61,7 @@ class PassCost:
 
 
 def pass_costs(
-    models: "tuple[Transformer, Transformer]", inputs: "torch.Tensor", targets: "torch.Tensor"
+    models: tuple[Transformer, Transformer], inputs: torch.Tensor, targets: torch.Tensor
 ) -> tuple[PassCost, PassCost]:
     """Measure the cost of a pass of each of two models."""
     forwards: tuple[list[float], list[float]] = ([], [])
@@ -77,24 +83,18 @@ def pass_costs(
     return first, second
 
 
-def _forward(model: "Transformer", inputs: "torch.Tensor") -> None:
-    import torch
-
+def _forward(model: Transformer, inputs: torch.Tensor) -> None:
     with torch.no_grad():
         model(inputs)
 
 
-def _step(model: "Transformer", inputs: "torch.Tensor", targets: "torch.Tensor") -> None:
-    import torch
-
+def _step(model: Transformer, inputs: torch.Tensor, targets: torch.Tensor) -> None:
     with torch.enable_grad():
         loss = model.loss(inputs, targets)
         torch.autograd.grad(loss, [parameter for parameter in model.parameters() if parameter.requires_grad])
 
 
-def _seconds(do: Callable[[], None], inputs: "torch.Tensor") -> float:
-    import torch
-
+def _seconds(do: Callable[[], None], inputs: torch.Tensor) -> float:
     began = time.perf_counter()
     do()
     if inputs.is_cuda:
@@ -102,17 +102,11 @@ def _seconds(do: Callable[[], None], inputs: "torch.Tensor") -> float:
     return time.perf_counter() - began
 
 
-def _memory(model: "Transformer", inputs: "torch.Tensor", targets: "torch.Tensor") -> int:
-    from headway.train.device import Meter
-
+def _memory(model: Transformer, inputs: torch.Tensor, targets: torch.Tensor) -> int:
     meter = Meter(inputs.device)
     meter.begin_training()
     _step(model, inputs, targets)
     return int(meter.metrics()["memory_bytes"])
-
-
-_BATCH = 1024
-"""Tokens that are read together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +150,7 @@ class Pruned:
         folder: where it was written, and the type of the folder; None where it was not.
     """
 
-    model: "Transformer"
+    model: Transformer
     by: str
     steps: int
     layouts: tuple[str, str]
@@ -200,13 +194,13 @@ class Pruned:
 
 
 def prune(
-    model: "str | Path | Transformer",
+    model: "str | Path | Transformer | Opened",
     *,
     by: str,
     keep: int | float | str,
-    text: "str | Path | TokenIds | None" = None,
+    text: "str | Path | TokenIds | TextInput | None" = None,
     out: str | Path | None = None,
-    held_out: "str | Path | TokenIds | None" = None,
+    held_out: "str | Path | TokenIds | TextInput | None" = None,
     steps: int = 1,
     tokenizer: str | None = None,
     sequences: int | None = None,
@@ -218,7 +212,8 @@ def prune(
     """Prune the heads of a finished model; heads that share their keys and values go together.
 
     Args:
-        model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models.
+        model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models, in
+            memory or open.
         by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `gates` and `budget` (learned),
             `alike` (the less effective of the two most similar heads), `alike-either` (a random one of them), `output`
             (the head that adds least), `magnitude` (the norm of the output that a head can write), or `random`.
@@ -239,84 +234,66 @@ def prune(
         UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model
             that fails a check of what is done to it, naming the check.
     """
-    from headway.causal.importance import METHODS
-    from headway.causal.pruning import pruned_to
-    from headway.config.lm.head_units import heads_to_keep, units_of
-
     if by not in METHODS:
         raise UserError(f"by {by}: there is no such method; {near(by, METHODS)}")
     folder = None if out is None else Path(out)
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
-    opened = open_to_prune(model, tokenizer, device)
-    source = _examples(model) if text is None else text
+    source = _examples(model) if text is None else text_input(text)
+    opened = open_model(model, tokenizer, for_="prune", device=device)
     whole = opened.own
     number = heads_to_keep(keep, units_of(whole.model.layout))
     read = {"sequences": sequences, "length": length}
-    given = {"text": source} | ({} if held_out is None else {"held_out": held_out})
-    texts = {what: _text(opened, each, what, seed, **read) for what, each in given.items()}
-    check_sound(opened.own, texts["text"].inputs)
-    kept = pruned_to(whole, number, METHODS[by], texts["text"], steps=steps, tell=tell)
+    texts = {"text": _read(opened, source, **read)}
+    if held_out is not None:
+        texts["held_out"] = _read(opened, text_input(held_out, "held_out"), **read)
+    batched = {what: _batched(opened, each, seed) for what, each in texts.items()}
+    check_sound(whole, batched["text"].inputs)
+    kept = pruned_to(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
     tell("measuring the losses, and passes of both models by turns ...")
-    last = texts.get("held_out", texts["text"])
-    before, after = pass_costs((whole, kept.model), *last.batches()[0])
+    before, after = pass_costs((whole, kept.model), *batched.get("held_out", batched["text"]).batches()[0])
     result = Pruned(
         model=kept.model,
         by=by,
         steps=steps,
         layouts=(str(whole.model.layout), str(kept.model.model.layout)),
         kept=kept.heads,
-        losses={what: _change(whole, kept.model, each, given[what]) for what, each in texts.items()},
+        losses={what: _change(whole, kept.model, batched[what], each) for what, each in texts.items()},
         before=before,
         after=after,
-        folder=None if folder is None else (folder, _write(opened, kept.model, folder)),
+        folder=None if folder is None else (folder, _export(opened, kept.model, folder)),
     )
     if folder is not None:
         write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
     return result
 
 
-def _examples(model: object) -> OwnExamples:
+def _examples(model: object) -> TextInput:
     """Return the examples of a run's task.
 
     Raises:
         UserError: where a text has to be given; and for a task of numbers.
     """
-    found = own_text(model) if isinstance(model, str | Path) else None
-    if not isinstance(found, OwnExamples):
+    source = own_text(model) if isinstance(model, str | Path) else None
+    if not isinstance(source, TextInput):
         raise UserError("a text to measure importance on is needed, another than what runs are judged on: give --text")
-    return found.check_tokens(model, "importance is that for a loss of")
+    source.check_tokens(model, "importance is that for a loss of")
+    return source
 
 
-def _text(
-    opened: Opened, text: Any, what: str, seed: int, *, sequences: int | None, length: int | None
-) -> "PruningText":
-    import torch
-
-    from headway.causal.importance import PruningText
-
-    place = next(opened.module.parameters()).device
-    if isinstance(text, OwnExamples):
-        some = of_examples(opened, text, None, sequences=sequences, length=length)
-        inputs, targets = (torch.from_numpy(each).to(place) for each in (some.inputs, some.targets))
-        return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // some.length), seed=seed)
-    tokens = torch.from_numpy(read_text(opened, text, what, sequences=sequences, length=length)).to(place)
-    inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    return PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=seed)
+def _read(opened: Opened, source: TextInput, *, sequences: int | None, length: int | None) -> TextInput:
+    if source.examples:
+        return two_inputs(opened, source, None, sequences=sequences, length=length)[0]
+    return source.predicted(opened, sequences, length)
 
 
-def _name(text: Any) -> str:
-    if isinstance(text, OwnExamples):
-        return text.name
-    return str(text) if isinstance(text, str | Path) else "the given tokens"
+def _batched(opened: Opened, text: TextInput, seed: int) -> PruningText:
+    inputs, targets = text.tensors(opened)
+    assert targets is not None, "a loss has targets"
+    return PruningText(inputs=inputs, targets=targets, at_once=max(1, BATCH // text.length), seed=seed)
 
 
-def _change(whole: "Transformer", small: "Transformer", text: "PruningText", given: Any) -> LossChange:
-    import torch
-
-    from headway.causal.substitutes import counted as tokens_of
-    from headway.causal.substitutes import sequence_losses
-
+def _change(whole: Transformer, small: Transformer, text: PruningText, source: TextInput) -> LossChange:
     with torch.no_grad():
         losses = [
             np.concatenate(
@@ -327,13 +304,11 @@ def _change(whole: "Transformer", small: "Transformer", text: "PruningText", giv
     tokens = tokens_of(text.targets).cpu().numpy()
     before, after = (float(mean_over_tokens(loss, tokens)) for loss in losses)
     low, high = (float(end) for end in interval(losses[1] - losses[0], tokens))
-    counted: Literal["token", "answer"] = "answer" if isinstance(given, OwnExamples) else "token"
-    return LossChange(text=_name(given), before=before, after=after, interval=(low, high), counted=counted)
+    counted: Literal["token", "answer"] = "answer" if source.examples else "token"
+    return LossChange(text=source.name, before=before, after=after, interval=(low, high), counted=counted)
 
 
-def _write(opened: Opened, model: "Transformer", folder: Path) -> str:
-    from headway.hf.write import export
-
+def _export(opened: Opened, model: Transformer, folder: Path) -> str:
     return export(model.model, model.vocab_size, model.weights(), folder, opened.tokenizer)
 
 

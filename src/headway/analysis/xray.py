@@ -4,8 +4,8 @@
 keeps nothing as large as heads times queries times keys. Induction and duplicate-token heads are found on repeated
 random tokens.
 
-`of_few` measures a text that is too short for an x-ray: what few tokens can tell, and a note. `XRayNotes` collects
-sentences on the limits of the numbers.
+`short_text_xray` measures a text that is too short for an x-ray: what few tokens can tell, and a note. `XRayNotes`
+collects sentences on the limits of the numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,23 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.analysis.inputs import (
-    TOKENS,
-    LossSoFar,
-    ToRead,
-    check_measurable,
-    described,
-    evaluating,
-    length_of,
-    positive,
-    text_or_examples,
-)
-from headway.analysis.model import Opened, whole_numbers
-from headway.analysis.open import open_in_memory, open_model
+from headway.analysis.inputs import LossSoFar, TextInput, described, evaluating, one_input
+from headway.analysis.model import Opened
+from headway.analysis.open import open_model
 from headway.base.text import counted, listed
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.metrics import metric_name
-from headway.data.corpus import find_corpus
 from headway.errors import UserError
 from headway.heads.results import AttentionHeads, XRay, labels_of
 
@@ -39,7 +28,6 @@ if TYPE_CHECKING:
     import torch
 
     from headway.analysis.model import TokenIds
-    from headway.data.corpus import Corpus
     from headway.heads.measure import Repeated
     from headway.heads.scores import Composition, HeadScores
     from headway.models.redraw import Redrawable
@@ -50,12 +38,12 @@ _OF_FEW = ("patterns", "circuits")
 """Families of metrics that are measured on a text that is too short for the others."""
 
 
-def is_too_few(opened: Opened, read: ToRead) -> bool:
+def is_too_few(read: TextInput, attentions: Sequence[AttentionHeads]) -> bool:
     """Return whether the positions are too few to compare heads with untrained ones."""
-    return read.size <= 2 * _widest(_attentions(opened, read.tokens))
+    return read.size <= 2 * _widest(attentions)
 
 
-def of_few(opened: Opened, read: ToRead) -> XRay:
+def short_text_xray(opened: Opened, read: TextInput) -> XRay:
     """Patterns and circuits; of examples of a task their loss, too."""
     import torch
 
@@ -73,29 +61,40 @@ def of_few(opened: Opened, read: ToRead) -> XRay:
     def traces() -> "Iterator[Trace]":
         reading = opened.reading(read.tokens)
         if read.targets is not None:
-            loss.add(reading, opened.on_device(read.tokens), read.targets_on(opened, 0, len(read.tokens)))
+            loss.add(reading, *read.tensors(opened))
         yield reading.trace
 
     with torch.inference_mode(), evaluating(opened.module):
         scores = examine(traces(), metrics, trace=opened.traced, repetition=None, weights=opened.ours)
-    attentions, n = _attentions(opened, read.tokens), read.size
-    begun = "the text gives" if read.targets is None else f"{read.text} are"
+    attentions, n = _attentions(opened, read), read.size
+    begun = "the text gives" if read.targets is None else f"{read.name} are"
     note = (
         f"{begun} {n:,} tokens: too few to hold these heads against untrained ones, or to say which are "
         f"alike; more than {2 * _widest(attentions):,} are needed"
     )
     notes = (note, *([loss.why] if loss.why else []))
-    return XRay(**read.facts_of(opened), attentions=attentions, scores=scores, loss_nats=loss.mean, notes=notes)
+    return XRay(
+        **read.facts(opened),
+        unit=_unit(read),
+        attentions=attentions,
+        scores=scores,
+        loss_nats=loss.mean,
+        notes=notes,
+    )
 
 
-def _attentions(opened: Opened, tokens: np.ndarray) -> tuple[AttentionHeads, ...]:
+def _unit(read: TextInput) -> str:
+    return "token" if read.targets is None else "answer"
+
+
+def _attentions(opened: Opened, read: TextInput) -> tuple[AttentionHeads, ...]:
     import torch
 
     with torch.inference_mode(), evaluating(opened.module):
-        return tuple(map(described, opened.trace(tokens[:1]).attentions))
+        return tuple(map(described, opened.trace(read.tokens[:1]).attentions))
 
 
-def _widest(attentions: tuple[AttentionHeads, ...]) -> int:
+def _widest(attentions: Sequence[AttentionHeads]) -> int:
     return max(attention.d_head for attention in attentions)
 
 
@@ -103,40 +102,41 @@ def _widest(attentions: tuple[AttentionHeads, ...]) -> int:
 class XRayNotes:
     """The sentences on the limits of an x-ray's numbers."""
 
-    said: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
 
-    def about_text(
-        self, tokens: np.ndarray, length: int, sequences: int, attentions: tuple[AttentionHeads, ...]
-    ) -> None:
+    def add(self, sentence: str) -> None:
+        """Add a note."""
+        self.sentences.append(sentence)
+
+    def about_text(self, read: TextInput, attentions: Sequence[AttentionHeads]) -> None:
         """Add notes if the text was shorter than asked or too short to tell much, and on layers with one head."""
-        n_tokens = len(tokens) * tokens.shape[1]
-        if tokens.shape[1] < length:
-            self.said.append(f"the text has only {n_tokens:,} tokens: one sequence that is shorter than {length:,}")
-        elif len(tokens) < sequences:
-            self.said.append(f"the text gives only {len(tokens)} of {sequences} sequences of {length:,} tokens")
+        n_sequences, length = read.wanted or (len(read), read.length)
+        if read.length < length:
+            self.add(f"the text has only {read.size:,} tokens: one sequence that is shorter than {length:,}")
+        elif len(read) < n_sequences:
+            self.add(f"the text gives only {len(read)} of {n_sequences} sequences of {length:,} tokens")
         wide = widest(attentions)
-        if n_tokens < 2 * wide:
-            self.said.append(
-                f"on {n_tokens:,} positions heads that are {wide} wide look much alike whatever they do: give more text"
+        if read.size < 2 * wide:
+            self.add(
+                f"on {read.size:,} positions heads that are {wide} wide look much alike whatever they do: give more "
+                "text"
             )
         alone = sum(attention.n_heads == 1 for attention in attentions)
         if alone:
-            self.said.append(
-                f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads"
-            )
+            self.add(f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads")
 
     def about_circuits(self, scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on circuits that are unknown in another library's model."""
         of_text = scores["sink_score"].values
         plain = scores["qk_effective_rank"].values if "qk_effective_rank" in scores else {}
         if not plain:
-            self.said.append(
+            self.add(
                 "circuits are not measured: the queries, keys and values of this model are no plain linear maps of the "
                 "stream that its heads read"
             )
             return
         some = "" if len(plain) == len(of_text) else f" of {len(plain)} of {len(of_text)} attentions, the plain ones,"
-        self.said.append(
+        self.add(
             f"circuits{some} are read off W_Q, W_K, W_V and W_O as they read the normed stream; copying scores and "
             "composition, which need the norms between layers too, are those of Headway's own models"
         )
@@ -147,7 +147,7 @@ class XRayNotes:
             return draws
         if all(attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions):
             return draws
-        self.said.append(
+        self.add(
             "no heads were drawn anew: the attentions that were brought do not say their matrices, as those of "
             "headway.plain_attention do"
         )
@@ -163,33 +163,33 @@ class XRayNotes:
     ) -> None:
         """Add notes on the untrained heads of this text, and on where they were not drawn."""
         if not draws:
-            if any(note.startswith("no heads were drawn anew") for note in self.said):
+            if any(note.startswith("no heads were drawn anew") for note in self.sentences):
                 return
-            self.said.append("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
+            self.add("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
             return
         if draws < 4:
-            self.said.append(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
+            self.add(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
         if shuffled:
-            self.said.append(
+            self.add(
                 "queries, keys and values come out of one matrix here: untrained heads have the entries of each of its "
                 "rows shuffled, where others' are drawn"
             )
-        wide = [at for at in attentions if at.n_heads > 1 and at.name not in scores["query_cka"].draws]
+        wide = [each for each in attentions if each.n_heads > 1 and each.name not in scores["query_cka"].draws]
         if wide:
             labels = labels_of(attentions)
-            pairs = listed([labels[at.name] for at in wide])
-            self.said.append(f"pairs of {pairs} are not held against untrained ones: they are too many")
+            pairs = listed([labels[each.name] for each in wide])
+            self.add(f"pairs of {pairs} are not held against untrained ones: they are too many")
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on windows that hide what repeated tokens could show."""
         labels = labels_of(attentions)
         for metric in REPEATED:
             seen = scores[metric].values if metric in scores else {}
-            hidden = [at for at in attentions if at.name not in seen or not np.isfinite(seen[at.name]).any()]
+            hidden = [each for each in attentions if not np.isfinite(seen.get(each.name, np.nan)).any()]
             if hidden:
-                where = listed([labels[at.name] for at in hidden])
+                where = listed([labels[each.name] for each in hidden])
                 called = metric_name(metric)
-                self.said.append(f"{called} cannot be seen in {where}: its window hides what is looked for")
+                self.add(f"{called} cannot be seen in {where}: its window hides what is looked for")
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:
@@ -216,7 +216,7 @@ _COMPOSITION_FLOPS = 3e12
 def xray(
     path: "str | Path | torch.nn.Module | Opened",
     *,
-    text: str | Path | None = None,
+    text: "str | Path | TokenIds | TextInput | None" = None,
     tokens: "TokenIds | None" = None,
     tokenizer: str | None = None,
     sequences: int | None = None,
@@ -231,7 +231,7 @@ def xray(
     Args:
         path: a run's folder, its checkpoint, or a local Hugging Face folder; or a model in memory: Headway's own, one
             of transformers, or a module whose `trace(tokens)` returns what its heads do.
-        text: a text file with `<|endoftext|>` between documents, or any other corpus that a task can name;
+        text: a text file with `<|endoftext|>` between documents, any other corpus that a task can name, or tokens;
             None, without tokens: the evaluation data of the run.
         tokens: instead of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
@@ -246,31 +246,18 @@ def xray(
     Raises:
         UserError: for a model or text that cannot be opened or measured, saying why, before anything runs.
     """
-    from headway.train.device import find_device
-
-    examples = None
-    if text is None and tokens is None and isinstance(path, str | Path):
-        text, examples = text_or_examples(path, length)
-    if sum(each is not None for each in (text, tokens, examples)) != 1:
-        raise UserError("an x-ray reads either a text or tokens: give one of text= and tokens=")
-    corpus = None if text is None else find_corpus(str(text), limit=None, asked="text")
-    place, in_memory = find_device(device), not isinstance(path, str | Path)
-    if isinstance(path, str | Path):
-        opened = open_model(path, tokenizer, trust_code=trust_code)
-    else:
-        opened = open_in_memory(path, tokenizer, None if tokens is None else whole_numbers(tokens))
-    check_measurable(opened)
-    if examples is None:
-        found, wanted, n = _tokens(opened, corpus, tokens, sequences, length)
-        read = ToRead(tokens=found, text="tokens that were given" if text is None else str(text), length=wanted, n=n)
-    else:
-        read = ToRead.examples(examples, sequences)
-    if not in_memory:
-        opened.module.to(place)
+    source = one_input(path, text, tokens, "an x-ray reads either a text or tokens")
+    opened = open_model(path, tokenizer, for_="trace", tokens=source.inputs, device=device, trust_code=trust_code)
+    read = source.read(opened, sequences, length, at_most=LENGTH)
+    if read.length < 2:
+        raise UserError(
+            f"sequences of {read.length} token were given, and no metric of attention can be measured on fewer than 2; "
+            "give longer ones"
+        )
     return measured(opened, read, draws, seed)
 
 
-def measured(opened: Opened, read: ToRead, draws: int | None, seed: int) -> XRay:
+def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> XRay:
     """The x-ray of an open model, where it is, on what it reads.
 
     Raises:
@@ -283,59 +270,38 @@ def measured(opened: Opened, read: ToRead, draws: int | None, seed: int) -> XRay
     drawn = DRAWS if draws is None else draws
     if not 0 <= drawn <= MOST_DRAWS:
         raise UserError(f"draws {drawn}: give 0, and none are drawn, to {MOST_DRAWS:,}")
-    if read.targets is not None and is_too_few(opened, read):
-        return of_few(opened, read)
-    found, place = read.tokens, next(opened.module.parameters()).device
+    if read.targets is not None and is_too_few(read, _attentions(opened, read)):
+        return short_text_xray(opened, read)
+    length = read.length if read.wanted is None else read.wanted[1]
     seen, notes = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened)), XRayNotes()
-    period = _period(opened, min(read.length, opened.longest or read.length), notes)
+    period = _period(opened, min(length, opened.longest or length), notes)
     with torch.inference_mode(), evaluating(opened.module):
-        drawn = notes.drawable(opened, found, drawn)
+        drawn = notes.drawable(opened, read.tokens, drawn)
         scores = examine_beside_untrained(
             seen.readings(),
             read=opened.read,
-            repetition=None if period is None else _repetition(opened, period, seed, place),
+            repetition=None if period is None else _repetition(opened, period, seed),
             weights=opened.ours,
             draws=drawn,
             n_rows=read.size,
         )
         composition = _composition(opened, notes, scores)
     attentions = tuple(seen.attentions)
-    notes.about_text(found, read.length, read.n, attentions)
+    notes.about_text(read, attentions)
     notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
     if period is not None:
         notes.about_windows(attentions, scores)
-    notes.said.extend([seen.loss.why] if seen.loss.why else [])
+    if seen.loss.why:
+        notes.add(seen.loss.why)
     return XRay(
-        **read.facts_of(opened),
+        **read.facts(opened),
+        unit=_unit(read),
         attentions=attentions,
         scores=scores,
         composition=composition,
         loss_nats=seen.loss.mean,
-        notes=tuple(notes.said),
+        notes=tuple(notes.sentences),
     )
-
-
-def _tokens(
-    opened: Opened,
-    corpus: "Corpus[str] | None",
-    given: "TokenIds | None",
-    sequences: int | None,
-    length: int | None,
-) -> tuple[np.ndarray, int, int]:
-    """Return the tokens to read (sequence, pos), and the wanted length and number of sequences."""
-    if corpus is None:
-        assert given is not None
-        whole = opened.checked(given)
-        tokens = opened.checked(whole[: positive(sequences, "sequences"), : positive(length, "length")])
-        if tokens.shape[1] < 2:
-            raise UserError(
-                f"sequences of {tokens.shape[1]} token were given, and no metric of attention can be measured on fewer "
-                "than 2; give longer ones"
-            )
-        return tokens, tokens.shape[1], len(tokens)
-    wanted = length_of(opened, length, LENGTH)
-    n = positive(sequences, "sequences") or max(1, TOKENS // wanted)
-    return opened.sequences(corpus.pieces(), n=n, length=wanted), wanted, n
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,7 +309,7 @@ class _Seen:
     """A text under measurement; `attentions` are those that its traces have."""
 
     opened: Opened
-    read: ToRead
+    read: TextInput
     loss: LossSoFar
     attentions: list[AttentionHeads] = field(default_factory=list)
     shuffled: set[bool] = field(default_factory=set)
@@ -354,12 +320,11 @@ class _Seen:
         Raises:
             UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
         """
-        start, every = 0, self.read.tokens
-        at_once = max(1, _BATCH // every.shape[1])
-        while start < len(every):
-            tokens = every[start : start + at_once]
-            found = self.opened.reading(tokens)
-            self.loss.add(found, self.opened.on_device(tokens), self.read.targets_on(self.opened, start, at_once))
+        start, at_once = 0, max(1, _BATCH // self.read.length)
+        while start < len(self.read):
+            some = self.read.part(np.s_[start : start + at_once])
+            found = self.opened.reading(some.tokens)
+            self.loss.add(found, *some.tensors(self.opened))
             start += at_once
             if not self.attentions:
                 at_once *= max(1, _TRACE_BYTES // _bytes(found.trace))
@@ -389,21 +354,23 @@ def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
     """Return the period of the repeated tokens; None if induction and duplicate-token scores have no value."""
     period = min(_PERIOD, length // 2, opened.vocab_size)
     if opened.reads_numbers:
-        notes.said.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
+        notes.add("induction and duplicate-token scores are of tokens, and this model reads numbers")
         return None
     if not opened.causal:
-        notes.said.append("induction and duplicate-token scores are of causal models only: here they say nothing")
+        notes.add("induction and duplicate-token scores are of causal models only: here they say nothing")
         return None
     if period < 2:
-        notes.said.append(f"a length of {length} is too short for tokens that are repeated: no induction score")
+        notes.add(f"a length of {length} is too short for tokens that are repeated: no induction score")
         return None
     return period
 
 
-def _repetition(opened: Opened, period: int, seed: int, place: "torch.device") -> "tuple[Repeated, ...]":
+def _repetition(opened: Opened, period: int, seed: int) -> "tuple[Repeated, ...]":
     from headway.heads.measure import repeated_batches
 
-    return repeated_batches(opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=place)
+    return repeated_batches(
+        opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=opened.device
+    )
 
 
 def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]") -> "Composition | None":
@@ -416,13 +383,13 @@ def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadSco
         return None
     if not model.model.residual:
         if len([n for n in model.n_heads if n]) > 1:
-            notes.said.append(
+            notes.add(
                 "composition is left out: this model has no residual stream (model.residual false) that later heads "
                 "would read earlier ones in"
             )
         return None
     widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
     if 3 * model.model.d_model * sum(widths) ** 2 > _COMPOSITION_FLOPS:
-        notes.said.append(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
+        notes.add(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
         return None
     return compositions(model)

@@ -17,12 +17,12 @@ from torch import Tensor
 from headway.base.text import duration
 from headway.causal.ablation_result import Faithfulness
 from headway.causal.attribution import Attribution, attribute, integrated
-from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind
-from headway.causal.faithfulness import DRAWS, faithfulness_in_batches
-from headway.causal.removal import Losses, Removal, losses_without
-from headway.causal.substitutes import OtherText, Substitutes, check_text, counted, heads_of, layout_of
+from headway.causal.checks import check_sound
+from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind, joined
+from headway.causal.faithfulness import DRAWS, faithfulness
+from headway.causal.removal import losses_by_kind
+from headway.causal.substitutes import Intervenable, OtherText, Substitutes, counted, heads_of, layout_of
 from headway.errors import UserError
-from headway.models.intervene import Intervenable
 
 
 def ablate(
@@ -30,8 +30,6 @@ def ablate(
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
-    *,
-    memory_bytes: int | None = None,
 ) -> ExactEffects:
     """Return the exact effects of every head, and of all together.
 
@@ -40,19 +38,17 @@ def ablate(
         inputs: the text.
         targets: the tokens after each position; -1 where none is counted.
         stand_ins: what stands in for heads on this text.
-        memory_bytes: as in `losses_without`.
 
     Raises:
         UserError: as `check_text`, or when the model has no heads.
     """
-    check_text(model, inputs, targets)
     heads = heads_of(model)
     if not heads:
         raise UserError("the model has no heads, so there is none to take away; give a model with heads")
     sets = [*((head,) for head in heads), tuple(heads)]
-    losses = losses_without(model, inputs, targets, _removals(sets, stand_ins), memory_bytes=memory_bytes)
-    changes, tokens = _changes(losses, len(sets)), counted(targets).cpu().numpy()
-    ends = np.cumsum(model.n_heads)[:-1]
+    losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets)
+    changes = {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
+    tokens, ends = counted(targets).cpu().numpy(), np.cumsum(model.n_heads)[:-1]
     return ExactEffects(
         loss=losses.whole.cpu().numpy(),
         single={
@@ -70,8 +66,6 @@ def interactions(
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
     pairs: Sequence[tuple[Head, Head]],
-    *,
-    memory_bytes: int | None = None,
 ) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
     """Return the effect of both heads of each pair minus those of each alone, in nats per token of each sequence.
 
@@ -80,7 +74,6 @@ def interactions(
     Raises:
         UserError: as `check_text`, or when a pair names a head that is not there, or one twice.
     """
-    check_text(model, inputs, targets)
     known = set(heads_of(model))
     for pair in pairs:
         if pair[0] == pair[1] or not known.issuperset(pair):
@@ -90,25 +83,15 @@ def interactions(
             )
     alone = sorted({head for pair in pairs for head in pair})
     sets = [*((head,) for head in alone), *pairs]
-    losses = losses_without(model, inputs, targets, _removals(sets, stand_ins), memory_bytes=memory_bytes)
+    losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets)
     place = {head: i for i, head in enumerate(alone)}
     first, second = ([place[pair[i]] for pair in pairs] for i in (0, 1))
-    return {
-        kind: change[len(alone) :] - change[first] - change[second]
-        for kind, change in _changes(losses, len(sets)).items()
-    }
+    changes = {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
+    return {kind: change[len(alone) :] - change[first] - change[second] for kind, change in changes.items()}
 
 
-def _removals(sets: Sequence[tuple[Head, ...]], stand_ins: Substitutes) -> list[Removal]:
-    return [Removal(heads, stand_ins.of[kind]) for kind in KINDS for heads in sets]
-
-
-def _changes(losses: Losses, n_sets: int) -> dict[Kind, np.ndarray]:
-    """Return the change of each set's loss on each sequence, by kind of ablation."""
-    changes = (losses.without - losses.whole).cpu().numpy()
-    return {kind: changes[i * n_sets : (i + 1) * n_sets] for i, kind in enumerate(KINDS)}
-
-
+BATCH = 1024
+"""Tokens that are read together: gradients hold the whole pass of them."""
 _LONG = 10.0
 """The duration in seconds from which on a message estimates the rest."""
 
@@ -135,30 +118,59 @@ class BatchedText:
     at_once: int
     tell: Callable[[str], object] = lambda _: None
 
+    @classmethod
+    def read(
+        cls,
+        model: Intervenable,
+        inputs: Int[Tensor, "batch pos"],
+        targets: Int[Tensor, "batch pos"],
+        others: Int[Tensor, "others pos"],
+        *,
+        mean_over: str = "positions",
+        seed: int = 0,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> "BatchedText":
+        """Check a model, and read the other text.
+
+        Args:
+            model: the model.
+            inputs: the text.
+            targets: the tokens after each position; -1 where none is counted.
+            others: the other text; or `inputs` themselves, as of `OtherText.read`.
+            mean_over: as in `substitutes`.
+            seed: of which sequences stand in for which.
+            tell: is given how long it takes, where that is long.
+
+        Raises:
+            UserError: for a model that fails a check, naming it, and texts that do not fit each other.
+        """
+        check_sound(model, inputs)
+        at_once = max(1, BATCH // inputs.shape[1])
+        other = OtherText.read(model, inputs, others, mean_over=mean_over, seed=seed, at_once=at_once)
+        return cls(model=model, inputs=inputs, targets=targets, other=other, at_once=at_once, tell=tell)
+
     def exact(self) -> ExactEffects:
         """Return the exact effects of `ablate` over the whole text."""
         return ExactEffects.joined([ablate(self.model, *batch) for batch in self._told("exact effects")])
 
     def attributed(self) -> Attribution:
         """Return the estimates of `attribute` over the whole text."""
-        return Attribution.joined([attribute(self.model, *batch) for batch in self._batches()])
+        return joined([attribute(self.model, *batch) for batch in self._batches()])
 
     def integrated(self) -> dict[Kind, HeadEffects]:
         """Return the integrated gradients of `integrated` over the whole text."""
-        parts = [integrated(self.model, *batch) for batch in self._batches()]
-        return {kind: HeadEffects.joined([part[kind] for part in parts]) for kind in KINDS}
+        return joined([integrated(self.model, *batch) for batch in self._batches()])
 
     def interactions(self, pairs: Sequence[tuple[Head, Head]]) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
         """Return the interactions of pairs over the whole text."""
-        parts = [interactions(self.model, *batch, pairs) for batch in self._told("pairs")]
-        return {kind: np.concatenate([part[kind] for part in parts], axis=1) for kind in KINDS}
+        return joined([interactions(self.model, *batch, pairs) for batch in self._told("pairs")])
 
     def faithfulness(
         self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0
     ) -> dict[Kind, Faithfulness]:
         """Return the faithfulness of a circuit over the whole text."""
         batches = self._told("the circuit")
-        return faithfulness_in_batches(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed)
+        return faithfulness(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed)
 
     def _batches(self) -> Iterator[Batch]:
         for start in range(0, len(self.inputs), self.at_once):

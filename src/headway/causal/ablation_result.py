@@ -43,17 +43,17 @@ SAID: Mapping[Kind, str] = {"zero": "set to zero", "mean": "at their mean", "res
 ESTIMATES = {"michel": "Michel's importance", "first-order": "first-order attribution", "integrated": "integrated"}
 
 
-def effect_findings(found: "Ablation") -> Iterator[Finding]:
+def effect_findings(ablation: "Ablation") -> Iterator[Finding]:
     """Yield findings: the heads that matter by each ablation, the agreement of ablations, and of estimates."""
     for kind in KINDS:
-        yield Finding(about=f"{kind}_ablation_nats", sentence=_heads(found.exact.single[kind], kind))
-    yield Finding(about="joint_effect", sentence=_joint(found))
-    if agreement := _ways(found):
+        yield Finding(about=f"{kind}_ablation_nats", sentence=_heads(ablation.exact.single[kind], kind))
+    yield Finding(about="joint_effect", sentence=_joint(ablation))
+    if agreement := _ways(ablation):
         yield Finding(about="agreement", sentence=agreement)
-    if estimates := _estimates(found):
+    if estimates := _estimates(ablation):
         yield Finding(about="estimates", sentence=estimates)
-    if found.pairs is not None:
-        yield from (Finding(about="interactions", sentence=_pairs(found, kind)) for kind in KINDS)
+    if ablation.pairs is not None:
+        yield from (Finding(about="interactions", sentence=_pairs(ablation, kind)) for kind in KINDS)
 
 
 def nats(value: float) -> str:
@@ -95,13 +95,17 @@ def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
 
 def heads_told(effects: HeadEffects) -> int:
     """Return how many heads have an effect distinct from 0, by intervals that hold for all heads at once."""
-    ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))])
-    return int(((ends[:, 0] > 0) | (ends[:, 1] < 0)).sum())
+    return sum(low > 0 or high < 0 for _, _, (low, high) in _bounded(effects))
+
+
+def _bounded(effects: HeadEffects) -> list[tuple[Head, float, tuple[float, float]]]:
+    """Return each head with its effect and the ends of its interval, which hold for all heads at once."""
+    ends = (pair for layer in effects.corrected_interval() for pair in layer.tolist())
+    return [(head, effect, (low, high)) for (head, effect), (low, high) in zip(effects.heads(), ends, strict=True)]
 
 
 def _heads(effects: HeadEffects, kind: Kind) -> str:
-    ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))])
-    heads = [(head, effect, tuple(ends[at])) for at, (head, effect) in enumerate(effects.heads())]
+    heads = _bounded(effects)
     up = sorted((h for h in heads if h[2][0] > MATTERS), key=lambda h: -h[1])
     down = sorted((h for h in heads if h[2][1] < -MATTERS), key=lambda h: h[1])
     rest = [h for h in heads if h not in up and h not in down]
@@ -139,8 +143,8 @@ def _sizes(ends: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _joint(found: "Ablation") -> str:
-    exact = found.exact
+def _joint(ablation: "Ablation") -> str:
+    exact = ablation.exact
     totals = {kind: exact.joint_mean(kind) for kind in KINDS}
     changes = listed(f"{nats(total)} ({kind})" for kind, total in totals.items())
     said = f"without any head the loss changes by {changes} nats per token"
@@ -153,34 +157,34 @@ def _joint(found: "Ablation") -> str:
     return f"{said}; the effects of single heads sum to {percents} of that (100 % where effects add up)"
 
 
-def _ways(found: "Ablation") -> str:
+def _ways(ablation: "Ablation") -> str:
     """Return rank correlations between the kinds of ablation, as far as each has an effect distinct from 0."""
-    told = ways_told(found)
-    agree = {ways: value for ways, value in found.agreement_of_kinds.items() if set(ways) <= set(told)}
-    few = len(found.exact.single["mean"].flat()) < _RANKED
+    told = ways_told(ablation)
+    agree = {ways: value for ways, value in ablation.agreement_of_kinds.items() if set(ways) <= set(told)}
+    few = len(ablation.exact.single["mean"].flat()) < _RANKED
     if few or not agree or not all(np.isfinite(value) for value in agree.values()):
         return ""
     pairs = listed(f"{nats(value)} of {one} and {other}" for (one, other), value in agree.items())
     return f"rank correlation of the effects of heads: {pairs}"
 
 
-def ways_told(found: "Ablation") -> list[Kind]:
+def ways_told(ablation: "Ablation") -> list[Kind]:
     """Return the kinds of ablation with some effect distinct from 0; in others only noise has ranks."""
-    return [kind for kind in KINDS if heads_told(found.exact.single[kind])]
+    return [kind for kind in KINDS if heads_told(ablation.exact.single[kind])]
 
 
-def _estimates(found: "Ablation") -> str:
-    if len(found.exact.single["mean"].flat()) < _RANKED:
+def _estimates(ablation: "Ablation") -> str:
+    if len(ablation.exact.single["mean"].flat()) < _RANKED:
         return ""
-    told, begun = ways_told(found), "rank correlation of estimates with the exact effects"
+    told, begun = ways_told(ablation), "rank correlation of estimates with the exact effects"
     if not told:
         return f"{begun}: no head's effect is told from 0, so there is nothing to rank"
     parts = []
     for name, said in ESTIMATES.items():
-        values = [found.agreement[kind][name] for kind in told]
+        values = [ablation.agreement[kind][name] for kind in told]
         if all(np.isfinite(values)):
             parts.append(f"{said} {_listed(values)}")
-            sizes = [found.agreement_of_sizes[kind] for kind in told]
+            sizes = [ablation.agreement_of_sizes[kind] for kind in told]
             if name == "michel" and all(np.isfinite(sizes)):
                 parts[-1] += f" (and {_listed(sizes)} with their sizes, since it has no sign)"
     return f"{begun} ({', '.join(told)}): {'; '.join(parts)}" if parts else ""
@@ -190,8 +194,8 @@ def _listed(values: Sequence[float]) -> str:
     return ", ".join(nats(value) for value in values)
 
 
-def _pairs(found: "Ablation", kind: Kind) -> str:
-    pairs = found.pairs
+def _pairs(ablation: "Ablation", kind: Kind) -> str:
+    pairs = ablation.pairs
     assert pairs is not None
     means, (low, high) = pairs.mean(kind), pairs.corrected_interval(kind)
     told = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
@@ -327,11 +331,11 @@ class CircuitLosses:
     random: Float[np.ndarray, "draws batch"]
 
 
-def circuit_sentence(found: Mapping[Kind, Faithfulness]) -> str:
+def circuit_sentence(by_kind: Mapping[Kind, Faithfulness]) -> str:
     """Return a sentence with the faithfulness of a circuit by each ablation, beside random ones of its size."""
-    told = {kind: each for kind, each in found.items() if each.useful}
+    told = {kind: each for kind, each in by_kind.items() if each.useful}
     if not told:
-        ways = listed(f"{nats(each.none - each.whole)} ({SAID[kind]})" for kind, each in found.items())
+        ways = listed(f"{nats(each.none - each.whole)} ({SAID[kind]})" for kind, each in by_kind.items())
         return (
             f"all heads together are good for {ways} nats per token, which is under {nats(MATTERS)} or not told from "
             "nothing, so there is nothing of which some could keep a share"
@@ -342,15 +346,15 @@ def circuit_sentence(found: Mapping[Kind, Faithfulness]) -> str:
     )
     keep = "keep" if len(one.heads) > 1 else "keeps"
     said = f"{listed(map(named, one.heads))} alone {keep}, of what all heads are good for, {kept}"
-    untold = [SAID[kind] for kind in found if kind not in told]
+    untold = [SAID[kind] for kind in by_kind if kind not in told]
     rest = f"; {listed(untold)}, all heads together are good for nothing that is told" if untold else ""
     return f"{said}; {random_circuits_said(one)} {_random(list(told.values()))}{rest}"
 
 
-def random_circuits_said(found: Faithfulness) -> str:
+def random_circuits_said(circuit: Faithfulness) -> str:
     """Return the name of the circuits that are compared with a circuit."""
-    n, of = len(found.random), f"of {counted(len(found.heads), 'head')}"
-    if found.exhaustive:
+    n, of = len(circuit.random), f"of {counted(len(circuit.heads), 'head')}"
+    if circuit.exhaustive:
         return f"the only other circuit {of}" if n == 1 else f"all {n} other circuits {of}"
     return f"{counted(n, 'random circuit')} {of}"
 

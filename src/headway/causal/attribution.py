@@ -9,7 +9,7 @@ gradients), there over inputs and here over the gates of all heads at once. So t
 exact joint effect; a single estimate need not equal the exact effect of its head.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,10 +19,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.causal.effects import KINDS, HeadEffects, Kind
-from headway.causal.substitutes import Substitutes, check_text, counted, layers_with_heads
+from headway.causal.substitutes import Intervenable, Substitutes, check_text, counted, layers_with_heads
 from headway.errors import UserError
 from headway.models.edits import Edits
-from headway.models.intervene import Intervenable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,21 +37,6 @@ class Attribution:
     def michel(self) -> tuple[Float[np.ndarray, " _head"], ...]:
         """Michel's importance of each layer's heads: the mean over sequences of |dL/dxi|."""
         return tuple(np.abs(gradients).mean(1) for gradients in self.gate_gradients)
-
-    @property
-    def michel_by_layer(self) -> tuple[Float[np.ndarray, " _head"], ...]:
-        """Michel's importance over its l2 norm in the layer, which depends on how many heads the layer has."""
-        norms = [np.linalg.norm(importance) for importance in self.michel]
-        return tuple(i / n if n else i for i, n in zip(self.michel, norms, strict=True))
-
-    @classmethod
-    def joined(cls, parts: Sequence["Attribution"]) -> "Attribution":
-        """Return estimates on several parts of a text as those on all of it."""
-        layers = zip(*(part.gate_gradients for part in parts), strict=True)
-        return cls(
-            gate_gradients=tuple(np.concatenate(layer, axis=1) for layer in layers),
-            first_order={kind: HeadEffects.joined([part.first_order[kind] for part in parts]) for kind in KINDS},
-        )
 
 
 def attribute(
@@ -72,29 +56,15 @@ def attribute(
     Raises:
         UserError: as `check_text` and `check_gradients`.
     """
-    check_text(model, inputs, targets)
-    check_gradients(model)
-    layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
-    found: dict[int, Tensor] = {}
-    edits: Edits = {(i, "z"): partial(found.setdefault, i) for i in layers}
-    with torch.enable_grad():
-        total = _total(model, model.hidden(inputs, gates=gates, edits=edits)[0], targets)
-    gradients = torch.autograd.grad(total, [*(gates[i] for i in layers), *(found[i] for i in layers)])
-    of_gates, of_z = (
-        dict(zip(layers, part, strict=True)) for part in (gradients[: len(layers)], gradients[len(layers) :])
-    )
+    gates, z, slopes = _gradients(model, inputs, targets)
     first_order = {}
     for kind in KINDS:
-        changes = {}
-        for i, gradient in of_z.items():
-            stand_in = stand_ins.of[kind][i]
-            assert stand_in is not None, "a layer with heads has what stands in for them"
-            changes[i] = ((stand_in - found[i].detach()) * gradient).sum((2, 3)).T
+        changes = {
+            layer: ((stand_ins.of[kind][layer] - z[layer].detach()) * slope).sum((2, 3)).T
+            for layer, slope in slopes.items()
+        }
         first_order[kind] = _effects(model, changes, targets)
-    return Attribution(
-        gate_gradients=_per_layer(model, {i: gradient.T for i, gradient in of_gates.items()}, len(inputs)),
-        first_order=first_order,
-    )
+    return Attribution(gate_gradients=_per_layer(model, gates, len(inputs)), first_order=first_order)
 
 
 def integrated(
@@ -146,13 +116,23 @@ def gate_gradients(
     Raises:
         UserError: as `check_text` and `check_gradients`.
     """
+    gates, _, _ = _gradients(model, inputs, targets)
+    return _per_layer(model, gates, len(inputs))
+
+
+def _gradients(
+    model: Intervenable, inputs: Tensor, targets: Tensor
+) -> tuple[dict[int, Tensor], dict[int, Tensor], dict[int, Tensor]]:
+    """Return gradients of the losses by gates (head, batch), the contexts, and gradients by contexts, of each layer."""
     check_text(model, inputs, targets)
     check_gradients(model)
-    layers, gates = layers_with_heads(model), _gates(model, len(inputs), 1.0)
+    layers, gates, z = layers_with_heads(model), _gates(model, len(inputs), 1.0), dict[int, Tensor]()
+    edits: Edits = {(layer, "z"): partial(z.setdefault, layer) for layer in layers}
     with torch.enable_grad():
-        total = _total(model, model.hidden(inputs, gates=gates)[0], targets)
-    gradients = torch.autograd.grad(total, [gates[i] for i in layers])
-    return _per_layer(model, {i: gradient.T for i, gradient in zip(layers, gradients, strict=True)}, len(inputs))
+        total = _total(model, model.hidden(inputs, gates=gates, edits=edits)[0], targets)
+    found = torch.autograd.grad(total, [*(gates[layer] for layer in layers), *(z[layer] for layer in layers)])
+    by_gates = {layer: gradient.T for layer, gradient in zip(layers, found, strict=False)}
+    return by_gates, z, dict(zip(layers, found[len(layers) :], strict=True))
 
 
 def check_gradients(model: Intervenable) -> None:
@@ -170,8 +150,7 @@ def check_gradients(model: Intervenable) -> None:
             )
 
 
-def _between(gate: Tensor, stand_in: Tensor | None, z: Tensor) -> Tensor:
-    assert stand_in is not None, "a layer with heads has what stands in for them"
+def _between(gate: Tensor, stand_in: Tensor, z: Tensor) -> Tensor:
     return stand_in + gate[:, :, None, None] * (z - stand_in)
 
 

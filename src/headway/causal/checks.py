@@ -21,15 +21,40 @@ from headway.causal.patch_result import PATCH_SITES, PatchSite
 from headway.causal.patching import TwoRuns, patched_context, why_no_paths
 from headway.causal.pruning import pruned
 from headway.causal.removal import Removal, losses_without, reference_losses_without
-from headway.causal.substitutes import check_text, heads_of, layers_with_heads, substitutes
+from headway.causal.substitutes import Intervenable, check_text, heads_of, layers_with_heads, logits_of, substitutes
 from headway.errors import UserError
-from headway.models.edits import Edit, Edits, Site
-from headway.models.intervene import Intervenable, logits_of
+from headway.models.edits import Edits, Site
 from headway.models.trace import AttentionTrace
 from headway.models.transformer import Transformer
 
 TOLERANCE = 1e-5
 """The tolerance as a share of the largest logit or written entry, for sums in another order in float32."""
+_CHECKED = 32
+"""Tokens of a text that are enough to show whether a mask is on the right tensor."""
+
+
+def check_sound(
+    model: Intervenable,
+    tokens: Int[Tensor, "batch pos"],
+    sites: tuple[PatchSite, ...] = (),
+    *,
+    paths: bool = False,
+) -> None:
+    """Raise UserError if gates, or patches of some sites, act on a model otherwise than they should.
+
+    Args:
+        model: the model.
+        tokens: the text, of which the beginning is read.
+        sites: the parts of heads that will be patched, if any.
+        paths: whether paths between heads will be measured, too.
+
+    Raises:
+        UserError: naming the check that failed.
+    """
+    some = tokens[:1, :_CHECKED]
+    check_interventions(model, some)
+    if sites:
+        check_patching(model, some, sites, paths=paths)
 
 
 def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:
@@ -95,7 +120,9 @@ def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> 
     keeps: dict[str, list[np.ndarray]] = {}
     for layer in layers_with_heads(model):
         head = model.n_heads[layer] // 2
-        keeps[f"L{layer}H{head} masked is L{layer}H{head} removed"] = _all_but(model, layer, head)
+        keeps[f"L{layer}H{head} masked is L{layer}H{head} removed"] = [
+            np.arange(n) != (head if i == layer else -1) for i, n in enumerate(model.n_heads)
+        ]
     draw = rng.generator(0, "heads of the check")
     keeps["a random half of the heads masked is these heads removed"] = [draw.random(n) < 0.5 for n in model.n_heads]
     for check, keep in keeps.items():
@@ -120,7 +147,7 @@ def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor,
     if not isinstance(model, Transformer):
         yield from model.outputs(tokens)
         return
-    trace = model(tokens, record=True)[1]
+    trace = model.trace(tokens)
     for attention in trace.attentions:
         written = model.written(trace.streams[attention.layer], attention.layer)
         assert written is not None
@@ -136,10 +163,6 @@ def _removed(model: Intervenable, tokens: Tensor, keep: list[np.ndarray]) -> Ten
     if isinstance(model, Transformer):
         return pruned(model, [mask.tolist() for mask in keep])(tokens)[0]
     return model.without(tokens, [torch.from_numpy(mask) for mask in keep])
-
-
-def _all_but(model: Intervenable, layer: int, head: int) -> list[np.ndarray]:
-    return [np.arange(n) != head if i == layer else np.ones(n, bool) for i, n in enumerate(model.n_heads)]
 
 
 def _ones(model: Intervenable) -> list[Tensor]:
@@ -211,80 +234,81 @@ def check_patching(
         if paths and why_no_paths(runs) is None:
             sites = tuple(site for site in PATCH_SITES if site in {*sites, *_INTO})
             _nothing_added_changes_nothing(runs, plain, tolerance)
-        for other, of in runs.pairs():
-            _own_parts_change_nothing(runs, of, sites, plain, tolerance)
-            _parts_are_what_the_model_computes(runs, other, of, sites, tolerance)
+        for other, attention in runs.pairs():
+            _own_parts_change_nothing(runs, attention, sites, plain, tolerance)
+            _parts_are_what_the_model_computes(runs, other, attention, sites, tolerance)
 
 
 def _own_parts_change_nothing(
-    runs: TwoRuns, of: AttentionTrace, sites: tuple[PatchSite, ...], plain: Tensor, tolerance: float
+    runs: TwoRuns, attention: AttentionTrace, sites: tuple[PatchSite, ...], plain: Tensor, tolerance: float
 ) -> None:
-    heads = range(of.z.shape[1])
-    patches = [{head: patched_context(of, of, head, site) for head in heads} for site in sites]
-    for site, logits in zip(sites, runs.run.logits_with(of.layer, patches), strict=True):
+    heads = range(attention.z.shape[1])
+    patches = [{head: patched_context(attention, attention, head, site) for head in heads} for site in sites]
+    for site, logits in zip(sites, runs.run.logits_with(attention.layer, patches), strict=True):
         compare(
-            f"in layer {of.layer} {site} as it was, put in for every head, changes nothing", logits, plain, tolerance
+            f"in layer {attention.layer} {site} as it was, put in for every head, changes nothing",
+            logits,
+            plain,
+            tolerance,
         )
 
 
 def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor, tolerance: float) -> None:
     added = "nothing added to the stream"
-    for of in runs.corrupted.attentions:
-        nothing = torch.zeros_like(of.contributions()[:, 0])
-        (read,) = runs.run.reads(of.layer, [nothing])
+    for attention in runs.corrupted.attentions:
+        nothing = torch.zeros_like(attention.contributions()[:, 0])
+        (read,) = runs.run.reads(attention.layer, [nothing])
         for site in _INTO:
-            was = getattr(of, site)
-            check = f"{added} before layer {of.layer} leaves its {site} as it was"
+            was = getattr(attention, site)
+            check = f"{added} before layer {attention.layer} leaves its {site} as it was"
             compare(check, read[site][:, :, : was.shape[2]], was, tolerance)
-        if of is runs.corrupted.attentions[-1]:
+        if attention is runs.corrupted.attentions[-1]:
             (logits,) = runs.run.ends([nothing])
             compare(f"{added} at its end leaves the logits as they were", logits, plain, tolerance)
 
 
 def _parts_are_what_the_model_computes(
-    runs: TwoRuns, other: AttentionTrace, of: AttentionTrace, sites: tuple[PatchSite, ...], tolerance: float
+    runs: TwoRuns, other: AttentionTrace, attention: AttentionTrace, sites: tuple[PatchSite, ...], tolerance: float
 ) -> None:
-    cases = dict(_cases(other, of, sites))
+    cases = dict(_cases(other, attention, sites))
     patches = [contexts for contexts, _ in cases.values()]
-    found = runs.run.logits_with(of.layer, patches)
+    found = runs.run.logits_with(attention.layer, patches)
     for (check, (_, edits)), logits in zip(cases.items(), found, strict=True):
-        compare(f"in layer {of.layer} {check}", logits, logits_of(runs.model, runs.tokens, edits=edits), tolerance)
+        compare(
+            f"in layer {attention.layer} {check}", logits, logits_of(runs.model, runs.tokens, edits=edits), tolerance
+        )
 
 
 def _cases(
-    other: AttentionTrace, of: AttentionTrace, sites: tuple[PatchSite, ...]
+    other: AttentionTrace, attention: AttentionTrace, sites: tuple[PatchSite, ...]
 ) -> Iterator[tuple[str, tuple[Mapping[int, Tensor], Edits]]]:
     """Yield the cases to check by name: contexts put in, and the equal change of the model's own attention."""
-    layer, one = of.layer, of.z.shape[1] // 2
+    layer, one = attention.layer, attention.z.shape[1] // 2
     for site in _INTO:
         if site in sites or (site == "v" and "pattern" in sites):
-            kv = of.kv_of[one]
-            readers = [one] if site == "q" else [head for head, its in enumerate(of.kv_of) if its == kv]
-            edit = _exchanged(getattr(other, site), one if site == "q" else kv)
+            kv = attention.kv_of[one]
+            readers = [one] if site == "q" else [head for head, its in enumerate(attention.kv_of) if its == kv]
+            edit = partial(_exchanged, getattr(other, site), one if site == "q" else kv)
             yield (
                 f"{site} of another text, given to the model's own attention, does what the context does that is "
                 "computed of it",
-                ({head: patched_context(other, of, head, site) for head in readers}, {(layer, site): edit}),
+                ({head: patched_context(other, attention, head, site) for head in readers}, {(layer, site): edit}),
             )
     whole = dict(enumerate(other.z.unbind(1)))
     if "z" in sites:
         yield (
             "contexts of another text, put in for every head, do what they do in a whole pass",
-            (whole, {(layer, "z"): _exchanged(other.z, slice(None))}),
+            (whole, {(layer, "z"): partial(_exchanged, other.z, slice(None))}),
         )
     if set(sites) & set(_INTO):
         yield (
             "queries, keys and values of another text do together what its contexts do, as nothing else decides where "
             "heads look (z and pattern alone, as sites and without paths, do not need that)",
-            (whole, {(layer, site): _exchanged(getattr(other, site), slice(None)) for site in _INTO}),
+            (whole, {(layer, site): partial(_exchanged, getattr(other, site), slice(None)) for site in _INTO}),
         )
 
 
-def _exchanged(value: Tensor, heads: int | slice) -> Edit:
-    return partial(_exchange, value, heads)
-
-
-def _exchange(value: Tensor, heads: int | slice, x: Tensor) -> Tensor:
+def _exchanged(value: Tensor, heads: int | slice, x: Tensor) -> Tensor:
     x = x.clone()
     # Keys that no query sees have no place in a trace.
     x[:, heads, : value.shape[2]] = value[:, heads]

@@ -4,8 +4,8 @@ An estimate is compared with the exact effects by how far they agree. Numpy alon
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -75,11 +75,7 @@ class HeadEffects:
     @classmethod
     def joined(cls, parts: Sequence["HeadEffects"]) -> "HeadEffects":
         """Return effects on several parts of a text as those on all of it."""
-        layers = zip(*(part.per_sequence for part in parts), strict=True)
-        return cls(
-            per_sequence=tuple(np.concatenate(layer, axis=1) for layer in layers),
-            tokens=np.concatenate([part.tokens for part in parts]),
-        )
+        return joined(parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,13 +110,32 @@ class ExactEffects:
     @classmethod
     def joined(cls, parts: Sequence["ExactEffects"]) -> "ExactEffects":
         """Return effects on several parts of a text as those on all of it."""
-        return cls(
-            loss=np.concatenate([part.loss for part in parts]),
-            single={kind: HeadEffects.joined([part.single[kind] for part in parts]) for kind in KINDS},
-            joint={kind: np.concatenate([part.joint[kind] for part in parts]) for kind in KINDS},
-            forward_passes=sum(part.forward_passes * len(part.loss) for part in parts)
-            / sum(len(part.loss) for part in parts),
-        )
+        passes = sum(part.forward_passes * len(part.loss) for part in parts) / sum(len(part.loss) for part in parts)
+        return joined([replace(part, forward_passes=passes) for part in parts])
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return results on several parts of a text as one on all of it: the last axis of every array is the sequences'.
+
+    Args:
+        parts: arrays, mappings, tuples or dataclasses of these, alike in everything but the sequences; numbers in them
+            are those of the first part.
+
+    Examples:
+        >>> joined([{"zero": (np.zeros((2, 1)),)}, {"zero": (np.zeros((2, 3)),)}])["zero"][0].shape
+        (2, 4)
+    """
+    first = parts[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts, axis=-1)
+    if isinstance(first, Mapping):
+        return {key: joined([part[key] for part in parts]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(joined(each) for each in zip(*parts, strict=True))
+    if isinstance(first, float):
+        return first
+    names = [field.name for field in fields(first)]
+    return replace(first, **{name: joined([getattr(part, name) for part in parts]) for name in names})
 
 
 def mean_over_tokens(

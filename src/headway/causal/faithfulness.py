@@ -4,53 +4,21 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb
 
-import numpy as np
 from jaxtyping import Int
 from torch import Tensor
 
 from headway.base import rng
 from headway.causal.ablation_result import CircuitLosses, Faithfulness
-from headway.causal.effects import KINDS, Head, Kind, named
-from headway.causal.removal import Removal, losses_without
-from headway.causal.substitutes import Substitutes, check_text, counted, heads_of, layout_of
+from headway.causal.effects import KINDS, Head, Kind, joined, named
+from headway.causal.removal import losses_by_kind
+from headway.causal.substitutes import Intervenable, Substitutes, counted, heads_of, layout_of
 from headway.errors import UserError
-from headway.models.intervene import Intervenable
 
 DRAWS = 50
 """The default number of random circuits that a circuit is compared with."""
 
 
 def faithfulness(
-    model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, "batch pos"],
-    stand_ins: Substitutes,
-    heads: Sequence[Head],
-    *,
-    kind: Kind = "mean",
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Faithfulness:
-    """Return the loss with some heads alone, on a text that is read at once.
-
-    Args:
-        model: the model.
-        inputs: the text.
-        targets: the tokens after each position; -1 where none is counted.
-        stand_ins: what stands in for the other heads.
-        heads: those that stay.
-        kind: which of the stand-ins is taken.
-        draws: other circuits of the same number of heads: all different, and all that there are where they are few.
-        seed: of these.
-
-    Raises:
-        UserError: as `check_text` and `check_circuit`.
-    """
-    batch = (inputs, targets, stand_ins)
-    return faithfulness_in_batches(model, [batch], heads, kinds=(kind,), draws=draws, seed=seed)[kind]
-
-
-def faithfulness_in_batches(
     model: Intervenable,
     batches: Iterable[tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"], Substitutes]],
     heads: Sequence[Head],
@@ -61,27 +29,37 @@ def faithfulness_in_batches(
 ) -> dict[Kind, Faithfulness]:
     """Return the faithfulness of a circuit on a text in batches, by each kind of ablation of the other heads.
 
+    Args:
+        model: the model.
+        batches: the text, the targets, and what stands in for the other heads.
+        heads: those that stay.
+        kinds: the stand-ins that are taken, one kind after the other.
+        draws: other circuits of the same number of heads: all different, and all that there are where they are few.
+        seed: of these.
+
     Raises:
         UserError: as `check_text` and `check_circuit`.
     """
     check_circuit(model, heads, draws)
-    others = random_circuits(heads_of(model), heads, draws, seed)
-    exhaustive = len(others) == comb(len(heads_of(model)), len(heads)) - 1
-    parts, tokens = [], []
+    every = heads_of(model)
+    others = random_circuits(every, heads, draws, seed)
+    exhaustive = len(others) == comb(len(every), len(heads)) - 1
+    outside = [tuple(head for head in every if head not in kept) for kept in [(), tuple(heads), *others]]
+    parts = []
     for inputs, targets, stand_ins in batches:
-        check_text(model, inputs, targets)
-        parts.append(_losses(model, inputs, targets, stand_ins, [(), tuple(heads), *others], kinds))
-        tokens.append(counted(targets).cpu().numpy())
-    whole, of_sets = (np.concatenate(some, axis=-1) for some in zip(*parts, strict=True))
+        losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, outside, kinds)
+        arrays = {kind: part.cpu().numpy() for kind, part in by_kind.items()}
+        parts.append((losses.whole.cpu().numpy(), arrays, counted(targets).cpu().numpy()))
+    whole, without, tokens = joined(parts)
     return {
         kind: Faithfulness(
             heads=tuple(heads),
             kind=kind,
-            losses=CircuitLosses(whole=whole, none=losses[0], circuit=losses[1], random=losses[2:]),
-            tokens=np.concatenate(tokens),
+            losses=CircuitLosses(whole=whole, none=of_sets[0], circuit=of_sets[1], random=of_sets[2:]),
+            tokens=tokens,
             exhaustive=exhaustive,
         )
-        for kind, losses in zip(kinds, of_sets, strict=True)
+        for kind, of_sets in without.items()
     }
 
 
@@ -120,20 +98,3 @@ def random_circuits(every: Sequence[Head], heads: Sequence[Head], draws: int, se
         if frozenset(some) != own:
             found.setdefault(frozenset(some), some)
     return list(found.values())
-
-
-def _losses(
-    model: Intervenable,
-    inputs: Tensor,
-    targets: Tensor,
-    stand_ins: Substitutes,
-    circuits: Sequence[tuple[Head, ...]],
-    kinds: Sequence[Kind],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return losses per sequence: of the whole model, and (kind, circuit, sequence) of each circuit alone."""
-    every = heads_of(model)
-    outside = [tuple(head for head in every if head not in kept) for kept in circuits]
-    removals = [Removal(heads, stand_ins.of[kind]) for kind in kinds for heads in outside]
-    losses = losses_without(model, inputs, targets, removals)
-    of_kinds = losses.without.unflatten(0, (len(kinds), len(circuits)))
-    return losses.whole.cpu().numpy(), of_kinds.cpu().numpy()

@@ -79,7 +79,7 @@ def taylor(model: Transformer, units: Sequence[Unit], text: PruningText) -> list
 def ablation(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
     """Order units by the exact change of the loss without the unit, its contexts set to zero as pruning does."""
     some = next(model.parameters())
-    zero = tuple(some.new_zeros(1, 1, 1, 1) for _ in range(model.model.n_layers))
+    zero = dict.fromkeys(range(model.model.n_layers), some.new_zeros(1, 1, 1, 1))
     removals = [Removal(unit, zero) for unit in units]
     total, tokens = torch.zeros(len(units), dtype=torch.float64, device=some.device), 0
     for inputs, targets in text.batches():

@@ -39,19 +39,19 @@ Row = tuple[Head, float, tuple[float, float]]
 """A head, the share that it restores, and both ends of its interval."""
 
 
-def patch_sentences(found: "Patching") -> Iterator[str]:
+def patch_sentences(patching: "Patching") -> Iterator[str]:
     """Yield sentences: the difference to restore, the heads that restore it by site, and unreliable estimates."""
-    yield _difference(found)
-    if not found.differs:
-        said = "the metric does not differ between the texts" if len(found.clean) < 2 else (
+    yield _difference(patching)
+    if not patching.differs:
+        said = "the metric does not differ between the texts" if len(patching.clean) < 2 else (
             "that difference is not told from none over the examples"
         )  # fmt: skip
         yield f"{said}, so there is nothing to be restored"
         return
-    for site in found.effects:
-        yield _heads(found, site)
-    if any(found.cancels):
-        heads = [named(head) for head, cancels in zip(found.heads, found.cancels, strict=True) if cancels]
+    for site in patching.effects:
+        yield _heads(patching, site)
+    if any(patching.cancels):
+        heads = [named(head) for head, cancels in zip(patching.heads, patching.cancels, strict=True) if cancels]
         yield f"estimates of {', '.join(heads)} are not to be trusted: paths through later layers cancel"
 
 
@@ -71,27 +71,27 @@ def share_within(share: float, ends: Iterable[float]) -> str:
     return f"{amount(share)} ({amount(low, high)})"
 
 
-def _difference(found: "Patching") -> str:
-    clean, corrupted = (number(float(values.mean()), 3) for values in (found.clean, found.corrupted))
+def _difference(patching: "Patching") -> str:
+    clean, corrupted = (number(float(values.mean()), 3) for values in (patching.clean, patching.corrupted))
     said = f"the metric is {clean} on the clean text, {corrupted} on the corrupted one"
-    n, difference = len(found.clean), number(found.difference, 3)
+    n, difference = len(patching.clean), number(patching.difference, 3)
     if n < 2:
         return f"{said}, on one pair of texts: of it there are no intervals, and heads are named from 5 % on"
-    low, high = (number(end, 3) for end in found.difference_interval())
+    low, high = (number(end, 3) for end in patching.difference_interval())
     return f"{said}: a difference of {difference} ({low} to {high}) over {counted(n, 'pair')} of texts"
 
 
-def _heads(found: "Patching", site: "PatchSite") -> str:
-    shares, ends = found.restored_by_heads(site), found.corrected_interval(site)
+def _heads(patching: "Patching", site: "PatchSite") -> str:
+    shares, ends = patching.restored_by_heads(site), patching.corrected_interval(site)
     rows: list[Row] = [
         (head, float(share), (float(low), float(high)))
-        for head, share, (low, high) in zip(found.heads, shares, ends, strict=True)
+        for head, share, (low, high) in zip(patching.heads, shares, ends, strict=True)
     ]
     up = sorted((row for row in rows if _side(row) > 0), key=lambda row: -row[1])
     down = sorted((row for row in rows if _side(row) < 0), key=lambda row: row[1])
     rest = [row for row in rows if row not in up and row not in down]
     begun = f"with {PARTS[site]} as on the clean text" + (
-        " at one position after the other, summed over positions" if found.effects[site].ndim > 2 else ""
+        " at one position after the other, summed over positions" if patching.effects[site].ndim > 2 else ""
     )
     most = max((_size(row) for row in rest), default=None)
     if not up and not down:

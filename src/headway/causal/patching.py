@@ -24,7 +24,8 @@ Wang et al. 2023, arXiv 2211.00593 (the IOI circuit); Goldowsky-Dill et al. 2023
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import cast
+from itertools import product
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -34,13 +35,15 @@ from torch import Tensor
 from headway.causal.attribution import check_gradients
 from headway.causal.effects import Head
 from headway.causal.patch_result import THROUGH, HeadPaths, PatchSite, Through
-from headway.causal.removal import Contexts, OwnRun, TheirRun, continued
-from headway.causal.substitutes import heads_of, layers_with_heads
+from headway.causal.removal import OwnRun
+from headway.causal.substitutes import Intervenable, heads_of, layers_with_heads, logits_of
 from headway.errors import UserError
 from headway.models.edits import Edits, Site
-from headway.models.intervene import Intervenable, StreamSums, logits_of
 from headway.models.trace import AttentionTrace, Trace
 from headway.models.transformer import Transformer
+
+if TYPE_CHECKING:
+    from headway.hf.intervene import Contexts, StreamSums, TheirPass
 
 PatchMetric = Callable[[Tensor], Tensor]
 """A function from logits (batch, pos, vocab) to a number for each example."""
@@ -78,44 +81,53 @@ class TwoRuns:
     def clean(self) -> Trace:
         """The trace of the clean text."""
         with torch.no_grad():
-            return self._traced(self.clean_tokens)
+            return self.model.trace(self.clean_tokens)
 
     @cached_property
     def corrupted(self) -> Trace:
         """The trace of the corrupted text."""
         with torch.no_grad():
-            return self._traced(self.tokens)
+            return self.model.trace(self.tokens)
 
     @cached_property
-    def run(self) -> OwnRun | TheirRun:
+    def run(self) -> "OwnRun | TheirPass":
         """The corrupted run, ready to be repeated with other contexts."""
         with torch.no_grad():
-            return continued(self.model, self.tokens, self.corrupted)
+            if isinstance(self.model, Transformer):
+                return OwnRun(self.model, self.corrupted)
+            return self.model.kept(self.tokens)
 
     @cached_property
-    def sums(self) -> StreamSums:
+    def sums(self) -> "StreamSums":
         """The finding whether heads' outputs reach later layers unchanged, in a model that others wrote."""
         assert not isinstance(self.model, Transformer), "of our own it is declared"
         with torch.no_grad():
             return self.model.stream_sums(self.tokens)
-
-    def _traced(self, tokens: Tensor) -> Trace:
-        if not isinstance(self.model, Transformer):
-            return self.model.trace(tokens)
-        trace = self.model(tokens, record=True)[1]
-        assert trace is not None
-        return trace
 
     def values(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
         """Return the metric of a run."""
         with torch.no_grad():
             return self.metric(logits_of(self.model, tokens)).double()
 
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """The heads, in the order in which the model computes their attentions."""
+        return tuple((each.layer, head) for each in self.corrupted.attentions for head in range(each.z.shape[1]))
+
+    @property
+    def length(self) -> int:
+        """The tokens of each text."""
+        return self.tokens.shape[1]
+
+    def places(self, *, by_position: bool) -> list[slice]:
+        """Return the positions that are patched together: each by itself, or all."""
+        return [slice(i, i + 1) for i in range(self.length)] if by_position else [slice(None)]
+
     def pairs(self) -> Iterator[tuple[AttentionTrace, AttentionTrace]]:
         """Return the attention of each layer that has one, clean and corrupted."""
         yield from zip(self.clean.attentions, self.corrupted.attentions, strict=True)
 
-    def with_contexts(self, layer: int, patches: Sequence[Contexts]) -> Float[Tensor, "patch batch"]:
+    def with_contexts(self, layer: int, patches: "Sequence[Contexts]") -> Float[Tensor, "patch batch"]:
         """Return the metric with each of some contexts in place of those of a layer's heads."""
         with torch.no_grad():
             return torch.stack([self.metric(logits).double() for logits in self.run.logits_with(layer, patches)])
@@ -143,18 +155,17 @@ def patched_effects(
     runs: TwoRuns, site: PatchSite, *, by_position: bool = False
 ) -> tuple[tuple[Head, ...], Float[Tensor, "head *pos batch"]]:
     """Return the exact change of the metric with each head's part from the clean run."""
-    base, length = runs.values(runs.tokens), runs.tokens.shape[1]
-    places = [slice(i, i + 1) for i in range(length)] if by_position else [slice(None)]
-    heads: list[Head] = []
-    found = []
+    base, changes = runs.values(runs.tokens), []
     with torch.no_grad():
         for clean, corrupted in runs.pairs():
-            n = corrupted.z.shape[1]
-            contexts = [{head: patched_context(clean, corrupted, head, site, at)} for head in range(n) for at in places]
-            found.append(runs.with_contexts(corrupted.layer, contexts) - base)
-            heads += [(corrupted.layer, head) for head in range(n)]
-    effects = torch.cat(found)
-    return tuple(heads), effects.unflatten(0, (-1, length)) if by_position else effects
+            contexts = [
+                {head: patched_context(clean, corrupted, head, site, at)}
+                for head in range(corrupted.z.shape[1])
+                for at in runs.places(by_position=by_position)
+            ]
+            changes.append(runs.with_contexts(corrupted.layer, contexts) - base)
+    effects = torch.cat(changes)
+    return runs.heads, effects.unflatten(0, (-1, runs.length)) if by_position else effects
 
 
 def _with(x: Tensor, other: Tensor, at: slice) -> Tensor:
@@ -179,20 +190,17 @@ def estimated_effects(
         UserError: for a model whose weights have no gradient.
     """
     gradients = _gradients(runs, None)
-    length = runs.tokens.shape[1]
-    places = [slice(i, i + 1) for i in range(length)] if by_position else [slice(None)]
-    found: dict[PatchSite, Tensor] = {}
+    estimates: dict[PatchSite, Tensor] = {}
     with torch.no_grad():
         for site in sites:
-            rows = [
-                _product(gradients[of.layer][:, head], patched_context(clean, of, head, site, at) - of.z[:, head])
-                for clean, of in runs.pairs()
-                for head in range(of.z.shape[1])
-                for at in places
-            ]
+            rows = []
+            for clean, corrupted in runs.pairs():
+                for head, at in product(range(corrupted.z.shape[1]), runs.places(by_position=by_position)):
+                    change = patched_context(clean, corrupted, head, site, at) - corrupted.z[:, head]
+                    rows.append((gradients[corrupted.layer][:, head] * change).sum((1, 2)))
             effects = torch.stack(rows).double()
-            found[site] = effects.unflatten(0, (-1, length)) if by_position else effects
-    return found
+            estimates[site] = effects.unflatten(0, (-1, runs.length)) if by_position else effects
+    return estimates
 
 
 def cancelling(runs: TwoRuns) -> tuple[bool, ...]:
@@ -200,7 +208,7 @@ def cancelling(runs: TwoRuns) -> tuple[bool, ...]:
     layers = layers_with_heads(runs.model)
     whole = _estimates_of_contexts(runs, None)
     largest = torch.zeros_like(whole)
-    places = torch.tensor([of.layer for of in runs.corrupted.attentions for _ in range(of.z.shape[1])])
+    places = torch.tensor([layer for layer, _ in runs.heads])
     for left_out in layers[1:]:
         without = _estimates_of_contexts(runs, left_out)
         # The omitted attention has no estimate, and later attentions keep theirs.
@@ -214,7 +222,10 @@ def _estimates_of_contexts(runs: TwoRuns, left_out: int | None) -> Tensor:
     gradients = _gradients(runs, left_out)
     with torch.no_grad():
         return torch.cat(
-            [(gradients[of.layer] * (clean.z - of.z)).sum((2, 3)).mean(0) for clean, of in runs.pairs()]
+            [
+                (gradients[corrupted.layer] * (clean.z - corrupted.z)).sum((2, 3)).mean(0)
+                for clean, corrupted in runs.pairs()
+            ]
         ).cpu()
 
 
@@ -235,10 +246,6 @@ def _kept(found: dict[int, Tensor], layer: int, leaf: bool, z: Tensor) -> Tensor
     return z
 
 
-def _product(gradient: Tensor, change: Tensor) -> Tensor:
-    return (gradient * change).sum((1, 2))
-
-
 def head_paths(runs: TwoRuns) -> HeadPaths:
     """Return direct effects between all pairs of heads, the mean over examples.
 
@@ -247,30 +254,30 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
     """
     if (why := why_no_paths(runs)) is not None:
         raise UserError(f"{why}; leave paths out")
-    heads: list[Head] = [(of.layer, h) for of in runs.corrupted.attentions for h in range(of.z.shape[1])]
+    heads = runs.heads
     place = {head: at for at, head in enumerate(heads)}
     base, n = runs.values(runs.tokens), len(heads)
     through = {name: np.full((n, n), np.nan) for name in THROUGH}
     to_output = np.zeros(n)
     with torch.no_grad():
-        for clean, of in runs.pairs():
-            changes = _changes(runs, clean, of)
-            rows = [place[of.layer, head] for head in range(len(changes))]
+        for clean, corrupted in runs.pairs():
+            changes = _changes(runs, clean, corrupted)
+            rows = [place[corrupted.layer, head] for head in range(len(changes))]
             for row, logits in zip(rows, runs.run.ends(changes), strict=True):
                 to_output[row] = float((runs.metric(logits).double() - base).mean())
-            for later in (each for each in runs.corrupted.attentions if each.layer > of.layer):
+            for later in (each for each in runs.corrupted.attentions if each.layer > corrupted.layer):
                 columns = [place[later.layer, reader] for reader in range(later.z.shape[1])]
                 for row, parts in zip(rows, runs.run.reads(later.layer, changes), strict=True):
                     for name, effects in _readers(runs, later, parts).items():
                         through[name][row, columns] = (effects - base).mean(1).cpu().numpy()
-    return HeadPaths(heads=tuple(heads), through=cast(dict[Through, np.ndarray], through), to_output=to_output)
+    return HeadPaths(heads=heads, through=cast(dict[Through, np.ndarray], through), to_output=to_output)
 
 
-def _changes(runs: TwoRuns, clean: AttentionTrace, of: AttentionTrace) -> Sequence[Tensor]:
+def _changes(runs: TwoRuns, clean: AttentionTrace, corrupted: AttentionTrace) -> Sequence[Tensor]:
     """Return how each head of a layer, with its clean context, changes the stream (batch, pos, d_model)."""
-    if isinstance(runs.run, TheirRun) and (norm := runs.sums.norms.get(of.layer)) is not None:
-        return list(runs.run.writes(of.layer, norm, [{head: z} for head, z in enumerate(clean.z.unbind(1))]))
-    return (clean.contributions() - of.contributions()).unbind(1)
+    if not isinstance(runs.run, OwnRun) and (norm := runs.sums.norms.get(corrupted.layer)) is not None:
+        return list(runs.run.writes(corrupted.layer, norm, [{head: z} for head, z in enumerate(clean.z.unbind(1))]))
+    return (clean.contributions() - corrupted.contributions()).unbind(1)
 
 
 def why_no_paths(runs: TwoRuns) -> str | None:

@@ -51,26 +51,18 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
         '2x4-1x8'
     """
     declared = without_heads(model.model, _checked(model, keep))
-    kept = [_kept(heads, mask) for heads, mask in zip(model.model.layout.layers, keep, strict=True)]
     held: dict[str, Tensor] = dict(model.named_parameters())
     result = Transformer(declared, model.vocab_size)
     some = next(model.parameters())
     result.to(device=some.device, dtype=some.dtype).train(model.training)
     with torch.no_grad():
         arrays = {name: array for name, array in held.items() if ".attention." not in name}
-        for layer, of in enumerate(kept):
-            arrays |= _attention_pruning(held, layer, of, declared)
+        for layer, (heads, mask) in enumerate(zip(model.model.layout.layers, keep, strict=True)):
+            stay = [head for head, stays in enumerate(mask) if stays]
+            arrays |= _attention_pruning(held, layer, *entries_of(heads, stay), declared)
         for name, parameter in result.named_parameters():
             parameter.copy_(arrays[name])
     return result
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Kept:
-    """The kept heads of a layer, by their entries in the layer's width of queries, and of keys."""
-
-    q: Tensor
-    kv: Tensor
 
 
 def _checked(model: Transformer, keep: Keep) -> Keep:
@@ -90,30 +82,25 @@ def entries_of(heads: LayerHeads, stay: Sequence[int]) -> tuple[Tensor, Tensor]:
     return _entries(stay, heads.d_head), _entries(kv, heads.d_head)
 
 
-def _kept(heads: LayerHeads, mask: Sequence[bool]) -> _Kept:
-    q, kv = entries_of(heads, [head for head, stays in enumerate(mask) if stays])
-    return _Kept(q=q, kv=kv)
-
-
 def _entries(heads: Sequence[int], d_head: int) -> Tensor:
     return (torch.tensor(heads, dtype=torch.long)[:, None] * d_head + torch.arange(d_head)).flatten()
 
 
 def _attention_pruning(
-    held: Mapping[str, Tensor], layer: int, of: _Kept, declared: TransformerModel
+    held: Mapping[str, Tensor], layer: int, q: Tensor, kv: Tensor, declared: TransformerModel
 ) -> dict[str, Tensor]:
-    """Return the arrays of the heads that an attention keeps."""
+    """Return the arrays of the heads that an attention keeps, by their entries among queries and among keys."""
     at = f"layers.{layer}.attention"
-    if not len(of.q):
+    if not len(q):
         bias = held.get(f"{at}.o.bias", held.get(f"{at}.o.second.bias"))
         return {} if bias is None else {f"layers.{layer}.emptied.bias": bias}
     arrays: dict[str, Tensor] = {}
     for name in _PROJECTIONS:
-        entries, whole = of.q if name in "qo" else of.kv, declared.rank(name, layer) is None
+        entries, whole = q if name in "qo" else kv, declared.rank(name, layer) is None
         arrays |= _projection(held, f"{at}.{name}", entries, of_output=name == "o", whole=whole)
     if (smear := held.get(f"{at}.smear")) is not None:
         d_head = declared.layout.layers[layer].d_head
-        arrays[f"{at}.smear"] = smear[of.kv[::d_head].to(smear.device) // d_head]
+        arrays[f"{at}.smear"] = smear[kv[::d_head].to(smear.device) // d_head]
     return arrays
 
 
@@ -248,14 +235,14 @@ def regrown(
     for name, array in held.items():
         if ".attention." not in name and ".emptied." not in name:
             arrays[name][...] = array
-    for layer, of in enumerate(whole.layout.layers):
-        kept = [head for at, head in heads if at == layer]
-        _attention_regrowing(arrays, held, layer, of, kept)
+    for layer, layout in enumerate(whole.layout.layers):
+        kept = [number for where, number in heads if where == layer]
+        _attention_regrowing(arrays, held, layer, layout, kept)
     return arrays
 
 
 def _attention_regrowing(
-    arrays: dict[str, np.ndarray], held: Mapping[str, np.ndarray], layer: int, of: LayerHeads, kept: Sequence[int]
+    arrays: dict[str, np.ndarray], held: Mapping[str, np.ndarray], layer: int, layout: LayerHeads, kept: Sequence[int]
 ) -> None:
     """Restore the arrays of one attention in place."""
     at = f"layers.{layer}.attention"
@@ -264,7 +251,7 @@ def _attention_regrowing(
         arrays[f"{at}.o.bias"][...] = bias
     if not kept:
         return
-    q, kv = (entries.numpy() for entries in entries_of(of, kept))
+    q, kv = (entries.numpy() for entries in entries_of(layout, kept))
     for name, entries in (("q", q), ("k", kv), ("v", kv)):
         arrays[f"{at}.{name}.weight"][entries] = held[f"{at}.{name}.weight"]
         if f"{at}.{name}.bias" in held:

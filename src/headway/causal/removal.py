@@ -22,23 +22,25 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headway.causal.effects import Head
-from headway.causal.substitutes import StandIn, sequence_losses, without
+from headway.causal.effects import KINDS, Head, Kind
+from headway.causal.substitutes import Intervenable, StandIn, Substitutes, check_text, sequence_losses, without
 from headway.config.lm.budget import forward_flops
 from headway.config.lm.model import TransformerModel
 from headway.config.lm.parameters import parameters_of
 from headway.models.attention import Attention
 from headway.models.edits import Edits, Site
-from headway.models.intervene import Intervenable, KeptPass, TheirModel
 from headway.models.layers import Mlp
 from headway.models.trace import Trace
 from headway.models.transformer import Transformer
+
+if TYPE_CHECKING:
+    from headway.hf.intervene import Contexts, Stream, TheirDecoder
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,8 +61,8 @@ class FirstProduct:
     @classmethod
     def of(cls, model: Transformer, layer: int, stream: Tensor, written: Tensor) -> "FirstProduct | None":
         """Return the first product of a layer; None without an MLP that reads the stream through a norm."""
-        of = model.layers[layer]
-        mlp, norm = cast(Mlp | None, of.mlp), cast(nn.Module, getattr(of, "mlp_norm", None))
+        block = model.layers[layer]
+        mlp, norm = cast(Mlp | None, block.mlp), cast(nn.Module, getattr(block, "mlp_norm", None))
         plain = model.model.norm_place == "before" and model.model.residual
         if mlp is None or not plain or not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
             return None
@@ -68,8 +70,7 @@ class FirstProduct:
         weighted = W * norm.weight
         constant = b if not isinstance(norm, nn.LayerNorm) else b + W @ norm.bias
         after = stream + written
-        attention = cast(Attention, of.attention)
-        W_O = attention.o.weight.T.unflatten(0, (-1, attention.d_head))
+        W_O = _output_slices(model, layer)
         return cls(
             norm=norm,
             mlp=mlp,
@@ -102,6 +103,12 @@ class FirstProduct:
         narrow = torch.cat((by * gain, torch.ones_like(gain)), dim=-1)
         inside = narrow @ torch.cat((self.of_heads[heads].flatten(0, 1), self.constant[None]))
         return stream, inside.addcmul_(self.product, gain)
+
+
+def _output_slices(model: Transformer, layer: int) -> Float[Tensor, "head d_head d_model"]:
+    """Return W_O of a layer, head by head."""
+    attention = cast(Attention, model.layers[layer].attention)
+    return attention.o.weight.T.unflatten(0, (-1, attention.d_head))
 
 
 def _first_maps(mlp: Mlp) -> tuple[Tensor, Tensor]:
@@ -229,7 +236,26 @@ def losses_without(
     return _one_by_one(model, inputs, targets, removals)
 
 
-def _one_by_one(model: TheirModel, inputs: Tensor, targets: Tensor, removals: Sequence[Removal]) -> Losses:
+def losses_by_kind(
+    model: Intervenable,
+    inputs: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, "batch pos"],
+    stand_ins: Substitutes,
+    sets: Sequence[tuple[Head, ...]],
+    kinds: Sequence[Kind] = KINDS,
+) -> tuple[Losses, dict[Kind, Float[Tensor, "set batch"]]]:
+    """Return the losses without sets of heads; also those of each kind of what stands in for them.
+
+    Raises:
+        UserError: as `check_text`.
+    """
+    check_text(model, inputs, targets)
+    removals = [Removal(heads, stand_ins.of[kind]) for kind in kinds for heads in sets]
+    losses = losses_without(model, inputs, targets, removals)
+    return losses, dict(zip(kinds, losses.without.unflatten(0, (len(kinds), len(sets))), strict=True))
+
+
+def _one_by_one(model: "TheirDecoder", inputs: Tensor, targets: Tensor, removals: Sequence[Removal]) -> Losses:
     """Return losses one set after another; only layers below a set's lowest layer are shared."""
     with torch.no_grad():
         kept, passes = model.kept(inputs), 1.0
@@ -258,13 +284,13 @@ def _side_by_side(
         stream = model.entered(inputs)
         for layer in range(model.model.n_layers):
             begins = [i for i, removal in enumerate(removals) if _first(removal) == layer]
-            captured: list[Tensor] = []
-            edits: Edits = {(layer, "z"): partial(_capture, captured)} if begins else {}
+            z: dict[int, Tensor] = {}
+            edits: Edits = {(layer, "z"): partial(z.setdefault, layer)} if begins else {}
             written = model.written(stream, layer, edits)
             if begins:
                 assert written is not None, "a layer with heads writes"
                 first = FirstProduct.of(model, layer, stream, written)
-                branch = _Branch(model, layer, stream, written, captured[0], first)
+                branch = _Branch(model, layer, stream, written, z[layer], first)
                 for start in range(0, len(begins), at_once):
                     some = begins[start : start + at_once]
                     result[some] = branch.losses([removals[i] for i in some], targets)
@@ -310,17 +336,13 @@ class _Branch:
 
         Each removed head's change of z goes through its own slice of W_O.
         """
-        attention = cast(Attention, self.model.layers[self.layer].attention)
-        W_O = attention.o.weight.T.unflatten(0, (-1, attention.d_head))
         heads, change = self._change(removal)
-        return self.written + change @ W_O[heads].flatten(0, 1)
+        return self.written + change @ _output_slices(self.model, self.layer)[heads].flatten(0, 1)
 
     def _change(self, removal: Removal) -> tuple[list[int], Tensor]:
         """Return the heads of this layer that go, and by how much their contexts change, head after head."""
         heads = [head for layer, head in removal.heads if layer == self.layer]
-        stand_in = removal.stand_in[self.layer]
-        assert stand_in is not None, "a layer with heads has what stands in for them"
-        change = stand_in.expand_as(self.z)[:, heads] - self.z[:, heads]
+        change = removal.stand_in[self.layer].expand_as(self.z)[:, heads] - self.z[:, heads]
         return heads, change.transpose(1, 2).flatten(2)
 
 
@@ -339,11 +361,6 @@ def _later(removals: Sequence[Removal], layer: int) -> Edits | None:
         return torch.cat(parts)
 
     return {(layer, "z"): edit}
-
-
-def _capture(into: list[Tensor], z: Tensor) -> Tensor:
-    into.append(z)
-    return z
 
 
 def _first(removal: Removal) -> int | None:
@@ -370,14 +387,9 @@ def _sets_at_once(model: Transformer, batch: int, length: int, memory_bytes: int
     return max(1, allowed // one)
 
 
-Contexts = Mapping[int, Float[Tensor, "batch pos d_head"]]
-"""Replaced contexts by head of a layer."""
-
-Stream = Float[Tensor, "batch pos d_model"]
-
 _READ: tuple[Site, ...] = ("q", "k", "v")
-_STREAMS, _LOGITS = 1 << 22, 1 << 24
-"""The most entries of the streams, and of the logits, of copies that are held at once."""
+_STREAMS = 1 << 22
+"""The most entries of the streams of copies that are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,16 +399,15 @@ class OwnRun:
     model: Transformer
     trace: Trace
 
-    def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+    def logits_with(self, layer: int, patches: "Sequence[Contexts]") -> Iterator[Float[Tensor, "batch pos vocab"]]:
         """Return the logits with each of some patches of a layer."""
         at_once = max(1, _STREAMS // self.trace.streams[layer].numel())
         for start in range(0, len(patches), at_once):
             yield from self._some(layer, patches[start : start + at_once])
 
-    def _some(self, layer: int, patches: Sequence[Contexts]) -> Sequence[Tensor]:
+    def _some(self, layer: int, patches: "Sequence[Contexts]") -> Sequence[Tensor]:
         model, stream = self.model, self.trace.streams[layer]
-        attention = cast(Attention, model.layers[layer].attention)
-        W_O = attention.o.weight.T.unflatten(0, (-1, attention.d_head))
+        W_O = _output_slices(model, layer)
         z = next(each.z for each in self.trace.attentions if each.layer == layer)
         written = model.written(stream, layer)
         assert written is not None
@@ -411,70 +422,15 @@ class OwnRun:
             stream = model.rest(stream, model.written(stream, later), later)
         return model.read_out(stream).chunk(len(parts))
 
-    def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
+    def reads(self, layer: int, changes: "Sequence[Stream]") -> Iterator[Mapping[Site, Tensor]]:
         """Return queries, keys and values of a layer with each of some changes of the stream before it."""
         for change in changes:
             seen: dict[Site, Tensor] = {}
-            edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
+            edits: Edits = {(layer, site): partial(seen.setdefault, site) for site in _READ}
             self.model.written(self.trace.streams[layer] + change, layer, edits)
             yield seen
 
-    def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+    def ends(self, changes: "Sequence[Stream]") -> Iterator[Float[Tensor, "batch pos vocab"]]:
         """Return the logits with each of some changes of the stream after the last layer."""
         for change in changes:
             yield self.model.read_out(self.trace.streams[-1] + change)
-
-
-@dataclass(frozen=True, eq=False)
-class TheirRun:
-    """A run of a model that others wrote."""
-
-    kept: KeptPass
-
-    def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
-        """Return the logits with each of some patches of a layer."""
-        for some in self._together(patches):
-            logits = self.kept.again(layer, {(layer, "z"): partial(_patched, some)}, len(some))
-            yield from logits.chunk(len(some))
-
-    def writes(self, layer: int, norm: nn.Module, patches: Sequence[Contexts]) -> Iterator[Stream]:
-        """Yield how each of some patches changes the output of a norm between a layer's heads and the stream."""
-        was = self.kept.writes(layer, norm, {})
-        for some in self._together(patches):
-            found = self.kept.writes(layer, norm, {(layer, "z"): partial(_patched, some)}, len(some))
-            yield from (part - was for part in found.chunk(len(some)))
-
-    def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
-        """Return queries, keys and values of a layer with each of some changes of the stream before it."""
-        for some in self._together(changes):
-            read = {site: x.chunk(len(some)) for site, x in self.kept.reads(layer, torch.cat(list(some))).items()}
-            yield from ({site: parts[at] for site, parts in read.items()} for at in range(len(some)))
-
-    def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
-        """Return the logits with each of some changes of the stream after the last layer."""
-        for some in self._together(changes):
-            yield from self.kept.ends(torch.cat(list(some))).chunk(len(some))
-
-    def _together(self, things: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Yield groups as large as can go side by side."""
-        at_once = max(1, _LOGITS // self.kept.logits.numel()) if self.kept.repeats else 1
-        for start in range(0, len(things), at_once):
-            yield things[start : start + at_once]
-
-
-def continued(model: Intervenable, tokens: Int[Tensor, "batch pos"], trace: Trace) -> OwnRun | TheirRun:
-    """Return a run of tokens, whose trace is known, that can be repeated from any layer on."""
-    return OwnRun(model, trace) if isinstance(model, Transformer) else TheirRun(model.kept(tokens))
-
-
-def _noted(seen: dict[Site, Tensor], site: Site, x: Tensor) -> Tensor:
-    seen[site] = x
-    return x
-
-
-def _patched(patches: Sequence[Contexts], z: Tensor) -> Tensor:
-    parts = [part.clone() for part in z.chunk(len(patches))]
-    for part, patch in zip(parts, patches, strict=True):
-        for head, context in patch.items():
-            part[:, head] = context
-    return torch.cat(parts)

@@ -10,10 +10,10 @@ read again whose contexts are asked for.
 Logits of all tokens at once are often the largest array of a forward pass, so the loss takes them a few rows at a time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import cast, get_args
+from typing import TYPE_CHECKING, TypeAlias, cast, get_args
 
 import numpy as np
 import torch
@@ -24,19 +24,34 @@ from headway.base import rng
 from headway.causal.effects import Head, Kind, MeanOver
 from headway.errors import UserError, near
 from headway.models.edits import Edits
-from headway.models.intervene import Intervenable
+from headway.models.transformer import Gates, Transformer
 
-StandIn = tuple[Tensor | None, ...]
-"""Per layer a tensor that broadcasts to z (batch, head, pos, d_head); None for a layer without heads."""
+if TYPE_CHECKING:
+    from headway.hf.intervene import TheirDecoder
+
+Intervenable: TypeAlias = "Transformer | TheirDecoder"
+"""A decoder whose heads can be masked and patched: Headway's own, or one of transformers.
+
+Law: gates of 1 and edits that change nothing change no bit; gate 0 is the model without that head's rows of W_O.
+"""
+
+
+def logits_of(
+    model: Intervenable, tokens: Int[Tensor, "batch pos"], gates: Gates | None = None, edits: Edits | None = None
+) -> Float[Tensor, "batch pos vocab"]:
+    """Return the logits of a text, with gates and edits of the heads."""
+    return model.read_out(model.hidden(tokens, gates=gates, edits=edits)[0])
+
+
+StandIn = Mapping[int, Tensor]
+"""A tensor that broadcasts to z (batch, head, pos, d_head), for each layer that has heads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Substitutes:
-    """The contexts that stand in for each head, by kind, and how they were made."""
+    """The contexts that stand in for each head, by kind."""
 
-    of: dict[Kind, StandIn]
-    mean_over: MeanOver
-    seed: int
+    of: Mapping[Kind, StandIn]
     donors: tuple[int, ...]
     """The sequence of the other text whose contexts each sequence gets when resampled."""
 
@@ -61,25 +76,19 @@ def substitutes(
     Raises:
         UserError: when the other text is shorter, or a sequence would be its own donor.
     """
-    over, donors = check_mean_over(mean_over), donors_of(inputs, other, seed)
+    axes, donors = _AXES[check_mean_over(mean_over)], donors_of(inputs, other, seed)
     contexts = contexts_of(model, other[:, : inputs.shape[1]])
-    chosen = torch.tensor(donors, device=inputs.device)
-    return substitutes_of(
-        mean=tuple(None if z is None else z.mean(mean_axes(over), keepdim=True) for z in contexts),
-        resampled=tuple(None if z is None else z[chosen] for z in contexts),
-        mean_over=over,
-        seed=seed,
-        donors=donors,
-    )
+    mean = {layer: z.mean(axes, keepdim=True) for layer, z in contexts.items()}
+    return _substitutes(mean, {layer: z[list(donors)] for layer, z in contexts.items()}, donors)
 
 
-def substitutes_of(
-    *, mean: StandIn, resampled: StandIn, mean_over: MeanOver, seed: int, donors: tuple[int, ...]
-) -> Substitutes:
-    """Return the substitutes for heads, from the means and the contexts of the donors."""
-    zero = tuple(None if z is None else z.new_zeros(1, 1, 1, 1) for z in mean)
-    of: dict[Kind, StandIn] = {"zero": zero, "mean": mean, "resample": resampled}
-    return Substitutes(of=of, mean_over=mean_over, seed=seed, donors=donors)
+def _substitutes(mean: StandIn, resampled: StandIn, donors: tuple[int, ...]) -> Substitutes:
+    zero = {layer: z.new_zeros(1, 1, 1, 1) for layer, z in mean.items()}
+    return Substitutes(of={"zero": zero, "mean": mean, "resample": resampled}, donors=donors)
+
+
+_AXES: Mapping[MeanOver, tuple[int, ...]] = {"positions": (0, 2), "per-position": (0,)}
+"""The axes of z (batch, head, pos, d_head) that a mean is over."""
 
 
 def check_mean_over(mean_over: str) -> MeanOver:
@@ -91,11 +100,6 @@ def check_mean_over(mean_over: str) -> MeanOver:
     if mean_over not in get_args(MeanOver):
         raise UserError(f"mean {mean_over!r} is no way to take a mean; {near(mean_over, get_args(MeanOver))}")
     return cast(MeanOver, mean_over)
-
-
-def mean_axes(mean_over: MeanOver) -> tuple[int, ...]:
-    """Return the axes of z (batch, head, pos, d_head) that a mean is over."""
-    return (0, 2) if mean_over == "positions" else (0,)
 
 
 def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"], seed: int) -> tuple[int, ...]:
@@ -139,12 +143,12 @@ def donors_among(n: int, seed: int) -> tuple[int, ...]:
     return tuple(donors.tolist())
 
 
-def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> tuple[Tensor | None, ...]:
-    """Return z of every layer, (batch, head, pos, d_head); None for a layer without heads."""
-    found: dict[int, Tensor] = {}
+def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> dict[int, Tensor]:
+    """Return z (batch, head, pos, d_head) of every layer that has heads."""
+    contexts: dict[int, Tensor] = {}
     with torch.no_grad():
-        model.hidden(tokens, edits={(i, "z"): partial(found.setdefault, i) for i in layers_with_heads(model)})
-    return tuple(found.get(i) for i in range(len(model.n_heads)))
+        model.hidden(tokens, edits={(i, "z"): partial(contexts.setdefault, i) for i in layers_with_heads(model)})
+    return contexts
 
 
 def layers_with_heads(model: Intervenable) -> list[int]:
@@ -170,8 +174,7 @@ def without(heads: Iterable[Head], stand_in: StandIn) -> Edits:
     return {(layer, "z"): partial(_replaced, stand_in[layer], some) for layer, some in by_layer.items()}
 
 
-def _replaced(stand_in: Tensor | None, heads: list[int], z: Tensor) -> Tensor:
-    assert stand_in is not None, "a layer with heads has what stands in for them"
+def _replaced(stand_in: Tensor, heads: list[int], z: Tensor) -> Tensor:
     result = z.clone()
     result[:, heads] = stand_in.expand_as(z)[:, heads]
     return result
@@ -183,8 +186,6 @@ class OtherText:
 
     tokens: Int[Tensor, "others span"]
     mean: StandIn
-    mean_over: MeanOver
-    seed: int
     donors: tuple[int, ...]
     """The sequence of the other text whose contexts each sequence of the text gets when resampled."""
 
@@ -213,30 +214,22 @@ class OtherText:
         Raises:
             UserError: as `substitutes`.
         """
-        over = check_mean_over(mean_over)
+        axes = _AXES[check_mean_over(mean_over)]
         donors = donors_among(len(inputs), seed) if other is inputs else donors_of(inputs, other, seed)
         tokens = other[:, : inputs.shape[1]]
-        total: list[Tensor | None] = [None] * len(model.n_heads)
+        total: dict[int, Tensor] = {}
         for some in tokens.split(at_once):
-            for layer, z in enumerate(contexts_of(model, some)):
-                if z is not None:
-                    here, before = z.double().mean(mean_axes(over), keepdim=True) * len(some), total[layer]
-                    total[layer] = here if before is None else before + here
+            for layer, z in contexts_of(model, some).items():
+                here = z.double().mean(axes, keepdim=True) * len(some)
+                total[layer] = total[layer] + here if layer in total else here
         some_type = next(model.parameters()).dtype
-        mean = tuple(None if sums is None else (sums / len(tokens)).to(some_type) for sums in total)
-        return cls(tokens=tokens, mean=mean, mean_over=over, seed=seed, donors=donors)
+        mean = {layer: (sums / len(tokens)).to(some_type) for layer, sums in total.items()}
+        return cls(tokens=tokens, mean=mean, donors=donors)
 
     def stand_ins(self, model: Intervenable, some: range) -> Substitutes:
         """Return the substitutes for heads on some sequences of the text."""
         donors = self.donors[some.start : some.stop]
-        chosen = torch.tensor(donors, device=self.tokens.device)
-        return substitutes_of(
-            mean=self.mean,
-            resampled=contexts_of(model, self.tokens[chosen]),
-            mean_over=self.mean_over,
-            seed=self.seed,
-            donors=donors,
-        )
+        return _substitutes(self.mean, contexts_of(model, self.tokens[list(donors)]), donors)
 
 
 _LOGITS = 4 << 20

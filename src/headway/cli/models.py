@@ -36,9 +36,24 @@ if TYPE_CHECKING:
     from headway.report.models.page import ModelPage
 
 
-LengthOf = Annotated[
-    int | None,
-    typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 256."),
+def _number(least: int, what: str, metavar: str = "N") -> Any:
+    """Return the option of a whole number."""
+    return typer.Option(min=least, max=MOST, metavar=metavar, help=what)
+
+
+def _seed(what: str) -> Any:
+    return typer.Option(min=0, max=2**63 - 1, help=what)
+
+
+def _page_folder(verb: str) -> Any:
+    what = f"A folder that is made; by default results/{verb}-NAME."
+    return typer.Option(callback=path_of, metavar="DIR", help=what)
+
+
+LengthOf = Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 256.")]
+SequencesOf = "At most so many of each text; by default 8,192 tokens."
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
 ]
 
 
@@ -47,27 +62,22 @@ def generate(
     checkpoint: Checkpoint,
     prompt: Annotated[str, typer.Option(help="How the text begins; nothing: at the start of a text.")] = "",
     tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST, metavar="N", help="At most so many; by default 200, or what fits its training context."
-        ),
+        int | None, _number(1, "At most so many; by default 200, or what fits its training context.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Divides the logits; 0: always the likeliest token.")] = 0.9,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, max=MOST, metavar="K", help="Only the K likeliest tokens.")
-    ] = None,
+    top_k: Annotated[int | None, _number(1, "Only the K likeliest tokens.", "K")] = None,
     top_p: Annotated[
         float | None, typer.Option(metavar="P", help="Only the likeliest tokens of this joint probability.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed, the same text.")] = 0,
+    seed: Annotated[int, _seed("The same seed, the same text.")] = 0,
     tokenizer: TokenizerOf = None,
 ) -> None:
     """Let a trained language model write."""
-    from headway.analysis.open import open_own
+    from headway.analysis.open import open_model
 
     share_cores()
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    say(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, **sampling))
+    say(open_model(checkpoint, tokenizer, for_="write").write(prompt, n_tokens=tokens, **sampling))
 
 
 @app.command()
@@ -79,46 +89,39 @@ def export(
 
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
-    from headway.analysis.open import open_own
+    from headway.analysis.open import open_model
     from headway.hf.write import export as write
 
     share_cores()
-    opened = open_own(checkpoint)
+    opened = open_model(checkpoint, for_="write")
     model = opened.own
     model_type = write(model.model, model.vocab_size, model.weights(), directory, opened.tokenizer)
-    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
-    say(f"{model_type}: {directory}{code}")
+    _say_written(model_type, directory)
     if opened.tokenizer is None:
         warn(f"{checkpoint} has no tokenizer, so {directory} has none")
+
+
+def _say_written(model_type: str, folder: Path) -> None:
+    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
+    say(f"{model_type}: {folder}{code}")
 
 
 @app.command()
 def xray(
     checkpoint: Checkpoint,
     text: TextOrOwn = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(callback=path_of, metavar="DIR", help="A folder that is made; by default results/xray-NAME."),
-    ] = None,
+    out: Annotated[Path | None, _page_folder("xray")] = None,
     as_json: AsJson = False,
     tokenizer: TokenizerOf = None,
     sequences: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST, metavar="N", help="At most so many sequences of the text; by default 4,096 tokens."
-        ),
+        int | None, _number(1, "At most so many sequences of the text; by default 4,096 tokens.")
     ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 512."),
-    ] = None,
+    length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 512.")] = None,
     draws: Draws = None,
     device: Device = "auto",
-    trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
-    ] = False,
+    trust_code: TrustCode = False,
 ) -> None:
-    """Measure what every head of a finished model does on a text.
+    """Measure every head of a finished model on a text.
 
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
@@ -146,18 +149,13 @@ def ablate(
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Also what the most alike and the most important pairs do together.")
     ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(callback=path_of, metavar="DIR", help="A folder that is made; by default results/ablate-NAME."),
-    ] = None,
+    out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: AsJson = False,
     tokenizer: TokenizerOf = None,
-    sequences: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
-    ] = None,
+    sequences: Annotated[int | None, _number(2, SequencesOf)] = None,
     length: LengthOf = None,
     device: Device = "auto",
+    trust_code: TrustCode = False,
 ) -> None:
     """Measure the loss without each head: at zero, at its mean, resampled.
 
@@ -171,20 +169,19 @@ def ablate(
 
     share_cores()
     check_out(out, draws=out is not None or not as_json)
+    read: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     found = measure(
         checkpoint,
         text=text,
         pairs=pairs,
         circuit=None if circuit is None else [head.strip() for head in circuit.split(",") if head.strip()],
-        tokenizer=tokenizer,
-        sequences=sequences,
-        length=length,
         device=device,
+        trust_code=trust_code,
         tell=tell,
+        **read,
     )
-    given = {"out": out, "circuit": circuit}
-    read = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
-    command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, **given, **read)
+    command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, out=out, circuit=circuit, **read)
+    command += " --trust-code" * trust_code
     show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
 
 
@@ -207,13 +204,10 @@ def prune(
         int, typer.Option(min=1, max=10_000, metavar="N", help="Importance is measured anew after each.")
     ] = 1,
     tokenizer: TokenizerOf = None,
-    sequences: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST, metavar="N", help="At most so many of each text; by default 8,192 tokens."),
-    ] = None,
+    sequences: Annotated[int | None, _number(1, SequencesOf)] = None,
     length: LengthOf = None,
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of what is drawn.")] = 0,
+    seed: Annotated[int, _seed("Of what is drawn.")] = 0,
 ) -> None:
     """Write a model without some of its heads: an ordinary one of another layout.
 
@@ -241,8 +235,7 @@ def prune(
         say(f"* {sentence}")
     assert found.folder is not None
     folder, model_type = found.folder
-    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
-    say(f"{model_type}: {folder}{code}")
+    _say_written(model_type, folder)
 
 
 def show_model(
@@ -254,7 +247,7 @@ def show_model(
     command: str,
     as_json: bool,
 ) -> None:
-    """Print the findings on a finished model: sentences and a table, then its page; or all of it as JSON."""
+    """Print the result of an analysis: sentences and a table, then its page; or all of it as JSON."""
     from headway.report.models.page import folder_of, terminal_table
 
     if as_json:
@@ -302,13 +295,11 @@ def patch(
     ] = "z,q,k,v,pattern",
     by_position: Annotated[bool, typer.Option("--by-position", help="Each position by itself.")] = False,
     paths: Annotated[bool, typer.Option(help="Direct effects between heads: through queries, keys, values.")] = True,
-    out: Annotated[
-        Path | None,
-        typer.Option(callback=path_of, metavar="DIR", help="A folder that is made; by default results/patch-NAME."),
-    ] = None,
+    out: Annotated[Path | None, _page_folder("patch")] = None,
     as_json: AsJson = False,
     tokenizer: TokenizerOf = None,
     device: Device = "auto",
+    trust_code: TrustCode = False,
 ) -> None:
     """Which heads make the difference between two texts: each as on the one, in a run of the other.
 
@@ -332,9 +323,10 @@ def patch(
         paths=paths,
         tokenizer=tokenizer,
         device=device,
+        trust_code=trust_code,
         tell=tell,
     )
-    switches = ["--by-position"] * by_position + ["--no-paths"] * (not paths)
+    switches = ["--by-position"] * by_position + ["--no-paths"] * (not paths) + ["--trust-code"] * trust_code
     chosen = None if sites == "z,q,k,v,pattern" else sites
     command = command_line("patch", checkpoint, *switches, **texts, sites=chosen, out=out, tokenizer=tokenizer)
     show_model(found, most_restoring(found), lambda: patch_page(found), checkpoint, out, command, as_json)
@@ -366,22 +358,14 @@ def look(
         ),
     ] = None,
     tokenizer: TokenizerOf = None,
-    sequences: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST, metavar="N", help="So many of the text, and of repeated tokens; by default 4."),
-    ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="Tokens of each; by default its context, at most 128."),
-    ] = None,
+    sequences: Annotated[int | None, _number(1, "So many of the text, and of repeated tokens; by default 4.")] = None,
+    length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 128.")] = None,
     draws: Draws = None,
     largest: Annotated[
         float, typer.Option(min=0.6, max=2000, metavar="MB", help="What would make the page larger is left out.")
     ] = 10,
     device: Device = "auto",
-    trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Run code that comes with a folder, where it needs some.")
-    ] = False,
+    trust_code: TrustCode = False,
 ) -> None:
     """One offline page on which one picks a head and sees what it does.
 
@@ -423,7 +407,7 @@ def look(
 
 
 def _page_of(out: Path | None, models: list[Path]) -> Path:
-    """The file that the page is written to."""
+    """Return the file of the page."""
     from headway.analysis.model import ModelFolder
 
     if out is not None:

@@ -1,10 +1,10 @@
 """Models of Hugging Face opened as Headway's, and Headway's models written as theirs.
 
-* `reading`: a folder as Headway's model (no transformers needed); `architectures`: what its files mean; `safety`:
+* `read`: a folder as Headway's model (no transformers needed); `architectures`: what its files mean; `safety`:
   limits on its files and their sizes;
 * `write`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
-* `open`: any folder, opened by transformers; `tracing`: what the heads of such a model do; `interface`: how its
+* `open`: any folder, opened by transformers; `recorder`: what the heads of such a model do; `interface`: how its
   attention is reached; `redraw`: its re-initialised heads; `intervene`: its heads removed and patched.
 """
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from headway.data.tokenizer import Tokenizer
     from headway.hf.open import Pretrained
-    from headway.models.redraw import Redrawable
     from headway.models.trace import Trace
     from headway.models.transformer import Transformer
 
@@ -32,20 +31,9 @@ def load(folder: str | Path) -> "Transformer":
     Raises:
         UserError: saying what is wrong with the folder, or what Headway's model cannot be.
     """
-    from headway.hf import reading
+    from headway.hf import read
 
-    return reading.load(folder)
-
-
-def check_own(folder: str | Path) -> None:
-    """Raise UserError if config.json asks for more than Headway's version of its architecture has.
-
-    Raises:
-        UserError: saying what Headway's model does not have.
-    """
-    from headway.hf import reading
-
-    reading.check_own(Path(folder))
+    return read.load(folder)
 
 
 def tokenizer(folder: str | Path) -> "Tokenizer | None":
@@ -54,7 +42,7 @@ def tokenizer(folder: str | Path) -> "Tokenizer | None":
     Raises:
         UserError: when it cannot be read.
     """
-    from headway.hf.reading import tokenizer_of
+    from headway.hf.read import tokenizer_of
 
     return tokenizer_of(Path(folder))
 
@@ -86,21 +74,9 @@ def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":
         UserError: for a model that cannot be traced, and tokens outside its vocabulary.
     """
     _need_transformers("tracing a model of Hugging Face")
-    from headway.hf import tracing
+    from headway.hf import recorder
 
-    return tracing.trace(model, inputs)
-
-
-def read(model: "PreTrainedModel", tokens: Any) -> "Redrawable":
-    """Return what every head does with tokens, together with re-initialised heads on the same stream.
-
-    Raises:
-        UserError: as `trace`.
-    """
-    _need_transformers("tracing a model of Hugging Face")
-    from headway.hf import redraw as redrawing
-
-    return redrawing.read(model, tokens)
+    return recorder.trace(model, inputs)
 
 
 def traceable(model: "PreTrainedModel") -> None:
@@ -110,9 +86,9 @@ def traceable(model: "PreTrainedModel") -> None:
         UserError: saying why the model cannot be traced.
     """
     _need_transformers("tracing a model of Hugging Face")
-    from headway.hf import tracing
+    from headway.hf import recorder
 
-    tracing.traceable(model)
+    recorder.traceable(model)
 
 
 def _need_transformers(what: str) -> None:

@@ -5,7 +5,7 @@ registered for one pass, for attention and for masks alike, reaches every archit
 transformers would make no masks, and padding and windows would be lost.
 
 Most models add the output of the projection to the stream as it is. Some norm it first (Gemma 2 and 3, OLMo 2), some
-multiply it (Granite). Headway does not rely on a model's code but watches what is added (`tracing`). Either the added
+multiply it (Granite). Headway does not rely on a model's code but watches what is added (`recorder`). Either the added
 vector is W_O's output times a number at each position times a weight for each entry, or the heads' parts in it cannot
 be determined.
 """
@@ -128,7 +128,7 @@ _TURNS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entering:
+class OutputMap:
     """A map from the projection's output o to the stream: `gain(o) weight (o - mean) + bias`."""
 
     weight: Float[Tensor, " d_model"] | None
@@ -138,7 +138,7 @@ class Entering:
     offset: float
     centred: bool
 
-    def of(self, attention: AttentionTrace) -> AttentionTrace:
+    def applied(self, attention: AttentionTrace) -> AttentionTrace:
         """Return the attention as it adds to the stream; the weight and the mean go into W_O and b_O."""
         if self.weight is None:
             return attention
@@ -160,7 +160,7 @@ class Entering:
         return (_less_mean(x.float(), self.centred) * self.weight).to(x.dtype)
 
 
-def entering(projected: Tensor, added: Tensor) -> Entering | None:
+def output_map(projected: Tensor, added: Tensor) -> OutputMap | None:
     """Return the map from W_O's output to the added vectors; None if there is no such map, or no evidence.
 
     One position alone is too little evidence.
@@ -169,16 +169,16 @@ def entering(projected: Tensor, added: Tensor) -> Entering | None:
     known = o.isfinite().all(1) & y.isfinite().all(1) & o.any(1)
     o, y = o[known], y[known]
     if torch.equal(o, y):
-        return Entering(weight=None, slope=0.0, offset=1.0, centred=False)
+        return OutputMap(weight=None, slope=0.0, offset=1.0, centred=False)
     if len(o) < 2:
         return None
     weight = (y * o).sum(0) / o.square().sum(0).clamp(min=1e-30)
     if (y - o * weight).norm() <= _EXACT * y.norm():
-        return Entering(weight=weight, slope=0.0, offset=1.0, centred=False)
+        return OutputMap(weight=weight, slope=0.0, offset=1.0, centred=False)
     return _fitted(o, y, centred=False) or _fitted(o, y, centred=True)
 
 
-def _fitted(o: Float[Tensor, "rows d_model"], y: Float[Tensor, "rows d_model"], *, centred: bool) -> Entering | None:
+def _fitted(o: Float[Tensor, "rows d_model"], y: Float[Tensor, "rows d_model"], *, centred: bool) -> OutputMap | None:
     """Return gain and weight, fitted in turns by least squares; their product converges in a few turns."""
     x = _less_mean(o, centred).double()
     y = y.double()
@@ -195,11 +195,11 @@ def _fitted(o: Float[Tensor, "rows d_model"], y: Float[Tensor, "rows d_model"], 
     if not bool((gain > 0).all()) or (y - bias - x * gain[:, None] * weight).norm() > _NOISE * y.norm():
         return None
     if float(gain.std() / gain.mean()) < _FEW:
-        return Entering(weight=(weight * gain.mean()).float(), slope=0.0, offset=1.0, centred=centred)
+        return OutputMap(weight=(weight * gain.mean()).float(), slope=0.0, offset=1.0, centred=centred)
     size = x.square().mean(1)
     columns = torch.stack((size, torch.ones_like(size)), 1) * gain.square()[:, None]
     slope, offset = torch.linalg.lstsq(columns, torch.ones_like(gain)[:, None]).solution[:, 0].clamp(min=0).tolist()
-    found = Entering(weight=weight.float(), slope=slope, offset=offset, centred=centred)
+    found = OutputMap(weight=weight.float(), slope=slope, offset=offset, centred=centred)
     told = found.gain(o.to(torch.float32)).double()
     return found if (told - gain).norm() <= _NOISE * gain.norm() else None
 

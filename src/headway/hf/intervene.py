@@ -1,7 +1,7 @@
 """Decoders of transformers whose heads can be removed and patched; their code stays unchanged.
 
 The contexts of a layer's heads are the input of its output projection: (batch, pos, heads times d_head), whatever the
-architecture. A recorded pass (`tracing`) shows which linear map that is; no name is trusted. So a hook before that
+architecture. A recorded pass (`recorder`) shows which linear map that is; no name is trusted. So a hook before that
 map is the one place where contexts are gated and edited. Queries, keys and values are edited where they enter the
 attention function (`interface`). That is after norms and rotary turns, whatever the architecture; masks, caps and
 biases stay the function's own. Nothing else is changed.
@@ -15,6 +15,7 @@ anything added to the layer's input, or taken from its heads' outputs, must come
 """
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,9 +32,8 @@ from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
 from headway.hf.interface import attentions, intercepted, own_function
-from headway.hf.tracing import recorded_pass, trace, traceable
+from headway.hf.recorder import recorded_pass, trace, traceable
 from headway.models.edits import Edits, Site, edited
-from headway.models.intervene import StreamSums
 from headway.models.trace import Trace
 
 
@@ -55,6 +55,16 @@ def attending(model: PreTrainedModel, layers: Mapping[str, int], edits: Edits) -
 
     with intercepted(model, attend):
         yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSums:
+    """The finding whether heads' outputs are added to one stream and reach every later layer unchanged."""
+
+    why_not: str | None
+    """The reason if they are not; None if they are."""
+    norms: Mapping[int, nn.Module]
+    """The norm, by layer, that the heads' output goes through before it is added, if there is one."""
 
 
 _SAME = 1e-5
@@ -124,9 +134,8 @@ class _Seen:
     module: nn.Module
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     gave: list[Any] = field(default_factory=list)
-    parts: dict[nn.Module, list[Any]] = field(default_factory=dict)
-    order: list[nn.Module] = field(default_factory=list)
-    """The parts in the order in which they ran."""
+    parts: dict[nn.Module, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    """The outputs of the parts, in the order in which they first ran."""
 
     @property
     def entered(self) -> Any:
@@ -151,7 +160,7 @@ class _Seen:
     def norm_before_sum(self, projection: nn.Module) -> nn.Module | None:
         """Return the norm that runs after the heads, if its output is what is added to the stream."""
         holding, gave = self._holding(projection), list[Tensor]()
-        norm = next((part for before, part in pairwise(self.order) if before in holding), None)
+        norm = next((part for before, part in pairwise(self.parts) if before in holding), None)
         if norm is None or len(self.parts[norm]) != 1 or not isinstance(self.parts[norm][0], Tensor):
             return None
         hook = norm.register_forward_hook(partial(_gave, gave))
@@ -181,9 +190,7 @@ def _seen(layers: Sequence[nn.Module], run: Callable[[], object]) -> list[_Seen]
             stack.callback(each.module.register_forward_hook(partial(_gave, each.gave)).remove)
             for part in each.module.children():
                 if next(part.parameters(), None) is not None:
-                    each.parts[part] = []
-                    stack.callback(part.register_forward_hook(partial(_gave, each.parts[part])).remove)
-                    stack.callback(part.register_forward_hook(partial(_ran, each.order)).remove)
+                    stack.callback(part.register_forward_hook(partial(_part_gave, each.parts)).remove)
         run()
     return seen
 
@@ -211,8 +218,8 @@ def _entered(calls: list[Any], _: nn.Module, args: tuple[Any, ...], options: dic
     calls.append((args, options))
 
 
-def _ran(order: list[nn.Module], part: nn.Module, _: tuple[Any, ...], __: Any) -> None:
-    order.append(part)
+def _part_gave(parts: dict[nn.Module, list[Any]], part: nn.Module, _: tuple[Any, ...], output: Any) -> None:
+    parts[part].append(output)
 
 
 def _gave(gave: list[Any], _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
@@ -220,51 +227,54 @@ def _gave(gave: list[Any], _: nn.Module, __: tuple[Any, ...], output: Any) -> No
 
 
 _READ: tuple[Site, ...] = ("q", "k", "v")
+_LOGITS = 1 << 24
+"""The most entries of the logits of copies that are held at once."""
 
-Logits = Callable[[Tensor, Edits], Tensor]
-"""A function from tokens to logits, with edits of the heads."""
+Contexts = Mapping[int, Float[Tensor, "batch pos d_head"]]
+"""Replaced contexts by head of a layer."""
+Stream = Float[Tensor, "batch pos d_model"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TheirPass:
     """A kept forward pass of a model of transformers that can be repeated from any layer on."""
 
-    logits_of: Logits
-    layers: Sequence[nn.Module]
+    decoder: "TheirDecoder"
     tokens: Int[Tensor, "batch pos"]
     logits: Float[Tensor, "batch pos vocab"]
-    given: tuple[Any, ...]
+    outputs: tuple[Any, ...]
     """The outputs of each layer; empty if passes can only be made whole."""
-
-    @classmethod
-    def of(cls, logits_of: Logits, layers: Sequence[nn.Module], tokens: Int[Tensor, "batch pos"]) -> "TheirPass":
-        """Return a whole pass with the output of each layer."""
-        given: list[Any] = []
-        with ExitStack() as stack:
-            for layer in layers:
-                stack.callback(layer.register_forward_hook(lambda _, __, output: given.append(output)).remove)
-            logits = logits_of(tokens, {})
-        at_once = len(given) == len(layers)  # a layer that is called twice has two outputs
-        return cls(
-            logits_of=logits_of, layers=layers, tokens=tokens, logits=logits, given=tuple(given) if at_once else ()
-        )
 
     @cached_property
     def repeats(self) -> bool:
         """True if copies of the text can go through the layers side by side: all kept outputs are by text."""
-        return all(_by_text(output, len(self.tokens)) for output in self.given)
+        return all(_by_text(output, len(self.tokens)) for output in self.outputs)
 
     def again(self, layer: int, edits: Edits, copies: int = 1) -> Float[Tensor, "copies_batch pos vocab"]:
         """Return the logits with edits of this layer and later ones, for copies of the text side by side."""
         with ExitStack() as stack:
-            for module, output in zip(self.layers[:layer], self.given, strict=False):
+            for module, output in zip(self.decoder.layers[:layer], self.outputs, strict=False):
                 # A copy each time, since later layers may write into it.
                 stack.enter_context(answering(module, partial(_copied, output, copies)))
-            return self.logits_of(self.tokens.repeat(copies, 1), edits)
+            return self.decoder.hidden(self.tokens.repeat(copies, 1), edits=edits)[0]
 
-    def writes(
-        self, layer: int, norm: nn.Module, edits: Edits, copies: int = 1
-    ) -> Float[Tensor, "copies_batch pos d_model"]:
+    def share(self, layer: int) -> float:
+        """Return about which share of a whole pass `again` computes from a layer on."""
+        return 1 - layer / len(self.outputs) if self.outputs else 1.0
+
+    def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+        """Yield the logits with each of some patches of a layer."""
+        for some in self._groups(patches):
+            yield from self.again(layer, {(layer, "z"): partial(_patched, some)}, len(some)).chunk(len(some))
+
+    def writes(self, layer: int, norm: nn.Module, patches: Sequence[Contexts]) -> Iterator[Stream]:
+        """Yield how each of some patches changes the output of a norm between a layer's heads and the stream."""
+        was = self._normed(layer, norm, {}, 1)
+        for some in self._groups(patches):
+            normed = self._normed(layer, norm, {(layer, "z"): partial(_patched, some)}, len(some))
+            yield from (part - was for part in normed.chunk(len(some)))
+
+    def _normed(self, layer: int, norm: nn.Module, edits: Edits, copies: int) -> Tensor:
         """Return the output of a norm between a layer's heads and the stream, for copies of the text side by side."""
         gave: list[Tensor] = []
 
@@ -280,27 +290,38 @@ class TheirPass:
             hook.remove()
         return gave[0]
 
-    def reads(
-        self, layer: int, change: Float[Tensor, "copies_batch pos d_model"]
-    ) -> dict[Site, Float[Tensor, "copies_batch head pos d_head"]]:
-        """Return queries, keys and values of a layer whose stream is changed, for copies of the text side by side."""
-        seen: dict[Site, Tensor] = {}
-        edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
-        with suppress(_SeenAll), _added(self.layers[layer], change):
-            self.again(layer, edits, len(change) // len(self.tokens))
-        return seen
+    def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
+        """Yield queries, keys and values of a layer with each of some changes of the stream before it."""
+        for some in self._groups(changes):
+            seen: dict[Site, Tensor] = {}
+            edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
+            with suppress(_SeenAll), _added(self.decoder.layers[layer], torch.cat(list(some))):
+                self.again(layer, edits, len(some))
+            parts = {site: x.chunk(len(some)) for site, x in seen.items()}
+            yield from ({site: copies[at] for site, copies in parts.items()} for at in range(len(some)))
 
-    def ends(self, change: Float[Tensor, "copies_batch pos d_model"]) -> Float[Tensor, "copies_batch pos vocab"]:
-        """Return the logits for changed streams after the last layer, for copies of the text side by side."""
-        copies = len(change) // len(self.tokens)
-        last = _copied(self.given[-1], copies)
-        changed = (last[0] + change, *last[1:]) if isinstance(last, tuple) else last + change
-        with answering(self.layers[-1], lambda: changed):
-            return self.again(len(self.layers) - 1, {}, copies)
+    def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+        """Yield the logits with each of some changes of the stream after the last layer."""
+        for some in self._groups(changes):
+            last, change = _copied(self.outputs[-1], len(some)), torch.cat(list(some))
+            changed = (last[0] + change, *last[1:]) if isinstance(last, tuple) else last + change
+            with answering(self.decoder.layers[-1], partial(_copied, changed, 1)):
+                logits = self.again(len(self.decoder.layers) - 1, {}, len(some))
+            yield from logits.chunk(len(some))
 
-    def share(self, layer: int) -> float:
-        """Return about which share of a whole pass `again` computes from a layer on."""
-        return 1 - layer / len(self.given) if self.given else 1.0
+    def _groups(self, things: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Yield groups as large as can go side by side."""
+        at_once = max(1, _LOGITS // self.logits.numel()) if self.repeats else 1
+        for start in range(0, len(things), at_once):
+            yield things[start : start + at_once]
+
+
+def _patched(patches: Sequence[Contexts], z: Tensor) -> Tensor:
+    parts = [part.clone() for part in z.chunk(len(patches))]
+    for part, patch in zip(parts, patches, strict=True):
+        for head, context in patch.items():
+            part[:, head] = context
+    return torch.cat(parts)
 
 
 class _SeenAll(Exception):
@@ -342,7 +363,6 @@ def _copied(output: Any, copies: int) -> Any:
 
 _SEEN = 16
 """The number of tokens of the pass that finds the output projections."""
-"""Relative difference of logits that rounding may leave; a token that is seen changes them by more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -355,13 +375,9 @@ class _Heads:
     n_heads: int
     d_head: int
 
-    def split(self, entered: Tensor, batch: int) -> Float[Tensor, "batch head pos d_head"]:
-        """Return the contexts of the heads from the projection's input."""
-        return entered.reshape(batch, -1, self.n_heads, self.d_head).transpose(1, 2)
-
 
 class TheirDecoder:
-    """A decoder of transformers with the interface of `headway.models.intervene`; nothing of it is changed or copied.
+    """A decoder of transformers whose heads can be masked and patched; nothing of it is changed or copied.
 
     Its `hidden` gives logits, and `read_out` returns them unchanged: between the last layer and the logits some
     architectures scale or cap, which only their own code knows.
@@ -375,7 +391,7 @@ class TheirDecoder:
         self.model = model
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
         self._heads = _heads_of(model, self.vocab_size)
-        self._layers = _layers_of(model, [heads.path for heads in self._heads.values()])
+        self.layers = _layers_of(model, [heads.path for heads in self._heads.values()])
         takes = inspect.signature(model.forward).parameters
         self._options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
         self._check_causal()
@@ -446,7 +462,14 @@ class TheirDecoder:
 
     def kept(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
         """Return a whole pass with the output of each layer."""
-        return TheirPass.of(lambda read, edits: self.hidden(read, edits=edits)[0], self._layers, tokens)
+        outputs: list[Any] = []
+        with ExitStack() as stack:
+            for layer in self.layers:
+                stack.callback(layer.register_forward_hook(partial(_gave, outputs)).remove)
+            logits, _ = self.hidden(tokens)
+        # A layer that is called twice has two outputs.
+        whole = tuple(outputs) if len(outputs) == len(self.layers) else ()
+        return TheirPass(decoder=self, tokens=tokens, logits=logits, outputs=whole)
 
     def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
         """Return whether what heads write reaches later layers unchanged."""
@@ -454,23 +477,22 @@ class TheirDecoder:
             each.layer: (self._heads[each.layer].projection, each.contributions().sum(1))
             for each in self.trace(tokens).attentions
         }
-        return stream_sums(self._layers, lambda: self.hidden(tokens), written)
+        return stream_sums(self.layers, lambda: self.hidden(tokens), written)
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield each layer's sum of its heads' outputs by their slices of W_O, and its projection's output.
 
         The contexts are those that the attention function returned. Neither contains the bias.
         """
-        wrote: dict[int, Tensor] = {}
+        wrote: dict[int, list[Tensor]] = {layer: [] for layer in self._heads}
         with ExitStack() as stack:
             for layer, heads in self._heads.items():
-                keep = partial(_keep, wrote, layer)
-                stack.callback(heads.projection.register_forward_hook(keep).remove)
+                stack.callback(heads.projection.register_forward_hook(partial(_gave, wrote[layer])).remove)
             contexts = {each.layer: each.z for each in self.trace(tokens).attentions}
         for layer, heads in self._heads.items():
             W_O = _by_input(heads.projection).unflatten(0, (heads.n_heads, heads.d_head))
             bias = heads.projection.bias
-            written = wrote[layer].reshape(*tokens.shape, -1)
+            written = wrote[layer][-1].reshape(*tokens.shape, -1)
             total = torch.einsum("bhqd,hdm->bqm", contexts[layer], W_O)
             yield layer, total, written if bias is None else written - bias
 
@@ -526,14 +548,14 @@ def _layers_of(model: PreTrainedModel, paths: Sequence[str]) -> tuple[nn.Module,
     """Return the list of layers that holds all attentions, by the first number in their paths; else nothing."""
     parents = {_before_number(path) for path in paths}
     parent = parents.pop() if len(parents) == 1 else None
-    found = None if parent is None else model.get_submodule(parent)
-    return tuple(found) if isinstance(found, nn.ModuleList) else ()
+    layers = None if parent is None else model.get_submodule(parent)
+    return tuple(layers) if isinstance(layers, nn.ModuleList) else ()
 
 
 def _before_number(path: str) -> str | None:
     parts = path.split(".")
-    at = next((i for i, part in enumerate(parts) if part.isdigit()), None)
-    return None if at is None else ".".join(parts[:at])
+    number = next((i for i, part in enumerate(parts) if part.isdigit()), None)
+    return None if number is None else ".".join(parts[:number])
 
 
 def _changed(
@@ -541,15 +563,11 @@ def _changed(
 ) -> tuple[Any, ...]:
     """Return the input of an output projection with its heads gated and edited."""
     entered, *rest = args
-    z = heads.split(entered, batch)
+    z = entered.reshape(batch, -1, heads.n_heads, heads.d_head).transpose(1, 2)
     if gate is not None:
         z = z * gate.broadcast_to(z.shape[:2])[:, :, None, None]
     z = edited(z, edits, layer, "z")
     return z.transpose(1, 2).reshape(entered.shape), *rest
-
-
-def _keep(wrote: dict[int, Tensor], layer: int, _: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-    wrote[layer] = output
 
 
 def _by_input(projection: nn.Linear | Conv1D) -> Tensor:

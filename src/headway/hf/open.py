@@ -20,7 +20,7 @@ from transformers.models.auto import modeling_auto
 
 from headway.data.tokenizer_files import check_growth, check_tokenizer
 from headway.errors import UserError, explained, shortened
-from headway.hf.reading import Arrays, check_types, config_of, named_architectures
+from headway.hf.read import Arrays, check_types, config_of, named_architectures
 from headway.hf.safety import (
     check_built,
     check_declared,
@@ -88,7 +88,8 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
     check_named(folder / "config.json", config)
     of_class, code = _class_of(folder, config, trust_code)
     needs = tokenizer_code(folder)
-    if needs is not None and not trust_code and not _has_library_tokenizer(folder):
+    # A tokenizer.json can be read without running the code that its folder names.
+    if needs is not None and not trust_code and not (folder / "tokenizer.json").is_file():
         raise refused(folder, needs)
     if run := [each for each in (code and code[1], needs) if each is not None and trust_code]:
         warnings.warn(f"running code of {folder}: {', '.join(run)}", RuntimeWarning, stacklevel=2)
@@ -100,7 +101,8 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
         model = _loaded(folder, of_class, trust=code is not None)
         check_types(folder, config, _types_of(model, arrays))
         kind, tokenizer = _kind(folder, model, code), _tokenizer(folder, trust_code)
-        _refuse(folder, "are not finite (NaN or infinite); take another checkpoint", _not_finite(model))
+        broken = [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
+        _refuse(folder, "are not finite (NaN or infinite); take another checkpoint", broken)
         return Pretrained(
             model=model.eval(),
             tokenizer=tokenizer,
@@ -221,15 +223,6 @@ def _refuse(folder: Path, what: str, names: Iterable[str]) -> None:
     if lines := sorted(names):
         more = [f"and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
         raise UserError(f"{folder}: weights {what}:\n  " + "\n  ".join([*map(shortened, lines[:_NAMED]), *more]))
-
-
-def _not_finite(model: nn.Module) -> list[str]:
-    return [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
-
-
-def _has_library_tokenizer(folder: Path) -> bool:
-    """Return whether a folder's tokenizer can be read without running the code that it names."""
-    return (folder / "tokenizer.json").is_file()
 
 
 def _tokenizer(folder: Path, trust_code: bool) -> Any:

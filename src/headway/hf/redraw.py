@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from headway.hf.reading import CONVERTED, converted
-from headway.hf.tracing import Call, check_tokens, recorded_pass, traceable
+from headway.hf.read import CONVERTED, converted
+from headway.hf.recorder import Call, check_tokens, recorded_pass, traceable
 from headway.models import redraw
 from headway.models.redraw import Redrawable, drawn_weight, shuffled_rows
 from headway.models.trace import AttentionTrace, PlainWeights, SomeQueries, Trace
@@ -110,7 +110,7 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
     everything that is not a linear map, stay.
 
     Raises:
-        UserError: as `tracing.trace`.
+        UserError: as `recorder.trace`.
     """
     traceable(model)
     given = {"input_ids": tokens}

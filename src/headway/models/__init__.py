@@ -3,6 +3,6 @@
 * `transformer`: the model; `attention`, `layers`: its parts;
 * `weights`: its arrays by name, how they are initialised and checked (numpy, no torch);
 * `trace`: the record of every head in a forward pass; `redraw`: re-initialised heads in place of the trained ones;
-* `edits`: interventions inside a forward pass; `intervene`: what interventions ask of a model, whoever wrote it;
+* `edits`: interventions inside a forward pass;
 * `generate`: text from a model.
 """

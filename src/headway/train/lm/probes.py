@@ -21,9 +21,7 @@ from torch import Tensor
 from headway.causal.ablation import BatchedText
 from headway.causal.ablation_result import effect_scores
 from headway.causal.attribution import gate_gradients
-from headway.causal.checks import check_interventions
 from headway.causal.effects import KINDS, ExactEffects
-from headway.causal.substitutes import OtherText
 from headway.config.lm.measurement import AblateHeads
 from headway.config.lm.run import TokensRun
 from headway.data.batch import Examples
@@ -129,10 +127,6 @@ class _Probe:
         )
 
 
-_BATCH = 1024
-"""Tokens that are read together."""
-_CHECKED = 32
-"""Tokens of the check."""
 _SMALL = 0.01
 """In nats per token: a head without which the loss rises by less hardly matters."""
 
@@ -160,10 +154,7 @@ def _effects(asked: AblateHeads, examples: Examples, loss: TokensLoss) -> tuple[
     inputs, targets = _held_out(examples, 2 * asked.sequences, loss)
     half, module = len(inputs) // 2, loss.module
     module.eval()
-    at_once = max(1, _BATCH // inputs.shape[1])
-    check_interventions(module, inputs[:1, :_CHECKED])
-    other = OtherText.read(module, inputs[:half], inputs[half:], mean_over=asked.mean, seed=0, at_once=at_once)
-    work = BatchedText(model=module, inputs=inputs[:half], targets=targets[:half], other=other, at_once=at_once)
+    work = BatchedText.read(module, inputs[:half], targets[:half], inputs[half:], mean_over=asked.mean)
     exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
     module.train()
     return exact, estimates.michel, estimates.first_order, integrated

@@ -179,15 +179,13 @@ _OTHER_HEAD = re.compile(r"For(?!CausalLM)[A-Z]|DoubleHeads")
 """Endings of classes whose output is not the next token's logits."""
 
 
-def load(folder: str | Path) -> "Transformer":
+def load(folder: str | Path) -> Transformer:
     """Return the model of a folder: GPT-Neo, GPT-2, Llama, Mistral, or one that Headway exported.
 
     Raises:
         UserError: for no such folder, an unknown architecture, a configuration that Headway's model cannot be, and
             with one line for every array that is missing, unexpected or of the wrong shape.
     """
-    from headway.models.transformer import Transformer
-
     folder = Path(folder)
     config = config_of(folder)
     model_type = config.get("model_type")

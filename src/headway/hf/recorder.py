@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,8 +24,8 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
-from headway.hf.interface import Entering, Sums, attentions, entering, intercepted, own_function
-from headway.hf.reading import CONVERTED, converted
+from headway.hf.interface import OutputMap, Sums, attentions, intercepted, output_map, own_function
+from headway.hf.read import CONVERTED, converted
 from headway.models.attention import sees
 from headway.models.trace import AttentionTrace, Trace
 
@@ -51,21 +51,11 @@ class Call:
     W_O: Tensor
     b_O: Tensor | None
     projection: nn.Module
-    entering: Entering | None = None
-
-
-@dataclass(kw_only=True)
-class Recorded:
-    """The attentions of the passes so far, in their order, and how each can be computed again."""
-
-    attentions: list[AttentionTrace] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    again: Callable[[int, Mapping[str, Tensor], Tensor, Tensor | None], AttentionTrace]
-    """Computes an attention by its place, with other parameters by name, and another W_O and b_O."""
+    output_map: OutputMap | None = None
 
 
 @contextmanager
-def recording(model: PreTrainedModel) -> Iterator[Recorded]:
+def recording(model: PreTrainedModel) -> Iterator["AttentionRecorder"]:
     """Record every attention of the passes within a block, in their order.
 
     The model's outputs keep their bits. Afterwards no hook is left and its implementation is what it was. An attention
@@ -74,7 +64,7 @@ def recording(model: PreTrainedModel) -> Iterator[Recorded]:
     Raises:
         UserError: in the pass, for heads that do what a trace cannot say.
     """
-    recorder = _Recorder(model)
+    recorder = AttentionRecorder(model)
     with ExitStack() as stack:
         for module in recorder.names:
             stack.callback(module.register_forward_pre_hook(recorder.enter, with_kwargs=True).remove)
@@ -84,7 +74,7 @@ def recording(model: PreTrainedModel) -> Iterator[Recorded]:
                 stack.callback(module.register_forward_hook(recorder.projected).remove)
         stack.enter_context(intercepted(model, recorder.attend))
         stack.enter_context(Sums(recorder.summed))
-        yield recorder.recorded
+        yield recorder
         recorder.complete()
 
 
@@ -99,13 +89,19 @@ class _Computed:
     dropout: float
 
 
-class _Recorder:
-    """A recorder of attentions, one after the other: entered, computed, projected, and added to the stream."""
+class AttentionRecorder:
+    """A recorder of attentions, one after the other: entered, computed, projected, and added to the stream.
+
+    Attributes:
+        attentions: of the passes so far, in their order.
+        calls: how each of them can be computed again.
+    """
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.kind, self.names, self._model = type(model).__name__, attentions(model), model
-        self.recorded = Recorded(again=self._again)
-        self._calls: Counter[nn.Module] = Counter()
+        self.attentions: list[AttentionTrace] = []
+        self.calls: list[Call] = []
+        self._times: Counter[nn.Module] = Counter()
         self._given: dict[str, Any] = {}
         self._computed: _Computed | None = None
         self._projection: nn.Module | None = None
@@ -180,10 +176,10 @@ class _Recorder:
                 f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v; something "
                 "that a trace cannot say (sinks, for one) has a share of their weights"
             )
-        self.recorded.attentions.append(attention)
+        self.attentions.append(attention)
         arguments = {name: None if name in _CACHES else value for name, value in self._given.items()}
         x = next(value for value in self._given.values() if isinstance(value, Tensor))
-        self.recorded.calls.append(
+        self.calls.append(
             Call(module=computed.module, arguments=arguments, x=x, W_O=W_O, b_O=module.bias, projection=module)
         )
         self._computed, self._projection = None, module
@@ -201,10 +197,10 @@ class _Recorder:
         if not all(x.numel() == o.numel() for x in (one, other)):
             return
         # An in-place sum might overwrite what was projected before it is compared with the other.
-        found = next((how for x in (other, one) if (how := entering(o, x))), None)
+        found = next((how for x in (other, one) if (how := output_map(o, x))), None)
         if found is not None:
-            self.recorded.attentions[-1] = found.of(self.recorded.attentions[-1])
-            self.recorded.calls[-1] = replace(self.recorded.calls[-1], entering=found)
+            self.attentions[-1] = found.applied(self.attentions[-1])
+            self.calls[-1] = replace(self.calls[-1], output_map=found)
             self._projected = None
 
     def complete(self) -> None:
@@ -219,13 +215,14 @@ class _Recorder:
             o is not None and not self._model.training and o.numel() > o.shape[-1]
         ):  # one position cannot show a norm; dropout hides it
             raise UserError(
-                f"{self.kind} cannot be traced: what {self.recorded.attentions[-1].name} adds to the stream is "
+                f"{self.kind} cannot be traced: what {self.attentions[-1].name} adds to the stream is "
                 "neither what its output projection gives nor a norm or a multiple of that, so what each head "
                 "contributes cannot be said"
             )
 
-    def _again(self, at: int, parameters: Mapping[str, Tensor], W_O: Tensor, b_O: Tensor | None) -> AttentionTrace:
-        call, first = self.recorded.calls[at], self.recorded.attentions[at]
+    def again(self, at: int, parameters: Mapping[str, Tensor], W_O: Tensor, b_O: Tensor | None) -> AttentionTrace:
+        """Compute an attention again by its place, with other parameters by name, and another W_O and b_O."""
+        call, first = self.calls[at], self.attentions[at]
         self._given, self._repeats = dict(call.arguments), True
         try:
             with intercepted(self._model, self.attend):
@@ -235,11 +232,11 @@ class _Recorder:
         finally:
             self._computed, self._repeats = None, False
         attention = replace(attention, name=first.name, layer=first.layer)
-        return attention if call.entering is None else call.entering.of(attention)
+        return attention if call.output_map is None else call.output_map.applied(attention)
 
     def _named(self, module: nn.Module) -> tuple[str, int]:
-        path, before = self.names[module], self._calls[module]
-        self._calls[module] += 1
+        path, before = self.names[module], self._times[module]
+        self._times[module] += 1
         number = re.search(r"(?<![^.])\d+(?![^.])", path)  # a part of the path, not one of a name such as data2vec
         return f"{path}#{before + 1}" if before else path, (int(number[0]) if number else 0) + before
 
@@ -314,7 +311,7 @@ def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch
     return recorded_pass(model, given)[0]
 
 
-def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace, Recorded]:
+def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace, AttentionRecorder]:
     """Return a pass without the read-out, and how each of its attentions can be computed again."""
     if model.config.is_encoder_decoder:
         given = _with_something_to_decode(model, given)
@@ -389,15 +386,19 @@ def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
             )
 
 
+def start_token(model: PreTrainedModel) -> int:
+    """Return the token with which a decoder over an encoder begins."""
+    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
+    starts = (getattr(model.config, name, None) for name in names)
+    return next((int(token) for token in starts if token is not None), 0)
+
+
 def _with_something_to_decode(model: PreTrainedModel, given: dict[str, Any]) -> dict[str, Any]:
     if "input_ids" not in given or any(
         name in given for name in ("decoder_input_ids", "decoder_inputs_embeds", "labels")
     ):
         return given
-    config = model.config
-    starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
-    start = next((token for token in starts if token is not None), 0)
-    later = {"input_ids": start, "attention_mask": 1}
+    later = {"input_ids": start_token(model), "attention_mask": 1}
     return given | {
         f"decoder_{name}": functional.pad(given[name][:, :-1], (1, 0), value=first)
         for name, first in later.items()
