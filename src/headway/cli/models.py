@@ -66,7 +66,7 @@ def generate(
     from headway.analysis.open import open_own
 
     share_cores()
-    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     say(open_own(checkpoint, tokenizer).write(prompt, n_tokens=tokens, **sampling))
 
 

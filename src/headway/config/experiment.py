@@ -202,10 +202,9 @@ class Experiment:
         under = f"{len(self.runs) - plain:,} under {listed(self.crossed)}"
         return f"{len(self.runs):,} runs are asked for: {plain:,} without a control and {under}"
 
-    # Former names, which still work.
-    unheard = property(attrgetter("ignored_settings"))
-    idle = property(attrgetter("no_op_controls"))
-    multiplied = property(attrgetter("control_runs_note"))
+    unheard = property(attrgetter("ignored_settings"), doc="The former name of `ignored_settings`.")
+    idle = property(attrgetter("no_op_controls"), doc="The former name of `no_op_controls`.")
+    multiplied = property(attrgetter("control_runs_note"), doc="The former name of `control_runs_note`.")
 
     def arm(self, full_name: str) -> Arm:
         """Return the arm of a name, `ARM` or `ARM+CONTROL`.

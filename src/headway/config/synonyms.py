@@ -16,6 +16,9 @@ KEYS: Mapping[str, Mapping[str, str]] = {
 }
 """By the part of a document, the field's word and the older name of a key."""
 
+_DEEPEST = 5
+"""The most keys above a key that has two names: `scales.NAME.arms.NAME.training`."""
+
 OPTIONS: Mapping[str, str] = {
     "--max-seeds": "--at-most",
     "--null-draws": "--draws",
@@ -35,7 +38,7 @@ def older_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
         >>> older_keys({"arms": {"a": {"init_from": {"arm": "b"}, "training": {"lr_schedule": "cosine"}}}})
         {'arms': {'a': {'start': {'arm': 'b'}, 'training': {'decay': 'cosine'}}}}
     """
-    if not isinstance(content, Mapping):
+    if not isinstance(content, Mapping) or len(place) > _DEEPEST:
         return content
     names = KEYS.get(_part(place), {})
     for word, older in names.items():
@@ -53,8 +56,9 @@ def older_path(path: str) -> str:
         'controls.long.training.accumulate'
     """
     keys = path.split(".")
-    parts = (_part(tuple(keys[:depth])) for depth in range(len(keys)))
-    return ".".join(KEYS.get(part, {}).get(key, key) for part, key in zip(parts, keys, strict=True))
+    parts = [_part(tuple(keys[:depth])) for depth in range(min(len(keys), _DEEPEST + 1))]
+    first = [KEYS.get(part, {}).get(key, key) for part, key in zip(parts, keys, strict=False)]
+    return ".".join([*first, *keys[len(first) :]])
 
 
 def _part(place: tuple[str, ...]) -> str:

@@ -19,7 +19,6 @@ Bias = Literal["qkv", "output", "mlp"]
 Projection = Literal["q", "k", "v", "o", "up", "down"]
 Attends = Literal["past", "future"]
 Positions = Literal["learned", "joint", "rotary", "sinusoidal", "none"]
-POSITIONS = "how positions enter; joint: a vector for each pair of token and position, instead of one for each"
 Width = Annotated[int, Field(gt=0, le=WIDEST)]
 Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
 
@@ -65,7 +64,10 @@ class TransformerModel(Spec):
         description="past: a query sees keys up to its own; future: strictly later ones (a published mask, inverted), "
         "and one that sees nothing gives 0",
     )
-    positions: Positions = Field("learned", description=POSITIONS)
+    positions: Positions = Field(
+        "learned",
+        description="how positions enter; joint: a vector for each pair of token and position, instead of one for each",
+    )
     n_positions: Width = Field(2048, description="the longest context")
     rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
     norm: Norm = Field("layer", description="LayerNorm, RMSNorm or none")
@@ -255,35 +257,36 @@ class TransformerModel(Spec):
                 )
 
 
+def _default(name: str, value: Any) -> Any:
+    """Return the field of a family that has another default."""
+    return Field(value, description=TransformerModel.model_fields[name].description)
+
+
 class GptNeo(TransformerModel):
     """GPT-Neo: unscaled logits, alternating windows of 256 keys, gelu_new, no biases on Q, K and V."""
 
     family: Literal["gpt-neo"]
-    attention_scale: Scale = Field(
-        "none", description="what logits are multiplied by: none (1), d_head (d_head^-1/2), d_model, or a number"
-    )
-    windows: tuple[PositiveInt | None, ...] = Field(
-        (None, 256), description="keys that a query sees, its own included, taken in turn by the layers; null: all"
-    )
-    biases: tuple[Bias, ...] = Field(("output", "mlp"), description="which linear maps have biases")
+    attention_scale: Scale = _default("attention_scale", "none")
+    windows: tuple[PositiveInt | None, ...] = _default("windows", (None, 256))
+    biases: tuple[Bias, ...] = _default("biases", ("output", "mlp"))
 
 
 class Gpt2(TransformerModel):
     """GPT-2: logits over sqrt(d_head), biases everywhere, 1,024 positions."""
 
     family: Literal["gpt-2"]
-    n_positions: Width = Field(1024, description="the longest context")
-    biases: tuple[Bias, ...] = Field(("qkv", "output", "mlp"), description="which linear maps have biases")
+    n_positions: Width = _default("n_positions", 1024)
+    biases: tuple[Bias, ...] = _default("biases", ("qkv", "output", "mlp"))
 
 
 class Llama(TransformerModel):
     """Llama: rotary positions, RMSNorm, SwiGLU, no biases."""
 
     family: Literal["llama"]
-    positions: Positions = Field("rotary", description=POSITIONS)
-    norm: Norm = Field("rms", description="LayerNorm, RMSNorm or none")
-    mlp: Mlp = Field("swiglu", description="the MLP's kind; none: attention only")
-    tied: bool = Field(False, description="whether the read-out is the token embedding")
+    positions: Positions = _default("positions", "rotary")
+    norm: Norm = _default("norm", "rms")
+    mlp: Mlp = _default("mlp", "swiglu")
+    tied: bool = _default("tied", False)
 
 
 LanguageModel = Annotated[GptNeo | Gpt2 | Llama, Field(discriminator="family")]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -284,8 +284,8 @@ R = TypeVar("R", bound=RunSpec)
 def with_model(run: R, model: Spec) -> R:
     """Return a run with another model, which is not validated: what is asked of heads is asked of declared heads."""
     # Made anew, since a copy would keep the budget that was counted.
-    construct: Callable[..., R] = type(run).model_construct
-    return construct(**{name: getattr(run, name) for name in type(run).model_fields} | {"model": model})
+    fields: dict[str, Any] = {name: getattr(run, name) for name in type(run).model_fields}
+    return cast(R, type(run).model_construct(**fields | {"model": model}))
 
 
 def initialised_from(run: RunSpec, other: RunSpec) -> RunSpec:
