@@ -24,6 +24,7 @@ from headway.config.document import (
 from headway.config.plugins import Plugin
 from headway.config.run import PER_BYTE
 from headway.config.shipped import shipped
+from headway.config.synonyms import field_keys
 from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
 
@@ -262,10 +263,13 @@ class Experiment:
     def dump(self, *, as_given: bool = False) -> str:
         """Return the resolved document as YAML.
 
-        `read_resolved` reads the text back, and so does `load` where plugins are named as given.
+        `read_resolved` reads the text back. `as_given` names plugins as they were given and keys by the field's words,
+        for users, whose files `load` reads.
         """
-        given = {"plugins": [plugin.given for plugin in self.plugins]} if as_given and self.plugins else {}
-        return write_yaml({**self.plain(), **given})
+        if not as_given:
+            return write_yaml(self.plain())
+        plugins = {"plugins": [plugin.given for plugin in self.plugins]} if self.plugins else {}
+        return write_yaml(field_keys({**self.plain(), **plugins}))
 
     def plain(self) -> dict[str, Any]:
         """Return the resolved document as plain mappings."""

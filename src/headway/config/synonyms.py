@@ -48,6 +48,19 @@ def older_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
     return {names.get(key, key): older_keys(value, (*place, str(key))) for key, value in content.items()}
 
 
+def field_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
+    """Return a document, or the part of one at a place, with the field's word for every key.
+
+    Examples:
+        >>> field_keys({"training": {"decay": "cosine", "steps": 9}})
+        {'training': {'lr_schedule': 'cosine', 'steps': 9}}
+    """
+    if not isinstance(content, Mapping) or len(place) > _DEEPEST:
+        return content
+    words = {older: word for word, older in KEYS.get(_part(place), {}).items()}
+    return {words.get(key, key): field_keys(value, (*place, str(key))) for key, value in content.items()}
+
+
 def older_path(path: str) -> str:
     """Return a dotted path with the older name of every key.
 

@@ -250,7 +250,7 @@ class TokensRun(RunSpec):
     def comparability(self) -> Comparability:
         """The task, its texts and tokenizer, and whether the model sees its targets."""
         units = tuple(getattr(self.task, key, None) for key in ("tokenizer", "corpus", "validation"))
-        return Comparability(task=self.task.content(), units=units, sees_targets=self.model.attends == "future")
+        return Comparability(task=self.task, units=units, sees_targets=self.model.attends == "future")
 
 
 def is_text(run: RunSpec) -> bool:
