@@ -207,20 +207,20 @@ class TransformerModel(Spec):
         check_numbers(self.d_model * (matrices + self.n_positions), 0, "d_model, n_layers, n_heads, d_head or d_mlp")
         for layer, (heads, d_mlp) in enumerate(zip(layout.layers, mlps, strict=True)):
             self._check_ranks(layer, heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head, d_mlp)
+        self._check_emptied()
+        self._check_ends()
         return self
 
-    @model_validator(mode="after")
-    def _emptied_have_no_heads(self) -> "TransformerModel":
+    def _check_emptied(self) -> None:
         for layer in self.emptied:
             if not 0 <= layer < self.n_layers or self.layout.n_heads[layer] or self.emptied.count(layer) > 1:
                 raise ValueError(
                     f"emptied {list(self.emptied)}: layer {layer} of n_heads {self.layout} is named; name each layer "
                     "without heads that lost them at most once, counted from 0"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _enters_and_leaves(self) -> "TransformerModel":
+    def _check_ends(self) -> None:
+        """Raise an error if what enters the model, or leaves it, does not fit its other choices."""
         for name, is_given in (("readout", self.readout is not None), ("encoder", self.encoder is not None)):
             if is_given and self.tied:
                 raise ValueError(
@@ -244,7 +244,6 @@ class TransformerModel(Spec):
             raise ValueError(
                 "class_token stands after the inputs, and with attends future nothing there sees them; give past"
             )
-        return self
 
     def _check_ranks(self, layer: int, queries: int, keys: int, d_mlp: int) -> None:
         others: dict[Projection, int] = {"q": queries, "k": keys, "v": keys, "o": queries, "up": d_mlp, "down": d_mlp}
