@@ -12,7 +12,6 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -221,7 +220,10 @@ class RunSpec(Spec):
         """The heads of each layer, as text; empty if all arms of a laboratory have the same."""
         return ""
 
-    heads = property(attrgetter("heads_summary"), doc="The former name of `heads_summary`.")
+    @property
+    def heads(self) -> str:
+        """The former name of `heads_summary`."""
+        return self.heads_summary
 
     @property
     def scheme(self) -> str | None:
