@@ -37,24 +37,6 @@ if TYPE_CHECKING:
     from headway.models.redraw import plain_attention as plain_attention
     from headway.models.trace import Trace as Trace
 
-__all__ = [
-    "Trace",
-    "__version__",
-    "ablate",
-    "circuit",
-    "hf",
-    "icl",
-    "load",
-    "look",
-    "open",
-    "open_model",
-    "patch",
-    "plain_attention",
-    "prune",
-    "run",
-    "xray",
-]
-
 _HOMES = {
     "load": "headway.config.load",
     "run": "headway.api",
@@ -69,6 +51,8 @@ _HOMES = {
     "Trace": "headway.models.trace",
     "plain_attention": "headway.models.redraw",
 }
+
+__all__ = ["__version__", "hf", "icl", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ import pytest
 
 from headway.config.load import load
 from headway.config.synonyms import KEYS, older_keys
+from headway.config.yaml import read_yaml
 from headway.errors import DeclarationError, UserError
 
 OLD = {
@@ -40,6 +41,10 @@ def test_a_document_with_the_fields_words_is_the_document_with_the_older_ones():
     mine, theirs = load(new), load(OLD)
     assert [arm.spec(1).id for arm in mine.arms] == [arm.spec(1).id for arm in theirs.arms]
     assert mine.dump() == theirs.dump()
+    shown = theirs.dump(as_given=True)
+    assert "lr_schedule" in shown
+    assert "decay" not in shown
+    assert load(read_yaml(shown)).dump() == mine.dump()
 
 
 @pytest.mark.parametrize(

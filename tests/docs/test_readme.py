@@ -77,6 +77,7 @@ def test_nothing_is_left_to_be_filled_in(name):
         "YAML",
         "JSON",
         "LICENSE",
+        "CHANGELOG",
         "CONTRIBUTING",
         "HTTP",
         "README",

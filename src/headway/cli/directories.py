@@ -10,23 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import (
-    Directory,
-    Figures,
-    Look,
-    OnDevice,
-    Plugins,
-    RunsPerGpu,
-    Trainer,
-    app,
-    check_writable,
-    path_of,
-    print_answer,
-    print_tables,
-    say,
-    tell,
-    tell_plugins,
-)
+from headway.cli import options as opt
+from headway.cli.options import app, check_writable, path_of, print_answer, print_tables, say, tell, tell_plugins
 from headway.errors import HeadwayError, UserError
 
 if TYPE_CHECKING:
@@ -35,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def status(directory: Directory, plugins: Plugins = None) -> None:
+def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
     """How far every run of a results directory is."""
     from headway.report.progress import status_table
 
@@ -49,7 +34,7 @@ Elsewhere = Annotated[
 
 
 @app.command()
-def compare(directory: Directory, out: Elsewhere = None, plugins: Plugins = None) -> None:
+def compare(directory: opt.Directory, out: Elsewhere = None, plugins: opt.Plugins = None) -> None:
     """Compare arms over paired seeds; writes results.json."""
     from headway.stats.results import write
 
@@ -60,11 +45,11 @@ def compare(directory: Directory, out: Elsewhere = None, plugins: Plugins = None
 
 @app.command()
 def report(
-    directory: Directory,
+    directory: opt.Directory,
     out: Elsewhere = None,
-    figures: Figures = True,
-    look: Look = None,
-    plugins: Plugins = None,
+    figures: opt.Figures = True,
+    look: opt.Look = None,
+    plugins: opt.Plugins = None,
 ) -> None:
     """Write results.json, report.html, the figures, and look.html for finished language models.
 
@@ -101,7 +86,7 @@ def _elsewhere(directory: Path, out: Path | None) -> Path | None:
 
 @app.command()
 def drop(
-    directory: Directory,
+    directory: opt.Directory,
     names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
     seeds: Annotated[
         str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, by their numbers: 2, 0,2 or 0-2.")
@@ -134,7 +119,7 @@ def drop(
 
 
 @app.command()
-def verify(directory: Directory) -> None:
+def verify(directory: opt.Directory) -> None:
     """Read every file of a results directory whole, and name what is damaged or missing."""
     from headway.base.text import counted
     from headway.store.verify import verify as look_at
@@ -175,11 +160,11 @@ _STOPPED, _LEFT = 130, 75
 
 @app.command()
 def worker(
-    directory: Directory,
+    directory: opt.Directory,
     slots: Slots = None,
-    device: OnDevice = "auto",
-    runs_per_gpu: RunsPerGpu = 1,
-    trainer: Trainer = "auto",
+    device: opt.OnDevice = "auto",
+    runs_per_gpu: opt.RunsPerGpu = 1,
+    trainer: opt.Trainer = "auto",
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Store and stop then: after 1h50m, or at 18:30.")
     ] = None,
@@ -225,16 +210,16 @@ def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
 
 @app.command()
 def submit(
-    directory: Directory,
+    directory: opt.Directory,
     array: Annotated[int, typer.Option(metavar="N", help="Jobs, each a worker.")] = 1,
     time: Annotated[str, typer.Option(metavar="TIME", help="The limit of a job, as in 2:00:00.")] = "1:00:00",
     sbatch: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Further options of sbatch; repeatable.")
     ] = None,
     slots: Slots = None,
-    device: OnDevice = "auto",
-    runs_per_gpu: RunsPerGpu = 1,
-    trainer: Trainer = "auto",
+    device: opt.OnDevice = "auto",
+    runs_per_gpu: opt.RunsPerGpu = 1,
+    trainer: opt.Trainer = "auto",
 ) -> None:
     """Have Slurm start workers that join a results directory, from a machine that has sbatch.
 

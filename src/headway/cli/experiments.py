@@ -6,29 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import (
-    Arms,
-    Controls,
-    Figures,
-    Look,
-    Name,
-    NameOrDirectory,
-    OnDevice,
-    Plugins,
-    RunsPerGpu,
-    Scale,
-    Seeds,
-    Settings,
-    Trainer,
-    app,
-    path_of,
-    print_answer,
-    print_tables,
-    say,
-    tell,
-    tell_plugins,
-    warn,
-)
+from headway.cli import options as opt
+from headway.cli.options import app, path_of, print_answer, print_tables, say, tell, tell_plugins, warn
 from headway.config.synonyms import both_names
 from headway.errors import RunFailed, UserError, shortened
 
@@ -51,7 +30,7 @@ def list_() -> None:
 
 
 @app.command()
-def show(name: Name, scale: Scale = None, settings: Settings = None, plugins: Plugins = None) -> None:
+def show(name: opt.Name, scale: opt.Scale = None, settings: opt.Settings = None, plugins: opt.Plugins = None) -> None:
     """The resolved YAML of an experiment, to start your own."""
     from headway.config.load import load
 
@@ -67,12 +46,12 @@ def plan(
         list[str],
         typer.Argument(metavar="EXPERIMENT|SHAPE...", help="An experiment, or published models such as gpt2."),
     ],
-    scale: Scale = None,
-    settings: Settings = None,
-    arms: Arms = None,
-    control: Controls = None,
-    seeds: Seeds = None,
-    plugins: Plugins = None,
+    scale: opt.Scale = None,
+    settings: opt.Settings = None,
+    arms: opt.Arms = None,
+    control: opt.Controls = None,
+    seeds: opt.Seeds = None,
+    plugins: opt.Plugins = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
     out: Annotated[
         Path | None,
@@ -121,13 +100,13 @@ def plan(
 
 @app.command()
 def run(
-    name: NameOrDirectory,
-    scale: Scale = None,
-    settings: Settings = None,
-    arms: Arms = None,
-    control: Controls = None,
-    seeds: Seeds = None,
-    plugins: Plugins = None,
+    name: opt.NameOrDirectory,
+    scale: opt.Scale = None,
+    settings: opt.Settings = None,
+    arms: opt.Arms = None,
+    control: opt.Controls = None,
+    seeds: opt.Seeds = None,
+    plugins: opt.Plugins = None,
     until: Annotated[
         str | None,
         typer.Option(metavar="X%", help="Instead of --seeds: until arms are told apart or the same within X %."),
@@ -148,7 +127,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
-    trainer: Trainer = "auto",
+    trainer: opt.Trainer = "auto",
     together: Annotated[
         str,
         typer.Option(
@@ -157,8 +136,8 @@ def run(
             help="Runs of one shape trained as one program; auto: small ones.",
         ),
     ] = "auto",
-    device: OnDevice = "auto",
-    runs_per_gpu: RunsPerGpu = 1,
+    device: opt.OnDevice = "auto",
+    runs_per_gpu: opt.RunsPerGpu = 1,
     ray: Annotated[
         str | None,
         typer.Option(metavar="auto|ADDRESS|local", help="Work on a Ray cluster; local: a private one."),
@@ -171,8 +150,8 @@ def run(
         bool | None,
         typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
     ] = None,
-    figures: Figures = True,
-    look: Look = None,
+    figures: opt.Figures = True,
+    look: opt.Look = None,
     directory: Annotated[
         Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,

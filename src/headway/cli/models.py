@@ -76,7 +76,7 @@ def generate(
     from headway.analysis.open import open_model
 
     share_cores()
-    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     say(open_model(checkpoint, tokenizer, for_="write").write(prompt, n_tokens=tokens, **sampling))
 
 

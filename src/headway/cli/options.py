@@ -65,12 +65,6 @@ Checkpoint = Annotated[
     typer.Argument(callback=path_of, metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face."),
 ]
 Directory = Annotated[Path, typer.Argument(callback=path_of, metavar="DIR", help="A results directory.")]
-Text = Annotated[
-    str,
-    typer.Option(
-        callback=path_of, metavar="FILE", help="A text file, documents parted by <|endoftext|>; or another corpus."
-    ),
-]
 TextOrOwn = Annotated[
     str | None,
     typer.Option(

@@ -58,10 +58,9 @@ class Arm:
         """Return whether runs of this arm start directly from those of another arm."""
         return self.parent is not None and self.parent.full_name == other.full_name
 
-    # Former names, which still work.
-    template = property(attrgetter("resolved_spec"))
-    idle = property(attrgetter("is_no_op"))
-    expected = property(attrgetter("expected_spec"))
+    template = property(attrgetter("resolved_spec"), doc="The former name of `resolved_spec`.")
+    idle = property(attrgetter("is_no_op"), doc="The former name of `is_no_op`.")
+    expected = property(attrgetter("expected_spec"), doc="The former name of `expected_spec`.")
 
     @property
     def ancestors(self) -> "tuple[Arm, ...]":

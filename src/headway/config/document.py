@@ -235,7 +235,7 @@ def older_settings(settings: Iterable[str]) -> tuple[str, ...]:
     older = []
     for setting in settings:
         path, equals, text = setting.partition("=")
-        name, value = older_path(path), read_plain(text)
+        name, value = older_path(path), read_plain(text) if text.lstrip().startswith("{") else None
         if words.setdefault(name, path) != path:
             raise DeclarationError(f"setting {path}: {words[name]} is another name of the same key; give one of them")
         if isinstance(value, Mapping):
@@ -456,10 +456,6 @@ def controls_of(asked: str | Sequence[str], declared: Sequence[str]) -> tuple[st
     return tuple(name for name in declared if name in wanted)
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-
-
 def seeds_in(text: str) -> tuple[int, ...]:
     """Return the seeds that a text names.
 
@@ -491,7 +487,8 @@ def seeds_of(seeds: int | Sequence[int]) -> tuple[int, ...]:
     Raises:
         DeclarationError: when it is none, or what is given cannot be a seed.
     """
-    chosen = tuple(range(min(seeds, MOST_SEEDS + 1))) if isinstance(seeds, int) else _listed(seeds)
+    which = range(min(seeds, MOST_SEEDS + 1)) if isinstance(seeds, int) else seeds
+    chosen = tuple(which) if isinstance(which, Sequence) and not isinstance(which, str) else ()
     whole = all(isinstance(seed, int) and 0 <= seed < 2**63 for seed in chosen)
     if not chosen or not whole or len(set(chosen)) < len(chosen) or len(chosen) > MOST_SEEDS:
         raise DeclarationError(

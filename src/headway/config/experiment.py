@@ -24,6 +24,7 @@ from headway.config.document import (
 from headway.config.plugins import Plugin
 from headway.config.run import PER_BYTE
 from headway.config.shipped import shipped
+from headway.config.synonyms import field_keys
 from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
 
@@ -202,10 +203,9 @@ class Experiment:
         under = f"{len(self.runs) - plain:,} under {listed(self.crossed)}"
         return f"{len(self.runs):,} runs are asked for: {plain:,} without a control and {under}"
 
-    # Former names, which still work.
-    unheard = property(attrgetter("ignored_settings"))
-    idle = property(attrgetter("no_op_controls"))
-    multiplied = property(attrgetter("control_runs_note"))
+    unheard = property(attrgetter("ignored_settings"), doc="The former name of `ignored_settings`.")
+    idle = property(attrgetter("no_op_controls"), doc="The former name of `no_op_controls`.")
+    multiplied = property(attrgetter("control_runs_note"), doc="The former name of `control_runs_note`.")
 
     def arm(self, full_name: str) -> Arm:
         """Return the arm of a name, `ARM` or `ARM+CONTROL`.
@@ -263,10 +263,13 @@ class Experiment:
     def dump(self, *, as_given: bool = False) -> str:
         """Return the resolved document as YAML.
 
-        `read_resolved` reads the text back, and so does `load` where plugins are named as given.
+        `read_resolved` reads the text back. `as_given` names plugins as they were given and keys by the field's words,
+        for users, whose files `load` reads.
         """
-        given = {"plugins": [plugin.given for plugin in self.plugins]} if as_given and self.plugins else {}
-        return write_yaml({**self.plain(), **given})
+        if not as_given:
+            return write_yaml(self.plain())
+        plugins = {"plugins": [plugin.given for plugin in self.plugins]} if self.plugins else {}
+        return write_yaml(field_keys({**self.plain(), **plugins}))
 
     def plain(self) -> dict[str, Any]:
         """Return the resolved document as plain mappings."""

@@ -20,34 +20,24 @@ from headway.config.spec import Spec, specs_in
 from headway.config.synonyms import KEYS
 from headway.config.yaml import FACTOR
 
-UNITS = {
-    "steps": "steps",
-    "every": "steps",
-    "circuits": "steps",
-    "batch_size": "examples",
-    "prompts": "prompts",
-    "prompts_during": "prompts",
-    "n_pairs": "pairs",
-    "longest": "pairs",
-    "beta_variance": "per coordinate",
-    "noise_variance": "y squared",
-    "n_ctx": "tokens",
-    "n_positions": "tokens",
-    "tokens": "tokens",
-    "windows": "keys",
-    "stories": "documents",
-    "epochs": "passes",
-    "warmup_steps": "steps",
-    "sequences": "sequences",
-    "sequences_during": "sequences",
-    "dense_until": "steps",
-    "turn": "share of the steps",
-    "start": "probability",
-    "rewind_to": "steps",
-    "end": "probability",
-    "weight": "nats",
-    "margin": "per cent",
+_KEYS = {
+    "steps": "steps every circuits warmup_steps dense_until rewind_to",
+    "examples": "batch_size",
+    "prompts": "prompts prompts_during",
+    "pairs": "n_pairs longest",
+    "per coordinate": "beta_variance",
+    "y squared": "noise_variance",
+    "tokens": "n_ctx n_positions tokens",
+    "keys": "windows",
+    "documents": "stories",
+    "passes": "epochs",
+    "sequences": "sequences sequences_during",
+    "share of the steps": "turn",
+    "probability": "start end",
+    "nats": "weight",
+    "per cent": "margin",
 }
+UNITS = {key: unit for unit, keys in _KEYS.items() for key in keys.split()}
 """Units of keys that have one; the others are counts, names or pure numbers."""
 
 _ARMS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}

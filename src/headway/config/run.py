@@ -81,27 +81,6 @@ class Budget(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparability:
-    """What decides whether a difference between two runs says something about their models."""
-
-    task: Mapping[str, Any]
-    """The content of the task."""
-    units: tuple[object, ...] = ()
-    """The texts and the tokenizer: nats per token of different ones are different units."""
-    sees_targets: bool = False
-    """True if the model sees the token that it is to predict."""
-
-    def incomparable_reason(self, other: "Comparability", metric: str) -> str:
-        """Return why a difference in a metric between two runs says nothing, as a sentence; else empty."""
-        # With bits per byte, another tokenizer is only another way to do one task.
-        free = ("tokenizer",) if metric == PER_BYTE else ()
-        mine, theirs = ({k: v for k, v in each.task.items() if k not in free} for each in (self, other))
-        if mine != theirs:
-            return "they are judged on different tasks"
-        return "one of them sees the token that it is to predict" if self.sees_targets != other.sees_targets else ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Traits:
     """The traits that all runs of a laboratory share."""
 
@@ -145,6 +124,26 @@ class Task(Spec):
     def best_possible(self, model: Any) -> Mapping[str, float]:  # noqa: ARG002
         """Return known bounds that no model of this shape exceeds, by metric."""
         return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparability:
+    """What decides whether a difference between two runs says something about their models."""
+
+    task: Task
+    units: tuple[object, ...] = ()
+    """The texts and the tokenizer: nats per token of different ones are different units."""
+    sees_targets: bool = False
+    """True if the model sees the token that it is to predict."""
+
+    def incomparable_reason(self, other: "Comparability", metric: str) -> str:
+        """Return why a difference in a metric between two runs says nothing, as a sentence; else empty."""
+        # With bits per byte, another tokenizer is only another way to do one task.
+        free = ("tokenizer",) if metric == PER_BYTE else ()
+        mine, theirs = ({k: v for k, v in each.task.content().items() if k not in free} for each in (self, other))
+        if mine != theirs:
+            return "they are judged on different tasks"
+        return "one of them sees the token that it is to predict" if self.sees_targets != other.sees_targets else ""
 
 
 class Training(Spec):
@@ -222,6 +221,11 @@ class RunSpec(Spec):
         return ""
 
     @property
+    def heads(self) -> str:
+        """The former name of `heads_summary`."""
+        return self.heads_summary
+
+    @property
     def scheme(self) -> str | None:
         """The change of the number of heads by layer: ascending, constant or descending; None if neither."""
         return None
@@ -255,7 +259,7 @@ class RunSpec(Spec):
     @property
     def comparability(self) -> Comparability:
         """What another run has to share, so that a difference says something."""
-        return Comparability(task=self.task.content())
+        return Comparability(task=self.task)
 
     @property
     def init_from(self) -> InitialRun | None:

@@ -16,6 +16,9 @@ KEYS: Mapping[str, Mapping[str, str]] = {
 }
 """By the part of a document, the field's word and the older name of a key."""
 
+_DEEPEST = 5
+"""The most keys above a key that has two names: `scales.NAME.arms.NAME.training`."""
+
 OPTIONS: Mapping[str, str] = {
     "--max-seeds": "--at-most",
     "--null-draws": "--draws",
@@ -35,7 +38,7 @@ def older_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
         >>> older_keys({"arms": {"a": {"init_from": {"arm": "b"}, "training": {"lr_schedule": "cosine"}}}})
         {'arms': {'a': {'start': {'arm': 'b'}, 'training': {'decay': 'cosine'}}}}
     """
-    if not isinstance(content, Mapping):
+    if not isinstance(content, Mapping) or len(place) > _DEEPEST:
         return content
     names = KEYS.get(_part(place), {})
     for word, older in names.items():
@@ -43,6 +46,19 @@ def older_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
             where = ".".join((*place, word))
             raise DeclarationError(f"{where}: {word} and {older} are two names of one key; keep {word}")
     return {names.get(key, key): older_keys(value, (*place, str(key))) for key, value in content.items()}
+
+
+def field_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
+    """Return a document, or the part of one at a place, with the field's word for every key.
+
+    Examples:
+        >>> field_keys({"training": {"decay": "cosine", "steps": 9}})
+        {'training': {'lr_schedule': 'cosine', 'steps': 9}}
+    """
+    if not isinstance(content, Mapping) or len(place) > _DEEPEST:
+        return content
+    words = {older: word for word, older in KEYS.get(_part(place), {}).items()}
+    return {words.get(key, key): field_keys(value, (*place, str(key))) for key, value in content.items()}
 
 
 def older_path(path: str) -> str:
@@ -53,8 +69,9 @@ def older_path(path: str) -> str:
         'controls.long.training.accumulate'
     """
     keys = path.split(".")
-    parts = (_part(tuple(keys[:depth])) for depth in range(len(keys)))
-    return ".".join(KEYS.get(part, {}).get(key, key) for part, key in zip(parts, keys, strict=True))
+    parts = [_part(tuple(keys[:depth])) for depth in range(min(len(keys), _DEEPEST + 1))]
+    first = [KEYS.get(part, {}).get(key, key) for part, key in zip(parts, keys, strict=False)]
+    return ".".join([*first, *keys[len(first) :]])
 
 
 def _part(place: tuple[str, ...]) -> str:

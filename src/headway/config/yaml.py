@@ -100,10 +100,6 @@ def _number(text: str) -> int | float:
     return int(value) if "." not in digits and value.is_integer() else value
 
 
-def _scalar(node: yaml.Node) -> str:
-    return str(node.value)
-
-
 _INTEGER = r"[-+]?[0-9]+(?:_[0-9]+)*"
 _FLOAT = (
     rf"(?:{_INTEGER}|[-+]?(?=\.[0-9]))(?:\.[0-9]*(?:_[0-9]+)*)?(?:[eE][-+]?[0-9]+)?"
@@ -127,8 +123,8 @@ def _of_kind(kind: str, make: Callable[[str], Any]) -> Callable[[yaml.SafeLoader
         except DeclarationError as error:
             raise DeclarationError(f"line {node.start_mark.line + 1}: {error}") from None
         raise DeclarationError(
-            f"line {node.start_mark.line + 1}: {shortened(_scalar(node))} is marked as {node.tag.rpartition(':')[2]}, "
-            "and it is none; leave the mark with ! out"
+            f"line {node.start_mark.line + 1}: {shortened(str(node.value))} is marked as "
+            f"{node.tag.rpartition(':')[2]}, and it is none; leave the mark with ! out"
         )
 
     return construct
@@ -158,15 +154,15 @@ _Loader.yaml_constructors = {
 }
 for _tag, (_pattern, _first) in _PATTERNS.items():
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
-for _tag, _kind, _make in (
-    ("number", "number", _number),
-    ("int", "number", _number),
+for _tag, _make in {
+    "number": _number,
+    "int": _number,
     # A number marked as a float stays one: `!!float '1e+30'` would be too large as an integer.
-    ("float", "number", lambda text: float(_number(text))),
-    ("bool", "bool", lambda text: text.lower() == "true"),
-    ("null", "null", lambda _: None),
-):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _of_kind(_kind, _make))
+    "float": lambda text: float(_number(text)),
+    "bool": lambda text: text.lower() == "true",
+    "null": lambda _: None,
+}.items():
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _of_kind(_tag if _tag in _PATTERNS else "number", _make))
 _Loader.add_constructor("tag:yaml.org,2002:str", _shown_text)
 _Loader.add_constructor("tag:yaml.org,2002:merge", _shown_text)
 _Loader.add_constructor(None, _unknown)

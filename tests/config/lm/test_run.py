@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.config.lm.run import ALONE
+from headway.config.lm.run import UNBATCHABLE
 from headway.config.load import load, resolve
 from headway.execute.costs import remarks
 
@@ -57,9 +57,9 @@ def test_no_shape_exactly_where_there_is_a_reason():
 
 def test_the_docs_list_them():
     said = (Path(__file__).parents[3] / "docs" / "running.md").read_text()
-    for key, (reason, _) in ALONE.items():
+    for key, (_, reason) in UNBATCHABLE.items():
         assert f"* `{key}`: {reason}." in said
-    assert said.count("\n* `") >= len(ALONE)
+    assert said.count("\n* `") >= len(UNBATCHABLE)
 
 
 def test_plan_says_it_once_of_the_arms_that_it_is_true_of():

@@ -127,11 +127,13 @@ _ROWS: tuple[tuple[str, str, type[TransformerModel], int, int, int, int, dict[st
 """Name, title, family, size of the vocabulary, d_model, layers and heads of published models, and other choices."""
 
 
-def _shape(title: str, family: type[TransformerModel], vocab: int, *sizes: int, **choices: Any) -> Shape:
+def _shape(
+    title: str, family: type[TransformerModel], vocab: int, d_model: int, layers: int, heads: int, more: dict[str, Any]
+) -> Shape:
     named = {"family": get_args(family.model_fields["family"].annotation)[0]} if "family" in family.model_fields else {}
-    model = dict(zip(("d_model", "n_layers", "n_heads"), sizes, strict=True)) | named | choices
-    return Shape(title=title, model=family(**model), vocab_size=vocab)
+    sizes = {"d_model": d_model, "n_layers": layers, "n_heads": heads}
+    return Shape(title=title, model=family(**sizes | named | more), vocab_size=vocab)
 
 
-SHAPES = {name: _shape(*row, **choices) for name, *row, choices in _ROWS}
+SHAPES = {row[0]: _shape(*row[1:]) for row in _ROWS}
 """Published shapes by name, from small to large."""

@@ -61,8 +61,9 @@ def heads_to_keep(keep: int | float | str, units: Sequence[Unit]) -> int:
     if is_share and 0 < number < total:
         number = float(min(sums - {0, total}, key=lambda n: (abs(n - number), n), default=0))
     if not 0 < number < total:
+        said = "none" if number <= 0 else f"{number:,.0f}"
         raise UserError(
-            f"keep {keep}: that is {_said(number)} of {counted(total, 'head')}; give from 1 to {total - 1}, or a share "
+            f"keep {keep}: that is {said} of {counted(total, 'head')}; give from 1 to {total - 1}, or a share "
             "such as 50%"
         )
     asked = round(number)
@@ -114,10 +115,6 @@ def sums_of(units: Sequence[Unit]) -> set[int]:
     for unit in units:
         found |= {number + len(unit) for number in found}
     return found
-
-
-def _said(number: float) -> str:
-    return "none" if number <= 0 else f"{number:,.0f}"
 
 
 Keep = Sequence[Sequence[bool]]

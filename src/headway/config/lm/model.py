@@ -19,7 +19,6 @@ Bias = Literal["qkv", "output", "mlp"]
 Projection = Literal["q", "k", "v", "o", "up", "down"]
 Attends = Literal["past", "future"]
 Positions = Literal["learned", "joint", "rotary", "sinusoidal", "none"]
-POSITIONS = "how positions enter; joint: a vector for each pair of token and position, instead of one for each"
 Width = Annotated[int, Field(gt=0, le=WIDEST)]
 Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
 
@@ -65,7 +64,10 @@ class TransformerModel(Spec):
         description="past: a query sees keys up to its own; future: strictly later ones (a published mask, inverted), "
         "and one that sees nothing gives 0",
     )
-    positions: Positions = Field("learned", description=POSITIONS)
+    positions: Positions = Field(
+        "learned",
+        description="how positions enter; joint: a vector for each pair of token and position, instead of one for each",
+    )
     n_positions: Width = Field(2048, description="the longest context")
     rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
     norm: Norm = Field("layer", description="LayerNorm, RMSNorm or none")
@@ -205,20 +207,20 @@ class TransformerModel(Spec):
         check_numbers(self.d_model * (matrices + self.n_positions), 0, "d_model, n_layers, n_heads, d_head or d_mlp")
         for layer, (heads, d_mlp) in enumerate(zip(layout.layers, mlps, strict=True)):
             self._check_ranks(layer, heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head, d_mlp)
+        self._check_emptied()
+        self._check_ends()
         return self
 
-    @model_validator(mode="after")
-    def _emptied_have_no_heads(self) -> "TransformerModel":
+    def _check_emptied(self) -> None:
         for layer in self.emptied:
             if not 0 <= layer < self.n_layers or self.layout.n_heads[layer] or self.emptied.count(layer) > 1:
                 raise ValueError(
                     f"emptied {list(self.emptied)}: layer {layer} of n_heads {self.layout} is named; name each layer "
                     "without heads that lost them at most once, counted from 0"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _enters_and_leaves(self) -> "TransformerModel":
+    def _check_ends(self) -> None:
+        """Raise an error if what enters the model, or leaves it, does not fit its other choices."""
         for name, is_given in (("readout", self.readout is not None), ("encoder", self.encoder is not None)):
             if is_given and self.tied:
                 raise ValueError(
@@ -242,7 +244,6 @@ class TransformerModel(Spec):
             raise ValueError(
                 "class_token stands after the inputs, and with attends future nothing there sees them; give past"
             )
-        return self
 
     def _check_ranks(self, layer: int, queries: int, keys: int, d_mlp: int) -> None:
         others: dict[Projection, int] = {"q": queries, "k": keys, "v": keys, "o": queries, "up": d_mlp, "down": d_mlp}
@@ -255,35 +256,36 @@ class TransformerModel(Spec):
                 )
 
 
+def _default(name: str, value: Any) -> Any:
+    """Return the field of a family that has another default."""
+    return Field(value, description=TransformerModel.model_fields[name].description)
+
+
 class GptNeo(TransformerModel):
     """GPT-Neo: unscaled logits, alternating windows of 256 keys, gelu_new, no biases on Q, K and V."""
 
     family: Literal["gpt-neo"]
-    attention_scale: Scale = Field(
-        "none", description="what logits are multiplied by: none (1), d_head (d_head^-1/2), d_model, or a number"
-    )
-    windows: tuple[PositiveInt | None, ...] = Field(
-        (None, 256), description="keys that a query sees, its own included, taken in turn by the layers; null: all"
-    )
-    biases: tuple[Bias, ...] = Field(("output", "mlp"), description="which linear maps have biases")
+    attention_scale: Scale = _default("attention_scale", "none")
+    windows: tuple[PositiveInt | None, ...] = _default("windows", (None, 256))
+    biases: tuple[Bias, ...] = _default("biases", ("output", "mlp"))
 
 
 class Gpt2(TransformerModel):
     """GPT-2: logits over sqrt(d_head), biases everywhere, 1,024 positions."""
 
     family: Literal["gpt-2"]
-    n_positions: Width = Field(1024, description="the longest context")
-    biases: tuple[Bias, ...] = Field(("qkv", "output", "mlp"), description="which linear maps have biases")
+    n_positions: Width = _default("n_positions", 1024)
+    biases: tuple[Bias, ...] = _default("biases", ("qkv", "output", "mlp"))
 
 
 class Llama(TransformerModel):
     """Llama: rotary positions, RMSNorm, SwiGLU, no biases."""
 
     family: Literal["llama"]
-    positions: Positions = Field("rotary", description=POSITIONS)
-    norm: Norm = Field("rms", description="LayerNorm, RMSNorm or none")
-    mlp: Mlp = Field("swiglu", description="the MLP's kind; none: attention only")
-    tied: bool = Field(False, description="whether the read-out is the token embedding")
+    positions: Positions = _default("positions", "rotary")
+    norm: Norm = _default("norm", "rms")
+    mlp: Mlp = _default("mlp", "swiglu")
+    tied: bool = _default("tied", False)
 
 
 LanguageModel = Annotated[GptNeo | Gpt2 | Llama, Field(discriminator="family")]

@@ -1,9 +1,9 @@
 """Runs of transformers on tokens, and the settings that keep a run out of a batched program of many runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
-from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from operator import attrgetter, or_
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -22,41 +22,20 @@ from headway.config.run import Budget, Comparability, RunSpec, Traits
 from headway.config.spec import Spec, check_numbers
 from headway.errors import DeclarationError
 
-ALONE: Mapping[str, tuple[str, Callable[["TokensRun"], bool]]] = {
-    "model.dropout": (
-        "dropout draws while it computes, from one generator of the process",
-        lambda run: bool(run.model.dropout),
-    ),
-    "training.drophead": (
-        "the heads that are dropped are drawn for each step of each run",
-        lambda run: run.training.drophead is not None,
-    ),
-    "training.regularizers": (
-        "regularizers read what every head does, which the batched program does not record",
-        lambda run: bool(run.training.regularizers),
-    ),
-    "training.precision": (
-        "bf16 rounds products of matrices otherwise where they are batched",
-        lambda run: run.training.precision != "fp32",
-    ),
-    "training.optimizer": (
-        "only AdamW's step is written for many runs at once",
-        lambda run: run.training.optimizer != "adamw",
-    ),
-    "training.accumulate": (
-        "a batch that is put through in parts is one that is large enough alone",
-        lambda run: run.training.accumulate > 1,
-    ),
-    "model.attention": (
-        "an attention of one's own need not be one that torch can batch over weights",
-        lambda run: run.model.attention != SOFTMAX,
-    ),
-    "start": (
-        "runs that start from others may each have heads of their own",
-        lambda run: run.start is not None,
-    ),
+UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
+    "model.dropout": (0.0, "dropout draws while it computes, from one generator of the process"),
+    "training.drophead": (None, "the heads that are dropped are drawn for each step of each run"),
+    "training.regularizers": ((), "regularizers read what every head does, which the batched program does not record"),
+    "training.precision": ("fp32", "bf16 rounds products of matrices otherwise where they are batched"),
+    "training.optimizer": ("adamw", "only AdamW's step is written for many runs at once"),
+    "training.accumulate": (1, "a batch that is put through in parts is one that is large enough alone"),
+    "model.attention": (SOFTMAX, "an attention of one's own need not be one that torch can batch over weights"),
+    "start": (None, "runs that start from others may each have heads of their own"),
 }
-"""Settings that keep a run out of a batched program: by key, the reason and the test. Each is in docs/running.md."""
+"""Settings that keep a run out of a batched program: by key, the value that does not, and the reason.
+
+Each is in docs/running.md.
+"""
 
 
 TASKS: dict[str, type[TokensTask]] = {
@@ -248,7 +227,7 @@ class TokensRun(RunSpec):
 
     @property
     def batch_key(self) -> str | None:
-        """The key of runs that can be trained as one batched program; None if a setting in `ALONE` forbids it."""
+        """The key of runs that can be trained as one batched program; None if a setting in `UNBATCHABLE` forbids it."""
         if self.unbatchable:
             return None
         content = {key: value for key, value in self.content().items() if key != "seed"}
@@ -258,8 +237,9 @@ class TokensRun(RunSpec):
 
     @property
     def unbatchable(self) -> tuple[str, ...]:
-        """The settings that keep this run out of a batched program: keys of `ALONE`, with their reasons."""
-        return tuple(f"{key}: {reason}" for key, (reason, has) in ALONE.items() if has(self))
+        """The settings that keep this run out of a batched program: keys of `UNBATCHABLE`, with their reasons."""
+        plain = ((key, value == attrgetter(key)(self), reason) for key, (value, reason) in UNBATCHABLE.items())
+        return tuple(f"{key}: {reason}" for key, is_plain, reason in plain if not is_plain)
 
     @property
     def is_cheap(self) -> bool:
@@ -270,7 +250,7 @@ class TokensRun(RunSpec):
     def comparability(self) -> Comparability:
         """The task, its texts and tokenizer, and whether the model sees its targets."""
         units = tuple(getattr(self.task, key, None) for key in ("tokenizer", "corpus", "validation"))
-        return Comparability(task=self.task.content(), units=units, sees_targets=self.model.attends == "future")
+        return Comparability(task=self.task, units=units, sees_targets=self.model.attends == "future")
 
 
 def is_text(run: RunSpec) -> bool:
@@ -284,8 +264,8 @@ R = TypeVar("R", bound=RunSpec)
 def with_model(run: R, model: Spec) -> R:
     """Return a run with another model, which is not validated: what is asked of heads is asked of declared heads."""
     # Made anew, since a copy would keep the budget that was counted.
-    construct: Callable[..., R] = type(run).model_construct
-    return construct(**{name: getattr(run, name) for name in type(run).model_fields} | {"model": model})
+    fields: dict[str, Any] = {name: getattr(run, name) for name in type(run).model_fields}
+    return cast(R, type(run).model_construct(**fields | {"model": model}))
 
 
 def initialised_from(run: RunSpec, other: RunSpec) -> RunSpec:

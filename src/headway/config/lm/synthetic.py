@@ -51,6 +51,8 @@ class EndpointTask(SyntheticTask):
     """Endpoint selection: the first or the second end of a directed edge, as a selector asks."""
 
     asked_last: ClassVar[int] = 1
+    n_ctx: ClassVar[int] = 4
+    """Two ends, the selector and the query."""
     examples: ClassVar[str] = "headway.data.synthetic.endpoint_examples"
 
     kind: Literal["endpoint"]
@@ -92,11 +94,6 @@ class EndpointTask(SyntheticTask):
     def n_inputs(self) -> int:
         """Every edge with either selector."""
         return 2 * len(self.pairs)
-
-    @property
-    def n_ctx(self) -> int:
-        """Two ends, the selector and the query."""
-        return 4
 
     @property
     def vocab_size(self) -> int:
@@ -194,6 +191,10 @@ class ParityTask(SyntheticTask):
     """The parity of n bits: odd or even."""
 
     asked_last: ClassVar[int] = 1
+    vocab_size: ClassVar[int] = 3
+    """0, 1 and the query."""
+    n_answers: ClassVar[int] = 2
+    """Even and odd."""
     examples: ClassVar[str] = "headway.data.synthetic.parity_examples"
 
     kind: Literal["parity"]
@@ -208,16 +209,6 @@ class ParityTask(SyntheticTask):
     def n_ctx(self) -> int:
         """The bits and the query."""
         return self.n_bits + 1
-
-    @property
-    def vocab_size(self) -> int:
-        """0, 1 and the query."""
-        return 3
-
-    @property
-    def n_answers(self) -> int:
-        """Even and odd."""
-        return 2
 
     @property
     def title(self) -> str:
@@ -246,6 +237,7 @@ class RetrievalTask(SyntheticTask):
     primary: ClassVar[str] = "nmse"
     loss: ClassVar[str] = "mse"
     asked_last: ClassVar[int] = 1
+    n_answers: ClassVar[int] = 1
     examples: ClassVar[str] = "headway.data.synthetic.retrieval_examples"
 
     kind: Literal["retrieval"]
@@ -264,11 +256,6 @@ class RetrievalTask(SyntheticTask):
     def vocab_size(self) -> int:
         """Numbers of an input."""
         return self.d_x
-
-    @property
-    def n_answers(self) -> int:
-        """One number."""
-        return 1
 
     @property
     def title(self) -> str:

@@ -90,10 +90,6 @@ class TokensTask(Task):
         return None
 
 
-MOST_INPUTS = 2**16
-"""The most inputs of a task that lists all of them."""
-
-
 class SyntheticTask(TokensTask):
     """A task whose answer is known; its examples are drawn, or all of its inputs once."""
 

@@ -21,7 +21,8 @@ OWN_CORPORA: dict[str, Callable[[], Iterable[Any]]] = {}
 
 MOST_MERGED = 1_000_000
 """The most tokens of a BPE that is trained here: four times the largest in use."""
-TOKENIZERS = ("bytes", "gpt2", "bpe-N", "ids-N")
+_SIZES = {"bytes": 257, "gpt2": 50257}
+TOKENIZERS = (*_SIZES, "bpe-N", "ids-N")
 """Tokenizers that are known by name, N a size of the vocabulary."""
 
 LARGEST_VOCABULARY = 200_000_000
@@ -81,35 +82,33 @@ class TextTask(TokensTask):
 
     @model_validator(mode="after")
     def _names_known(self) -> "TextTask":
-        bpe = re.fullmatch(r"bpe-([0-9]{1,9})", self.tokenizer)
-        if bpe and not 258 <= int(bpe[1]) <= MOST_MERGED:
+        kind, size = self._named_tokenizer
+        if kind == "bpe" and not 258 <= size <= MOST_MERGED:
             raise ValueError(
                 f"tokenizer {self.tokenizer}: a byte-level BPE needs 258 tokens or more (256 bytes, the end of a "
                 f"text, a merge), and may have {MOST_MERGED:,}; `bytes` takes 257"
             )
-        ids = re.fullmatch(r"ids-([0-9]{1,7})", self.tokenizer)
-        if ids and int(ids[1]) < 2:
+        if kind == "ids" and size < 2:
             raise ValueError(f"tokenizer {self.tokenizer}: give 2 ids or more; the last of them ends a document")
-        if not bpe and not ids and self.tokenizer not in ("bytes", "gpt2") and not _is_path(self.tokenizer):
+        if not kind and not _is_path(self.tokenizer):
             raise ValueError(
                 f"tokenizer {self.tokenizer!r} is not known; {near(self.tokenizer, TOKENIZERS)}; a folder is given by "
                 f"a path with a slash, such as ./{self.tokenizer or 'gpt2'}"
             )
-        corpora = [("corpus", self.corpus)] + ([] if self.validation is None else [("validation", self.validation)])
-        for key, corpus in corpora:
+        for key, corpus in zip(("corpus", "validation"), self.corpora, strict=False):
             known = (*CORPORA, *OWN_CORPORA)
             if corpus not in known and not _is_path(corpus) and "." not in corpus:
                 raise ValueError(
                     f"{key} {corpus!r} is not known; {near(corpus, known)}; a folder is given by a path with a "
                     f"slash, such as ./{corpus or 'texts'}"
                 )
-        for key, corpus in corpora:
-            if ids and not holds_ids(corpus):
+        for key, corpus in zip(("corpus", "validation"), self.corpora, strict=False):
+            if kind == "ids" and not holds_ids(corpus):
                 raise ValueError(
                     f"tokenizer {self.tokenizer} is for token ids, and {key} {corpus} is text; give a .npy file, or "
                     "the tokenizer that the text is to be read with"
                 )
-            if bpe and holds_ids(corpus):
+            if kind == "bpe" and holds_ids(corpus):
                 raise ValueError(
                     f"tokenizer {self.tokenizer} is trained on text, and {key} {corpus} holds ids; give the tokenizer "
                     "that made them, or ids-N"
@@ -128,22 +127,26 @@ class TextTask(TokensTask):
         Raises:
             DeclarationError: when the tokenizer's folder cannot be read.
         """
-        if self.tokenizer in ("bytes", "gpt2"):
-            return {"bytes": 257, "gpt2": 50257}[self.tokenizer]
-        if known := re.fullmatch(r"(?:bpe|ids)-([0-9]+)", self.tokenizer):
-            return int(known[1])
-        return _vocab_size(Path(self.tokenizer))
+        kind, size = self._named_tokenizer
+        return size if kind else _vocab_size(Path(self.tokenizer))
 
     @property
     def tokenizer_folder(self) -> Path | None:
         """The folder of the tokenizer; None for a tokenizer that is known by name."""
-        known = re.fullmatch(r"bytes|gpt2|(?:bpe|ids)-[0-9]+", self.tokenizer)
-        return None if known else Path(self.tokenizer).expanduser()
+        return None if self._named_tokenizer[0] else Path(self.tokenizer).expanduser()
+
+    @property
+    def _named_tokenizer(self) -> tuple[str, int]:
+        """The kind of a tokenizer that is known by name, and its tokens; an empty kind for a folder."""
+        if self.tokenizer in _SIZES:
+            return self.tokenizer, _SIZES[self.tokenizer]
+        found = re.fullmatch(r"(bpe)-([0-9]{1,9})|(ids)-([0-9]{1,7})", self.tokenizer)
+        return (found[1] or found[3], int(found[2] or found[4])) if found else ("", 0)
 
     def why_not_prompt(self, prompt: str) -> str | None:
         """Return why a tokenizer of ids cannot take a text as prompt: ids without known text are written as numbers."""
-        ids = re.fullmatch(r"ids-([0-9]+)", self.tokenizer)
-        if ids is None or all(re.fullmatch(r"0|[1-9][0-9]*", w) and int(w) < int(ids[1]) - 1 for w in prompt.split()):
+        kind, size = self._named_tokenizer
+        if kind != "ids" or all(re.fullmatch(r"0|[1-9][0-9]*", w) and int(w) < size - 1 for w in prompt.split()):
             return None
         return (
             f"with tokenizer {self.tokenizer} it is ids, such as '17 4', or '' for the end of a text; or set samples "
