@@ -224,6 +224,6 @@ def test_a_step_out_of_range_is_refused(step):
 
 
 def test_native_code_that_is_not_there_is_an_error(monkeypatch):
-    monkeypatch.setattr(native, "_code", lambda: None)
+    monkeypatch.setattr(native, "_loaded", lambda: (None, ""))
     with pytest.raises(UserError, match="not built; install a C\\+\\+ compiler"):
         native.library("base")

@@ -231,7 +231,7 @@ def test_who_is_killed_while_a_plan_is_written_leaves_the_former_one_or_this(tmp
         return step
 
     with monkeypatch.context() as patch:
-        patch.setattr(look_plans.files, "write_text", killed(look_plans.files.write_text))
+        patch.setattr(look_plans, "write_text", killed(look_plans.write_text))
         patch.setattr(resolved, "note", killed(resolved.note))
         with pytest.raises(KeyboardInterrupt):
             keep_plan(tmp_path, plan)

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from headway.base import files
-from headway.base.files import Content
+from headway.base.files import Content, write_text
 from headway.base.identity import DIGEST, is_as_signed, signed
 from headway.errors import ResultsError, UserError
 from headway.store import document
@@ -318,7 +318,7 @@ def _write(directory: Path, name: str, value: _Stored) -> None:
     text = files.json_text(_content(value))
     before, now = document.state_of(file), Content.of(text.encode()).sha256[:16]
     document.note(directory, name, (before, now))
-    files.write_text(file, text)
+    write_text(file, text)
     document.note(directory, name, (now,))
 
 

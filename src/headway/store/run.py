@@ -37,7 +37,7 @@ from headway.store import integrity as seals
 from headway.store.batches import RunBatch
 from headway.store.checkpoint import Arrays
 from headway.store.lease import Lease, is_held
-from headway.store.records import anew
+from headway.store.records import anew, read_bytes
 
 SCHEMA = 1
 _END = f',\n "{DIGEST}": "'
@@ -53,7 +53,7 @@ def content_of(path: Path) -> dict[str, Any]:
     file = path / "run.json"
     if not file.exists() and records.holds_run(path):
         raise ResultsError(f"{path}: its run.json is missing, and other parts of a run are there; {anew(path)}")
-    text = records.read_bytes(file, f"{path} holds no run")
+    text = read_bytes(file, f"{path} holds no run")
     content = records.mapping_in(text, file)
     if "schema" not in content:
         raise ResultsError(f"{path}: run.json is damaged (it has no schema); {anew(path)}")
