@@ -7,8 +7,8 @@ from headway.base.text import counted
 from headway.config.metrics import metric_name
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison
-from headway.stats.lm.claims import JudgedStatement
-from headway.stats.lm.verdicts import Verdict, untested
+from headway.stats.lm.claims import JudgedStatement, Verdict
+from headway.stats.lm.verdicts import untested
 from headway.stats.results import Results
 from headway.stats.verdicts import scope
 

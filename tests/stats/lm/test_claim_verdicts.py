@@ -17,8 +17,7 @@ from headway.stats.answer import in_short
 from headway.stats.evidence import Comparison
 from headway.stats.lm.claim_verdicts import _known, _of_one, claims, overall_verdict
 from headway.stats.lm.claims import CLAIMS, Evidence, late_rise_beyond_layer_0
-from headway.stats.lm.diversity import EARLY, HeadProgress, ProbedRun, associations
-from headway.stats.lm.verdicts import FEWEST_SEEDS
+from headway.stats.lm.diversity import EARLY, FEWEST_SEEDS, HeadProgress, ProbedRun, associations
 from headway.stats.paired import compare, paired
 
 STEPS = np.array([*range(50), *range(100, 1001, 50)])

@@ -45,10 +45,11 @@ from headway.stats.lm.claims import (
     JudgedArm,
     JudgedStatement,
     Reading,
+    Verdict,
     every_layer,
 )
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun
-from headway.stats.lm.verdicts import Verdict, claim_sentence, where
+from headway.stats.lm.verdicts import claim_sentence, where
 from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST
 from headway.stats.simultaneous import LEVEL

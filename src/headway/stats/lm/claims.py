@@ -22,14 +22,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import stdtrit
 
 from headway.stats.blocks import OWN_SHARE, prior_freedom
 from headway.stats.lm.diversity import HeadProgress
-from headway.stats.lm.verdicts import Verdict
 from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
@@ -238,9 +237,11 @@ class Claim:
     readings: tuple[Reading, ...]
 
 
-def _read_off(normalised: str, *published: str, **shared: Any) -> tuple[Reading, ...]:
-    as_published = (Reading(metric=name, published=True, **shared) for name in published)
-    return (Reading(metric=normalised, **shared), *as_published)
+def _claim(name: str, says: str, short: str, metrics: Sequence[str], **shared: Any) -> Claim:
+    """Return a claim on a metric of Headway, and on the metrics by which it was published."""
+    own, *published = metrics
+    as_published = (Reading(metric=metric, published=True, **shared) for metric in published)
+    return Claim(name=name, says=says, short=short, readings=(Reading(metric=own, **shared), *as_published))
 
 
 _ORTHOGONALITY = ("query_cka", "query_orthogonality_raw")
@@ -248,139 +249,124 @@ _DISAGREEMENT = ("output_dissimilarity", "output_dissimilarity_published")
 _DIVERSITY = ("attention_diversity", "attention_variance_raw", "attention_variance_published")
 
 CLAIMS = (
-    Claim(
-        name="layer-0-less-orthogonal",
-        says="Layer 0 is far less orthogonal than the others",
-        short="layer 0 is far less orthogonal",
-        readings=_read_off(
-            *_ORTHOGONALITY,
-            value=layer_0_over_others,
-            also=layer_0_over_others_at_first,
-            said="layer 0's {metric} is {value} times that of the others (before any training {also} times); far is "
-            "1.5 times",
-            bound=1.5,
-        ),
+    _claim(
+        "layer-0-less-orthogonal",
+        "Layer 0 is far less orthogonal than the others",
+        "layer 0 is far less orthogonal",
+        _ORTHOGONALITY,
+        value=layer_0_over_others,
+        also=layer_0_over_others_at_first,
+        said="layer 0's {metric} is {value} times that of the others (before any training {also} times); far is "
+        "1.5 times",
+        bound=1.5,
     ),
-    Claim(
-        name="orthogonality-falls",
-        says="Orthogonality falls in all layers",
-        short="orthogonality falls in all layers",
-        readings=_read_off(
-            *_ORTHOGONALITY,
-            value=rises,
-            also=rises,
-            several=True,
-            said="{metric}, high where heads are alike, changes during training by {value} in the layer where it rises "
-            "least and by {also} where it rises most",
-            bound=0.0,
-        ),
+    _claim(
+        "orthogonality-falls",
+        "Orthogonality falls in all layers",
+        "orthogonality falls in all layers",
+        _ORTHOGONALITY,
+        value=rises,
+        also=rises,
+        several=True,
+        said="{metric}, high where heads are alike, changes during training by {value} in the layer where it rises "
+        "least and by {also} where it rises most",
+        bound=0.0,
     ),
-    Claim(
-        name="layer-0-settles",
-        says="The attention diversity of layer 0 settles while that of later layers keeps rising",
-        short="layer 0's attention diversity settles first",
-        readings=_read_off(
-            *_DIVERSITY,
-            value=late_rise_beyond_layer_0,
-            also=late_change_of_layer_0,
-            several=True,
-            said="in the second half layer 0's {metric} changes by {also}; the rise of the later layers less twice "
-            "that change is {value}, and has to be above 0",
-            bound=0.0,
-        ),
+    _claim(
+        "layer-0-settles",
+        "The attention diversity of layer 0 settles while that of later layers keeps rising",
+        "layer 0's attention diversity settles first",
+        _DIVERSITY,
+        value=late_rise_beyond_layer_0,
+        also=late_change_of_layer_0,
+        several=True,
+        said="in the second half layer 0's {metric} changes by {also}; the rise of the later layers less twice "
+        "that change is {value}, and has to be above 0",
+        bound=0.0,
     ),
-    Claim(
-        name="layer-0-predicts-badly",
-        says="The attention diversity of layer 0 predicts performance badly",
-        short="layer 0's attention diversity predicts the loss badly",
-        readings=_read_off(
-            "attention_diversity",
-            value=r2_of_layer_0("whole_beyond"),
-            also=r2_of_layer_0("whole"),
-            chance_above=p_of_layer_0("whole"),
-            said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
-            "of what a run does by itself, beyond what other seeds explain; badly is below .5 of that",
-            said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
-            "of any two curves that move with time",
-            bound=0.5,
-            below=True,
-        ),
+    _claim(
+        "layer-0-predicts-badly",
+        "The attention diversity of layer 0 predicts performance badly",
+        "layer 0's attention diversity predicts the loss badly",
+        ("attention_diversity",),
+        value=r2_of_layer_0("whole_beyond"),
+        also=r2_of_layer_0("whole"),
+        chance_above=p_of_layer_0("whole"),
+        said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
+        "of what a run does by itself, beyond what other seeds explain; badly is below .5 of that",
+        said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
+        "of any two curves that move with time",
+        bound=0.5,
+        below=True,
     ),
-    Claim(
-        name="disagreement-rises",
-        says="Output disagreement rises in all layers",
-        short="output disagreement rises in all layers",
-        readings=_read_off(
-            *_DISAGREEMENT,
-            value=rises,
-            also=rises,
-            several=True,
-            said="{metric} changes during training by {value} in the layer where it rises least and by {also} where it "
-            "rises most",
-            bound=0.0,
-        ),
+    _claim(
+        "disagreement-rises",
+        "Output disagreement rises in all layers",
+        "output disagreement rises in all layers",
+        _DISAGREEMENT,
+        value=rises,
+        also=rises,
+        several=True,
+        said="{metric} changes during training by {value} in the layer where it rises least and by {also} where it "
+        "rises most",
+        bound=0.0,
     ),
-    Claim(
-        name="disagreement-variance-rises",
-        says="The variance of output disagreement rises in all layers",
-        short="the variance of output disagreement rises in all layers",
-        readings=_read_off(
-            *_DISAGREEMENT,
-            value=rises_of_variance,
-            also=rises_of_variance,
-            several=True,
-            said="the variance of {metric} over pairs changes during training by {value} in the layer where it rises "
-            "least and by {also} where it rises most",
-            bound=0.0,
-        ),
+    _claim(
+        "disagreement-variance-rises",
+        "The variance of output disagreement rises in all layers",
+        "the variance of output disagreement rises in all layers",
+        _DISAGREEMENT,
+        value=rises_of_variance,
+        also=rises_of_variance,
+        several=True,
+        said="the variance of {metric} over pairs changes during training by {value} in the layer where it rises "
+        "least and by {also} where it rises most",
+        bound=0.0,
     ),
-    Claim(
-        name="early-layers-differ",
-        says="The first three layers give different outputs, the last ones alike",
-        short="first layers differ, last ones are alike",
-        readings=_read_off(
-            *_DISAGREEMENT,
-            value=first_layers_less_last,
-            also=last_layers,
-            said="at the end the mean {metric} of the first three layers (half of fewer than six) less that of the "
-            "last ones, which is {also}, is {value}, and has to be above 0",
-            bound=0.0,
-        ),
+    _claim(
+        "early-layers-differ",
+        "The first three layers give different outputs, the last ones alike",
+        "first layers differ, last ones are alike",
+        _DISAGREEMENT,
+        value=first_layers_less_last,
+        also=last_layers,
+        said="at the end the mean {metric} of the first three layers (half of fewer than six) less that of the "
+        "last ones, which is {also}, is {value}, and has to be above 0",
+        bound=0.0,
     ),
-    Claim(
-        name="r2-high-early",
-        says="R² of the loss on output disagreement is high early in layer 0",
-        short="R² is high early in layer 0",
-        readings=_read_off(
-            *_DISAGREEMENT,
-            value=r2_of_layer_0("early_beyond"),
-            also=r2_of_layer_0("early"),
-            chance_above=p_of_layer_0("early"),
-            said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
-            "does by itself, beyond what other seeds explain; high is above .5 of that",
-            said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
-            "curves that move with time",
-            bound=0.5,
-        ),
+    _claim(
+        "r2-high-early",
+        "R² of the loss on output disagreement is high early in layer 0",
+        "R² is high early in layer 0",
+        _DISAGREEMENT,
+        value=r2_of_layer_0("early_beyond"),
+        also=r2_of_layer_0("early"),
+        chance_above=p_of_layer_0("early"),
+        said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
+        "does by itself, beyond what other seeds explain; high is above .5 of that",
+        said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
+        "curves that move with time",
+        bound=0.5,
     ),
-    Claim(
-        name="r2-falls-with-depth",
-        says="R² of the loss on output disagreement falls with depth",
-        short="R² falls with depth",
-        readings=_read_off(
-            *_DISAGREEMENT,
-            value=slope_over_layers("early_beyond"),
-            also=slope_over_layers("early"),
-            chance_above=p_of_last_early_r2,
-            chance_below=p_of_layer_0("early"),
-            said="from layer to layer early R² on {metric} changes by {also}, and that of what a run does by itself, "
-            "beyond what other seeds explain, by {value}",
-            said_untested="from layer to layer early R² on {metric} changes by {also}",
-            bound=0.0,
-            below=True,
-        ),
+    _claim(
+        "r2-falls-with-depth",
+        "R² of the loss on output disagreement falls with depth",
+        "R² falls with depth",
+        _DISAGREEMENT,
+        value=slope_over_layers("early_beyond"),
+        also=slope_over_layers("early"),
+        chance_above=p_of_last_early_r2,
+        chance_below=p_of_layer_0("early"),
+        said="from layer to layer early R² on {metric} changes by {also}, and that of what a run does by itself, "
+        "beyond what other seeds explain, by {value}",
+        said_untested="from layer to layer early R² on {metric} changes by {also}",
+        bound=0.0,
+        below=True,
     ),
 )
+
+
+Verdict = Literal["holds", "does not hold", "cannot be told"]
 
 
 @dataclass(frozen=True, kw_only=True)

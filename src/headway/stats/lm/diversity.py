@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from headway.config.lm.run import TokensRun
-from headway.stats.lm.verdicts import FEWEST_SEEDS
 from headway.stats.paired import interval_of_mean
 from headway.store.run import Run
 
@@ -47,6 +46,9 @@ if TYPE_CHECKING:
 
 FEWEST = 12
 """The fewest points for an association."""
+
+FEWEST_SEEDS = 4
+"""The fewest seeds for a p: three seeds have 6 permutations, so no p is below .05."""
 
 _ALL = 7
 """Seeds up to which every permutation is made."""

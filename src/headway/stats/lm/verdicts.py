@@ -2,20 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import get_args
 
 from headway.base.text import Amount, counted, number, span
 from headway.config.metrics import metric_name
 from headway.stats.evidence import Difference
+from headway.stats.lm.claims import Claim, JudgedArm, Reading, Verdict
+from headway.stats.lm.diversity import FEWEST_SEEDS
 from headway.stats.sequential import FEWEST
-
-if TYPE_CHECKING:
-    from headway.stats.lm.claims import Claim, JudgedArm, Reading
-
-Verdict = Literal["holds", "does not hold", "cannot be told"]
-
-FEWEST_SEEDS = 4
-"""The fewest seeds for the p of an association: three seeds have 6 permutations, so no p is below .05."""
 
 
 def untested(n_seeds: int) -> str:
@@ -31,7 +25,7 @@ def untested(n_seeds: int) -> str:
 
 
 def claim_sentence(
-    claim: "Claim", reading: "Reading", overall: Verdict, arms: Sequence["JudgedArm"], titles: Mapping[str, str]
+    claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[JudgedArm], titles: Mapping[str, str]
 ) -> str:
     """Return a statement, what becomes of it, in which arms, and the numbers that this rests on.
 
@@ -54,7 +48,7 @@ def claim_sentence(
     return f"{claim.says}: {what}; {'by arm, ' * (len(arms) > 1)}{said}"
 
 
-def where(arms: Sequence["JudgedArm"], titles: Mapping[str, str]) -> str:
+def where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
     """Return a phrase that tells which arms give which verdict, or how few seeds they have."""
     seeds = max(arm.seeds for arm in arms)
     if seeds < FEWEST:
