@@ -1,4 +1,4 @@
-"""What a plan or a search tells while it runs: its questions, its findings, and what its next step takes."""
+"""Messages of a plan or a search while it runs: its questions, its findings, and what its next step takes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -128,7 +128,7 @@ class Task(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparability:
-    """What decides whether a difference between two runs says something about their models."""
+    """Facts that decide if a difference between two runs says something about their models."""
 
     task: Task
     units: tuple[object, ...] = ()
@@ -258,7 +258,7 @@ class RunSpec(Spec):
 
     @property
     def comparability(self) -> Comparability:
-        """What another run has to share, so that a difference says something."""
+        """Settings that another run has to share, so that a difference says something."""
         return Comparability(task=self.task)
 
     @property
