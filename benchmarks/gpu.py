@@ -57,6 +57,10 @@ Row = Mapping[str, Any]
 # What was measured
 
 
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
 def read_record(out: Path, piece: str) -> dict[str, Any] | None:
     path = out / f"{piece}.json"
     return json.loads(path.read_text()) if path.is_file() else None
@@ -94,10 +98,11 @@ def measure(out: Path, piece: str, seconds: float, options: argparse.Namespace) 
     began = time.monotonic()
     for name, cell in cells.items():
         kept, left = record["cells"][name], seconds - (time.monotonic() - began)
-        if kept["state"] == "done" or (not options.tiny and cell.estimate_s > left):
+        met_before = kept["state"] == "failed" and kept["date"] >= options.since
+        if kept["state"] == "done" or met_before or (not options.tiny and cell.estimate_s > left):
             continue
         started = time.monotonic()
-        kept |= {"state": "running", "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        kept |= {"state": "running", "date": now()}
         write_record(out, record)
         try:
             found: dict[str, Any] = {"state": "done", "rows": [dict(row) for row in cell.measure()]}
@@ -181,10 +186,11 @@ def carry_out(out: Path, piece: str, seconds: float, asked: argparse.Namespace) 
 
     Return whether the piece could begin.
     """
-    until = time.monotonic() + seconds
+    until, since = time.monotonic() + seconds, now()
     for _ in range(MOST_DEATHS):
         left = until - time.monotonic()
-        command = [sys.executable, __file__, str(out), "--child", piece, "--seconds", str(left), *options_of(asked)]
+        how = ["--child", piece, "--seconds", str(left), "--since", since]
+        command = [sys.executable, __file__, str(out), *how, *options_of(asked)]
         process = subprocess.Popen(command, env=environment(asked.data, tiny=asked.tiny))
         try:
             code = process.wait(left + SHORTEST_S)
@@ -379,6 +385,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--install", type=Path, metavar="PACK", help="unpack into the folder OUT")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--since", default="", help=argparse.SUPPRESS)
     asked = parser.parse_args(given)
     if asked.out is None and asked.pack is None:
         parser.error("give a folder for the results")

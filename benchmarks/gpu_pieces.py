@@ -204,12 +204,12 @@ def product_flops(device: torch.device, precision: str, size: int) -> float:
 @contextlib.contextmanager
 def tf32(wanted: bool) -> Iterator[None]:
     """Allow products in TF32 within a block, which Headway never does."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = wanted
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if wanted else "highest")
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        torch.set_float32_matmul_precision(before)
 
 
 # speed
@@ -589,7 +589,7 @@ def trained_for(
     workers = [place.start(run.path, log=run.path / "worker.log") for place, run in zip(places, runs, strict=True)]
     began, end = None, time.monotonic() + seconds + LATE_S
     while any(worker.ended is None for worker in workers) and time.monotonic() < end:
-        recorded = [_lines(run.path / "metrics.jsonl") for run in runs]
+        recorded = [lines_of(run.path / "metrics.jsonl") for run in runs]
         began = time.monotonic() if began is None and min(recorded) > 1 else began  # all of them train
         if began is not None and time.monotonic() > began + seconds and min(recorded) >= FEWEST_RECORDS:
             break
@@ -612,7 +612,7 @@ LATE_S = 90.0
 FEWEST_RECORDS = 4
 
 
-def _lines(path: Path) -> int:
+def lines_of(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
