@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from headway.config.kinds import parse_run
 from headway.config.lm.run import TokensRun
 from headway.config.load import load, resolve
 from headway.data.batch import Batch, open_examples
+from headway.execute.costs import roofline
 from headway.execute.places import local_places
 from headway.models import attention
 from headway.models.transformer import Transformer
@@ -299,13 +300,9 @@ class Contestant:
 
     def __init__(self, shape: Shape, how: Mapping[str, Any], device: str) -> None:
         asked = json.dumps({"shape": vars(shape), "how": how, "device": device})
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, asked],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self._said = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would fill
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._said}
+        self._process = subprocess.Popen([sys.executable, __file__, asked], text=True, **pipes)
 
     def hear(self) -> dict[str, Any]:
         """Return its next answer, or why there is none."""
@@ -313,8 +310,10 @@ class Contestant:
         line = self._process.stdout.readline()
         if line:
             return json.loads(line)
-        _, said = self._process.communicate()
-        return {"error": said.strip().splitlines()[-1][:200] if said.strip() else "it ended"}
+        self._process.wait()
+        self._said.seek(0)
+        said = self._said.read().strip()
+        return {"error": said.splitlines()[-1][:200] if said else "it ended"}
 
     def train(self, seconds: float) -> dict[str, Any]:
         """Return tokens per second and memory of about so many seconds."""
@@ -374,36 +373,29 @@ def planned(shape: Shape, what: str) -> list[Row]:
 
 
 def speed(kit: Kit) -> list[Cell]:
-    """Return the races: first of all ways at 68.5 M and 124 M parameters, then against the number of heads."""
-    ours = {f"Headway eager {p}": how_of("Headway", p, compile=False) for p in ("fp32", "tf32", "bf16")}
-    ours |= {f"Headway compiled {p}": how_of("Headway", p, compile=True) for p in ("fp32", "tf32", "bf16")}
-    neo = {f"GPT-Neo eager {p}": how_of("GPT-Neo", p, compile=False, attention="eager") for p in ("fp32", "bf16")} | {
-        "GPT-Neo SDPA compiled bf16": how_of("GPT-Neo", "bf16", compile=True, attention="sdpa")
+    """Return the races: first of all ways at 68.5 M parameters, then at 124 M, then against the number of heads."""
+    ours = {
+        f"Headway {mode} {precision}": how_of("Headway", precision, compile=mode == "compiled")
+        for mode in ("eager", "compiled")
+        for precision in ("fp32", "tf32", "bf16")
     }
+    neo = {f"GPT-Neo eager {precision}": how_of("GPT-Neo", precision, compile=False) for precision in ("fp32", "bf16")}
+    neo["GPT-Neo SDPA compiled bf16"] = how_of("GPT-Neo", "bf16", compile=True, attention="sdpa")
     gpt2 = {"GPT-2 SDPA compiled bf16": how_of("GPT-2", "bf16", compile=True, attention="sdpa")}
     fast = {name: ours[name] for name in ("Headway compiled fp32", "Headway compiled bf16", "Headway eager bf16")}
-    if not kit.on_gpu:
-        few = {name: how for name, how in (ours | neo | gpt2).items() if name.endswith("eager fp32")}
-        whole = Kit(device=kit.device, tiny=False, data=kit.data)
-        shapes = {f"{n} heads a layer": Shape.of(whole, "68.5 M", n) for n in (3, 6, 24, 48)}
-        shapes |= {"124 M": Shape.of(whole, "124 M")}
-        return [
-            Cell(name="68.5 M", estimate_s=150, measure=lambda: race(kit, Shape.of(kit, "68.5 M"), few)),
-            *(Cell(name=name, estimate_s=60, measure=partial(planned, shape, f"race {len(fast)} ways"))
-              for name, shape in shapes.items()),
-        ]  # fmt: skip
-    return [
-        Cell(name="68.5 M", estimate_s=150, measure=lambda: race(kit, Shape.of(kit, "68.5 M"), ours | neo | gpt2)),
-        Cell(name="124 M", estimate_s=90, measure=lambda: race(kit, Shape.of(kit, "124 M"), fast | gpt2)),
-        *(
-            Cell(
-                name=f"{n} heads a layer",
-                estimate_s=55,
-                measure=lambda n=n: race(kit, Shape.of(kit, "68.5 M", n), fast),
-            )
-            for n in (48, 3, 24, 6)
-        ),
-    ]
+    races = {"68.5 M": (150.0, 12, ours | neo | gpt2), "124 M": (90.0, 12, fast | gpt2)}
+    races |= {f"{n} heads a layer": (55.0, n, fast) for n in (48, 3, 24, 6)}
+    cells = []
+    for name, (estimate, n_heads, ways) in races.items():
+        if kit.on_gpu:
+            measured = partial(race, kit, Shape.of(kit, name, n_heads), ways)
+        elif name == "68.5 M":
+            few = {way: how for way, how in ways.items() if way.endswith("eager fp32")}
+            measured = partial(race, kit, Shape.of(kit, name, n_heads), few)
+        else:
+            measured = partial(planned, Shape.of(replace(kit, tiny=False), name, n_heads), f"race {len(ways)} ways")
+        cells.append(Cell(name=name, estimate_s=estimate, measure=measured))
+    return cells
 
 
 # widths
@@ -473,7 +465,7 @@ def together(kit: Kit) -> list[Cell]:
     """Return ensembles of three tasks, larger and larger until memory ends."""
     sizes = (2, 8) if kit.tiny else (8, 64, 512, 4096, 10_000)
     return [
-        Cell(name=f"{n} × {task}", estimate_s=8 + 0.012 * n, measure=partial(ensemble_rate, kit, task, n))
+        Cell(name=f"{n} × {task}", estimate_s=8 + 0.006 * n, measure=partial(ensemble_rate, kit, task, n))
         for n in sizes
         for task in ENSEMBLES
     ]
@@ -529,12 +521,12 @@ def ensemble_rate(kit: Kit, task: str, n: int) -> list[Row]:
 
 def published(kit: Kit) -> list[Cell]:
     """Return a run of head-progression's paper scale, and runs of it side by side on one GPU."""
-    seconds, few = (6.0, 6.0) if kit.tiny else (240.0, 45.0)
-    side_by_side = (2,) if kit.tiny else (4, 8, 2)
+    seconds, few = (6.0, 6.0) if kit.tiny else (180.0, 40.0)
+    side_by_side = (2,) if kit.tiny else (4, 8)
     return [
-        Cell(name="one run", estimate_s=seconds + 20, measure=partial(rates, kit, 1, seconds)),
+        Cell(name="one run", estimate_s=seconds + COMPILING_S, measure=partial(rates, kit, 1, seconds)),
         *(
-            Cell(name=f"{n} side by side", estimate_s=few + 20, measure=partial(rates, kit, n, few))
+            Cell(name=f"{n} side by side", estimate_s=few + COMPILING_S, measure=partial(rates, kit, n, few))
             for n in side_by_side
         ),
     ]
@@ -564,8 +556,15 @@ def rates(kit: Kit, n: int, seconds: float) -> Iterator[Row]:
             "held out": record.get("eval_loss_nats"),
         }
     steps_per_s = sum(per_s) / (records[0][-1]["tokens"] / records[0][-1]["step"])
-    hours = 9 * 5 * PUBLISHED_STEPS / steps_per_s / 3600
-    yield {"runs": n, "tokens/s of all": sum(per_s), "steps/s of all": steps_per_s, "h for 9 arms × 5 seeds": hours}
+    run = experiment.arm("constant-low").spec(0)
+    assert isinstance(run, TokensRun)
+    yield {
+        "runs": n,
+        "tokens/s of all": sum(per_s),
+        "steps/s of all": steps_per_s,
+        "% of the roofline": 100 * steps_per_s * max(roofline(run).values()),
+        "h for 9 arms × 5 seeds": 9 * 5 * PUBLISHED_STEPS / steps_per_s / 3600,
+    }
 
 
 def _rate(records: list[dict[str, Any]]) -> float:
@@ -607,6 +606,8 @@ def trained_for(
     return [run.records() for run in done]
 
 
+COMPILING_S = 70.0
+"""What workers take on an H200 until they train."""
 LATE_S = 90.0
 """Workers that train later than this, on a busy machine, are stopped all the same."""
 FEWEST_RECORDS = 4
