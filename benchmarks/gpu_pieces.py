@@ -14,6 +14,7 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS") or min(cores(), 8))
 set_up_process(THREADS)  # before torch reads it
 
 import contextlib
+import gc
 import json
 import signal
 import statistics
@@ -55,6 +56,7 @@ STEPS = 1_000_000
 H200_BYTES = 139 * 2**30
 
 Row = Mapping[str, Any]
+Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +85,12 @@ class Kit:
     @classmethod
     def made(cls, *, tiny: bool, data: Path, device: str | None) -> "Kit":
         """Set this process up as a worker is."""
-        place = find_device(device or "auto")
         torch.set_num_threads(THREADS)
         be_deterministic()
-        return cls(device=place, tiny=tiny, data=data)
+        return cls(device=find_device(device or "auto"), tiny=tiny, data=data)
 
     @property
-    def on_gpu(self) -> bool:
-        """True on a GPU."""
+    def on_gpu(self) -> bool:  # noqa: D102
         return self.device.type == "cuda"
 
     def described(self) -> dict[str, Any]:
@@ -104,15 +104,16 @@ class Kit:
     def is_broken(self) -> bool:
         """Return whether the GPU no longer answers, as after an access to memory that is not there."""
         try:
-            self.settle()
+            self.wait()
         except RuntimeError:
             return True
         return False
 
     def settle(self) -> None:
-        """Wait for the GPU, and give freed memory back."""
+        """Wait for the GPU, and give freed memory back, that of former models too."""
+        self.wait()
+        gc.collect()
         if self.on_gpu:
-            torch.cuda.synchronize(self.device)
             torch.cuda.empty_cache()
 
     def median_s(self, do: Callable[[], object], seconds: float, least: int = 3) -> float:
@@ -173,8 +174,8 @@ def text_run(model: Mapping[str, Any], *, batch: int, context: int, vocab: int =
 
 
 def random_batch(run: TokensRun) -> Batch:
-    vocab = run.task.vocab_size
-    tokens = np.random.default_rng(0).integers(vocab, size=(2, run.training.batch_size, run.task.n_ctx))
+    size = (2, run.training.batch_size, run.task.n_ctx)
+    tokens = np.random.default_rng(0).integers(run.task.vocab_size, size=size)
     return Batch(inputs=tokens[0], targets=tokens[1])
 
 
@@ -227,11 +228,9 @@ class Shape:
     @classmethod
     def of(cls, kit: Kit, name: str, n_heads: int = 12) -> "Shape":
         """Return the shape of 68.5 M or 124 M parameters."""
+        model = published_model(n_heads, kit.tiny)
         if name == "124 M":
-            model = {"family": "gpt-2", "d_model": 96 if kit.tiny else 768, "n_layers": 12, "n_heads": n_heads}
-            model["n_positions"] = 1024
-        else:
-            model = published_model(n_heads, kit.tiny)
+            model |= {"family": "gpt-2", "n_layers": 12, "n_positions": 1024}
         return cls(model=model, batch=1 if kit.tiny else 16, context=64 if kit.tiny else 512)
 
 
@@ -300,7 +299,7 @@ class Contestant:
 
     def __init__(self, shape: Shape, how: Mapping[str, Any], device: str) -> None:
         asked = json.dumps({"shape": vars(shape), "how": how, "device": device})
-        self._said = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would fill
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe that nobody reads would fill
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._said}
         self._process = subprocess.Popen([sys.executable, __file__, asked], text=True, **pipes)
 
@@ -405,20 +404,16 @@ def widths(kit: Kit) -> list[Cell]:
     """Return attention alone and whole steps against d_head at equal width, and ragged layouts."""
     d_model = 128 if kit.tiny else 768
     d_heads = (2, 16) if kit.tiny else (2, 4, 8, 16, 32, 64)
-    precisions = ("fp32",) if not kit.on_gpu else ("fp32", "bf16")
+    precisions = ("fp32", "bf16") if kit.on_gpu else ("fp32",)
     layouts = {"ragged 24-12-6-3": "24-12-6-3", "uniform 12": 12, "ragged 96-48-24-12": "96-48-24-12", "uniform 48": 48}
     layouts = {"ragged 8-4-2-1": "8-4-2-1", "uniform 4": 4} if kit.tiny else layouts
     heads = {f"d_head {d}": d_model // d for d in d_heads} | layouts
-    return [
-        *(
-            Cell(name=f"attention {p}", estimate_s=30, measure=partial(attention_widths, kit, d_model, d_heads, p))
-            for p in precisions
-        ),
-        *(
-            Cell(name=f"steps {p}", estimate_s=60, measure=partial(step_widths, kit, d_model, heads, p))
-            for p in precisions
-        ),
-    ]
+    cells = []
+    for p in precisions:
+        measured = partial(attention_widths, kit, d_model, d_heads, p), partial(step_widths, kit, d_model, heads, p)
+        cells.append(Cell(name=f"attention {p}", estimate_s=30, measure=measured[0]))
+        cells.append(Cell(name=f"steps {p}", estimate_s=60, measure=measured[1]))
+    return cells
 
 
 def attention_widths(kit: Kit, d_model: int, d_heads: Iterable[int], precision: str) -> Iterator[Row]:
@@ -449,9 +444,8 @@ def step_widths(kit: Kit, d_model: int, heads: Mapping[str, int | str], precisio
         model = {"family": "gpt-neo", "d_model": d_model, "n_layers": 4, "n_heads": n_heads}
         kit.settle()
         meter = Meter(kit.device)
-        trainer = trainer_of(
-            text_run(model, batch=batch, context=context, vocab=vocab, precision=precision), kit.device
-        )
+        run = text_run(model, batch=batch, context=context, vocab=vocab, precision=precision)
+        trainer = trainer_of(run, kit.device)
         trainer.advance(1)
         meter.begin_training()
         seconds = kit.median_s(lambda trainer=trainer: trainer.advance(1), 0.1 if kit.tiny else 2.0)
@@ -485,14 +479,13 @@ ENSEMBLES: dict[str, tuple[Callable[[], Experiment], str]] = {
 """By task: the experiment, and its arm."""
 
 
-def ensemble_rate(kit: Kit, task: str, n: int) -> list[Row]:
-    """Return the steps per second of all members, and the share of a step that goes into drawing their batches."""
+def ensemble_rate(kit: Kit, task: str, n: int) -> Iterator[Row]:
+    """Yield the steps per second of all members, and the share of a step that goes into drawing their batches."""
     kit.settle()
     scratch()
     declared, arm = ENSEMBLES[task]
     template = declared().arm(arm)
     runs = [template.spec(seed) for seed in range(n)]
-    assert all(isinstance(run, TokensRun) for run in runs)
     meter, began = Meter(kit.device), time.perf_counter()
     try:
         ensemble, _ = ensemble_of(runs, open_examples(runs[0].task), STEPS, kit.device)  # type: ignore[arg-type]
@@ -503,17 +496,10 @@ def ensemble_rate(kit: Kit, task: str, n: int) -> list[Row]:
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        return [{"members": n, "model-steps/s": None, "why not": "out of memory"}]
-    return [
-        {
-            "members": n,
-            "model-steps/s": n / step_s,
-            "ms a step": 1e3 * step_s,
-            "% drawing": 100 * drawing_s / step_s,
-            "GB": meter.metrics()["memory_bytes"] / 1e9,
-            "s to open": opened_s,
-        }
-    ]
+        yield {"members": n, "model-steps/s": None, "why not": "out of memory"}
+        return
+    speeds = {"model-steps/s": n / step_s, "ms a step": 1e3 * step_s, "% drawing": 100 * drawing_s / step_s}
+    yield {"members": n, **speeds, "GB": meter.metrics()["memory_bytes"] / 1e9, "s to open": opened_s}
 
 
 # published
@@ -521,14 +507,10 @@ def ensemble_rate(kit: Kit, task: str, n: int) -> list[Row]:
 
 def published(kit: Kit) -> list[Cell]:
     """Return a run of head-progression's paper scale, and runs of it side by side on one GPU."""
-    seconds, few = (6.0, 6.0) if kit.tiny else (180.0, 40.0)
-    side_by_side = (2,) if kit.tiny else (4, 8)
+    seconds = {1: 6.0, 2: 6.0} if kit.tiny else {1: 180.0, 4: 40.0, 8: 40.0}
     return [
-        Cell(name="one run", estimate_s=seconds + COMPILING_S, measure=partial(rates, kit, 1, seconds)),
-        *(
-            Cell(name=f"{n} side by side", estimate_s=few + COMPILING_S, measure=partial(rates, kit, n, few))
-            for n in side_by_side
-        ),
+        Cell(name=f"{n} at once" if n > 1 else "one run", estimate_s=s + COMPILING_S, measure=partial(rates, kit, n, s))
+        for n, s in seconds.items()
     ]
 
 
@@ -557,7 +539,6 @@ def rates(kit: Kit, n: int, seconds: float) -> Iterator[Row]:
         }
     steps_per_s = sum(per_s) / (records[0][-1]["tokens"] / records[0][-1]["step"])
     run = experiment.arm("constant-low").spec(0)
-    assert isinstance(run, TokensRun)
     yield {
         "runs": n,
         "tokens/s of all": sum(per_s),
@@ -567,21 +548,18 @@ def rates(kit: Kit, n: int, seconds: float) -> Iterator[Row]:
     }
 
 
-def _rate(records: list[dict[str, Any]]) -> float:
+def _rate(records: Records) -> float:
     """Return tokens per second of training from the last half of the records."""
-    assert len(records) > 1, "too few records; train for longer"
     first, last = records[(len(records) - 1) // 2], records[-1]
     return (last["tokens"] - first["tokens"]) / (last["wall_s"] - first["wall_s"])
 
 
-def _some_of(records: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
+def _some_of(records: Records, n: int) -> Records:
     there = [record for record in records if record["step"]]
     return [there[i] for i in sorted({round(at) for at in np.linspace(0, len(there) - 1, min(n, len(there)))})]
 
 
-def trained_for(
-    experiment: Experiment, folder: Path, device: str, n: int, seconds: float
-) -> list[list[dict[str, Any]]]:
+def trained_for(experiment: Experiment, folder: Path, device: str, n: int, seconds: float) -> list[Records]:
     """Train the runs of an experiment by workers, ask them to stop after a time, and return their records."""
     places = local_places(device, workers=n, runs=n, runs_per_gpu=n if device == "cuda" else 1)
     _, runs = api.prepare(experiment, folder, [place.slot for place in places], together=1)
