@@ -25,10 +25,10 @@ from headway.stats.best_arm import chances, new_seeds, ranked
 from headway.stats.blocks import judge
 from headway.stats.sequential import LookPlan, followed, needed_arms
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "laws"))
-from test_associations_hold import KINDS, p_of
-from test_family import FAMILIES
-from test_statements_silent import verdicts
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from laws.test_associations_hold import KINDS, p_of
+from laws.test_family import FAMILIES
+from laws.test_statements_silent import verdicts
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]
 """From a generator, a number of arms and of seeds to runs (arm, seed) of arms that do not differ."""

@@ -5,7 +5,7 @@
 The runs are fabricated: the ten arms of head progression, sealed, each with 121 records; `--seeds 1000` makes 10,000.
 With `--empty` a directory has no note of what was read before (`.checked.json`), otherwise it has. Checkouts take turns
 in each round, the first of which is not counted. Printed are the median and the range of wall time and of processor
-time, which on a machine that others use says more; and what of the processor time is the imports'.
+time, which on a machine that others use says more; and what `headway compare --help` takes, which is the start alone.
 """
 
 import argparse
@@ -19,13 +19,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-IMPORTS = "import headway.cli.directories, headway.stats.results"
 
 
 def make(path: Path, seeds: int) -> None:
     """A directory of finished runs."""
-    sys.path[:0] = [str(ROOT / "tests" / "show"), str(ROOT / "tests")]
-    from fabricate_text import fabricate_text, head_progression
+    sys.path.insert(0, str(ROOT / "tests"))
+    from support.fabricate_text import fabricate_text, head_progression
 
     contrasts = {"descending": {"better": "descending-*", "than": "constant-*"}}
     experiment = head_progression(baseline="constant-medium", contrasts=contrasts).select(seeds=seeds, controls=[])
@@ -59,7 +58,7 @@ def main() -> None:
         path = Path(folder) / "runs"
         make(path, asked.seeds)
         timed = {verb: ("-m", "headway", verb, str(path)) for verb in asked.verbs.split(",")} | {
-            "imports": ("-c", IMPORTS)
+            "start": ("-m", "headway", "compare", "--help")
         }
         found: dict[tuple[str, Path], list[tuple[float, float]]] = {}
         for turn in range(asked.rounds + 1):

@@ -10,7 +10,7 @@
 
 An error for users is what odd input should end with, or nothing; findings are tracebacks, hangs, memory that is filled
 (2 s of processor time and 500 MB for files and lines, 10 s and 1 GB more than before for folders), errors that cannot
-be read, and anything of a folder that was run. How cases are made stands in `tests/faults/`.
+be read, and anything of a folder that was run. How cases are made stands in `tools/faults/`.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(TESTS / "faults"), str(TESTS)]
+TOOLS = Path(__file__).parents[1] / "tools"
+sys.path.insert(0, str(TOOLS))
 
 
 def damages(asked: argparse.Namespace) -> bool:
     """Damage to finished directories and to interrupted runs, in the numbers that each kind of it came to."""
-    import damager
+    from faults import damager
 
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -54,25 +54,24 @@ def damages(asked: argparse.Namespace) -> bool:
 def kills(asked: argparse.Namespace) -> bool:
     """Sweeps ended at random moments, in a process that loads nothing else."""
     options = [f"--{name}={getattr(asked, name)}" for name in ("n", "seed", "seconds")]
-    return subprocess.run([sys.executable, TESTS / "faults" / "kills.py", *options], check=False).returncode == 0
+    return subprocess.run([sys.executable, TOOLS / "faults" / "kills.py", *options], check=False).returncode == 0
 
 
 def disk(asked: argparse.Namespace) -> bool:
     """Disks that get full, in a process that loads nothing else; on a laboratory alone with --only."""
     options = [f"--ways={asked.n}", *(["--laboratories", *asked.only] if asked.only else [])]
-    return subprocess.run([sys.executable, TESTS / "faults" / "full_disks.py", *options], check=False).returncode == 0
+    return subprocess.run([sys.executable, TOOLS / "faults" / "full_disks.py", *options], check=False).returncode == 0
 
 
 def fuzz(asked: argparse.Namespace) -> bool:
     """Odd input; each finding is kept in `findings/`."""
-    import fuzz_experiments
-    import fuzz_folders
+    from faults import fuzz_experiments, fuzz_folders
 
     tries = {
         "files": partial(fuzz_experiments.fuzz, files=asked.n, commands=0),
         "lines": partial(fuzz_experiments.fuzz, files=0, commands=asked.n),
         "folders": partial(fuzz_folders.fuzz, folders=asked.n),
-        "directories": lambda **given: import_module("fuzz_directories").fuzz(directories=asked.n, **given),
+        "directories": lambda **given: import_module("faults.fuzz_directories").fuzz(directories=asked.n, **given),
     }
     began, worked = time.monotonic(), sum(os.times()[:4])
     tried, found = tries[asked.part](seed=asked.seed, seconds=asked.seconds, told=partial(print, flush=True))
@@ -107,7 +106,7 @@ def main() -> int:
         if do is damages:
             part.add_argument("--resumes", type=int, default=200, help="damages to interrupted runs")
         elif do is disk:
-            part.add_argument("--only", nargs="+", help="laboratories, as tests/faults/full_disks.py names them")
+            part.add_argument("--only", nargs="+", help="laboratories, as tools/faults/full_disks.py names them")
         else:
             part.add_argument("--seconds", type=float, default=7200.0, help="stop after so many")
     asked = parser.parse_args()

@@ -2,9 +2,9 @@
 
 `equal` holds the device's values and gradients beside the CPU's in float64. An error is a multiple of the precision,
 relative to the largest value: `x eps`. The tests of the suite allow 2 sqrt(700) = 53 of them for a pass through a small
-model (`tests/tolerance.py`), and each row says whether its error is within that. Models are those of the laws, which
-differ in every declared choice (`tests/drawn_transformers.py`). If a comparison meets an error, as of an operation that
-refuses to be deterministic, the row holds that error, and the next row is measured.
+model (`tests/support/tolerance.py`), and each row says whether its error is within that. Models are those of the laws,
+which differ in every declared choice (`tests/support/drawn_transformers.py`). If a comparison meets an error, as of an
+operation that refuses to be deterministic, the row holds that error, and the next row is measured.
 
 `models` times the verbs on a model of 68.5 M parameters, and compares their numbers with the CPU's.
 """
@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from drawn_transformers import MODELS, VOCAB, built, text
 from gpu_pieces import VOCAB as GPT2_VOCAB
 from gpu_pieces import Cell, Kit, Row, lines_of, published_model, scratch, text_run, told
-from tolerance import TERMS
+from support.drawn_transformers import MODELS, VOCAB, built, text
+from support.tolerance import TERMS
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 

@@ -5,7 +5,8 @@
 `tiny`: in-context runs of about a second's tenth, by 2 local workers with a process each and with lasting processes,
 by a private Ray with 2 slots, and by 2 joined workers, in one run of this script. The wall time is from when the first
 run begins until the last has ended; the idle share is what of both workers' time then lies in no run, by the runs' own
-clocks, so the beginning and end of processes count as idle. `queue`: simulated places (tests/simulated_places.py).
+clocks, so the beginning and end of processes count as idle.
+`queue`: simulated places (tests/support/simulated_places.py).
 `nodes`: rounds on a Ray cluster of three nodes on this machine, in which nodes are killed and added at random while
 runs of two laboratories go on; every run must end with the bits of an undisturbed one.
 """
@@ -120,7 +121,7 @@ def compare_tiny(n_runs: int, left_out: Sequence[str] = ()) -> None:
 
 def compare_queue() -> None:
     """The queue with a simulated place."""
-    from simulated_places import Cluster
+    from support.simulated_places import Cluster
 
     one = Cluster(n_slots=1_000, n_runs=100_000).outcome()
     peak = Cluster(n_slots=1_000, n_runs=100_000).outcome(memory=True).peak_bytes
@@ -144,8 +145,8 @@ def lasting_part(run: Run) -> Any:
 
 def laboratories(n_runs: int) -> tuple[Experiment, Experiment]:
     """So many runs of each of two laboratories, or one more, that take seconds each."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
-    import kills
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+    from faults import kills
 
     tokens = kills.tokens(60)
     return tiny(n_runs + 1, steps=200_000), tokens.select(seeds=-(-n_runs // len(tokens.arms)))

@@ -190,7 +190,7 @@ def page() -> str:
         f"Written by `make docs` with transformers {transformers.__version__}, and tested. Of each type that reads",
         "text a small random model was drawn. A type *agrees* if every attention of it returns softmax(q k) v of its",
         "trace, to 1e-5; that its heads' contributions add up to what enters the stream is a test of its own",
-        "(`tests/hf/test_entering.py`). The names are those of `model_type` in a config.json.",
+        "(`tests/hf/test_interface.py`). The names are those of `model_type` in a config.json.",
         "",
         f"## {len(agreeing)} agree",
         "",

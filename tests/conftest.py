@@ -4,10 +4,12 @@ import gc
 
 import hypothesis
 import pytest
-import skips
 from jaxtyping import install_import_hook
+from support import skips
 
 install_import_hook(["headway.data", "headway.heads", "headway.icl", "headway.models"], "beartype.beartype")
+
+collect_ignore = ["support/made_up_kind.py"]  # its kind of task is for the table of a process of its own
 
 pytest_runtest_makereport = skips.pytest_runtest_makereport
 pytest_make_collect_report = skips.pytest_make_collect_report

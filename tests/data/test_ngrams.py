@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tolerance import nearly
+from support.tolerance import nearly
 
 from headway.data import ngrams
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import your_own
+from support import your_own
 
 import headway.own
 from headway.config.plugins import CHANGES_NOTHING

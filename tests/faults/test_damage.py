@@ -5,9 +5,8 @@ import shutil
 import sys
 
 import pytest
-import quadratic
-import stored
 from rich.console import Console
+from support import quadratic, stored
 
 from headway.errors import ResultsError
 from headway.execute import work as work_module

@@ -2,8 +2,8 @@
 
 import random
 
-import damager
 import pytest
+from faults import damager
 
 
 @pytest.fixture(scope="module")

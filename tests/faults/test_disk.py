@@ -9,10 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import faulty
-import full_disks
 import pytest
-import quadratic
+from faults import full_disks
+from support import faulty, quadratic
 
 from headway.base.files import derived
 from headway.errors import ResultsError, StorageFailed

@@ -9,9 +9,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-import damager
 import pytest
-import quadratic
+from faults import damager
+from support import quadratic
 
 from headway.base import files
 from headway.base.identity import DIGEST, signed
@@ -30,7 +30,7 @@ from headway.store.run import Run, signed_text
 from headway.store.timings import read_timings
 from headway.store.verify import verify
 
-FUZZER = Path(__file__).with_name("fuzz_directories.py")
+FUZZER = Path(__file__).parents[2] / "tools/faults/fuzz_directories.py"
 
 
 @pytest.fixture(scope="module")
@@ -181,8 +181,8 @@ def test_a_document_lets_no_file_be_run_that_its_directory_does_not_keep(directo
 @pytest.mark.slow
 def test_a_short_fuzz_finds_nothing(tmp_path):
     """In a process of its own, which forks: this one may have used torch's threads."""
-    code = "import fuzz_directories as f; print(f.fuzz(directories=40, seed=7, kinds=('icl',)))"
-    told = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FUZZER.parent), str(FUZZER.parents[1])])}
+    code = "from faults import fuzz_directories as f; print(f.fuzz(directories=40, seed=7, kinds=('icl',)))"
+    told = {**os.environ, "PYTHONPATH": str(FUZZER.parents[1])}
     done = subprocess.run(
         [sys.executable, "-c", code], env=told, cwd=tmp_path, capture_output=True, text=True, check=True
     )

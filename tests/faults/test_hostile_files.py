@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fuzz_experiments import guarded, look_at
+from faults.fuzz_experiments import guarded, look_at
 
 import headway
 from headway.cli import main
@@ -19,7 +19,7 @@ from headway.config.spec import MOST_ARMS, MOST_LAYERS
 from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError, UserError
 
-FUZZER = Path(__file__).with_name("fuzz_experiments.py")
+FUZZER = Path(__file__).parents[2] / "tools/faults/fuzz_experiments.py"
 
 LANGUAGE = """
 name: mine

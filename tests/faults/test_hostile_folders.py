@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fuzz_experiments import guarded, wrong_with
-from fuzz_folders import models
+from faults.fuzz_experiments import guarded, wrong_with
+from faults.fuzz_folders import models
 from safetensors.numpy import load_file, save_file
 
 import headway
@@ -26,7 +26,7 @@ from headway.hf.safety import check_built, check_declared, check_memory
 from headway.hf.write import export
 from headway.models.weights import initial_weights
 
-FUZZER = Path(__file__).with_name("fuzz_folders.py")
+FUZZER = Path(__file__).parents[2] / "tools/faults/fuzz_folders.py"
 DEEP = '{"a": ' + "[" * 100_000 + "1" + "]" * 100_000 + "}"
 
 

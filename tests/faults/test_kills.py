@@ -10,7 +10,7 @@ from headway.icl import fused
 
 NATIVE = ("icl, native", "plan", "search")
 TORCH = ("icl, torch", "icl, stacks", "tokens", "known answers", "together", "starts")
-KILLS = Path(__file__).with_name("kills.py")
+KILLS = Path(__file__).parents[2] / "tools/faults/kills.py"
 
 
 @pytest.mark.slow

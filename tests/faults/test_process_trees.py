@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 
-import kills
 import psutil
 import pytest
-import quadratic
+from faults import kills
+from support import quadratic
 
 from headway.icl import fused
 from headway.store.directory import Store

@@ -11,9 +11,8 @@ import sys
 import time
 import traceback
 
-import faulty
 import pytest
-import quadratic
+from support import faulty, quadratic
 
 from headway.cli import main
 from headway.execute.work import DONE, ELSEWHERE, FAILED

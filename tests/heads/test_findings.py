@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from fabricate_scores import composition, names, scores
-from tolerance import assert_same
+from support.fabricate_scores import composition, names, scores
+from support.tolerance import assert_same
 
 from headway.heads.findings import findings
 from headway.heads.scores import HeadScores, row_labels

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from head_definitions import attention, causal, of
-from tolerance import nearly
+from support.head_definitions import attention, causal, of
+from support.tolerance import nearly
 
 from headway.heads.measure import measure
 from headway.heads.nulls import gaussian_attention, gaussian_excess, gaussian_heads, measured_spectra, normal_excess

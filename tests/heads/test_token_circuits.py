@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tolerance import assert_same
+from support.tolerance import assert_same
 
 from headway.config.lm.model import Gpt2, GptNeo, Llama
 from headway.heads.circuits import read_out_rows, written_rows

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tolerance import assert_same
+from support.tolerance import assert_same
 
 from headway.causal.patching import TwoRuns, head_paths, patched_effects
 from headway.hf.interface import attentions, intercepted, own_function

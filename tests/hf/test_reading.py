@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 from safetensors.numpy import load_file, save_file
-from tolerance import assert_same
+from support.tolerance import assert_same
 
 import headway
 from headway.data.tokenizer import bytes_tokenizer

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-import zoo
-from tolerance import assert_same
+from support import zoo
+from support.tolerance import assert_same
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -62,7 +62,7 @@ def test_patterns_are_those_of_eager_attention(name, implementation):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("gemma")])
 def test_contributions_sum_to_the_output_minus_the_bias(name):
-    """Gemma's are normed: those of all architectures stand in test_entering."""
+    """Gemma's are normed: those of all architectures stand in test_interface."""
     model = zoo.model_of(name)
     outputs = {}
     for linear in linears(model):

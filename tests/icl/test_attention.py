@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import reference_attention
 import torch
-from tolerance import assert_same
+from support import reference_attention
+from support.tolerance import assert_same
 
 from headway.config.regression import OneLayer, RegressionTask, Stack
 from headway.data.regression import draw

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from tolerance import assert_same, nearly
+from support.tolerance import assert_same, nearly
 
 from headway.config.regression import OneLayer, RegressionTask, Stack
 from headway.icl.circuits import circuits, head_scalars, head_table

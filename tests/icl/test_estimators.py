@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tolerance import assert_same
+from support.tolerance import assert_same
 
 from headway.base import rng
 from headway.config.regression import Power, RegressionTask

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tolerance import assert_same, nearly
+from support.tolerance import assert_same, nearly
 
 from headway.base import rng
 from headway.config.regression import Power, RegressionTask

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from tolerance import assert_same, nearly
+from support.tolerance import assert_same, nearly
 
 from headway.base import rng as streams
 from headway.config.kinds import parse_run

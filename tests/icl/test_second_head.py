@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import chi2
-from tolerance import nearly
+from support.tolerance import nearly
 
 from headway.config.regression import RegressionTask
 from headway.icl.second_head import effective_worth, exact_worth, worth_in_the_limit

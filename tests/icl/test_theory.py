@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tolerance import assert_same
+from support.tolerance import assert_same
 
 from headway.config.regression import Identity, Power, RegressionTask
 from headway.data.regression import tuning_prompts

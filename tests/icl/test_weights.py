@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from tolerance import assert_same
+from support.tolerance import assert_same
 
 from headway.config.kinds import parse_run
 from headway.config.regression import OneLayer, RegressionTask, Stack

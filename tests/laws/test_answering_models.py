@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from drawn_transformers import GPT2, LLAMA
-from tolerance import assert_same
+from support.drawn_transformers import GPT2, LLAMA
+from support.tolerance import assert_same
 
 from headway.config.lm.budget import parameters_by_part
 from headway.config.lm.model import Gpt2, GptNeo, Llama

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tolerance import assert_same, nearly
+from support.tolerance import assert_same, nearly
 
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.lm.model import Gpt2, Llama

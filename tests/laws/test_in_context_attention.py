@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tolerance import assert_same
+from support.tolerance import assert_same
 
 from headway.config.regression import OneLayer, RegressionTask, Stack
 from headway.data.regression import draw

@@ -15,9 +15,9 @@ TESTS = Path(__file__).parents[1]
 SENSITIVE = (
     "laws/test_transformer.py::test_the_fast_attention_equals_the_reference_in_value_and_gradient",
     "laws/test_transformer.py::test_permuting_the_heads_changes_nothing",
-    "heads/causes/test_importance.py::test_so_many_heads_are_left_and_they_are_the_masked_model",
-    "model/test_generate_text.py::test_logits_with_a_cache_equal_those_without",
-    "model/test_own_attention.py",
+    "causal/test_importance.py::test_so_many_heads_are_left_and_they_are_the_masked_model",
+    "models/test_generate.py::test_logits_with_a_cache_equal_those_without",
+    "models/test_attention_own.py",
     "icl/test_attention.py::test_prediction_and_gradient_are_those_of_the_reference",
 )
 """Those with the most roundings between the two ways, and those that failed where their author had never run them."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import modules
+from support.house import modules
 
 import headway.report.experiment.laboratory
 import headway.stats.laboratory
@@ -137,7 +137,7 @@ def test_other_questions_may_be_asked(code):
 
 @pytest.mark.slow
 def test_a_kind_of_task_is_added_by_its_slices_and_an_entry_in_the_table(tmp_path):
-    script = Path(__file__).with_name("made_up_kind.py")
+    script = Path(__file__).parents[1] / "support" / "made_up_kind.py"
     out = tmp_path / "echo"
     done = subprocess.run([sys.executable, script, out], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

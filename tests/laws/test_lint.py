@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from house import ROOT
+from support.house import ROOT
 
 
 @pytest.mark.parametrize("line", ["ruff format --check .", "ruff check .", "mypy", "lint-imports"])

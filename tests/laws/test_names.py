@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 
 import pytest
-from house import ROOT, SOURCE, modules, packages
+from support.house import ROOT, SOURCE, modules, packages
 
 PRINTING = ("print", "sys.stdout.write", "typer.echo", "typer.secho", "Console")
 PRINTERS = {

@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from house import ROOT
-from test_family import FAMILIES
+from laws.test_family import FAMILIES
+from support.house import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 

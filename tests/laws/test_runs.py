@@ -9,9 +9,8 @@ import subprocess
 import sys
 import time
 
-import faulty
 import pytest
-import quadratic
+from support import faulty, quadratic
 
 from headway.execute.work import DONE, ELSEWHERE
 from headway.icl import fused

@@ -3,7 +3,7 @@
 import ast
 import tomllib
 
-from house import ROOT, functions, modules
+from support.house import ROOT, functions, modules
 
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 45

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from house import ROOT
-from skips import EXCUSES
+from support.house import ROOT
+from support.skips import EXCUSES
 
 TESTS = """
 import pytest
@@ -33,7 +33,7 @@ def outcome(folder, no_skips, **files):
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "HEADWAY_NO_SKIPS": no_skips}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "skips", "-c", "none.ini", "--rootdir=.", "."]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "support.skips", "-c", "none.ini", "--rootdir=.", "."]
     (folder / "none.ini").write_text("[pytest]")
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 

@@ -2,7 +2,7 @@
 
 import re
 
-from house import ROOT
+from support.house import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 

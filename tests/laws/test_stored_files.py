@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import quadratic
-import stored
-from house import ROOT
+from faults import damager
+from support import quadratic, stored
 from typer.testing import CliRunner
 
 from headway.cli.options import app
@@ -19,10 +18,6 @@ from headway.store.directory import Store
 from headway.store.growth import turn
 from headway.store.records import READ
 from headway.store.verify import STORED_FILES
-
-sys.path.append(str(ROOT / "tests/faults"))
-
-import damager
 
 NOT_HERE = ("plugins/*.py", "timings/lease/*.json", "runs/*/seed-*/start.json")
 """Of code of one's own, of timing, and of runs that start from others, which no directory here has."""

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tolerance import assert_same, nearly
+from support.tolerance import assert_same, nearly
 
 TESTS = Path(__file__).parents[1]
 LISTED = Path(__file__).with_name("tolerances.txt")
 REASONS = {"published", "statistical", "limit", "rounded", "time"}
 COMPARE = ("assert_close", "assert_allclose", "assert_almost_equal", "allclose", "isclose")
-SINGLE = ("heads", "model", "train", "icl", "hf", "finished")
+SINGLE = ("heads", "causal", "models", "train", "icl", "hf", "analysis")
 """Where the default of pytest.approx, a millionth, is a few roundings of what is computed in single precision."""
 _SMALL = 1e-3
 
@@ -74,7 +74,9 @@ def test_who_compares_two_ways_of_computing_the_same_says_no_number():
     }
     assert set(listed().values()) == REASONS
     new, gone = sorted(found - listed().keys()), sorted(listed().keys() - found)
-    assert not new, f"take assert_same or nearly of tests/tolerance.py, or list with a reason in tolerances.txt: {new}"
+    assert not new, (
+        f"take assert_same or nearly of support/tolerance.py, or list with a reason in tolerances.txt: {new}"
+    )
     assert not gone, f"tolerances.txt lists what is no longer there: {gone}"
 
 

@@ -5,8 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from drawn_transformers import GPT2, LENGTH, MODELS, VOCAB, built, every_model, logits_of, ones, text, weights_of
-from tolerance import assert_same
+from support.drawn_transformers import (
+    GPT2,
+    LENGTH,
+    MODELS,
+    VOCAB,
+    built,
+    every_model,
+    logits_of,
+    ones,
+    text,
+    weights_of,
+)
+from support.tolerance import assert_same
 
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.model import Gpt2, Ranks

@@ -14,7 +14,7 @@ On four different letters that are repeated, as other models are read, L1H0 has 
 import numpy as np
 import pytest
 import torch
-from induction import CONTEXT, VOCAB, read
+from support.induction import CONTEXT, VOCAB, read
 
 from headway.heads.circuits import circuit_scores
 from headway.heads.measure import measure, repeated_tokens

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import quadratic
+from support import quadratic
 
 from headway.errors import Diverged
 from headway.train.loop import Beat, Milestone, train

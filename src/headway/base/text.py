@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 
 def duration(seconds: float) -> str:
     """Return seconds in words, such as `1 min 35 s`.
@@ -152,7 +150,7 @@ def number(value: Any, digits: int = 4) -> str:
         >>> number(0.66668), number(500001), number(7.3512e-5), number(None), number(-0.0)
         ('0.6667', '500,001', '7.35e−5', '–', '0')
     """
-    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "–"
     if value == 0:
         return "0"
@@ -164,7 +162,7 @@ def number(value: Any, digits: int = 4) -> str:
     if size < 1e-3:
         mantissa, _, exponent = f"{value:.{min(digits, 3) - 1}e}".partition("e")
         return f"{mantissa}e{int(exponent)}".replace("-", "−")
-    return f"{value:.{max(0, digits - 1 - int(np.floor(np.log10(size))))}f}".replace("-", "−")
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}".replace("-", "−")
 
 
 def span(values: Iterable[float], digits: int = 3) -> str:

@@ -1,0 +1,113 @@
+"""What a call asks for: margins, budgets, and what contradicts what."""
+
+import pytest
+from support.planted_effects import experiment, wished
+
+from headway.adaptive.goal import Best
+from headway.adaptive.until import Until, allowance_of, check_metric, check_verdicts, margin_of
+from headway.config import metrics
+from headway.config.load import load
+from headway.errors import UserError
+
+
+@pytest.mark.parametrize(("text", "margin"), [("0.5%", 0.5), (" 2 % ", 2.0), (".25%", 0.25), ("1e-1%", 0.1)])
+def test_margins_are_in_per_cent(text, margin):
+    assert margin_of(text) == margin
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0%", "until 0%: no number of seeds shows that arms are equal; give what matters, such as 0.5%"),
+        ("-1%", "until -1%: no number of seeds shows that arms are equal; give what matters, such as 0.5%"),
+        ("100%", "until 100%: everything is the same within 100 %; give the difference that matters, such as 0.5%"),
+        ("0.5", "until 0.5: give the difference that matters in per cent, such as 0.5%"),
+        ("half a per cent", "until half a per cent: give the difference that matters in per cent, such as 0.5%"),
+        ("nan%", "until nan%: give the difference that matters in per cent, such as 0.5%"),
+        ("", "until : give the difference that matters in per cent, such as 0.5%"),
+    ],
+)
+def test_what_is_no_margin_is_refused(text, said):
+    with pytest.raises(UserError) as error:
+        wished(until=text)
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "runs"),
+    [("90s", 90, None), ("90min", 5400, None), ("1.5h", 5400, None), ("1h30m", 5400, None), ("160", None, 160)],
+)
+def test_budgets_are_times_or_runs(text, seconds, runs):
+    found = allowance_of(text)
+    assert (found.seconds, found.runs) == (seconds, runs)
+
+
+@pytest.mark.parametrize("text", ["soon", "2 weeks", "-1h", "1.5", "", "0x10", True])
+def test_what_is_no_budget_is_refused(text):
+    with pytest.raises(UserError, match=r"give a time such as 90min or 2h, or a number of runs such as 160$"):
+        allowance_of(text)
+
+
+@pytest.mark.parametrize(("text", "said"), [("0", "give 1 to"), ("0h", "more than nothing"), ("9999d", "ten years")])
+def test_budgets_of_nothing_or_too_much_are_refused(text, said):
+    with pytest.raises(UserError, match=said):
+        allowance_of(text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"until": "1%", "at_most": 2}, "at most 2 seeds: nothing is settled with less than 3; give 3 or more"),
+        ({"until": "1%", "at_most": 10**9}, "at most 1,000,000,000 seeds: there are 10,000; give fewer"),
+        (
+            {"until": "1%", "budget": "160"},
+            "budget 160: until 1% is not limited by runs; give a time such as 90min or 2h",
+        ),
+        (
+            {"until": "1%", "seeds": 3},
+            "until 1%, and 3 seeds: it finds itself how many seeds it takes; leave one of them out",
+        ),
+        (
+            {"best": True, "budget": "9", "seeds": "3,5"},
+            "best, and 3,5 seeds: it finds itself how many seeds it takes; leave one of them out",
+        ),
+        ({"best": True}, "best: say what may be spent on the search: a budget such as 160 (runs) or 2h"),
+        ({"at_most": 5}, "at most 5: of what? say until which difference, or ask for the best"),
+        ({"budget": "2h"}, "budget 2h: of what? say until which difference, or ask for the best"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(asked, said):
+    with pytest.raises(UserError) as error:
+        wished(**asked)
+    assert str(error.value) == said
+
+
+def test_goals():
+    assert wished() is None
+    assert wished(until="0.5%", at_most=8, budget="2h") == Until(margin=0.5, at_most=8, seconds=7200)
+    best = wished(best=True, budget="160")
+    assert isinstance(best, Best)
+    assert (best.allowance.runs, best.margin, best.at_most, best.seconds) == (160, None, 12, None)
+
+
+@pytest.mark.parametrize(("unit", "what"), [("yes or no", "a yes or a no"), ("fraction", r"a share \(fraction\)")])
+def test_a_yes_or_no_has_no_difference_in_per_cent(monkeypatch, unit, what):
+    of = experiment({"a": 0, "b": 1})
+    check_metric(of)
+    solved = metrics.METRICS["eval_mse"].model_copy(update={"unit": unit})
+    monkeypatch.setitem(metrics.METRICS, "eval_mse", solved)
+    with pytest.raises(UserError, match=rf", which is {what} and may be 0: .*; say how many seeds$"):
+        check_metric(of)
+
+
+def test_paired_verdicts_know_no_looks():
+    check_verdicts(experiment({"a": 0, "b": 1}))
+    of = experiment({"a": 0, "b": 1}, verdicts="paired")
+    with pytest.raises(UserError, match=r"^verdicts: paired judges each comparison once, .*; leave that key out"):
+        check_verdicts(of)
+
+
+def test_controls_are_added_afterwards():
+    crossed = load("head-progression").select(controls=["all-global"])
+    with pytest.raises(UserError, match=r"^control all-global: questions are settled for arms without a control"):
+        check_verdicts(crossed)

@@ -1,0 +1,391 @@
+"""Seeds are added until questions are settled: looks as planned, whoever adds them, and whatever happens meanwhile."""
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from support import planted_effects
+from support.planted_effects import experiment, hands, settle, wished
+from support.quadratic import wait_until
+
+from headway.adaptive.until import Spending
+from headway.adaptive.wording import where_it_stands
+from headway.errors import ResultsError, UserError
+from headway.report.progress import status_table
+from headway.stats.results import build
+from headway.stats.verdicts import scope
+from headway.store.directory import Store
+from headway.store.lease import is_held
+from headway.store.look_plans import folder_of, stored_plan
+
+HALF = wished(until="0.5%")
+SHORT = wished(until="0.5%", at_most=4)
+
+
+def seeds_of(path):
+    """How many seeds each arm has."""
+    found = {}
+    for run in Store.open(path).runs():
+        found[run.name] = found.get(run.name, 0) + (run.status == "done")
+    return found
+
+
+def by_hand(path, of, seeds):
+    hands(path, of, print).run(of.select(seeds=seeds).runs)
+
+
+def looks_of(path):
+    """What was found at each look, without when."""
+    return {look.n_seeds: (look.outcomes, look.intervals) for look in stored_plan(path).history}
+
+
+def test_a_planted_difference_is_told_apart_early_and_its_arm_gets_no_more_seeds(tmp_path):
+    told, ending = settle(tmp_path / "d", experiment({"plain": 0, "worse": 3, "near": 0.45}), HALF)
+    seeds = seeds_of(tmp_path / "d")
+    assert seeds["worse"] == 3
+    assert seeds["plain"] == seeds["near"] > 3
+    assert told[0] == (
+        "2 comparisons of evaluation MSE until each is told apart or the same within 0.5 %: looks at 3, 4, 6, 8 and 12 "
+        "seeds, all together at level 0.05"
+    )
+    assert told[1] == "look 1 of 5, 3 seeds:"
+    assert any(line.startswith("next look: 4 seeds, 2 more runs, about ") for line in told)
+    assert "  1 of 2 had been settled before" in told
+    assert ending[0] == "differences of evaluation MSE in per cent; lower is better"
+    assert ending[1].startswith("worse - plain: 3.")
+    assert ending[1].endswith(": told apart after 3 seeds")
+
+
+def test_intervals_shrink_from_look_to_look(tmp_path):
+    settle(tmp_path / "d", experiment({"plain": 0, "near": 0.45}), HALF)
+    widths = [high - low for _, found in looks_of(tmp_path / "d").values() for low, high in found.values()]
+    assert len(widths) > 1
+    assert widths[-1] < widths[0]
+
+
+def test_arms_that_are_alike_are_the_same_or_open_at_the_end(tmp_path):
+    _, (_, same) = settle(tmp_path / "same", experiment({"plain": 0, "alike": 1e-3}), wished(until="1%"))
+    assert ": the same within 1 % after " in same
+    tight = wished(until="0.05%", at_most=4)
+    _, (_, still_open) = settle(tmp_path / "open", experiment({"plain": 0, "alike": 1e-3}), tight)
+    assert ": open after 4 seeds; about " in still_open
+    assert " would settle 0.05 %, about " in still_open
+    assert seeds_of(tmp_path / "open") == {"plain": 4, "alike": 4}
+
+
+def test_again_nothing_is_run_and_the_same_is_said(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    _, ending = settle(tmp_path / "d", of, HALF)
+    before = {path: path.read_bytes() for path in (tmp_path / "d").rglob("*.json")}
+    assert settle(tmp_path / "d", of, HALF)[1] == ending
+    assert {path: path.read_bytes() for path in (tmp_path / "d").rglob("*.json")} == before
+
+
+def test_declared_contrasts_are_the_questions_and_arms_without_one_get_no_seeds(tmp_path):
+    of = experiment(
+        {"a-1": 0, "a-2": 0.01, "b-1": 3, "b-2": 3.01, "other": 0},
+        contrasts={"b-a": {"better": "b-*", "than": "a-*"}},
+    )
+    told, ending = settle(tmp_path / "d", of, HALF)
+    assert told[0] == "no question is asked of other, so no seeds are added there"
+    assert told[1].startswith("1 contrast of evaluation MSE until each is told apart")
+    assert seeds_of(tmp_path / "d") == {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
+    assert ending[1].startswith("b-a: 3.")
+
+
+def test_contrasts_that_are_declared_later_are_no_part_of_the_plan(tmp_path):
+    effects = {"plain": 0, "worse": 3, "more": 5}
+    settle(tmp_path / "d", experiment(effects, contrasts={"first": "worse - plain"}), HALF)
+    later = experiment(effects, contrasts={"first": "worse - plain", "second": "more - plain"})
+    told, _ = settle(tmp_path / "d", later, HALF)
+    assert told[0] == "second: asked after an answer was seen, so not part of the plan"
+    assert list(stored_plan(tmp_path / "d").asked) == ["first"]
+
+
+def test_results_say_what_was_settled_and_leave_what_was_planned_as_it_is(tmp_path):
+    effects = {"plain": 0, "worse": 3, "near": 0.45, "never": 5}
+    asked = {"first": "worse - plain", "second": "near - plain"}
+    settle(tmp_path / "d", experiment(effects, contrasts=asked), SHORT)
+    store = Store.open(tmp_path / "d")
+    found = {one.name: one for one in build(store).contrasts}
+    *_, (outcomes, intervals) = looks_of(tmp_path / "d").values()
+    assert {name: one.outcome for name, one in found.items()} == outcomes
+    assert found["second"].interval == pytest.approx(intervals["second"])
+    assert (found["first"].n_pairs, found["second"].n_pairs) == (3, 4)
+
+    Store.create(tmp_path / "d", experiment(effects, contrasts=asked | {"late": "worse - near"}))
+    later = {one.name: one for one in build(Store.open(tmp_path / "d")).contrasts}
+    assert (found["first"].look, found["second"].look, found["first"].late) == (1, 2, False)
+    late = later.pop("late")
+    assert late.late
+    assert late.sentence.endswith("; asked after an answer was seen")
+    assert later == found
+
+
+def test_status_says_where_a_plan_stands(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "alike": 1e-3})
+    by_hand(tmp_path / "d", of, 2)
+    assert list(where_it_stands(tmp_path / "d")) == []
+    settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
+    said = list(where_it_stands(tmp_path / "d"))
+    assert said == [
+        "2 comparisons until each is told apart or the same within 0.05 %: looks at 3, 4 and 6 seeds",
+        "look 3 of 3, 6 seeds: 1 of 2 settled; open: alike - plain; the plan has ended",
+    ]
+    written = io.StringIO()
+    Console(file=written, width=200).print(status_table(Store.open(tmp_path / "d")))
+    assert "\n".join(said) in written.getvalue()
+    (folder_of(tmp_path / "d") / "after-6.json").unlink()
+    assert list(where_it_stands(tmp_path / "d"))[1] == "look 2 of 3, 4 seeds: 1 of 2 settled; open: alike - plain"
+    for file in folder_of(tmp_path / "d").glob("after-*"):
+        file.unlink()
+    assert list(where_it_stands(tmp_path / "d"))[1] == "no look has been made yet"
+
+
+@pytest.mark.slow
+def test_seeds_by_hand_after_the_end_change_no_interval_of_the_plan(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "alike": 1e-3})
+    settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
+    assert seeds_of(tmp_path / "d") == {"plain": 6, "worse": 3, "alike": 6}
+    before = build(Store.open(tmp_path / "d"))
+    by_hand(tmp_path / "d", of, 8)
+    after = build(Store.open(tmp_path / "d"))
+
+    def said(found):
+        return [(c.arm, c.estimate, c.interval, c.p_family, c.detectable) for c in found.judged]
+
+    assert said(after) == said(before)
+    assert after.families[0] == before.families[0]
+    assert [one.seeds for one in after.judged] == [one.seeds for one in before.judged] == [(0, 1, 2), tuple(range(6))]
+    assert [one.look for one in after.judged] == [1, 3]
+    (warning,) = after.warnings
+    assert warning.startswith("2 seeds stand beyond the plan of looks, which ends at 6, and count for no verdict;")
+
+
+def test_comparisons_are_settled_where_arms_that_are_not_run_are_declared(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "never": 5})
+    settle(tmp_path / "d", of.select(arms=["plain", "worse"]), SHORT)
+    found = {one.arm: one for one in build(Store.open(tmp_path / "d")).judged}
+    assert {arm: one.outcome for arm, one in found.items()} == {"worse": "apart"}
+
+
+@pytest.mark.slow
+def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
+    of = experiment({"plain": 0, "alike": 1e-3})
+    by_hand(tmp_path / "d", of, 5)
+    told, _ = settle(tmp_path / "d", of, HALF)
+    assert told[1] == (
+        "5 seeds had been run before; they are recounted as the looks at 3 and 4, and what was said of them at the "
+        "full level is taken back: looking again like that, chance alone tells apart 9 of 100"
+    )
+    assert told[1] in build(Store.open(tmp_path / "d")).warnings, "and for good"
+    straight = settle(tmp_path / "straight", of, HALF)
+    assert looks_of(tmp_path / "d") == looks_of(tmp_path / "straight")
+    assert "recounted" not in "".join(straight[0])
+
+
+def test_looks_that_were_skipped_are_made_on_the_seeds_that_they_would_have_had(tmp_path):
+    of = experiment({"plain": 0, "near": 0.45})
+    budget = hands(tmp_path / "d", of, print)
+    begun = wished(until="0.1%").begin(budget)
+    by_hand(tmp_path / "d", of, 3)
+    settle(tmp_path / "d", of, wished(until="0.1%", at_most=6))
+    by_hand(tmp_path / "e", of, 6)
+    settle(tmp_path / "e", of, wished(until="0.1%", at_most=6))
+    assert begun.experiment.seeds == (0, 1, 2)
+    assert looks_of(tmp_path / "d") == looks_of(tmp_path / "e")
+
+
+def test_more_seeds_by_hand_than_the_plan_has_are_refused(tmp_path):
+    of = experiment({"plain": 0, "alike": 1e-3})
+    by_hand(tmp_path / "d", of, 5)
+    with pytest.raises(UserError, match=r"^at most 4 seeds: .* has 5 already; give 5 or more, or another directory$"):
+        settle(tmp_path / "d", of, wished(until="0.5%", at_most=4))
+
+
+def test_another_margin_or_a_sooner_end_is_refused(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    settle(tmp_path / "d", of, HALF)
+    with pytest.raises(UserError, match=r"^until 1 %: this directory was planned until 0.5 %, and a margin is"):
+        settle(tmp_path / "d", of, wished(until="1%"))
+    with pytest.raises(UserError, match=r"^at most 8 seeds: this directory was planned to 12, .*a budget stops"):
+        settle(tmp_path / "d", of, wished(until="0.5%", at_most=8))
+    assert seeds_of(tmp_path / "d") == {"plain": 3, "worse": 3}
+
+
+@pytest.mark.slow
+def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
+    of = experiment({"plain": 0, "alike": 1e-3})
+    settle(tmp_path / "d", of, wished(until="0.02%", at_most=3))
+    made = looks_of(tmp_path / "d")
+    told, ending = settle(tmp_path / "d", of, wished(until="0.02%", at_most=6))
+    assert told[0] == (
+        "the plan of this directory ended at 3 seeds and goes on to 6: of all its looks together, chance alone now "
+        "tells apart 10 of 100, and 5 before"
+    )
+    plan = stored_plan(tmp_path / "d")
+    assert (plan.looks, plan.level) == ((3, 4, 6), pytest.approx(0.1))
+    assert made.items() <= looks_of(tmp_path / "d").items()
+    assert " after 6 seeds" in ending[1]
+    found = build(Store.open(tmp_path / "d"))
+    assert found.warnings == (
+        "the plan of looks was to end at 3 seeds and went on to 6: of all its looks together, chance alone tells apart "
+        "10 of 100",
+    )
+    assert scope(found.families[0], found.judged).startswith("a 90 % interval, at look 3 of 3;")
+    with pytest.raises(UserError, match=r"^at most 60 seeds: the plan of this directory ends at 6, .* 100 of 100"):
+        settle(tmp_path / "d", of, wished(until="0.02%", at_most=60))
+
+
+def test_an_arm_whose_runs_all_fail_holds_nothing_up(tmp_path):
+    of = experiment({"plain": 0, "diverges": 95, "near": 0.45})
+    _, ending = settle(tmp_path / "d", of, HALF)
+    seeds = seeds_of(tmp_path / "d")
+    assert seeds["diverges"] == 0
+    assert len([run for run in Store.open(tmp_path / "d").runs() if run.name == "diverges"]) == 3
+    assert ending[1] == "diverges - plain: cannot be judged: no seed has a result of all its arms"
+    assert seeds["near"] > 3
+
+
+def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch):
+    of = experiment({"plain": 0, "worse": 3})
+    with monkeypatch.context() as patch:
+        patch.setattr(planted_effects, "FAILS", 2.0)
+        _, ending = settle(tmp_path / "d", of, SHORT)
+    assert ending[1].startswith("worse - plain: cannot be judged")
+    told, ending = settle(tmp_path / "d", of, SHORT)
+    assert "what 3 seeds say has changed since they were looked at: runs were repeated or dropped" in told
+    assert ": told apart after 3 seeds" in ending[1]
+
+
+def test_what_asks_nothing_is_refused(tmp_path):
+    of = experiment({"plain": 0, "worse": 3}, baseline=None)
+    with pytest.raises(UserError, match=r"^planted asks nothing of plain and worse: there are neither contrasts nor"):
+        settle(tmp_path / "d", of, HALF)
+    with pytest.raises(UserError, match=r"asks nothing of worse: .* choose two arms of a contrast, or an arm and its"):
+        settle(tmp_path / "d", experiment({"plain": 0, "worse": 3}).select(arms=["worse"]), HALF)
+    asked = {"first": "worse - more", "all": {"better": ["worse", "more"], "than": ["plain", "near"]}}
+    of = experiment({"plain": 0, "worse": 3, "more": 5, "near": 0.1}, contrasts=asked)
+    with pytest.raises(UserError) as error:
+        settle(tmp_path / "d", of.select(arms=["plain", "worse"]), HALF)
+    assert str(error.value) == (
+        "planted asks nothing of plain and worse alone: what is settled are its contrasts (first and all), and each "
+        "needs other arms too; first also needs more"
+    )
+    assert not (tmp_path / "d").exists()
+
+
+def test_fewer_arms_than_the_plan_asks_about_are_refused(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "more": 4})
+    settle(tmp_path / "d", of, HALF)
+    with pytest.raises(UserError, match=r"^the plan of .* asks about more too; choose all of its arms$"):
+        settle(tmp_path / "d", of.select(arms=["plain", "worse"]), HALF)
+
+
+def test_a_budget_too_small_for_the_first_look_is_refused_with_the_numbers(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    with pytest.raises(UserError) as error:
+        settle(tmp_path / "d", of, wished(until="1%", budget="1min"), guessed={"plain": 30.0, "worse": 40.0})
+    assert str(error.value) == (
+        "budget 1 min 00 s: the first look, at 3 seeds of 2 arms, takes 6 runs, about 1 min 45 s on 2 workers; give "
+        "more, or choose fewer arms"
+    )
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_budget_that_a_trial_has_used_up_is_refused_with_what_is_left(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Spending, "left_s", property(lambda self: 0.02))
+        with pytest.raises(UserError) as error:
+            settle(tmp_path / "d", of, wished(until="1%", budget="1s"), guessed={"plain": 0.1, "worse": 0.14})
+    assert str(error.value) == (
+        "budget 1 s: the first look, at 3 seeds of 2 arms, takes 6 runs, about 0.4 s on 2 workers, and under 0.1 s of "
+        "it are left; give more, or choose fewer arms"
+    )
+
+
+def test_a_budget_of_which_nothing_is_known_is_spent_on_a_seed_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLANTED_S", "0.5")
+    of = experiment({"plain": 0, "worse": 3})
+    told, ending = settle(tmp_path / "d", of, wished(until="0.1%", budget="1s"))
+    assert seeds_of(tmp_path / "d") == {"plain": 1, "worse": 1}
+    assert told[-1].startswith("stopped: the next look takes 3 seeds, 4 more runs, about ")
+    assert told[-1].endswith(" of 1 s are left; the same command goes on from here")
+    assert ending[1] == "worse - plain: 2.5 %: too few seeds to say after 1 seed"
+
+
+def test_a_budget_stops_before_a_look_that_would_not_fit_and_a_later_call_goes_on(tmp_path):
+    of = experiment({"plain": 0, "near": 0.45})
+    goal = wished(until="0.1%", at_most=4)
+    by_hand(tmp_path / "d", of, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Spending, "expected_s", lambda self, wanted, runs: 3600.0 if wanted else 0.0)
+        told, ending = settle(tmp_path / "d", of, wished(until="0.1%", at_most=4, budget="30min"))
+    assert told[-1].startswith("stopped: the next look takes 4 seeds, 2 more runs, about 1 h 00 min, and ")
+    assert " more seed" in ending[1]
+    assert seeds_of(tmp_path / "d") == {"plain": 3, "near": 3}
+    settle(tmp_path / "d", of, goal)
+    assert seeds_of(tmp_path / "d") == {"plain": 4, "near": 4}
+
+
+def test_a_damaged_plan_is_told(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    settle(tmp_path / "d", of, HALF)
+    (tmp_path / "d/looks/plan.json").write_text("{")
+    with pytest.raises(ResultsError, match=r"plan.json is not as it was written; put it back from a copy, or"):
+        settle(tmp_path / "d", of, HALF)
+
+
+def timeless(sentences):
+    """Without about how long it would take."""
+    return [re.sub(r", about [^,]*$", "", sentence) for sentence in sentences]
+
+
+def process(path, **environment):
+    """A process that settles a directory."""
+    return subprocess.Popen(
+        [sys.executable, planted_effects.__file__, str(path), "--at-most", "4"],
+        env=os.environ | {"PLANTED_S": "0.2", "PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_and_again_the_looks_are_the_same(tmp_path):
+    of = experiment({"plain": 0, "near": 0.45})
+    straight = settle(tmp_path / "straight", of, SHORT)[1]
+    Store.create(tmp_path / "d", of)
+    for waits_for in ("runs/near/seed-1", "looks/after-3.json", "runs/near/seed-3"):
+        killed = process(tmp_path / "d")
+        wait_until(lambda file=tmp_path / "d" / waits_for: file.exists())
+        time.sleep(0.3)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+    # Its workers see that it is gone a moment later.
+    wait_until(lambda: not any(is_held(lease) for lease in (tmp_path / "d").glob("runs/*/seed-*/lease")))
+    assert timeless(settle(tmp_path / "d", of, SHORT)[1]) == timeless(straight)
+    assert looks_of(tmp_path / "d") == looks_of(tmp_path / "straight")
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_work_and_find_the_same(tmp_path):
+    of = experiment({"plain": 0, "near": 0.45})
+    straight = settle(tmp_path / "straight", of, SHORT)[1]
+    Store.create(tmp_path / "d", of)
+    both = [process(tmp_path / "d") for _ in range(2)]
+    said = [one.communicate()[0].splitlines() for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert [timeless(sentences) for sentences in said] == [timeless(straight)] * 2
+    assert looks_of(tmp_path / "d") == looks_of(tmp_path / "straight")
+    assert seeds_of(tmp_path / "d") == seeds_of(tmp_path / "straight")
+    logs = [Path(run.path / "log.txt").read_text() for run in Store.open(tmp_path / "d").runs()]
+    assert all("Traceback" not in log for log in logs)

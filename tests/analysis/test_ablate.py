@@ -1,0 +1,372 @@
+"""`headway ablate`: finished models without each of their heads, and everything that cannot be measured."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from support.induction import CONTEXT, on_its_task, read
+from support.planted import planted, texts
+from support.tolerance import assert_same, nearly
+
+import headway
+from headway.causal.effects import KINDS
+from headway.config.head_metrics import HEAD_CAUSES
+from headway.config.lm.model import GptNeo
+from headway.data.tokenizer import bytes_tokenizer
+from headway.errors import UserError
+from headway.hf.write import export
+from headway.models.attention import Attention
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
+
+RAGGED = GptNeo(
+    family="gpt-neo", d_model=16, n_layers=3, n_heads="4-0-2", n_positions=64, windows=(None, 8), init_std=0.3
+)
+STORIES = "".join(
+    f"Once upon a time there was a heron of {n} years. It stood in reed {n * n} and waited.\n<|endoftext|>\n"
+    for n in range(40)
+)
+
+
+def verb(*words, cwd):
+    command = [sys.executable, "-m", "headway", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "stories.txt"
+    path.write_text(STORIES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def ragged(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "ragged"
+    export(RAGGED, 257, initial_weights(RAGGED, 257, seed=0), path, bytes_tokenizer())
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(ragged, text):
+    return headway.ablate(ragged, text=text, sequences=5, length=32, pairs=True)
+
+
+def test_it_says_what_it_read_and_what_stood_in(found):
+    assert (found.name, found.n_sequences, found.length, found.n_tokens) == ("ragged", 5, 32, 160)
+    assert found.other.startswith("5 further sequences of ")
+    assert found.mean_over == "positions"
+    assert list(found.labels.values()) == ["L0", "L2"]
+    assert found.exact.tokens.tolist() == [32] * 5
+
+
+def test_effects_are_losses_with_and_without(found, ragged, text):
+    from headway.analysis.open import open_model
+    from headway.models.transformer import mean_nll
+
+    opened = open_model(ragged)
+    tokens = torch.from_numpy(opened.sequences(iter(STORIES.split("\n<|endoftext|>\n")), n=5, length=33))
+    gates = [torch.ones(4), torch.ones(0), torch.tensor([1.0, 0.0])]
+    with torch.no_grad():
+        whole, masked = (mean_nll(opened.own(tokens[:, :-1], gates=g)[0], tokens[:, 1:]) for g in (None, gates))
+    assert found.loss_nats == nearly(float(whole), dtype=np.float32)
+    assert found.exact.single["zero"].mean[2][1] == nearly(float(masked - whole), dtype=np.float32, scale=whole)
+
+
+def test_batches_change_nothing(found, ragged, text, monkeypatch):
+    import headway.analysis.interventions
+
+    monkeypatch.setattr(headway.analysis.interventions, "BATCH", 64)
+    other = headway.ablate(ragged, text=text, sequences=5, length=32, pairs=True)
+    nats = {"dtype": np.float32, "scale": found.loss_nats}  # effects are differences of losses
+    for kind in KINDS:
+        for one, two in (
+            (found.exact.single, other.exact.single),
+            (found.first_order, other.first_order),
+            (found.integrated, other.integrated),
+        ):
+            assert_same(np.concatenate(one[kind].per_sequence), np.concatenate(two[kind].per_sequence), **nats)
+        assert_same(found.exact.joint[kind], other.exact.joint[kind], **nats)
+        assert_same(found.pairs.per_sequence[kind], other.pairs.per_sequence[kind], **nats)
+    for one, two in zip(found.michel, other.michel, strict=True):
+        assert_same(one, two, dtype=np.float32)
+    assert found.pairs.heads == other.pairs.heads
+
+
+def test_every_effect_is_a_metric_of_the_atlas(found):
+    assert list(found.scores) == list(HEAD_CAUSES)
+    for name, score in found.scores.items():
+        assert [len(value) for value in score.values.values()] == [4, 2], name
+        assert score.declared.unit.startswith("nats per token")
+    np.testing.assert_array_equal(
+        found.scores["mean_ablation_nats"].values["layers.2.attention"], found.exact.single["mean"].mean[2]
+    )
+
+
+def test_json_is_plain_sorted_and_whole(found):
+    content = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert content["schema"] == 1
+    effects = [head["mean"]["effect_nats"] for head in content["heads"]]
+    assert len(effects) == 6
+    assert effects == sorted(effects, reverse=True)
+    for head in content["heads"]:
+        for kind in KINDS:
+            own, corrected = head[kind]["interval"], head[kind]["corrected_interval"]
+            assert corrected[0] < own[0] < head[kind]["effect_nats"] < own[1] < corrected[1]
+    assert set(content["rank_correlation_with_exact"]["zero"]) == {"michel", "first-order", "integrated"}
+    assert content["findings"] == [vars(finding) for finding in found.findings]
+    assert {pair["why"] for pair in content["pairs"]} == {"alike", "important"}
+    assert content["text"]["n_sequences"] == 5
+
+
+@pytest.mark.slow
+def test_the_verb_writes_a_page(ragged, text, tmp_path):
+    done = verb("ablate", ragged, "--text", text, "--sequences", 3, "--length", 24, "--pairs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("* heads set to zero: ")
+    assert done.stdout.endswith("page: results/ablate-ragged/ablate.html\n")
+    folder = tmp_path / "results/ablate-ragged"
+    assert {path.name for path in folder.iterdir()} == {"ablate.html", "ablate.json", "heads.safetensors", "figures"}
+    there = {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert there == {"effects", "effects-atlas", "estimates", "estimates-atlas", "interactions"}
+    page = (folder / "ablate.html").read_text()
+    assert "<title>ragged · Headway</title>" in page
+    assert "headway ablate " in page
+    assert "--pairs" in page
+    assert "note: intervals are over 3 sequences only, and so they are wide: give more text" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_circuit_has_a_sentence_a_figure_and_json(ragged, text, tmp_path):
+    words = ("--text", text, "--sequences", 3, "--length", 24, "--circuit", "L0H0, L2H1")
+    done = verb("ablate", ragged, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "results/ablate-ragged"
+    content = json.loads((folder / "ablate.json").read_text())
+    assert set(content["circuit"]) == set(KINDS)
+    for kind in KINDS:
+        found = content["circuit"][kind]
+        assert found["heads"] == ["L0H0", "L2H1"]
+        assert found["all_other_circuits"] is True
+        assert len(found["random_shares"]) == 14
+        low, high = found["loss_nats"]["circuit_interval"]
+        assert low < found["loss_nats"]["circuit"] < high
+    assert (folder / "figures/circuit.svg").exists()
+    page = (folder / "ablate.html").read_text()
+    assert "The loss with L0H0 and L2H1 alone" in page
+    assert content["findings"][-1]["about"] == "circuit"
+    assert f"* {content['findings'][-1]['sentence']}\n" in done.stdout
+    assert "--circuit" in page
+
+
+@pytest.mark.slow
+def test_a_planted_circuit_is_faithful_in_all_three_ways_and_random_ones_are_not():
+    model, heads = planted(3)
+    inputs, _, other = texts(3)
+    found = headway.ablate(model, text=inputs, reference=other, circuit=[f"L{layer}H{head}" for layer, head in heads])
+    for kind in KINDS:
+        assert found.circuit[kind].interval[0] > 0.9
+        assert found.circuit[kind].as_faithful == 0
+    assert re.search(r"and none of them as much$", found.findings[-1].sentence)
+    reset, _ = planted(3, reset=True)
+    nothing = headway.ablate(reset, text=inputs, reference=other, circuit=["L0H0", "L1H0"])
+    assert nothing.findings[-1].sentence.startswith("all heads together are good for ")
+
+
+def test_what_is_no_circuit_is_refused_before_anything_is_measured(ragged, text):
+    told = []
+    for circuit, said in (
+        (["L1H0"], r"L1H0 is none of them; give some of the heads of the model \(4-0-2\), each once"),
+        (["L0H0", "L0H0"], "L0H0 stands twice"),
+        ([], "none was given"),
+        (["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1"], "all 6 were given, and nothing is left to take away"),
+        (["head"], "heads: 'head' is no head; write L0H3, layer and head from 0"),
+    ):
+        refused(said, ragged, text=text, circuit=circuit, tell=told.append)
+    assert told == []
+
+
+@pytest.mark.slow
+def test_json_is_alone_on_the_output(ragged, text, tmp_path):
+    done = verb("ablate", ragged, "--text", text, "--json", "--sequences", 2, "--length", 16, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["text"]["n_tokens"] == 32
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_run_of_headway(tmp_path):
+    results = tmp_path / "results"
+    from support.small_text import CONTENT
+
+    from headway.config.load import resolve
+
+    document = {**CONTENT, "name": "small", "question": "?", "arms": {"one": {}}, "baseline": "one"}
+    document.pop("seed")
+    store = headway.run(resolve(document), results, seeds=1, figures=False, progress=False)
+    (tmp_path / "a.txt").write_text(STORIES)
+    found = headway.ablate(store.run("one", 0).path, text=tmp_path / "a.txt", sequences=3)
+    assert found.name == "results-one-seed-0"
+    assert found.length == 24
+    assert len(found.exact.single["mean"].flat()) == 6
+
+
+def test_a_second_text_and_means_of_positions(ragged, text, tmp_path):
+    (tmp_path / "other.txt").write_text("A fish swam up, and down, and up again, for it was bored of the reeds. " * 9)
+    given = {"text": text, "reference": tmp_path / "other.txt", "sequences": 4, "length": 32}
+    by_text, by_position = (headway.ablate(ragged, mean=mean, **given) for mean in ("positions", "per-position"))
+    assert by_text.other == f"4 sequences of {tmp_path / 'other.txt'}"
+    zero, mean = ([found.exact.single[kind].flat() for found in (by_text, by_position)] for kind in ("zero", "mean"))
+    np.testing.assert_array_equal(*zero)
+    assert np.abs(mean[0] - mean[1]).max() > 1e-4
+
+
+def test_planted_heads_are_named_and_no_others():
+    model, heads = planted(3)
+    inputs, _, other = texts(3)
+    found = headway.ablate(model, text=inputs, reference=other)
+    for finding in found.findings[:3]:
+        for layer, head in heads:
+            assert f"without L{layer}H{head} " in finding.sentence
+        assert finding.sentence.count("without") == 2
+        bound = float(finding.sentence.rpartition("by more than ")[2].replace("none", "0"))
+        assert bound < 0.01
+
+
+def test_nothing_is_named_where_nothing_is():
+    model, _ = planted(3, reset=True)
+    inputs, _, other = texts(3)
+    found = headway.ablate(model, text=inputs, reference=other)
+    for finding in found.findings[:3]:
+        assert "no head is found to matter; none by more than .0" in finding.sentence
+
+
+def letters(seed):
+    """What its task is, and the targets: after the last letter, that which followed when it came before."""
+    given = np.concatenate([on_its_task(period, 150, seed + period) for period in range(2, CONTEXT)])
+    following = np.repeat([CONTEXT - period for period in range(2, CONTEXT)], 150)
+    targets = np.full_like(given, -1)
+    targets[:, -1] = np.take_along_axis(given, following[:, None], 1)[:, 0]
+    return given, targets
+
+
+@pytest.mark.slow
+def test_the_induction_model_needs_both_heads_and_the_destroyed_one_neither():
+    (tokens, targets), (other, _) = letters(0), letters(100)
+    trained, destroyed = (
+        headway.ablate(read(file), text=tokens, targets=targets, reference=other) for file in ("trained", "destroyed")
+    )
+    assert trained.loss_nats < 0.2
+    for finding in trained.findings[:3]:
+        assert "without L0H0 " in finding.sentence
+        assert "without L1H0 " in finding.sentence
+    for finding in destroyed.findings[:3]:
+        assert re.search(r"no head is found to matter; none by more than \.0\d+ nats per token$", finding.sentence)
+    assert destroyed.findings[3].sentence.startswith("without any head the loss changes by .0")
+
+
+def refused(said, *arguments, **options):
+    with pytest.raises(UserError, match=said):
+        headway.ablate(*arguments, **options)
+
+
+def test_a_model_that_fails_a_check_is_refused_by_its_name(ragged, text, monkeypatch):
+    forward = Attention.forward
+
+    def without_mask(self, x, rotary=None, gate=None, cache=None, record=False, edits=None, last=None):
+        return forward(self, x, rotary, None, cache, record, edits, last)
+
+    monkeypatch.setattr(Attention, "forward", without_mask)
+    refused("the check that failed: gates of 0 change the logits", ragged, text=text, sequences=2, length=16)
+
+
+def test_texts_that_are_too_short(ragged, text, tmp_path):
+    (tmp_path / "tiny.txt").write_text("A heron stood in the reeds.")
+    refused(
+        "it has only 28 tokens, fewer than one sequence of 64 and the token after it; give a longer text",
+        ragged,
+        text=tmp_path / "tiny.txt",
+    )
+    refused(
+        "it gives 2 sequences of 12 tokens, but 3 are needed: two for an interval, and another to stand in",
+        ragged, text=tmp_path / "tiny.txt", length=12,
+    )  # fmt: skip
+    refused(
+        "it gives one sequence of 20 tokens, but intervals are over sequences",
+        ragged, text=tmp_path / "tiny.txt", reference=text, length=20,
+    )  # fmt: skip
+    refused("reference .*tiny.txt: it has only 28 tokens", ragged, text=text, reference=tmp_path / "tiny.txt")
+    refused("sequences 1: intervals are over sequences; give 2 or more", ragged, text=text, sequences=1)
+    refused("length 65: ragged reads 64 tokens at most", ragged, text=text, length=65)
+    refused("text nowhere.txt: there is no such file", ragged, text="nowhere.txt")
+    refused("reference nowhere.txt: there is no such file", ragged, text=text, reference="nowhere.txt")
+
+
+def test_the_text_itself_cannot_stand_in(ragged, text):
+    refused("reference: it is the text itself, so heads would be replaced", ragged, text=text, reference=str(text))
+    refused("mean 'position' is no way to take a mean; did you mean positions", ragged, text=text, mean="position")
+
+
+def other_model(path, kind, config):
+    torch.manual_seed(0)
+    kind(config).save_pretrained(path)
+    return path
+
+
+def test_models_of_which_no_head_can_be_taken_yet(text, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 257, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+    bert = transformers.BertConfig(**sizes, intermediate_size=32, max_position_embeddings=64)
+    path = other_model(tmp_path / "bert", transformers.BertForMaskedLM, bert)
+    refused("bert is a BertForMaskedLM, an encoder: .* but not yet taken away", path, text=text)
+
+
+def test_what_is_no_model_of_ours(text):
+    refused("a path or one of Headway's models was expected, but a Linear was given", torch.nn.Linear(2, 2), text=text)
+    headless = GptNeo(family="gpt-neo", d_model=16, n_layers=1, n_heads="0", n_positions=64)
+    module = Transformer(headless, 257, initial_weights(headless, 257, 0)).eval()
+    refused("the model has no attention heads: there is nothing to measure", module, text=text, tokenizer="bytes")
+    refused(
+        "the model has no tokenizer",
+        Transformer(RAGGED, 257, initial_weights(RAGGED, 257, 0)).eval(), text=text,
+    )  # fmt: skip
+
+
+def test_weights_without_gradients_are_refused(text):
+    with torch.inference_mode():
+        module = Transformer(RAGGED, 257, initial_weights(RAGGED, 257, 0)).eval()
+    refused(
+        "gradients are needed, but the weights .* are made under torch.inference_mode and have none",
+        module, text=text, tokenizer="bytes", sequences=2, length=16,
+    )  # fmt: skip
+
+
+def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = verb("ablate", ragged, "--text", "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "it is a file; give a folder" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_targets_that_do_not_fit():
+    model, _ = planted(0)
+    inputs, targets, other = texts(0)
+    refused(
+        r"targets of \[24, 22\] were given for tokens of \[24, 23\]",
+        model,
+        text=inputs,
+        targets=targets[:, 1:],
+        reference=other,
+    )
+    refused("so the text and the other text must be tokens, too; give", model, text=inputs, targets=targets)
+    refused("token 16 was given", model, text=inputs, targets=targets + (targets == 15), reference=other)
+    whole = headway.ablate(model, text=torch.cat([inputs, targets[:, -1:]], 1), reference=other, sequences=24)
+    same = headway.ablate(model, text=inputs, targets=targets, reference=other[:, :-1])
+    assert whole.loss_nats == nearly(same.loss_nats, dtype=np.float32)

@@ -1,0 +1,149 @@
+"""Patching a model from the outside: by tokens, in words and JSON, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from support import planted
+
+import headway
+from headway.causal.effects import share_interval
+from headway.causal.patch_result import Patching
+from headway.errors import UserError
+
+
+def pair(seed=0):
+    model, heads = planted.planted(seed)
+    clean, targets, other = planted.texts(seed)
+    corrupted = clean.clone()
+    corrupted[:, : planted.PERIOD] = other[:, : planted.PERIOD]
+    right = targets[:, -1]
+    return model, heads, clean.numpy(), corrupted.numpy(), lambda logits: logits[torch.arange(len(right)), -1, right]
+
+
+def test_the_planted_head_restores_most_and_is_named():
+    model, (_, second), clean, corrupted, metric = pair()
+    found = headway.patch(model, clean, corrupted, metric=metric, sites=("z", "k"), paths=True)
+    assert found.heads[int(found.restored("z").argmax())] == second
+    name = f"L{second[0]}H{second[1]}"
+    assert f"with its context (z) as on the clean text: {name} restores " in found.sentences[1]
+    assert found.sentences[0].endswith(f") over {len(clean)} pairs of texts")
+    assert set(found.effects) == {"z", "k"}
+    written = json.loads(json.dumps(found.to_json()))
+    assert written["heads"][0] == "L0H0"
+    assert len(written["paths"]["through"]["k"]) == len(found.heads)
+    at, of_all = found.heads.index(second), written["restored"]["z"]
+    (low, high), (lowest, highest) = of_all["interval"][at], of_all["corrected_interval"][at]
+    assert lowest < low < of_all["share"][at] < high < highest
+    assert written["intervals"]["k"][at][0] < written["effects"]["k"][at] < written["intervals"]["k"][at][1]
+    assert written["n_examples"] == len(clean)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_only_the_planted_heads_are_named_and_none_where_they_are_reset(seed):
+    for reset in (False, True):
+        model, heads = planted.planted(seed, reset=reset)
+        clean, targets, _ = planted.texts(seed)
+        before = clean.shape[1] - 1 - planted.PERIOD
+        corrupted = clean.clone()
+        corrupted[:, before] = (clean[:, before] + 1) % planted.VOCAB
+        right = targets[:, -1]
+        metric = lambda logits: logits[torch.arange(len(right)), -1, right]  # noqa: B023, E731
+        found = headway.patch(model, clean.numpy(), corrupted.numpy(), metric=metric, sites="z", paths=False)
+        names = {f"L{layer}H{head}" for layer, head in found.heads if f"L{layer}H{head} " in " ".join(found.sentences)}
+        if reset:
+            assert not found.differs or len(names) <= 1
+        else:
+            assert names == {f"L{layer}H{head}" for layer, head in heads}
+            assert "; no other head moves it by more than " in found.sentences[1]
+
+
+def test_of_one_pair_there_is_no_interval_and_small_shares_are_not_named():
+    model, _, clean, corrupted, _ = pair()
+    given = {"metric": lambda x: x[:, -1, 0], "sites": "z", "paths": False}
+    found = headway.patch(model, clean[:1], corrupted[:1], **given)
+    assert "on one pair of texts: of it there are no intervals, and heads are named from 5 % on" in found.sentences[0]
+    small = [head for head, share in zip(found.heads, found.restored("z"), strict=True) if abs(share) < 0.05]
+    assert small
+    assert not any(f"L{layer}H{head} " in found.sentences[1] for layer, head in small)
+    assert found.to_json()["restored"]["z"]["interval"][0] == [None, None]
+
+
+def test_a_head_that_adds_to_the_difference_is_named_apart():
+    clean, effects = np.array([2.0, 2.1, 1.9, 2.0]), np.array([[1.0, 1.1, 1.0, 0.9], [-0.6, -0.7, -0.5, -0.6]])
+    found = Patching(
+        heads=((0, 0), (0, 1)), clean=clean, corrupted=0 * clean, effects={"z": effects}, estimates={"z": effects},
+        cancels=(False, False),
+    )  # fmt: skip
+    assert found.sentences[1].startswith("with its context (z) as on the clean text: L0H0 restores 50 % (")
+    assert "of the difference; L0H1 adds 30 % (" in found.sentences[1]
+    assert found.sentences[1].endswith(" to the difference")
+
+
+@pytest.mark.slow
+def test_by_position_the_sentence_says_that_it_is_a_sum():
+    model, _, clean, corrupted, metric = pair()
+    found = headway.patch(model, clean, corrupted, metric=metric, sites="z", by_position=True, paths=False)
+    assert " as on the clean text at one position after the other, summed over positions" in found.sentences[1]
+    assert found.restored_interval("z").shape == (len(found.heads), 2)
+
+
+def test_intervals_of_shares_cover_at_their_rate():
+    random, missed = np.random.default_rng(0), 0
+    for _ in range(400):
+        wholes = random.normal(3, 1, 24)
+        parts = 0.4 * wholes + random.normal(0.2, 0.5, (1, 24))
+        low, high = share_interval(parts, wholes, np.ones(24, int))
+        missed += not low[0] < 0.4 + 0.2 / 3 < high[0]
+    assert 8 <= missed <= 36  # 20 of 400 at 5 %
+
+
+def test_where_the_texts_do_not_differ_no_head_restores_anything():
+    model, _, clean, corrupted, _ = pair()
+    sign = torch.tensor([1.0, -1.0]).repeat(len(clean))[: len(clean)]
+    found = headway.patch(model, clean, corrupted, metric=lambda x: sign.to(x) * 1e-3 + 0 * x[:, -1, 0], sites=("z",))
+    assert found.sentences[1:] == (
+        "that difference is not told from none over the examples, so there is nothing to be restored",
+    )
+
+
+def test_by_position_there_is_a_number_for_each():
+    model, _, clean, corrupted, metric = pair()
+    given = {"sites": "z", "by_position": True, "paths": False}
+    found = headway.patch(model, clean[:2], corrupted[:2], metric=lambda x: x[:, -1, 0], **given)
+    assert found.effects["z"].shape == (len(found.heads), clean.shape[1], 2) == found.estimates["z"].shape
+    assert found.paths is None
+    assert metric is not None
+
+
+def test_what_is_refused_is_said():
+    model, _, clean, corrupted, metric = pair()
+    with pytest.raises(UserError, match="sites: 'x' is nothing of a head that can be patched; choose from: "):
+        headway.patch(model, clean, corrupted, metric=metric, sites=("x",))
+    with pytest.raises(UserError, match="clean: a text was given, and the model has no tokenizer; give tokens, or a"):
+        headway.patch(model, "once", "upon", metric=metric)
+
+
+def test_a_circuit_is_told_beside_random_ones():
+    model, heads = planted.planted(1)
+    inputs, targets, other = planted.texts(1)
+    names = [f"L{layer}H{head}" for layer, head in heads]
+    found = headway.circuit(
+        model, names, text=inputs.numpy(), targets=targets.numpy(), reference=other[:, :-1].numpy(), draws=9
+    )
+    assert found.share > 0.9
+    assert len(found.random_shares) == 9
+    assert found.to_json()["heads"] == names
+    per_position = headway.circuit(
+        model, names, text=inputs.numpy(), targets=targets.numpy(), reference=other[:, :-1].numpy(), draws=9,
+        mean="per-position",
+    )  # fmt: skip
+    assert per_position.share > 0.9
+    assert per_position.none != found.none
+    with pytest.raises(UserError, match="mean 'position' is no way to take a mean"):
+        headway.circuit(model, names, text=inputs.numpy(), mean="position")
+    with pytest.raises(UserError, match="heads: 'one' is no head; write L0H3, layer and head from 0"):
+        headway.circuit(model, ["one"], text=inputs.numpy())
+    with pytest.raises(UserError, match="kind 'gone' is no way to take heads away"):
+        headway.circuit(model, names, text=inputs.numpy(), kind="gone")  # type: ignore[arg-type]

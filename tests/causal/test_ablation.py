@@ -1,0 +1,190 @@
+"""Exact effects of heads: the fast way against whole passes, what stands in, and what heads do together."""
+
+import numpy as np
+import pytest
+import torch
+from support.drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, logits_of, ones, text
+from support.tolerance import assert_same, nearly
+
+from headway.causal.ablation import ablate, interactions
+from headway.causal.effects import KINDS
+from headway.causal.removal import Removal, losses_without, reference_losses_without, work_of
+from headway.causal.substitutes import check_text, contexts_of, heads_of, sequence_losses, substitutes
+from headway.config.lm.model import Gpt2
+from headway.errors import UserError
+from headway.models.transformer import mean_nll
+
+OTHER = torch.randint(0, VOCAB, (3, LENGTH + 5), generator=torch.Generator().manual_seed(7))
+
+
+def read(uncounted=True):
+    """Inputs, and targets of which the second sequence has fewer."""
+    tokens = text(LENGTH + 1)
+    inputs, targets = tokens[:, :-1], tokens[:, 1:].clone()
+    if uncounted:
+        targets[1, 20:] = -1
+    return inputs, targets
+
+
+def some_heads(model):
+    """First and last of each layer, so that models of many heads take no longer."""
+    return [(layer, head) for layer, n in enumerate(model.layout.n_heads) for head in sorted({0, n - 1}) if n]
+
+
+@pytest.mark.slow
+@every_model
+def test_the_fast_way_has_the_losses_of_whole_passes(model):
+    module, (inputs, targets) = built(model), read()
+    stand_ins = substitutes(module, inputs, OTHER)
+    heads = some_heads(model)
+    sets = [*((head,) for head in heads), tuple(heads), tuple(heads_of(module)), (heads[0], heads[-1]), ()]
+    removals = [Removal(heads, stand_in) for stand_in in stand_ins.of.values() for heads in sets]
+    slow = reference_losses_without(module, inputs, targets, removals)
+    for memory_bytes in (None, 1, 3_000_000):
+        fast = losses_without(module, inputs, targets, removals, memory_bytes=memory_bytes)
+        assert_same(fast.without, slow.without, dtype=np.float32)
+        assert_same(fast.whole, slow.whole, dtype=np.float32)
+        assert fast.forward_passes < slow.forward_passes
+    assert torch.equal(fast.without[len(sets) - 1], fast.whole)
+
+
+@pytest.mark.slow
+@every_model
+def test_zero_is_a_gate_of_0(model):
+    module, (inputs, targets) = built(model), read(uncounted=False)
+    found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
+    whole = mean_nll(logits_of(module, inputs), targets)
+    for layer, head in some_heads(model):
+        gates = ones(model)
+        gates[layer][head] = 0
+        change = mean_nll(logits_of(module, inputs, gates=gates), targets) - whole
+        assert found.single["zero"].mean[layer][head] == nearly(float(change), dtype=np.float32, scale=whole)
+    closed = [torch.zeros(())] * model.n_layers
+    change = mean_nll(logits_of(module, inputs, gates=closed), targets) - whole
+    assert found.joint["zero"].mean() == nearly(float(change), dtype=np.float32, scale=whole)
+
+
+def test_what_stands_in():
+    module, (inputs, _) = built(MODELS["GQA"]), read()
+    z = contexts_of(module, OTHER[:, :LENGTH])
+    over_text, by_position = (
+        substitutes(module, inputs, OTHER, mean_over=over) for over in ("positions", "per-position")
+    )
+    for layer in range(3):
+        assert not over_text.of["zero"][layer].any()
+        assert_same(over_text.of["mean"][layer][0, :, 0], z[layer].mean((0, 2)))
+        assert_same(by_position.of["mean"][layer][0], z[layer].mean(0))
+        assert torch.equal(over_text.of["resample"][layer], z[layer][list(over_text.donors)])
+    assert len(set(over_text.donors)) == 2
+    assert over_text.donors == substitutes(module, inputs, OTHER).donors
+    drawn = {substitutes(module, inputs, OTHER, seed=seed).donors for seed in range(20)}
+    assert len(drawn) == 6
+    assert all(set(range(3)) <= set(substitutes(module, inputs.repeat(2, 1), OTHER, seed=s).donors) for s in range(5))
+
+
+def test_a_head_that_another_text_gives_the_same_context_has_no_effect():
+    """Values that do not depend on the token: every mean and every donor is the context itself."""
+    model = MODELS["ragged"]
+    module, (inputs, targets) = built(model), read()
+    with torch.no_grad():
+        module.layers[1].attention.v.weight[4:8] = 0  # L1H1: d_head 4
+    found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
+    for kind in KINDS:
+        assert_same(found.single[kind].per_sequence[1][1], 0.0, dtype=np.float32, scale=found.loss)
+        assert np.abs(found.single[kind].per_sequence[1][0]).max() > 1e-4
+
+
+@every_model
+def test_losses_of_sequences_are_those_of_the_logits(model):
+    module, (inputs, targets) = built(model), read()
+    with torch.no_grad():
+        found = sequence_losses(module, module.hidden(inputs)[0], targets)
+        for i in range(2):
+            there = mean_nll(module(inputs[i : i + 1])[0], targets[i : i + 1])
+            assert float(found[i]) == nearly(float(there), dtype=np.float32)
+
+
+def test_interactions_are_what_single_effects_leave():
+    module, (inputs, targets) = built(MODELS["unequal KV groups"]), read()
+    stand_ins = substitutes(module, inputs, OTHER)
+    pairs = [((0, 0), (0, 1)), ((0, 6), (2, 1)), ((2, 0), (1, 3))]
+    found = interactions(module, inputs, targets, stand_ins, pairs)
+    for kind in KINDS:
+        sets = [(p[0],) for p in pairs] + [(p[1],) for p in pairs] + pairs
+        removals = [Removal(heads, stand_ins.of[kind]) for heads in sets]
+        losses = reference_losses_without(module, inputs, targets, removals)
+        first, second, both = (losses.without - losses.whole).numpy().reshape(3, 3, 2)
+        assert_same(found[kind], both - first - second, dtype=np.float32, scale=losses.whole)
+
+
+def test_the_share_of_the_joint_effect():
+    module, (inputs, targets) = built(MODELS["published"]), read()
+    found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
+    tokens = found.single["mean"].tokens
+    assert tokens.tolist() == [LENGTH, 20]
+    for kind in KINDS:
+        joint = (found.joint[kind] * tokens).sum() / tokens.sum()
+        assert found.share_of_joint(kind) == nearly(found.single[kind].flat().sum() / joint)
+    assert found.single["zero"].ranked()[0][1] == max(found.single["zero"].flat())
+
+
+def test_intervals_are_students_of_sequences():
+    from scipy import stats
+
+    module = built(MODELS["published"])
+    tokens = torch.randint(0, VOCAB, (6, 31), generator=torch.Generator().manual_seed(3))
+    effects = ablate(module, tokens[:, :-1], tokens[:, 1:], substitutes(module, tokens[:, :-1], OTHER)).single["mean"]
+    for layer, ends in enumerate(effects.interval(0.9)):
+        for head, (low, high) in enumerate(ends):
+            values = effects.per_sequence[layer][head]
+            known = stats.t.interval(0.9, 5, values.mean(), stats.sem(values))
+            assert (low, high) == nearly(known)
+    one = ablate(module, tokens[:1, :-1], tokens[:1, 1:], substitutes(module, tokens[:1, :-1], OTHER)).single["zero"]
+    assert all(np.isnan(ends).all() for ends in one.interval())
+
+
+@every_model
+def test_the_parts_of_a_pass_sum_to_it(model):
+    work = work_of(model, VOCAB, LENGTH)
+    assert sum(work.attentions) + sum(work.mlps) + work.readout == nearly(1)
+    assert work.after_attention(0) == nearly(1 - work.attentions[0])
+
+
+def test_the_work_is_counted():
+    """Each head three times, and all together three times, from where they leave the shared pass.
+
+    The first product of the MLP there is that of the whole model, once a layer.
+    """
+    model = MODELS["published"]
+    module, (inputs, targets) = built(model), read()
+    work = work_of(model, VOCAB, LENGTH)
+    found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
+    sets = [3 * 4 + 3, 3 * 4, 3 * 4]
+    own = [n * (work.after_attention(i) - work.first_products[i]) for i, n in enumerate(sets)]
+    assert found.forward_passes == nearly(1 + sum(own) + sum(work.first_products))
+    assert all(0 < first < mlp for first, mlp in zip(work.first_products, work.mlps, strict=True))
+
+
+def test_wrong_requests_get_errors_that_teach():
+    module, (inputs, targets) = built(MODELS["published"]), read()
+    stand_ins = substitutes(module, inputs, OTHER)
+    with pytest.raises(UserError, match=r"inputs of \[2, 70\] and targets of \[2, 69\] \(sequence, position\)"):
+        check_text(module, inputs, targets[:, 1:])
+    with pytest.raises(UserError, match="sequence 1 has no target that counts"):
+        ablate(module, inputs, torch.stack((targets[0], torch.full_like(targets[1], -1))), stand_ins)
+    with pytest.raises(UserError, match="the other text has 3 sequences of 69 tokens, but what they stand in"):
+        substitutes(module, inputs, OTHER[:, :69])
+    with pytest.raises(UserError, match="stands in the other text too and would be resampled by itself"):
+        substitutes(module, inputs, inputs[:1])
+    with pytest.raises(UserError, match="mean 'position' is no way to take a mean; did you mean positions"):
+        substitutes(module, inputs, OTHER, mean_over="position")
+    with pytest.raises(UserError, match="the pair L0H1 and L0H1 was given, but the model's heads are 4-4-4; give two"):
+        interactions(module, inputs, targets, stand_ins, [((0, 1), (0, 1))])
+    with pytest.raises(UserError, match="the pair L0H1 and L3H0 was given"):
+        interactions(module, inputs, targets, stand_ins, [((0, 1), (3, 0))])
+    dropping = built(Gpt2(family="gpt-2", d_model=48, n_layers=1, n_heads=2, n_positions=128, dropout=0.1)).train()
+    with pytest.raises(UserError, match=r"drops 10% of entries at random, .* call model.eval\(\)"):
+        ablate(dropping, inputs, targets, stand_ins)
+    headless = built(Gpt2(family="gpt-2", d_model=48, n_layers=1, n_heads=0, n_positions=128))
+    with pytest.raises(UserError, match="the model has no heads"):
+        ablate(headless, inputs, targets, substitutes(headless, inputs, OTHER))

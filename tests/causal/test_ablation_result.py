@@ -1,0 +1,203 @@
+"""Which heads are said to matter: by intervals that hold for all heads at once, and silent where there are none."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+from support.tolerance import nearly
+
+from headway.causal.ablation_result import Ablation, PairEffects, effect_scores, within
+from headway.causal.effects import KINDS, ExactEffects, HeadEffects
+from headway.heads.results import AttentionHeads
+from headway.report.models.ablation import WAYS, _title, ways
+
+TOKENS = np.full(12, 100)
+
+
+def effects(means, noise=0.002, seed=0):
+    random = np.random.default_rng(seed)
+    layers = tuple(np.array(layer)[:, None] + noise * random.normal(size=(len(layer), 12)) for layer in means)
+    return HeadEffects(per_sequence=layers, tokens=TOKENS)
+
+
+def ablation(means, pairs=None, joint=1.0):
+    single = {kind: effects(means) for kind in KINDS}
+    exact = ExactEffects(
+        loss=np.full(12, 2.0), single=single, joint={kind: np.full(12, joint) for kind in KINDS}, forward_passes=3.0
+    )
+    michel = tuple(np.abs(np.array(layer)) for layer in means)
+    names = {layer: f"layers.{layer}.attention" for layer in range(len(means))}
+    return Ablation(
+        name="made",
+        model={},
+        text="a.txt",
+        n_tokens=1200,
+        n_sequences=12,
+        length=100,
+        attentions=tuple(
+            AttentionHeads(name=names[i], kind="self", kv_of=tuple(range(len(layer))), d_head=2)
+            for i, layer in enumerate(means)
+        ),
+        scores=effect_scores(names, exact, michel, single, single),
+        other="12 sequences of b.txt",
+        mean_over="positions",
+        exact=exact,
+        michel=michel,
+        first_order=single,
+        integrated=single,
+        pairs=pairs,
+    )
+
+
+def said(found, about="mean_ablation_nats"):
+    return next(finding.sentence for finding in found.findings if finding.about == about)
+
+
+def test_the_head_that_matters_is_named_and_all_others_are_bounded():
+    sentence = said(ablation([[0.0, 0.001], [0.52, 0.0]]))
+    assert re.fullmatch(
+        r"heads at their mean: without L1H0 the loss rises by \.52 nats per token \(\.52 to \.52\); no other head "
+        r"matters by more than \.00\d",
+        sentence,
+    )
+
+
+def test_several_are_named_in_their_order_and_so_is_one_without_which_the_loss_falls():
+    sentence = said(ablation([[0.1, 0.3, -0.2]]))
+    assert re.search(r"without L0H1 the loss rises by \.30 nats per token \(.*\), without L0H0 by \.10 \(", sentence)
+    assert re.search(r"; without L0H2 the loss falls by \.20 nats per token \(\.20 to \.20\)$", sentence)
+
+
+def test_of_many_five_are_named():
+    sentence = said(ablation([[0.9 - 0.1 * head for head in range(8)]]))
+    assert [f"L0H{head}" in sentence for head in range(8)] == [True] * 5 + [False] * 3
+    assert "and without 3 other heads by .40 and less" in sentence
+
+
+def test_silent_where_nothing_is():
+    sentence = said(ablation([[0.0] * 8, [0.001] * 8]))
+    assert re.fullmatch(
+        r"heads at their mean: no head is found to matter; none by more than \.00\d nats per token", sentence
+    )
+
+
+def test_a_large_effect_that_is_uncertain_is_bounded_and_not_named():
+    means = [[0.0] * 30]
+    one = np.zeros((30, 12))
+    one[0, :3] = 0.2  # a few sequences only
+    found = ablation(means)
+    single = {kind: HeadEffects(per_sequence=(one,), tokens=TOKENS) for kind in KINDS}
+    exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
+    from dataclasses import replace
+
+    assert "no head is found to matter; none by more than .16" in said(replace(found, exact=exact))
+
+
+def test_corrected_intervals_hold_for_all_heads_at_once():
+    """Of 400 models of 20 idle heads about one in twenty has an interval that misses 0."""
+    random = np.random.default_rng(1)
+    missed = 0
+    for _ in range(400):
+        noise = HeadEffects(per_sequence=(random.normal(size=(20, 12)),), tokens=TOKENS)
+        (ends,) = noise.corrected_interval()
+        missed += bool(((ends[:, 0] > 0) | (ends[:, 1] < 0)).any())
+    assert 8 <= missed <= 34
+
+
+def test_effects_do_not_add_up_and_that_is_said():
+    sentence = said(ablation([[0.2, 0.3]], joint=2.0), "joint_effect")
+    assert sentence.startswith("without any head the loss changes by 2.00 (zero), 2.00 (mean) and 2.00 (resample) nats")
+    assert sentence.endswith("sum to 25 %, 25 % and 25 % of that (100 % where effects add up)")
+
+
+def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
+    around_0 = np.random.default_rng(0).normal(size=12)
+    sentence = said(ablation([[0.2, 0.3]], joint=around_0 - around_0.mean() + 0.01), "joint_effect")
+    assert (
+        sentence == "without any head the loss changes by .010 (zero), .010 (mean) and .010 (resample) nats per token"
+    )
+    mixed = ablation([[0.2, 0.3]])
+    joint = {"zero": around_0, "mean": np.full(12, 1.0), "resample": around_0}
+    mixed = replace(mixed, exact=replace(mixed.exact, joint=joint))
+    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of that (100 % where effects add up)")
+    assert [row.cells[2] for row in ways(mixed).rows] == ["–", "50 %", "–"]
+
+
+def test_where_no_effect_is_told_from_0_nothing_is_ranked():
+    noise = ablation([[0.0] * 8, [0.0] * 8])
+    assert said(noise, "estimates") == (
+        "rank correlation of estimates with the exact effects: no head's effect is told from 0, so there is nothing to "
+        "rank"
+    )
+    assert not [finding for finding in noise.findings if finding.about == "agreement"]
+    assert {cell for row in ways(noise).rows for cell in row.cells[4:]} == {"–"}
+    assert all(_title(noise, kind, "first-order") == WAYS[kind] for kind in KINDS)
+    content = noise.to_json()
+    assert content["heads_told_from_0"] == dict.fromkeys(KINDS, 0)
+    assert np.isfinite(content["rank_correlation_with_exact"]["zero"]["first-order"])
+
+
+def test_ways_in_which_no_effect_is_told_are_left_out():
+    found = ablation([[0.2, 0.3, 0.1, 0.4]])
+    nothing = {"resample": effects([[0.0] * 4], seed=1)}
+    found = replace(found, exact=replace(found.exact, single={**found.exact.single, **nothing}))
+    assert said(found, "estimates").startswith("rank correlation of estimates with the exact effects (zero, mean): ")
+    assert said(found, "agreement") == "rank correlation of the effects of heads: 1.00 of zero and mean"
+    assert found.to_json()["heads_told_from_0"] == {"zero": 4, "mean": 4, "resample": 0}
+    assert [row.cells[4:] == ("–",) * 4 for row in ways(found).rows] == [False, False, True]
+
+
+def test_what_has_no_sign_is_held_against_sizes_too():
+    """Michel's importance ranks these heads as their sizes do, and not as their effects."""
+    found = ablation([[0.2, -0.3, 0.1, -0.4]])
+    michel = "Michel's importance −.80, −.80, −.80 (and 1.00, 1.00, 1.00 with their sizes, since it has no sign); "
+    assert michel in said(found, "estimates")
+    content = found.to_json()
+    assert content["rank_correlation_with_exact"]["zero"]["michel"] == nearly(-0.8)
+    assert content["rank_correlation_with_absolute_exact"] == {kind: {"michel": 1.0} for kind in KINDS}
+    assert _title(found, "mean", "michel") == "at the mean: rank correlation −.80 (1.00 of sizes)"
+    assert _title(found, "mean", "integrated") == "at the mean: rank correlation 1.00"
+    assert ways(found).rows[0].cells[4:6] == ("−.80", "1.00")
+
+
+def test_estimates_that_rank_heads_as_they_are():
+    sentence = said(ablation([[0.2, 0.3, 0.1, 0.4]]), "estimates")
+    assert "Michel's importance 1.00, 1.00, 1.00" in sentence
+    assert not [f for f in ablation([[0.2, 0.3, 0.1]]).findings if f.about in ("estimates", "agreement")]
+
+
+@pytest.mark.parametrize(("value", "words"), [(0.2, "L0H0 and L0H1 .20 (.20 to .20)"), (0.0, "no pair is found to")])
+def test_pairs(value, words):
+    values = np.full((1, 12), value) + 1e-5 * np.arange(12)
+    pairs = PairEffects(
+        heads=(((0, 0), (0, 1)),),
+        why=("alike",),
+        cosine=(0.9,),
+        per_sequence=dict.fromkeys(KINDS, values),
+        tokens=TOKENS,
+    )
+    found = ablation([[0.2, 0.3]], pairs)
+    assert words in said(found, "interactions")
+    assert found.to_json()["pairs"][0]["zero"]["interaction_nats"] == pytest.approx(value, abs=1e-4)
+
+
+def test_intervals_of_pairs_are_of_each_alone_and_of_all_at_once():
+    values = np.random.default_rng(0).normal(0.1, 0.05, size=(6, 12))
+    pairs = PairEffects(
+        heads=tuple(((0, 0), (0, head)) for head in range(1, 7)),
+        why=("alike",) * 6,
+        cosine=(0.9,) * 6,
+        per_sequence=dict.fromkeys(KINDS, values),
+        tokens=TOKENS,
+    )
+    found = ablation([[0.2] * 7], pairs)
+    for at, pair in enumerate(found.to_json()["pairs"]):
+        for kind in KINDS:
+            own = scipy.stats.t.interval(0.95, 11, values[at].mean(), scipy.stats.sem(values[at]))
+            all_at_once = scipy.stats.t.interval(1 - 0.05 / 6, 11, values[at].mean(), scipy.stats.sem(values[at]))
+            assert pair[kind]["interval"] == pytest.approx(own, rel=1e-3)
+            assert pair[kind]["corrected_interval"] == pytest.approx(all_at_once, rel=1e-3)
+    low, high = pairs.corrected_interval("zero")
+    assert within(float(pairs.mean("zero")[0]), (low[0], high[0])) in said(found, "interactions")

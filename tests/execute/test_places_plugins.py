@@ -1,0 +1,73 @@
+"""Code of one's own goes where runs are worked on: to processes, to machines that join, to copies."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support.own_code import DOCUMENT, ECHO
+from support.own_code import write as write
+
+import headway
+from headway.config.plugins import directory_of, load_kept
+from headway.execute import ray_copies
+from headway.execute.ray_cluster import Scratch
+from headway.store.directory import Store
+from headway.store.run import Run
+
+
+@pytest.fixture
+def runs(write, tmp_path):
+    """Waiting runs; the file that they were made with is gone."""
+    mine = write(ECHO)
+    experiment = headway.load(DOCUMENT)
+    _, runs = Store.with_runs(tmp_path / "results", experiment, experiment.runs)
+    mine.unlink()
+    return runs
+
+
+def elsewhere(tmp_path, *command):
+    """What a command does for a user that has not run the code yet."""
+    environment = {**os.environ, "HEADWAY_CACHE": str(tmp_path / "other-cache")}
+    return subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+@pytest.mark.slow
+def test_a_worker_runs_what_its_directory_keeps_and_says_so(runs, tmp_path):
+    done = elsewhere(tmp_path, "headway.runs.worker", str(runs[0].path))
+    assert done.returncode == 0, done.stderr
+    assert Run.open(runs[0].path).status == "done"
+    assert done.stdout.startswith("plugin plugins/mine-")
+
+
+@pytest.mark.slow
+def test_who_joins_the_work_runs_it_and_who_only_reads_does_not(runs, tmp_path):
+    read = elsewhere(tmp_path, "headway", "status", "results")
+    assert read.returncode == 2
+    assert "which you have not run here yet, and to read its runs would run it" in read.stderr
+    assert read.stderr.splitlines()[-1].startswith("headway status results --plugin results/plugins/mine-")
+    joined = elsewhere(tmp_path, "headway", "worker", "results", "--slots", "1")
+    assert joined.returncode == 0, joined.stderr
+    assert "plugin plugins/mine-" in joined.stderr
+    assert {Run.open(run.path).status for run in runs} == {"done"}
+    assert elsewhere(tmp_path, "headway", "status", "results").returncode == 0
+
+
+def test_a_copy_of_a_run_has_the_code_of_its_directory(runs):
+    sent = {"run.json": (runs[0].path / "run.json").read_bytes(), **ray_copies._plugins_of(runs[0].path)}
+    assert len(sent) == 3
+    copy = ray_copies._Copy(Scratch("headway-ray-"), "h1/seed-0", sent)
+    try:
+        assert [plugin.name for plugin in load_kept(directory_of(copy.path))] == ["mine"]
+        assert Run.open(copy.path).spec.id == runs[0].id
+        assert copy._news()[0] == ("run.json",)
+    finally:
+        copy.remove()
+
+
+def test_without_plugins_nothing_more_is_sent(tmp_path):
+    experiment = headway.load({**DOCUMENT, "plugins": [], "task": {"kind": "parity", "n_bits": 3}})
+    _, runs = Store.with_runs(tmp_path / "results", experiment, experiment.runs)
+    assert ray_copies._plugins_of(runs[0].path) == {}

@@ -1,0 +1,283 @@
+"""One run, worked on: stopped, gone on with, taken over, failed."""
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+from support import quadratic
+
+from headway.errors import UserError
+from headway.execute import work as work_module
+from headway.execute.stop import FROM_PARENT
+from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED, work
+from headway.store.run import Run
+from headway.train import checkpoint
+
+
+def stopping_at(step: int, *numbers: signal.Signals):
+    """A study that sends its own process signals (SIGTERM if none is named) when it gets to a step."""
+
+    def opened(spec, stored):
+        study = quadratic.study(spec, stored)
+        trainer = study.trainer
+        advance = trainer.advance
+
+        def advance_and_signal(n):
+            losses = advance(n)
+            if trainer.step - n < step <= trainer.step:
+                for number in numbers or (signal.SIGTERM,):
+                    os.kill(os.getpid(), number)
+            return losses
+
+        trainer.advance = advance_and_signal
+        return study
+
+    return opened
+
+
+@pytest.fixture
+def run(tmp_path):
+    return quadratic.fresh_run(tmp_path / "results")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stores_a_checkpoint_at_the_next_milestone_and_interrupts(run, number):
+    assert work(run.path, stopping_at(17, number)) == STOPPED
+    stopped = Run.open(run.path)
+    assert stopped.status == "interrupted"
+    assert stopped.message == f"stopped at step 20 by {number.name}; run again to go on"
+    assert checkpoint.load(run.path / "checkpoint")[0].step == 20
+    assert stopped.records()[-1]["step"] == 20
+
+
+def test_a_stop_by_the_process_that_started_it_is_told_apart(run):
+    assert work(run.path, stopping_at(17, FROM_PARENT)) == STOPPED
+    assert Run.open(run.path).message == "stopped at step 20 with `headway run`; run again to go on"
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (signal.SIGTERM, signal.SIGTERM),
+        (signal.SIGTERM, FROM_PARENT),
+        (FROM_PARENT, signal.SIGTERM),
+        (signal.SIGINT, FROM_PARENT, signal.SIGTERM),
+        (signal.SIGHUP, signal.SIGTERM, FROM_PARENT),
+        (signal.SIGUSR1, FROM_PARENT),  # a scheduler's, to every process of a tree, and what the parent makes of it
+    ],
+)
+def test_signals_that_come_together_are_one_wish(run, numbers):
+    assert work(run.path, stopping_at(17, *numbers)) == STOPPED
+    assert Run.open(run.path).message.startswith("stopped at step 20 ")
+    assert checkpoint.load(run.path / "checkpoint")[0].step == 20
+
+
+def test_the_parent_that_asks_again_after_others_have_asked_is_impatient(run, monkeypatch):
+    monkeypatch.setattr("headway.execute.stop.ASKED_AGAIN_S", 0.0)
+    assert work(run.path, stopping_at(17, signal.SIGTERM, FROM_PARENT, FROM_PARENT)) == STOPPED
+    assert Run.open(run.path).message == "stopped by SIGTERM; run again to go on"
+
+
+def test_a_second_signal_after_a_while_interrupts_at_once(run, monkeypatch):
+    monkeypatch.setattr("headway.execute.stop.TOGETHER_S", 0.0)
+    assert work(run.path, stopping_at(17, signal.SIGTERM, signal.SIGTERM)) == STOPPED
+    stopped = Run.open(run.path)
+    assert stopped.message == "stopped by SIGTERM; run again to go on"
+    assert checkpoint.load(run.path / "checkpoint")[0] is None
+
+
+def test_an_interrupted_run_ends_with_the_same_bits_and_its_times_add_up(run, tmp_path):
+    undisturbed = quadratic.fresh_run(tmp_path / "undisturbed")
+    assert quadratic.train_here(undisturbed) == DONE
+    assert work(run.path, stopping_at(17)) == STOPPED
+    counted = checkpoint.load(run.path / "checkpoint")[0].counters
+    assert work(run.path, stopping_at(40)) == STOPPED
+    assert quadratic.train_here(run) == DONE
+    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+    done = Run.open(run.path)
+    assert done.message == ""
+    assert done.metrics["wall_s"] > counted["wall_s"] > 0
+    assert done.records()[-1]["wall_s"] > counted["wall_s"]
+
+
+def test_far_from_any_milestone_it_stores_where_it_is_and_ends_with_the_same_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr("headway.train.loop._CHUNK_S", 0.0)  # a step at a time
+    undisturbed, run = (
+        quadratic.fresh_run(tmp_path / name, steps=200, logging={"every": 100}, evaluation={"every": 100})
+        for name in ("undisturbed", "run")
+    )
+    assert quadratic.train_here(undisturbed) == DONE
+    for step in (57, 60, 90, 130, 199):
+        assert work(run.path, stopping_at(step)) == STOPPED
+        assert Run.open(run.path).message == f"stopped at step {step} by SIGTERM; run again to go on"
+        assert checkpoint.load(run.path / "checkpoint")[0].recorded == run.records()[-1]["step"] < step
+    assert quadratic.train_here(run) == DONE
+    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+
+
+def test_a_signal_while_it_measures_is_not_kept_waiting(run, tmp_path):
+    undisturbed = quadratic.fresh_run(tmp_path / "undisturbed")
+    assert quadratic.train_here(undisturbed) == DONE
+
+    def opened(spec, stored):
+        study = quadratic.study(spec, stored)
+        return replace(study, measures=(quadratic.at_step(21, measuring), *study.measures))
+
+    def measuring():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("it went on measuring")
+
+    assert work(run.path, opened) == STOPPED
+    assert Run.open(run.path).message == "stopped at step 21 by SIGTERM; run again to go on"
+    assert run.records()[-1]["step"] == 20
+    assert checkpoint.load(run.path / "checkpoint")[0].step == 21
+    assert quadratic.train_here(run) == DONE
+    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+
+
+def test_a_signal_in_the_first_step_which_may_compile_a_model_interrupts_at_once(run):
+    assert work(run.path, stopping_at(20)) == STOPPED
+
+    def opened(spec, stored):
+        study = quadratic.study(spec, stored)
+
+        def advance(_n):
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise AssertionError("it went on compiling")
+
+        study.trainer.advance = advance
+        return study
+
+    assert work(run.path, opened) == STOPPED
+    assert Run.open(run.path).message == "stopped by SIGTERM; run again to go on"
+    assert checkpoint.load(run.path / "checkpoint")[0].step == 20
+
+
+def test_a_stop_during_the_conclusion_goes_on_with_the_conclusion(run, tmp_path):
+    def opened(spec, stored):
+        study = quadratic.study(spec, stored)
+
+        def conclude():
+            os.kill(os.getpid(), signal.SIGTERM)
+            return study.conclude()
+
+        return replace(study, conclude=conclude)
+
+    assert work(run.path, opened) == STOPPED
+    assert Run.open(run.path).status == "interrupted"
+    assert checkpoint.load(run.path / "checkpoint")[0].step == 60
+    assert quadratic.train_here(run) == DONE
+    undisturbed = quadratic.fresh_run(tmp_path / "undisturbed")
+    quadratic.train_here(undisturbed)
+    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+
+
+def test_checkpoints_come_by_the_clock(run, monkeypatch):
+    monkeypatch.setattr(work_module, "CHECKPOINT_EVERY_S", 0.0)
+    quadratic.train_here(run)
+    assert {int(path.stem) for path in (run.path / "checkpoint").iterdir()} == {56, 60}
+
+
+def test_a_done_run_is_not_touched(run):
+    quadratic.train_here(run)
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    assert quadratic.train_here(run) == DONE
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+
+
+def test_a_run_that_another_process_works_on_is_left_alone(run, capfd):
+    with quadratic.taken(run):
+        assert quadratic.train_here(run) == ELSEWHERE
+    assert f"process {os.getpid()}" in capfd.readouterr().out
+    assert Run.open(run.path).status == "waiting"
+
+
+def test_whoever_is_taken_over_stops_and_changes_nothing(run, monkeypatch):
+    monkeypatch.setattr("headway.store.lease._BEAT_S", 1000.0)  # it stays silent until it is taken over
+
+    def opened(spec, stored):
+        study = quadratic.study(spec, stored)
+        taken_over = quadratic.at_step(10, lambda: quadratic.take_over(run))
+        return replace(study, measures=(*study.measures, taken_over))
+
+    assert work(run.path, opened) == ELSEWHERE
+    assert Run.open(run.path).status == "done"
+    assert "took over" in (run.path / "log.txt").read_text()
+
+
+def test_a_divergence_fails_with_the_step_and_what_to_lower(tmp_path):
+    run = quadratic.fresh_run(
+        tmp_path / "results", training={"optimizer": "sgd", "learning_rate": 1e6, "batch_size": 1, "steps": 60}
+    )
+    assert quadratic.train_here(run) == FAILED
+    failed = Run.open(run.path)
+    assert failed.status == "failed"
+    assert "the loss of step " in failed.message
+    assert failed.message.endswith("; lower training.learning_rate (it is 1000000.0)")
+    assert failed.metrics == {}
+    assert failed.records()[-1]["step"] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "traced"),
+    [
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero; log.txt says where", True),
+        (
+            UserError("no bias here; leave it out"),
+            "no bias here; leave it out",
+            False,
+        ),
+        (PermissionError(13, "Permission denied"), "Permission denied; log.txt says where", True),
+    ],
+)
+def test_an_error_is_the_outcome_of_the_run_and_the_next_try_may_succeed(run, error, message, traced):
+    def opened(spec, stored):
+        raise error
+
+    assert work(run.path, opened) == FAILED
+    failed = Run.open(run.path)
+    assert failed.status == "failed"
+    assert message in failed.message
+    assert ("Traceback" in (run.path / "log.txt").read_text()) is traced
+    assert quadratic.train_here(run) == DONE
+    assert Run.open(run.path).message == ""
+
+
+def test_going_on_elsewhere_says_that_bits_may_differ(run):
+    def another(spec, stored):
+        assert stored["trainer"] == "quadratic"
+        study = quadratic.study(spec, stored)
+        return replace(study, execution={**study.execution, "instruction_set": "avx2"})
+
+    work(run.path, stopping_at(17))
+    assert work(run.path, another) == DONE
+    done = Run.open(run.path)
+    assert done.message == "bits may differ: from step 20 on instruction_set None -> avx2"
+    assert done.execution["changes"] == ["from step 20 on instruction_set None -> avx2"]
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [({"ATen": "AVX2"}, "bits may differ: from step 20 on instruction_sets.ATen AVX2 -> AVX512"), (None, "")],
+)
+def test_going_on_with_another_instruction_set_is_told_and_with_an_unknown_one_is_not(run, before, said):
+    def executed(instruction_sets, opened):
+        def opened_there(spec, stored):
+            study = opened(spec, stored)
+            sets = {} if instruction_sets is None else {"instruction_sets": instruction_sets}
+            return replace(study, execution={**study.execution, **sets})
+
+        return opened_there
+
+    work(run.path, executed(before, stopping_at(17)))
+    assert work(run.path, executed({"ATen": "AVX512"}, quadratic.study)) == DONE
+    assert Run.open(run.path).message == said
+
+
+def test_a_run_from_the_start_is_told_of_no_former_execution(run):
+    def opened(spec, stored):
+        assert stored == {}
+        return quadratic.study(spec, stored)
+
+    assert work(run.path, opened) == DONE

@@ -1,0 +1,81 @@
+"""All that is measured of a model's heads, each on what it needs, is what each way of measuring says by itself."""
+
+import numpy as np
+import pytest
+import torch
+from support.tolerance import assert_same
+
+from headway.config.head_metrics import HEAD_METRICS, REPEATED
+from headway.config.lm.model import Gpt2
+from headway.errors import UserError
+from headway.heads.circuits import CIRCUITS, circuit_scores
+from headway.heads.measure import HeadStream, Repetition, drawn_repeats, examine, measure
+from headway.models.transformer import Transformer
+from headway.models.weights import initial_weights
+
+MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_heads="4-2", n_positions=32, init_std=0.5)
+VOCAB, PERIOD = 31, 6
+NOTHING = {"repetition": None, "weights": None}
+
+
+@pytest.fixture(scope="module")
+def module():
+    return Transformer(MODEL, VOCAB, initial_weights(MODEL, VOCAB, 0)).eval()
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return torch.randint(0, VOCAB, (6, 20), generator=torch.Generator().manual_seed(0)).split(4)
+
+
+def repetition():
+    return Repetition.drawn(VOCAB, PERIOD, sequences=5, at_once=2, seed=3, device=torch.device("cpu"))
+
+
+def agree(found, expected):
+    for name, score in expected.items():
+        assert found[name].n_rows == score.n_rows
+        for at, value in score.values.items():
+            assert_same(found[name].values[at], value, what=name, dtype=np.float32)
+
+
+def test_each_metric_is_measured_where_it_shows(module, texts):
+    with torch.no_grad():
+        found = examine(map(module.trace, texts), trace=module.trace, repetition=repetition, weights=module)
+        agree(found, measure(map(module.trace, texts)))
+        drawn, stream = drawn_repeats(VOCAB, PERIOD, 5, 3), HeadStream(REPEATED, repeats=True)
+        tokens, periods, begins = (torch.from_numpy(x) for x in (drawn.tokens, drawn.periods, drawn.begins))
+        stream.add(module.trace(tokens), periods, begins)
+        agree(found, stream.scores())
+    agree(found, circuit_scores(module))
+    assert list(found) == list(HEAD_METRICS)
+
+
+def test_only_what_is_asked_for_is_measured_and_every_text_is_taken(module, texts):
+    taken = []
+
+    def traces():
+        for text in texts:
+            taken.append(len(text))
+            yield module.trace(text)
+
+    def never():
+        raise AssertionError("no metric of repetition was asked for")
+
+    with torch.no_grad():
+        found = examine(traces(), ["copying_score"], trace=module.trace, repetition=never, weights=module)
+        assert list(found) == ["copying_score"]
+        assert taken == [4, 2]
+        both = ["sink_score", "induction_score"]
+        found = examine(traces(), both, trace=module.trace, repetition=repetition, weights=module)
+        assert sorted(found) == sorted(both)
+
+
+def test_what_cannot_be_measured_is_left_out_or_an_error_where_it_was_asked_for(module, texts):
+    with torch.no_grad():
+        found = examine(map(module.trace, texts), trace=module.trace, **NOTHING)
+        assert not set(found) & {*REPEATED, *CIRCUITS}
+        with pytest.raises(UserError, match="it needs random tokens that are repeated"):
+            examine(map(module.trace, texts), ["induction_score"], trace=module.trace, **NOTHING)
+        with pytest.raises(UserError, match="it is read off the weights"):
+            examine(map(module.trace, texts), ["copying_score"], trace=module.trace, **NOTHING)

@@ -1,0 +1,93 @@
+"""Heads drawn anew: on the same stream, of the same scale, the same each time, and nothing of the model changed."""
+
+import pytest
+import torch
+from support.drawn_transformers import LENGTH, MODELS, VOCAB, weights_of
+from support.tolerance import assert_same
+
+from headway.models.redraw import drawn_weight, read, redrawn, shuffled_rows
+from headway.models.trace import SomeQueries
+from headway.models.transformer import Transformer
+
+CHOSEN = ("ragged", "unequal KV groups", "rotary", "low rank", "RMSNorm after", "attends to the future")
+
+
+def reading(name):
+    module = Transformer(MODELS[name], VOCAB, weights_of(MODELS[name])).eval()
+    tokens = torch.randint(VOCAB, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return module, tokens, read(module, tokens)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_reading_is_the_trace_and_its_heads_read_what_is_given(name):
+    module, tokens, found = reading(name)
+    with torch.no_grad():
+        for one, other in zip(found.trace.attentions, module.trace(tokens).attentions, strict=True):
+            assert torch.equal(one.z, other.z)
+        for attention, x in zip(found.trace.attentions, found.inputs, strict=True):
+            mapped = module.get_submodule(f"layers.{attention.layer}.attention").v(x)
+            assert_same(mapped.unflatten(2, (-1, attention.v.shape[3])).transpose(1, 2), attention.v)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_drawn_heads_are_others_of_the_same_shape(name):
+    _, _, found = reading(name)
+    with torch.no_grad():
+        one, again, other = found.redraw(0), found.redraw(0), found.redraw(1)
+    for own, drawn, same, another in zip(
+        found.trace.attentions, one.attentions, again.attentions, other.attentions, strict=True
+    ):
+        assert (drawn.name, drawn.kv_of, drawn.q.shape, drawn.z.shape) == (
+            own.name,
+            own.kv_of,
+            own.q.shape,
+            own.z.shape,
+        )
+        assert torch.equal(drawn.z, same.z)
+        assert not torch.allclose(drawn.z, own.z)
+        assert not torch.allclose(drawn.z, another.z)
+        assert drawn.W_O.square().mean() == pytest.approx(float(own.W_O.square().mean()), rel=0.3)
+    assert torch.equal(one.streams[0], found.trace.streams[0])
+    assert not torch.allclose(one.streams[-1], found.trace.streams[-1])
+
+
+def test_within_the_model_has_the_heads_of_the_draw_and_after_it_its_own():
+    module, tokens, found = reading("ragged")
+    before = {name: parameter.clone() for name, parameter in module.named_parameters()}
+    with torch.no_grad():
+        drawn = found.redraw(3).attentions[0]
+        with redrawn(module, 3):
+            assert torch.equal(module.trace(tokens).attentions[0].z, drawn.z)
+    assert all(torch.equal(parameter, before[name]) for name, parameter in module.named_parameters())
+
+
+def test_matrices_are_gaussian_vectors_are_shuffled_and_fused_rows_keep_their_entries():
+    weight = 3 * torch.randn(200, 50, generator=torch.Generator().manual_seed(0)) + 5
+    drawn = drawn_weight(weight, 0, "here")
+    assert float(drawn.mean()) == pytest.approx(0, abs=0.2)
+    assert float(drawn.square().mean()) == pytest.approx(float(weight.square().mean()), rel=0.05)
+    bias = torch.arange(20.0)
+    assert drawn_weight(bias, 0, "here").sort().values.equal(bias)
+    rows = shuffled_rows(weight, 0, "here")
+    assert rows.sort(1).values.equal(weight.sort(1).values)
+    assert not torch.equal(rows, weight)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_some_queries_of_drawn_heads_are_those_of_all(name):
+    _, tokens, found = reading(name)
+    last = tokens.shape[1] - 1
+    places = torch.tensor([[0, 3, last], [1, 3, last - 1]])
+    some = {
+        attention.name: SomeQueries(places=places, of=tokens.shape[1], keys_counted=torch.ones_like(tokens).bool())
+        for attention in found.trace.attentions
+    }
+    with torch.no_grad():
+        every, few = found.redraw(2), found.redraw(2, some)
+    for one, other in zip(every.attentions, few.attentions, strict=True):
+        expected = one.at(some[one.name])
+        for field in ("q", "k", "v", "z", "W_O", "mask"):
+            assert_same(getattr(other, field), getattr(expected, field))
+    for one, other in zip(every.streams, few.streams, strict=True):
+        assert_same(other, torch.stack([one[0, places[0]], one[1, places[1]]]))

@@ -1,0 +1,123 @@
+"""Models that others wrote and trained, as ours: the same logits, the loss that was published."""
+
+import pytest
+import torch
+from support import stories260k
+from support.shared import data
+from support.tolerance import assert_same
+
+from headway.config.lm.model import Gpt2, GptNeo, Llama
+from headway.models.transformer import Transformer
+
+transformers = pytest.importorskip("transformers")
+SIZES = {"vocab_size": 101, "bos_token_id": 0, "eos_token_id": 0}
+NEO = GptNeo(family="gpt-neo", d_model=64, n_layers=4, n_heads=4, windows=(None, 7), n_positions=80)
+GPT2 = Gpt2(family="gpt-2", d_model=64, n_layers=3, n_heads=8, n_positions=80)
+LLAMA = Llama(family="llama", d_model=64, n_layers=3, n_heads=8, n_kv_heads=2, d_mlp=88, n_positions=80, norm_eps=1e-6)
+
+
+def drawn(theirs):
+    """Their model with weights so large that logits spread, and its arrays."""
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=random) * 0.15)
+    return theirs.eval(), {name: array.detach().numpy() for name, array in theirs.named_parameters()}
+
+
+def gpt_neo():
+    config = transformers.GPTNeoConfig(
+        **SIZES, hidden_size=64, num_layers=4, num_heads=4, attention_types=[[["global", "local"], 2]], window_size=7,
+        max_position_embeddings=80, embed_dropout=0.0, attention_dropout=0.0, resid_dropout=0.0,
+    )  # fmt: skip
+    theirs, arrays = drawn(transformers.GPTNeoForCausalLM(config))
+    names = {"transformer.wte": "embedding", "transformer.wpe": "positions", "transformer.ln_f": "norm"}
+    for layer in range(4):
+        at, ours = f"transformer.h.{layer}", f"layers.{layer}"
+        names |= {f"{at}.ln_1": f"{ours}.attention_norm", f"{at}.ln_2": f"{ours}.mlp_norm"}
+        names |= {f"{at}.attn.attention.{x}_proj": f"{ours}.attention.{x}" for x in "qkv"}
+        names |= {f"{at}.attn.attention.out_proj": f"{ours}.attention.o"}
+        names |= {f"{at}.mlp.c_fc": f"{ours}.mlp.up", f"{at}.mlp.c_proj": f"{ours}.mlp.down"}
+    return NEO, theirs, renamed(arrays, names)
+
+
+def gpt_2():
+    config = transformers.GPT2Config(**SIZES, n_embd=64, n_layer=3, n_head=8, n_positions=80)
+    theirs, arrays = drawn(transformers.GPT2LMHeadModel(config))
+    names = {"transformer.wte": "embedding", "transformer.wpe": "positions", "transformer.ln_f": "norm"}
+    for layer in range(3):
+        at, ours = f"transformer.h.{layer}", f"layers.{layer}"
+        for part in ("weight", "bias"):
+            joined = arrays.pop(f"{at}.attn.c_attn.{part}")
+            for name, array in zip("qkv", (joined[..., i * 64 : i * 64 + 64] for i in range(3)), strict=True):
+                arrays[f"{at}.attn.{name}.{part}"] = array
+        for map_ in ("attn.q", "attn.k", "attn.v", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
+            arrays[f"{at}.{map_}.weight"] = arrays[f"{at}.{map_}.weight"].T  # theirs are (in, out)
+        names |= {f"{at}.ln_1": f"{ours}.attention_norm", f"{at}.ln_2": f"{ours}.mlp_norm"}
+        names |= {f"{at}.attn.{x}": f"{ours}.attention.{x}" for x in "qkv"} | {
+            f"{at}.attn.c_proj": f"{ours}.attention.o"
+        }
+        names |= {f"{at}.mlp.c_fc": f"{ours}.mlp.up", f"{at}.mlp.c_proj": f"{ours}.mlp.down"}
+    return GPT2, theirs, renamed(arrays, names)
+
+
+def llama():
+    config = transformers.LlamaConfig(
+        **SIZES, hidden_size=64, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2,
+        intermediate_size=88, max_position_embeddings=80, rms_norm_eps=1e-6, tie_word_embeddings=False,
+    )  # fmt: skip
+    theirs, arrays = drawn(transformers.LlamaForCausalLM(config))
+    names = {"model.embed_tokens": "embedding", "model.norm": "norm", "lm_head": "readout"}
+    for layer in range(3):
+        at, ours = f"model.layers.{layer}", f"layers.{layer}"
+        names |= {f"{at}.self_attn.{x}_proj": f"{ours}.attention.{x}" for x in "qkvo"}
+        names |= {f"{at}.mlp.{x}_proj": f"{ours}.mlp.{x}" for x in ("gate", "up", "down")}
+        names |= {
+            f"{at}.input_layernorm": f"{ours}.attention_norm",
+            f"{at}.post_attention_layernorm": f"{ours}.mlp_norm",
+        }
+    return LLAMA, theirs, renamed(arrays, names)
+
+
+def renamed(arrays, names):
+    parts = (name.rpartition(".") for name in arrays)
+    return {f"{names[at]}.{part}": arrays[f"{at}.{part}"] for at, _, part in parts}
+
+
+@pytest.mark.parametrize("known", [gpt_neo, gpt_2, llama])
+def test_logits_equal_hugging_faces(known):
+    """A text ten times as long as the windows."""
+    model, theirs, weights = known()
+    ours = Transformer(model, 101, weights).eval()
+    tokens = torch.randint(0, 101, (3, 80), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected, logits = theirs(tokens).logits, ours(tokens)[0]
+    assert expected.std() > 0.1
+    assert_same(logits, expected)
+
+
+@pytest.mark.slow
+def test_a_model_that_others_trained_keeps_its_loss():
+    """stories260K: 1.297 nats per token were published; these stories give 1.296 +- .010 for the first 500."""
+    weights, folder = stories260k.load(data("stories260K/weights.npz")), data("stories260K")
+    model = Transformer(stories260k.MODEL, stories260k.VOCAB_SIZE, weights).eval()
+    tokenizer = stories260k.Tokenizer(folder / "tok512.bin")
+    stories = data("tinystories/valid.txt").read_text(encoding="utf-8").split("<|endoftext|>")[:100]
+    inputs = torch.zeros(len(stories), 512, dtype=torch.long)
+    targets = torch.full((len(stories), 512), -1)
+    for row, story in enumerate(stories):
+        tokens = torch.tensor([stories260k.BOS, *tokenizer.encode(story.strip())][:513])
+        inputs[row, : len(tokens) - 1], targets[row, : len(tokens) - 1] = tokens[:-1], tokens[1:]
+    with torch.no_grad():
+        loss = model.loss(inputs, targets)
+    assert abs(loss - 1.297) < 0.03
+
+
+def test_a_model_that_others_trained_tells_a_story():
+    from headway.models.generate import generate
+
+    model = Transformer(stories260k.MODEL, 512, stories260k.load(data("stories260K/weights.npz")))
+    tokenizer = stories260k.Tokenizer(data("stories260K/tok512.bin"))
+    prompt = [stories260k.BOS, *tokenizer.encode("Once upon a time")]
+    text = tokenizer.decode(generate(model, prompt, n_tokens=40, temperature=0.0))
+    assert text.startswith(", there was a little girl named Lily. She loved to play outside in the park.")

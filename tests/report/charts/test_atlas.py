@@ -1,0 +1,121 @@
+"""The atlas of heads, from scores whose answers are known."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from support.fabricate_scores import score, scores
+
+from headway.config.head_metrics import HEAD_METRICS
+from headway.config.metrics import metric_name
+from headway.heads.scores import HeadScores, row_labels
+from headway.report.charts.atlas import SORTED, atlas
+from headway.report.charts.files import render
+from headway.report.charts.heat_map import colours
+from headway.report.models.xray import IN_PLACE
+
+RAGGED = (24, 12, 6, 1)
+
+
+def panels(figure):
+    return [panel for line in figure.spec["vconcat"] for panel in line["hconcat"]]
+
+
+def tables(figure):
+    return sorted(figure.spec["datasets"].values(), key=len)
+
+
+@pytest.mark.slow
+def test_an_atlas_has_a_panel_for_each_metric_of_heads_and_a_cell_for_each_head():
+    figure = atlas(scores(RAGGED))
+    shown = [metric for metric, m in HEAD_METRICS.items() if m.of != "layer" and not re.search("raw|published", metric)]
+    assert [panel["title"]["text"] for panel in panels(figure)] == [metric_name(metric) for metric in shown]
+    assert all(panel["title"]["subtitle"].startswith("high: ") for panel in panels(figure))
+    table = tables(figure)[-1]
+    assert [row["name"] for row in table] == [f"L{layer}H{h}" for layer, n in enumerate(RAGGED) for h in range(n)]
+    drawn = scores(RAGGED)["sink_score"].values["layers.1.attention"]
+    field = f"m{shown.index('sink_score')}"
+    np.testing.assert_allclose([row[field] for row in table if row["row"] == "L1"], drawn, rtol=1e-4)
+
+
+def test_metrics_are_drawn_in_the_order_asked_for_raw_ones_among_them():
+    asked = ("induction_score", "context_nonorthogonality_raw", "sink_score")
+    figure = atlas(scores((4, 4)), metrics=asked, name="mine", title="Mine", caption="Of step 3.")
+    assert [panel["title"]["text"] for panel in panels(figure)] == [metric_name(metric) for metric in asked]
+    assert (figure.name, figure.title, figure.caption[:10]) == ("mine", "Mine", "Of step 3.")
+
+
+def test_the_null_stands_in_a_column_of_its_own_for_every_layer_that_has_a_value():
+    figure = atlas({"query_cka": score("query_cka", RAGGED, null=0.125)})
+    strip = next(rows for rows in figure.spec["datasets"].values() if "null" in rows[0])
+    assert [(row["row"], row["null"]) for row in strip] == [("L0", 0.125), ("L1", 0.125), ("L2", 0.125)]
+    assert all(row["slot"] > max(RAGGED) for row in strip)
+    assert "the null: what each layer would show" in figure.caption
+    assert "null" not in atlas({"sink_score": score("sink_score", RAGGED)}).caption
+
+
+def test_a_layer_with_one_head_needs_two_for_a_metric_of_pairs_and_says_so():
+    said = "L3 has one head, and a metric of pairs needs two heads."
+    assert said in atlas(scores(RAGGED)).caption
+    assert said not in atlas(scores(RAGGED, ["sink_score"])).caption
+    assert "L0 and L2 have one head" in atlas(scores((1, 3, 1), ["query_cka", "sink_score"])).caption
+
+
+def test_there_is_no_atlas_of_nothing():
+    assert atlas({}) is None
+    assert atlas(scores((1, 1), ["query_cka"])) is None
+    assert atlas(scores((2, 2), ["disagreement_output"])) is None
+
+
+def test_the_switch_sorts_the_heads_of_each_layer():
+    value = np.array([0.1, 0.9, 0.5])
+    figure = atlas({"sink_score": HeadScores(metric="sink_score", values={"layers.0.attention": value}, n_rows=9)})
+    switch = figure.spec["params"][-1]
+    assert switch["bind"]["input"] == "radio"
+    assert switch["value"] == IN_PLACE
+    places = {}
+    for order in (IN_PLACE, SORTED):
+        # Where each number stands in the picture.
+        spec = json.loads(json.dumps(figure.spec))
+        spec["params"] = [{**one, "value": order} if one.get("name") == "order" else one for one in spec["params"]]
+        found = re.findall(r'translate\(([\d.]+),[\d.]+\)"[^>]*>(\.\d\d)<', render(spec))
+        places[order] = [text for _, text in sorted((float(x), text) for x, text in found)]
+    assert places == {IN_PLACE: [".10", ".90", ".50"], SORTED: [".90", ".50", ".10"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heads", [(12,) * 4, (64,) * 24, (768, 12), (1,), (2,)])
+def test_every_size_of_a_model_is_drawn_within_the_page(heads):
+    chosen = ["output_dissimilarity", "attention_excess", "sink_score", "qk_effective_rank"]
+    svg = render(atlas(scores(heads, chosen)).spec)
+    width = float(re.search(r'width="([\d.]+)"', svg)[1])
+    assert width < 1080
+
+
+def test_scores_that_are_all_the_same_or_partly_missing_are_drawn():
+    same = HeadScores(metric="sink_score", values={"layers.0.attention": np.full(3, 0.25)}, n_rows=9)
+    gaps = HeadScores(metric="copying_score", values={"layers.0.attention": np.array([np.nan, 0.5, 0.0])}, n_rows=9)
+    assert render(atlas({"sink_score": same, "copying_score": gaps}).spec)
+
+
+def test_attentions_of_an_encoder_and_decoder_are_shown_by_kind():
+    kinds = {"encoder.0.a": "encoder", "encoder.1.a": "encoder"}
+    kinds |= {f"decoder.{layer}.{of}": kind for layer in (0, 1) for of, kind in (("s", "self"), ("x", "cross"))}
+    labels = row_labels(kinds, kinds)
+    assert list(labels.values()) == [f"{kind} L{layer}" for kind in ("encoder", "decoder", "cross") for layer in (0, 1)]
+    values = {name: np.array([0.2, 0.4]) for name in kinds}
+    figure = atlas({"sink_score": HeadScores(metric="sink_score", values=values, n_rows=9)}, labels=labels)
+    rows = [row["row"] for row in tables(figure)[-1]]
+    assert list(dict.fromkeys(rows)) == list(labels.values())
+
+
+def test_values_that_are_nearly_the_same_are_not_made_to_differ():
+    scale, _ = colours("nats", [np.array([2.549, 2.55, 2.551])])
+    low, high = scale.to_dict()["domain"]
+    assert low < 2.5 < 2.6 < high
+
+
+def test_values_that_differ_fill_the_scale():
+    scale, _ = colours("nats", [np.array([2.0, 2.5, 3.0])])
+    assert scale.to_dict()["domain"] == [2.0, 3.0]

@@ -1,0 +1,267 @@
+"""The report: one file that fetches nothing, opens with the answer, and believes no name it prints."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from support import stored
+from support.fabricate import fabricate, material_of, small
+
+from headway.base.text import number
+from headway.report.experiment import laboratory
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.laboratory import spread
+from headway.report.experiment.page import answered, command, figures, page, progress, write_report
+from headway.report.regression.report import LABORATORY as regression
+from headway.stats import results
+from headway.stats.results import read
+from headway.store.directory import Store
+from headway.store.look_plans import Picked, StoredPlan, StoredSearch, keep
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+class Elements(HTMLParser):
+    """What a browser would make of a page: tags with attributes, and the texts of scripts and styles."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.raw: dict[str, list[str]] = {"script": [], "style": []}
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in self.raw:
+            self.raw[tag].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem in self.raw:
+            self.raw[self.cdata_elem][-1] += data
+        else:
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def html(heads_store: Store) -> str:
+    return write_report(heads_store, read(heads_store.path)).read_text()
+
+
+def test_the_page_refers_to_nothing_outside_itself(html: str) -> None:
+    elements = Elements(html)
+    for tag, attributes in elements.tags:
+        assert tag not in ("link", "iframe", "object", "embed", "base", "img", "video", "audio"), tag
+        assert not {"src", "srcset", "action", "background", "poster"} & attributes.keys(), (tag, attributes)
+        assert (attributes.get("href") or "#").startswith("#"), (tag, attributes)
+    for style in elements.raw["style"]:
+        assert "url(" not in style
+        assert "@import" not in style
+    charts = elements.raw["script"][0]
+    assert "http" not in charts
+    assert '"url"' not in charts
+
+
+def test_the_browser_is_told_to_fetch_nothing(html: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+    assert "default-src 'none'" in policy[1]
+    assert not re.search(r"https?:|connect-src|\*", policy[1])
+
+
+def test_the_bundle_is_there_once_and_inside_a_function(html: str) -> None:
+    scripts = Elements(html).raw["script"]
+    assert len(scripts) == 3
+    assert html.count("window.vegaEmbed=") == 1
+    assert all(script.strip().startswith("(function () {") for script in scripts[1:])
+
+
+def test_every_figure_has_a_place_a_chart_and_a_caption(html: str) -> None:
+    elements = Elements(html)
+    charts = json.loads(elements.raw["script"][0])
+    places = [attributes["data-chart"] for _, attributes in elements.tags if "data-chart" in attributes]
+    assert places == list(charts)
+    assert len(places) == sum(tag == "figcaption" for tag, _ in elements.tags)
+
+
+def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: str) -> None:
+    order = [
+        "<h1>icl-heads",
+        "How many attention heads",
+        "1 head and h2 cannot be told apart.",
+        "debiased GD, best step",
+        "<h3>Final error",
+        '<h2 id="per-head">',
+        '<h2 id="run">',
+        "<pre>headway run",
+    ]
+    places = [html.index(text) for text in order]
+    assert places == sorted(places)
+
+
+@pytest.mark.slow
+def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(heads: ReportData) -> None:
+    doubt = "not trained enough to say: a is no better"
+    found = replace(heads.results, doubts=(doubt,), warnings=("1 of 9 runs is not finished", doubt))
+    written = page(replace(heads, results=found), tuple(figures(heads))[:1])
+    box = written[written.index('<section class="answer">') :]
+    assert box.index("Not trained enough to say: a is no better.") < box.index("<li><i")
+    assert written.count("trained enough to say") == 1
+    assert written.count("1 of 9 runs is not finished") == 1
+
+
+@pytest.mark.slow
+def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> None:
+    path = fabricate(directory, small("icl-heads", baseline=None).select(seeds=5))
+    before = page_of(path)
+    search = StoredSearch(arms=("h1", "h2", "h4"), new_seeds=(1, 1), metric="eval_mse", margin=1.0, at_most=12)
+    keep(path, "search", search)
+    keep(path, "picked", Picked(arm="h2", chances={"h1": 0.01, "h2": 0.7, "h4": 0.29}, finalists=("h2", "h4")))
+    asked = {"h2 - h4": {"h2": 1.0, "h4": -1.0}}
+    plan = StoredPlan(
+        looks=(3, 4), margin=1.0, level=0.05, metric="eval_mse", asked=asked, are_declared=False, first_seed=2
+    )
+    keep(path, "plan", plan)
+    after = page_of(path)
+    chance = "the chance to be the best is 70 % for 2 heads, 29 % for 4 heads and 1 % for the others together."
+    said = f"picked 2 heads of 3 arms; {chance}"
+    assert said not in before
+    assert "rest on fresh seeds alone" not in before
+    order = ['<section class="answer">', said, "on 3 fresh seeds, 2 heads have 0.6", "on fresh seeds, 2 heads "]
+    places = [after.index(text) for text in order]
+    assert places == sorted(places)
+    assert "Nothing was compared" in before
+    assert "Nothing was compared" not in after
+    arms = {arm.name: arm.seeds for arm in material_of(Store.open(path)).arms}
+    assert (arms["h1"], arms["h2"], arms["h4"]) == ((0, 1, 2, 3, 4), (2, 3, 4), (2, 3, 4))
+
+
+def page_of(path: Path) -> str:
+    """The report of a directory, written as far as it changed."""
+    store = Store.open(path)
+    return write_report(store, results.write(store), files=False).read_text()
+
+
+def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: ReportData, html: str) -> None:
+    values = [run.metrics["eval_mse"] for run in heads.arms[1].runs]
+    assert f"<td>{spread(values)}</td>" in html
+    assert "<td>0.6522</td><td>0.9783</td>" in html
+
+
+def test_the_page_says_what_its_intervals_leave_out(heads: ReportData, html: str, directory: Path) -> None:
+    said = "Intervals are over seeds; all arms are judged on the same 100,000 prompts, whose own luck (standard error "
+    assert regression.luck(heads) == said + "0.0040) they share."
+    assert html.count(regression.luck(heads)) == 1
+    several = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=2)
+    assert "; all arms of a task are judged" in regression.luck(material_of(Store.open(fabricate(directory, several))))
+
+
+def test_without_an_interval_there_is_nothing_to_say_of_it(heads: ReportData) -> None:
+    none = tuple(replace(comparison, interval=None) for comparison in heads.results.comparisons)
+    assert regression.luck(replace(heads, results=replace(heads.results, comparisons=none))) == ""
+
+
+def test_several_outputs_stand_below_one_another(directory: Path) -> None:
+    experiment = small("icl-two-tasks").select(arms=["h3"], seeds=2)
+    material = material_of(Store.open(fabricate(directory, experiment)))
+    final = regression.final(material)
+    assert final.rows[0].cells[final.columns.index("μ·w")].count("\n") == 1
+    _, head = next(regression.heads(material.arms[0]))
+    assert head.rows[0].cells[head.columns.index("μ")].count("\n") == 1
+
+
+def test_the_table_of_comparisons_of_before_says_what_the_file_holds(heads: ReportData) -> None:
+    ((scope, table),) = laboratory.comparisons(heads)
+    assert scope == ""
+    assert table.columns[:4] == ("evaluation MSE", "seeds", "difference", "95 % interval")
+    assert table.rows[0].cells[1:5] == ("2", "1.5 %", "−3.0 to 6.0 %", "0.600")
+
+
+@pytest.mark.slow
+def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> None:
+    experiment = small("icl-heads", margin=0.5).select(arms=["h1", "h2", "h4"])
+    store = Store.open(fabricate(directory, experiment))
+    results.write(store)
+    material = material_of(store)
+    (scope, table), *others = laboratory.comparisons(material)
+    assert scope.startswith("95 % intervals that hold for all 2 comparisons at once, at look 1 of 1; a true difference")
+    assert "% of the spread" in scope
+    rows = {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
+    assert list(rows) == ["1 head − 2 heads", "4 heads − 2 heads"]
+    assert rows["1 head − 2 heads"]["reads"] == "told apart"
+    assert rows["4 heads − 2 heads"]["reads"] in ("open", "the same within 0.5 %")
+    assert re.fullmatch(r"\d+ \(\d+ to \d+\)", rows["4 heads − 2 heads"]["seeds for the margin"])
+    assert others
+    html = page(material, tuple(figures(material)))
+    assert html.count("hold for all 2 comparisons at once") >= 2  # in the answer, and above the table
+
+
+@pytest.mark.slow
+def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
+    experiment = small("icl-heads", question=EVIL, **{"arms.h1.label": EVIL}).select(arms=["h1", "h2"], seeds=1)
+    fabricate(directory, experiment, {("h2", 0): "failed"})
+    for run in directory.glob("runs/h2/*/run.json"):
+        stored.rewrite(run.parent, message=EVIL)
+    material = material_of(Store.open(directory))
+    document = material.experiment.document.model_copy(update={"name": EVIL})
+    material = replace(material, experiment=replace(material.experiment, document=document))
+    elements = Elements(page(material, tuple(figures(material))))
+    assert sum(tag == "script" for tag, _ in elements.tags) == 3
+    assert not any(tag == "img" or "onerror" in attributes for tag, attributes in elements.tags)
+    assert EVIL in json.dumps(json.loads(elements.raw["script"][0]))
+    assert sum(EVIL in text for text in "".join(elements.text).splitlines()) >= 3
+
+
+@pytest.mark.slow
+def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
+    statuses = {("h2", 1): "failed", ("h4", 0): "waiting"}
+    material = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
+    assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished; ")
+    text = page(material, tuple(figures(material)))
+    assert "the loss is not finite at step 40" in text
+    assert [arm.seeds for arm in material.arms] == [(0, 1), (0,), (1,), (0, 1)]
+
+
+def test_a_report_without_a_finished_run_says_so(directory: Path) -> None:
+    experiment = small("icl-heads").select(arms=["h2"], seeds=1)
+    text = page(material_of(Store.open(fabricate(directory, experiment, {("h2", 0): "failed"}))), ())
+    assert "no run has finished" in text
+    assert "<figure>" not in text
+
+
+def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
+    material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2"], seeds=1))))
+    assert answered(material) == []
+    assert "Nothing was compared" in page(material, tuple(figures(material)))
+
+
+def test_the_command_repeats_what_was_run(directory: Path, heads: ReportData) -> None:
+    assert command(heads) == "headway run icl-heads.yaml --seeds 2"
+    whole = replace(heads.experiment, document=small_document())
+    assert command(replace(heads, experiment=whole)) == "headway run icl-heads --seeds 2"
+    part = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["isotropic"], seeds=[3])
+    material = material_of(Store.open(fabricate(directory, part)))
+    assert command(material) == "headway run icl-anisotropic.yaml --seeds 3, --arms h1,h2 --control isotropic"
+
+
+def small_document():
+    from headway.config.load import load
+
+    return load("icl-heads").document
+
+
+def test_a_report_is_quick_and_small(heads_store: Store) -> None:
+    start = time.process_time()
+    path = write_report(heads_store, read(heads_store.path))
+    assert time.process_time() - start < 20  # a few seconds on one core
+    assert path.stat().st_size < 5e6
+
+
+def test_numbers_are_printed_with_their_digits() -> None:
+    assert [number(v) for v in (0.0, 1234567, -0.5, 3.4e-7)] == ["0", "1,234,567", "−0.5000", "3.40e−7"]
+    assert spread([0.1, float("nan")]) == "–"
+    assert spread([-0.01, 0.02]) == "0.01 ± 0.02"

@@ -1,0 +1,326 @@
+"""The report on heads while they train: its figures, their words, the slider and the film."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.fabricate import material_of
+from support.fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
+from support.fabricate_text import fabricate_text, head_progression
+
+from headway.report.charts import animation
+from headway.report.charts.figure import Figure
+from headway.report.charts.files import render, write_figures
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.page import figures, page
+from headway.report.lm import association, head_maps, heads, report
+from headway.report.lm import text as claims
+from headway.report.lm.common import heads_of
+from headway.report.lm.report import LABORATORY as text
+from headway.store.directory import Store
+
+SPARSE = (*range(30), *range(1000, STEPS + 1, 1000))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    path = tmp_path_factory.mktemp("xray") / "x-ray"
+    chosen = xray().select(arms=["heads-2", "heads-4"], controls=["as-published-norm"])
+    return Store.open(fabricate_heads(path, chosen, steps=(*range(DENSE + 5), *range(500, STEPS + 1, 500))))
+
+
+@pytest.fixture(scope="module")
+def material(store: Store) -> ReportData:
+    return material_of(store)
+
+
+def fabricated(
+    tmp_path: Path, *, plant=as_published, chosen=("heads-4",), seeds=1, steps=SPARSE, **changes
+) -> ReportData:
+    experiment = xray(**changes).select(arms=list(chosen), seeds=seeds)
+    return material_of(Store.open(fabricate_heads(tmp_path / "results", experiment, plant, steps=steps)))
+
+
+def rows(figure: Figure) -> list[dict]:
+    return [row for data in figure.spec["datasets"].values() for row in data]
+
+
+def drawn(material: ReportData, control: str | None = None) -> dict[str, Figure]:
+    return {figure.name: figure for figure in report.probed(material, control)}
+
+
+@pytest.fixture(scope="module")
+def plain(material: ReportData) -> dict[str, Figure]:
+    """The figures of the arms without a control."""
+    return drawn(material)
+
+
+@pytest.mark.slow
+def test_figures_are_those_that_were_probed(material: ReportData, plain: dict[str, Figure]) -> None:
+    found = plain
+    open_ones = [name for name, figure in found.items() if not figure.folded]
+    assert open_ones == [
+        "heads-query-cka",
+        "heads-query-cka-variance",
+        "heads-context-cka",
+        "heads-output-dissimilarity",
+        "heads-output-dissimilarity-variance",
+        "heads-attention-diversity",
+        "layers-output-dissimilarity",
+        "maps-output-dissimilarity",
+        "association",
+        "atlas-heads-2",
+    ]
+    folded = {"heads-query-orthogonality-raw", "heads-sink-score", "association-train-loss", "probe-loss"}
+    assert folded <= {name for name, figure in found.items() if figure.folded}
+    under = drawn(material, "as-published-norm")
+    assert {f"{name}-as-published-norm" for name in open_ones if not name.startswith("atlas")} <= set(under)
+    assert all(figure.part == "Heads during training: norms after the sums" for figure in under.values())
+    assert all(figure.folded for figure in under.values())
+
+
+def test_runs_without_probes_have_none_of_it(tmp_path: Path) -> None:
+    chosen = head_progression().select(arms=["constant-low"], seeds=1)
+    bare = material_of(Store.open(fabricate_text(tmp_path / "bare", chosen)))
+    assert drawn(bare) == {}
+    assert bare.results.claims == ()
+    assert bare.results.associations == ()
+    assert claims.table(bare) is None
+
+
+@pytest.mark.slow
+def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
+    plain: dict[str, Figure], capfd: pytest.CaptureFixture[str]
+) -> None:
+    import vl_convert
+
+    for figure in (one for name, one in plain.items() if not name.startswith("atlas")):  # it has tests of its own
+        assert figure.caption.endswith("."), figure.name
+        assert ".." not in figure.caption, figure.name
+        assert "http" not in str(figure.spec), figure.name
+        assert render(figure.spec).startswith("<svg"), figure.name
+        vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
+    assert "WARN" not in "".join(capfd.readouterr())
+
+
+def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, plain: dict[str, Figure]) -> None:
+    figure = plain["heads-query-cka"]
+    found = [row for row in rows(figure) if row["what"] == "4 heads" and row["step"] == STEPS]
+    assert [row["layer"] for row in found] == list(range(6))
+    arm = next(arm for arm in material.arms if arm.label == "4 heads")
+    at_end = np.mean([heads_of(run).mean["query_cka"][-1] for run in arm.runs], axis=0)
+    np.testing.assert_allclose([row["value"] for row in found], at_end, rtol=1e-4)
+    assert all(row["low"] <= row["value"] <= row["high"] for row in found)
+    assert {row["null"] for row in found} == {0.03}
+    assert "bands reach from the smallest to the largest seed" in figure.caption
+    assert "Dotted, what it would be if nothing were going on" in figure.caption
+
+
+def test_raw_metrics_are_on_a_log_axis_and_state_their_rows(plain: dict[str, Figure]) -> None:
+    figure = plain["heads-query-orthogonality-raw"]
+    assert '"type": "log"' in json.dumps(figure.spec)
+    assert "on a logarithmic axis" in figure.caption
+    assert "2,048 positions counted" in figure.caption
+    assert '"type": "log"' not in json.dumps(plain["heads-query-cka"].spec)
+
+
+@pytest.mark.slow
+def test_a_layer_of_one_head_needs_two(tmp_path: Path) -> None:
+    ragged = {"ragged": {"label": "ragged", "model": {"n_heads": "1-2-4-4-4-2"}}}
+    one = fabricated(tmp_path, chosen=("ragged",), arms=ragged, baseline="ragged")
+    found = drawn(one)
+    assert "No line for layer 0 of ragged: it needs two heads." in found["heads-query-cka"].caption
+    assert {row["layer"] for row in rows(found["heads-query-cka"])} == {1, 2, 3, 4, 5}
+    assert {row["layer"] for row in rows(found["heads-attention-diversity"])} == set(range(6))
+    assert "A layer with one head needs two heads to have a map." in found["maps-output-dissimilarity"].caption
+    assert "needs" in render(found["maps-output-dissimilarity"].spec)
+
+
+@pytest.mark.slow
+def test_the_slider_has_every_step_once_and_at_most_sixty(plain: dict[str, Figure], tmp_path: Path) -> None:
+    figure = plain["maps-output-dissimilarity"]
+    (slider,) = figure.spec["params"]
+    places = {row["at"] for row in rows(figure)}
+    assert places == set(range(slider["bind"]["max"] + 1))
+    assert len(places) == head_maps.MOST_STEPS
+    assert {row["step"] for row in rows(figure)} >= {0, STEPS}
+    assert "It has 60 of the 69 steps." in figure.caption
+    few = drawn(fabricated(tmp_path))["maps-output-dissimilarity"]
+    assert len({row["at"] for row in rows(few)}) == len(SPARSE)
+    assert "of the" not in few.caption.partition("slider")[2]
+
+
+def test_a_map_holds_what_was_measured(material: ReportData, plain: dict[str, Figure]) -> None:
+    figure = plain["maps-output-dissimilarity"]
+    arm = next(arm for arm in material.arms if arm.label == "4 heads")
+    measured = arm.shown.run.head_arrays(STEPS)["output_dissimilarity/layers.2.attention"]
+    every = [head_maps._maps(one, head_maps.METRIC, 60, 64) for one in material.under(None).arms]
+    largest = max(head_maps._largest(one) for one in every)
+    (row,) = [r for r in rows(figure) if (r["arm"], r["layer"], r["step"]) == ("4 heads", "layer 2", STEPS)]
+    shown = np.array(row["shares"], float).reshape(4, 4) / 1000 * largest
+    off = ~np.eye(4, dtype=bool)
+    np.testing.assert_allclose(shown[off], measured[off], atol=6e-4)
+    assert np.isnan(np.diagonal(shown)).all()
+
+
+@pytest.mark.slow
+def test_many_heads_are_drawn_by_layer_and_thinned(tmp_path: Path) -> None:
+    many = {"many": {"label": "many heads", "model": {"d_model": 768, "n_heads": 768, "n_layers": 1}}}
+    one = fabricated(tmp_path, chosen=("many",), steps=(0, 1, STEPS), arms=many, baseline="many")
+    figure = drawn(one)["maps-output-dissimilarity"]
+    drawn_heads = {len(row["heads"]) for row in rows(figure)}
+    assert drawn_heads == {int(head_maps.MOST_CELLS**0.5)}
+    assert f"Drawn are {drawn_heads.pop()} of the 768 heads of layer 0." in figure.caption
+    assert len(json.dumps(figure.spec)) < 1_500_000
+
+
+def test_the_film_is_a_gif_beside_the_other_files(plain: dict[str, Figure], tmp_path: Path) -> None:
+    from PIL import Image
+
+    figure = plain["maps-output-dissimilarity"]
+    paths = write_figures(tmp_path, [figure])
+    assert [path.name for path in paths] == [f"maps-output-dissimilarity.{end}" for end in ("png", "svg", "pdf", "gif")]
+    film = Image.open(paths[-1])
+    assert film.n_frames == head_maps.MOST_STEPS
+    assert paths[-1].stat().st_size < 3_000_000
+    assert film.size[0] <= animation.WIDEST
+    film.seek(film.n_frames - 1)
+    assert film.info["duration"] == animation.LAST_MS
+
+
+def test_a_film_shows_the_colours_of_its_values() -> None:
+    from PIL import Image
+
+    tile = animation.Tile(title="layer 0", values=np.array([[np.nan, 1.0], [-1.0, 0.0]]))
+    frames = [animation.Frame(title=f"step {k}", rows=(("", (tile,)),)) for k in range(2)]
+    content = animation.film(frames, largest=1.0, colours=("#0000ff", "#ffffff", "#ff0000"), title="x")
+    picture = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).reshape(-1, 3)
+    seen = {tuple(int(c) for c in pixel) for pixel in np.unique(picture, axis=0)}
+    assert {(255, 0, 0), (0, 0, 255), (255, 255, 255), (0xC3, 0xC8, 0xD0)} <= seen
+
+
+def test_the_association_says_which_loss_and_why_it_is_not_tested(
+    material: ReportData, plain: dict[str, Figure]
+) -> None:
+    found = plain
+    probe, train = found["association"], found["association-train-loss"]
+    assert "R² of the loss on the probe's fixed batch" in probe.caption
+    assert "R² of the loss of the batches trained on since the last record" in train.caption
+    assert f"the first 40 probed batches (to step {DENSE - 1}) and the whole training" in probe.caption
+    n_seeds = len(material.arms[0].runs)
+    assert f"Whether it is more than chance cannot be tested with {n_seeds} seeds: it takes 4." in probe.caption
+    assert all(row.get("p") is None for row in rows(probe))
+    assert sum("of_seed" in row for row in rows(probe)) == n_seeds * sum("r2" in row for row in rows(probe))
+
+
+def test_the_association_tells_what_a_seed_does_by_itself_from_chance(tmp_path: Path) -> None:
+    figure = association.association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
+    points = sorted((row for row in rows(figure) if "own" in row), key=lambda row: row["layer"])
+    # The loss was planted to show the wobble of layer 0.
+    assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]
+    assert points[0]["p"] == pytest.approx(1 / 24, rel=1e-6)
+    assert all(point["own"] < 0.4 for point in points[1:])
+    assert all(point["r2"] > 0.7 for point in points)
+    told = sum(point["p"] < 0.05 for point in points)
+    assert f"{told} of 6 diamonds are told from chance, by swapping seeds (p below .05 each, so that about " in (
+        figure.caption
+    )
+    assert "grey is how far the heads of other seeds explain that" in figure.caption
+
+
+def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: ReportData) -> None:
+    figure = heads.by_layer(material.under(None))
+    assert figure is not None
+    points = [row for row in rows(figure) if "layer" in row]
+    assert len(points) == 2 * 2 * 6
+    late = [row["value"] for row in points if row["when"] == "at the end of training" and row["what"] == "4 heads"]
+    assert late[0] > late[-1]  # as planted
+    assert "95 % intervals" in figure.caption
+
+
+@pytest.mark.slow
+def test_regularised_arms_are_points_of_loss_and_diversity(tmp_path: Path) -> None:
+    arms = {
+        "none": {"label": "neither"},
+        "apart": {"label": "kept apart", "training": {"regularizers": [{"metric": "disagreement_output"}]}},
+        "dropped": {"label": "DropHead", "training": {"drophead": {"start": 0.2, "end": 0.2, "turn": 0.5}}},
+    }
+    one = fabricated(tmp_path, chosen=tuple(arms), seeds=3, arms=arms, baseline="none")
+    figure = drawn(one)["loss-and-diversity"]
+    points = [row for row in rows(figure) if row["metric"] == "query_cka"]
+    assert [row["what"] for row in points] == ["neither", "kept apart", "DropHead"]
+    assert "High query CKA: alike queries." in figure.caption
+    assert any(entry.name == "regularisers-hardly-help" for entry in one.results.claims)
+
+
+@pytest.mark.slow
+def test_kv_heads_tell_pairs_that_share_keys_from_others(tmp_path: Path) -> None:
+    arms = {f"kv-{n}": {"label": f"{n} KV", "model": {"n_heads": 8, "n_kv_heads": n}} for n in (8, 2, 1)}
+    one = fabricated(tmp_path, chosen=tuple(arms), arms=arms, baseline="kv-8")
+    figure = drawn(one)["kv-heads"]
+    found = {(row["kv_heads"], row["pairs"]) for row in rows(figure) if row["metric"] == "output_dissimilarity"}
+    assert found == {(8, "do not"), (2, "share keys"), (2, "do not"), (1, "share keys")}
+    run = one.arms[1].shown
+    value = run.run.head_arrays(STEPS)["output_dissimilarity/layers.0.attention"]
+    sharing = np.concatenate([value[:4, :4][np.triu_indices(4, 1)], value[4:, 4:][np.triu_indices(4, 1)]])
+    of_layers = heads._by_sharing(run, "output_dissimilarity")
+    assert len(sharing) == 12
+    assert of_layers["share keys"] != of_layers["do not"]
+    assert association.against_loss(one) is None
+    assert heads.by_kv_heads(fabricated(tmp_path / "other")) is None
+
+
+def test_the_report_says_what_becomes_of_the_published_statements(material: ReportData) -> None:
+    said = [statement.sentence for statement in text.statements(material)]
+    assert any(
+        s.startswith("Published: Layer 0 is far less orthogonal than the others: holds in all 2 arms") for s in said
+    )
+    table = claims.table(material)
+    assert table is not None
+    assert table.columns == ("", "no control", "norms after the sums")
+    first = table.rows[0].cells
+    assert first[0] == "Layer 0 is far less orthogonal than the\nothers\nby query CKA"
+    assert first[1].startswith("holds\n3")
+    assert first[1].endswith("\n2/0/0")
+    # Each metric stands below the statement that it is of, one measured under a control alone too.
+    metrics = [row.cells[0].splitlines()[-1] for row in table.rows]
+    assert metrics[1] == "by query orthogonality, raw"
+    assert [row.quiet for row in table.rows][:2] == [False, True]
+
+
+@pytest.mark.slow
+def test_courses_that_speak_against_them_are_told_too(tmp_path: Path) -> None:
+    one = fabricated(tmp_path, plant=otherwise, chosen=("heads-4", "heads-8"), seeds=3)
+    verdicts = {entry.name: entry.verdict for entry in one.results.claims if not entry.as_published}
+    against = ["layer-0-less-orthogonal", "orthogonality-falls", "disagreement-rises", "early-layers-differ"]
+    assert {verdicts[name] for name in against} == {"does not hold"}
+
+
+@pytest.mark.slow
+def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: ReportData) -> None:
+    every = tuple(figures(material))
+    html = page(material, every)
+    folded = sum(figure.folded for figure in every if figure.part == heads.PART)
+    assert f"<summary>{folded} further figures: " in html
+    assert "As a film: figures/maps-output-dissimilarity.gif." in html
+    assert 'folded.querySelectorAll("[data-chart]").forEach(draw)' in html
+    assert "Published statements" in html
+
+
+@pytest.mark.slow
+def test_no_figure_is_of_weights_alone(material: ReportData) -> None:
+    assert association.association(material.under("as-published-norm")) is not None
+    assert not any("rank" in figure.name for figure in figures(material))
+
+
+@pytest.mark.slow
+def test_arms_without_probes_stand_beside_those_that_have_some(tmp_path: Path) -> None:
+    chosen = xray().select(arms=["heads-2", "heads-4"], seeds=1)
+    path = fabricate_heads(tmp_path / "results", chosen, steps=SPARSE)
+    shutil.rmtree(path / "runs" / "heads-2" / "seed-0" / "heads")
+    found = drawn(material_of(Store.open(path)))
+    assert "atlas-heads-4" in found
+    assert "atlas-heads-2" not in found

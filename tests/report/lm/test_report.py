@@ -1,0 +1,297 @@
+"""The report on language models: which figures the results call for, their words, and what must not overlap."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import stored
+from support.fabricate import material_of
+from support.fabricate_text import STEPS, data_lane, fabricate_text, head_progression, shipped
+
+from headway.report.charts import figure as labels
+from headway.report.charts.figure import SCHEME_COLOURS
+from headway.report.charts.files import render
+from headway.report.experiment import data as looks
+from headway.report.experiment.answer import final_outcome
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.laboratory import by_task
+from headway.report.experiment.page import figures, page
+from headway.report.lm import lane, size, text, training
+from headway.report.lm import size as heads
+from headway.report.lm.common import LOSS
+from headway.report.lm.report import LABORATORY as text_report
+from headway.store.directory import Store
+
+
+@pytest.fixture(scope="module")
+def progression(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
+    path = tmp_path_factory.mktemp("text") / "hp"
+    return material_of(Store.open(fabricate_text(path, head_progression().select(controls=["learning-rates"]))))
+
+
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
+    path = tmp_path_factory.mktemp("text") / "lane"
+    chosen = data_lane().select(controls=["positions-outside-lane"])
+    return material_of(Store.open(fabricate_text(path, chosen)))
+
+
+def names(material: ReportData) -> list[str]:
+    return [figure.name for figure in figures(material)]
+
+
+def rows(figure) -> list[dict]:
+    return [row for data in figure.spec["datasets"].values() for row in data]
+
+
+@pytest.mark.slow
+def test_figures_are_those_that_the_results_call_for(progression: ReportData, lanes: ReportData) -> None:
+    # Controls that change the learning rate only have a table, and no figures of their own.
+    expected = ["heads", "final-loss", "learning", "learning-hours", "cost", "parts", "repetition"]
+    assert names(progression) == ["differences", "differences-arms", *expected]
+    per_control = ["learning", "learning-hours", "cost", "lane-use", "repetition"]
+    expected = ["differences", "differences-controls", "parameters", "final-loss", "lane-diagram", "parts"]
+    expected += [f"{name}{end}" for name in per_control for end in ("", "-positions-outside-lane")]
+    assert sorted(names(lanes)) == sorted(expected)
+
+
+@pytest.mark.slow
+def test_every_figure_has_words_is_valid_and_draws_offline(progression: ReportData, lanes: ReportData) -> None:
+    for material in (progression, lanes):
+        for figure in figures(material):
+            assert figure.title, figure.name
+            assert figure.caption.endswith("."), figure.name
+            assert "http" not in str(figure.spec), figure.name
+            assert render(figure.spec).startswith("<svg"), figure.name
+
+
+@pytest.mark.slow
+def test_vega_lite_has_nothing_to_warn_of(
+    progression: ReportData, lanes: ReportData, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import vl_convert
+
+    for figure in [*figures(progression), *figures(lanes)]:
+        vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
+    assert "WARN" not in "".join(capfd.readouterr())
+
+
+def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progression: ReportData) -> None:
+    figure = heads.loss_against_heads(progression.under(None))
+    assert figure is not None
+    points = {row["label"]: row for row in rows(figure) if "label" in row}
+    assert len(points) == 10
+    assert points["96-48-24-12"]["heads"] == 180
+    assert [label for label, row in points.items() if not row["fitted"]] == ["16-16-16-16"]
+    assert "Hollow, and not in any fit: uniform-64 (16-16-16-16)." in figure.caption
+    assert "Above the axis: unigram model (5.74) and bigram model (3.42)" in figure.caption
+    assert "as many parameters as totals (3)" in figure.caption
+
+
+def test_a_scheme_has_one_colour_everywhere(progression: ReportData) -> None:
+    for arm in progression.arms:
+        assert arm.colour == SCHEME_COLOURS[arm.name.partition("-")[0] if arm.look.scheme != "constant" else "constant"]
+    dashes = {arm.look.dash for arm in progression.arms if arm.control is None}
+    assert len(dashes) == 4  # three groups, and none
+
+
+def test_an_arm_keeps_its_colour_under_a_control(lanes: ReportData) -> None:
+    colours = {arm.name: arm.colour for arm in lanes.arms}
+    assert all(colours[name.partition("+")[0]] == colour for name, colour in colours.items())
+    assert len(set(colours.values())) == 7
+
+
+def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progression: ReportData) -> None:
+    figure = training.learning(progression.under(None))
+    assert figure is not None
+    upper, lower = figure.spec["vconcat"]
+    assert [panel["title"] for panel in upper["hconcat"]] == ["low", "medium", "high"]
+    assert len(lower["hconcat"]) == 3
+    assert "uniform-64 (16-16-16-16) is drawn in each" in figure.caption
+    assert re.match(r"Loss on the same 64 held-out sequences; the final loss is that of (all|[\d,]+)\.", figure.caption)
+    assert "mean over 3 seeds; its band reaches" in figure.caption
+
+
+def test_hours_and_costs_are_from_solo_timings_alone(progression: ReportData, lanes: ReportData) -> None:
+    without = replace(lanes.under(None), timings={})
+    assert training.hours(without) is None
+    assert size.cost(without) is None
+    drawn = size.cost(progression.under(None))
+    assert drawn is not None
+    found = {row["arm"]: row for row in rows(drawn) if "step_s" in row}
+    assert found["constant-high (48-48-48-48)"]["step_s"] == pytest.approx(
+        progression.timings["constant-high"]["step_s"], rel=1e-4
+    )
+    assert "with the machine to itself" in drawn.caption
+    assert "On cpu, 1 thread." in drawn.caption
+
+
+def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:
+    figure = size.loss_against_parameters(lanes)
+    assert figure is not None
+    points = [row for row in rows(figure) if "plain" in row]
+    assert {row["label"] for row in points if row["plain"]} == {"NoDL-96-5.5M", "NoDL-384-27M", "NoDL-768-69M"}
+    assert "The line joins the plain models" in figure.caption
+
+
+def test_lane_use_ends_before_the_final_norm(lanes: ReportData) -> None:
+    figure = lane.lane_use(lanes.under("positions-outside-lane"))
+    assert figure is not None
+    shares = {(row["what"], row["place"]): row["share"] for row in rows(figure) if "what" in row}
+    assert shares["DL-768-96-35M, positions outside", "layer 0"] == 0.0
+    assert shares["DL-768-96-35M, positions outside", "final norm"] == 0.61
+
+
+def test_names_beside_points_cover_nothing() -> None:
+    points = [labels.Named(x=100 + 4 * i, y=100 + 3 * i, name="48-24-12-6") for i in range(9)]
+    chosen = labels.sides(points, width=600, height=300)
+    boxes = [labels._box(point, side) for point, side in zip(points, chosen, strict=True)]
+    assert not any(labels._overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(labels._inside(box, 600, 300) for box in boxes)
+
+
+def test_the_table_ends_with_what_needs_no_training(progression: ReportData) -> None:
+    table = text_report.final(progression)
+    assert table.columns[:3] == ("", "evaluation loss (nats per token)", "against its baseline")
+    by_name = {row.cells[0]: row.cells for row in table.rows}
+    assert by_name["unigram model"][1] == "5.740"
+    assert by_name["bigram model"][1] == "3.420"
+    assert by_name["ascending-low (3-6-12-24)"][2].startswith("+7.")
+    assert by_name["constant-low (12-12-12-12)"][2] == "–"
+
+
+def test_the_table_names_the_baselines_where_there_are_several(progression: ReportData, lanes: ReportData) -> None:
+    table = text_report.final(progression.under(None))
+    which = {row.cells[0].partition(" ")[0]: row.cells[table.columns.index("which is")] for row in table.rows}
+    assert which["ascending-low"] == which["descending-low"] == "12-12-12-12"
+    assert which["ascending-high"] == which["descending-high"] != "12-12-12-12"
+    assert which["constant-low"] == "–"
+    assert "which is" not in text_report.final(lanes.under(None)).columns
+
+
+def test_layers_of_equal_heads_are_no_question_of_heads(tmp_path: Path) -> None:
+    chosen = shipped("low-rank").select(arms=["full", "both-small", "both-small-deep"], seeds=1)
+    material = material_of(Store.open(fabricate_text(tmp_path / "rank", chosen)))
+    assert len({heads.total(arm) for arm in material.arms}) > 1
+    assert heads.loss_against_heads(material) is None
+
+
+def test_a_block_that_a_sample_ends_in_is_drawn_where_it_ends(tmp_path: Path) -> None:
+    path = fabricate_text(tmp_path / "hp", head_progression().select(arms=["constant-low"], seeds=1))
+    samples = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
+    short = {"n_tokens": 120, "repetition": [0.0, 0.5]}
+    samples.write_text(
+        "".join(json.dumps({**json.loads(line), **short}) + "\n" for line in samples.read_text().splitlines())
+    )
+    stored.seal(samples.parent)
+    material = material_of(Store.open(path))
+    figure = text.repetition(material)
+    assert figure is not None
+    assert {row["token"] for row in rows(figure)} == {100, 120}
+    assert "; of the last 20, 50 % repeat an earlier 4-gram" in text.writings(material)[0].samples[1].note
+
+
+def test_the_published_sentence_stands_in_the_answer(progression: ReportData) -> None:
+    said = [statement.sentence for statement in text_report.statements(progression)]
+    assert said[0].startswith("At 180 heads, descending is 0.")
+    assert "better than constant, 95 % interval " in said[0]
+    assert "with a free amplitude" in said[0]
+    assert any("learning rate" in sentence for sentence in said)
+    assert sum("heads," in sentence and sentence.startswith("At 180") for sentence in said) == 2
+
+
+def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None:
+    evil = "</blockquote><script>alert(1)</script>"
+    path = fabricate_text(tmp_path / "hp", head_progression().select(arms=["constant-low"], seeds=1))
+    samples = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
+    first, second = samples.read_text().splitlines()
+    samples.write_text(first + "\n" + json.dumps({**json.loads(second), "text": evil}) + "\n")
+    stored.seal(samples.parent)
+    material = material_of(Store.open(path))
+    html = page(material, tuple(figures(material)))
+    assert "&lt;/blockquote&gt;&lt;script&gt;alert(1)" in html
+    assert evil not in html
+    assert "Once upon a time there was" in html
+    assert "of the last 100, " in html
+    assert "One seed, so no band." in html
+
+
+def test_many_verdicts_under_controls_are_folded(progression: ReportData) -> None:
+    html = page(progression, ())
+    assert "<summary>Under x0.5: 20 verdicts</summary>" in html
+    # What was asked comes first and stays open.
+    assert html.index("<summary>Each arm against its baseline: 8 verdicts</summary>") < html.index("<summary>Under")
+    answer = html[html.index('<section class="answer">') : html.index("<details>")]
+    shown = answer.partition('<ul class="statements">')[0]
+    assert "descending beats constant" in shown
+    assert "x0.5 " not in shown
+    assert "24-12-6-3" not in shown
+
+
+def test_a_report_without_a_finished_run_says_so(tmp_path: Path) -> None:
+    experiment = head_progression().select(arms=["constant-low"], seeds=1)
+    material = material_of(Store.open(fabricate_text(tmp_path / "none", experiment, {("constant-low", 0): "failed"})))
+    assert names(material) == []
+    assert "no run has finished" in page(material, ())
+
+
+def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path: Path) -> None:
+    path = fabricate_text(tmp_path / "bare", head_progression().select(arms=["constant-low"], seeds=1))
+    for file in [*path.glob("runs/*/*/samples.jsonl"), *path.glob("timings/*")]:
+        file.unlink()
+    stored.seal(path / "runs" / "constant-low" / "seed-0")
+    material = material_of(Store.open(path))
+    assert names(material) == ["final-loss", "learning", "parts"]
+    assert text.writings(material) == []
+    assert LOSS.name in names(material)
+
+
+def test_the_axis_of_one_number_alone_has_a_length(tmp_path: Path) -> None:
+    path = fabricate_text(tmp_path / "one", head_progression().select(arms=["constant-low"], seeds=1))
+    results = json.loads((path / "results.json").read_text())
+    (path / "results.json").write_text(json.dumps(results | {"baselines": {}}))
+    figure = final_outcome(material_of(Store.open(path)), LOSS)
+    assert figure is not None
+    low, high = re.search(r'"domain": \[([\d.]+), ([\d.]+)\], "nice": false', json.dumps(figure.spec)).groups()
+    assert 1.001 < float(high) / float(low) < 1.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["head-progression", "head-scaling", "data-lane", "low-rank"])
+def test_every_shipped_experiment_has_a_report(name: str, tmp_path: Path) -> None:
+    material = material_of(Store.open(fabricate_text(tmp_path / name, shipped(name))))
+    assert {"final-loss", "learning"} <= set(names(material))
+    assert len({look.label for look in looks.looks(material.experiment).values()}) == len(material.experiment.arms)
+    html = page(material, tuple(figures(material)))
+    assert material.experiment.question in html
+
+
+def test_what_no_task_has_to_draw_is_not_drawn_across_tasks(progression: ReportData) -> None:
+    def other_task(arm):
+        return replace(arm, runs=tuple(replace(run, task=arm.name) for run in arm.runs))
+
+    apart = replace(progression.under(None), arms=tuple(other_task(arm) for arm in progression.under(None).arms))
+    assert by_task(heads.loss_against_heads, progression.under(None)) is not None
+    assert by_task(heads.loss_against_heads, apart) is None
+
+
+def test_every_seed_lies_inside_the_axis_of_loss_against_heads(tmp_path: Path) -> None:
+    material = material_of(Store.open(fabricate_text(tmp_path / "two", head_progression(seeds=2))))
+    figure = heads.loss_against_heads(material)
+    assert figure is not None
+    low, high = figure.spec["layer"][-1]["encoding"]["y"]["scale"]["domain"]
+    seeds = [value for arm in material.arms for value in arm.final("eval_loss_nats")]
+    assert low < min(seeds) <= max(seeds) < high
+
+
+def test_curves_of_two_evaluations_are_not_drawn_larger(progression: ReportData) -> None:
+    def short(run):
+        return replace(run, records=tuple(r for r in run.records if r["step"] in (0, STEPS)))
+
+    arms = tuple(replace(arm, runs=tuple(map(short, arm.runs))) for arm in progression.under(None).arms)
+    figure = training.learning(replace(progression, arms=arms))
+    assert figure is not None
+    assert "hconcat" in figure.spec
+    assert "drawn larger" not in figure.caption

@@ -1,0 +1,147 @@
+"""Figures of models that lost heads: what the loss does, by how many, by which rule, and when in training."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from support import small_text
+
+from headway.config.experiment import Experiment
+from headway.heads.scores import HeadScores, to_arrays
+from headway.report.charts.files import render
+from headway.report.experiment.data import ArmResults, Finished, ReportData, looks
+from headway.report.lm import training
+from headway.report.lm.report import LABORATORY
+from headway.stats.results import Results
+
+KEEPS = (0.75, 0.5)
+
+
+def at_once(by: str, keep: float, **start) -> dict[str, Any]:
+    return {"start": {"arm": "dense", "prune": {"by": by, "keep": keep}, **start}, "training": {"steps": 0}}
+
+
+MODEL = {"family": "gpt-neo", "d_model": 16, "n_layers": 2, "n_heads": 4}
+METHODS = small_text.experiment(
+    model=MODEL, baseline="dense",
+    arms={"dense": {}, **{f"{by}-{keep:.0%}"[:-1]: at_once(by, keep) for by in ("random", "taylor") for keep in KEEPS}},
+)  # fmt: skip
+STEPS = small_text.experiment(
+    model=MODEL, baseline="dense",
+    arms={
+        "dense": {}, "at": {"start": {"arm": "dense", "step": 10}, "training": {"steps": 0}},
+        **{f"at-{keep:.0%}"[:-1]: at_once("taylor", keep, step=10) for keep in KEEPS},
+        **{f"last-{keep:.0%}"[:-1]: at_once("taylor", keep) for keep in KEEPS},
+    },
+)  # fmt: skip
+
+
+def run(arm: str, seed: int, loss: float, heads: int, steps: int, importance=()) -> Finished:
+    """A finished run that was never trained."""
+    arrays = {
+        at: to_arrays(
+            [HeadScores(metric="michel_importance_nats", values={"layers.0.attention": np.array(v)}, n_rows=9)]
+        )
+        for at, v in enumerate(importance)
+    }
+    spec = METHODS.arm("dense").template
+    folder = SimpleNamespace(
+        name=arm, control=None, seed=seed, steps=steps, spec=spec, trained=spec,
+        metrics={"eval_loss_nats": loss, "total_heads": heads},
+        head_steps=lambda: list(arrays), head_arrays=arrays.__getitem__,
+    )  # fmt: skip
+    return Finished(run=cast(Any, folder), records=(), curves={}, task="")
+
+
+def material(of: Experiment, losses: dict[str, float], importance=(), seeds: int = 3) -> ReportData:
+    found = looks(of)
+    arms = []
+    for arm in of.arms:
+        heads = arm.expected.model.layout.total  # type: ignore[attr-defined]
+        steps = arm.template.declared_steps or 0
+        each = importance if arm.name == "dense" else ()
+        runs = [run(arm.name, s, losses[arm.name] + 0.01 * s, heads, steps, each) for s in range(seeds)]
+        arms.append(ArmResults(name=arm.name, look=found[arm.name], runs=tuple(runs)))
+    results = cast(Results, SimpleNamespace())
+    return ReportData(path=Path(), experiment=of, results=results, runs=(), arms=tuple(arms), timings={})
+
+
+def rows(figure) -> list[dict[str, Any]]:
+    return [row for data in figure.spec["datasets"].values() for row in data]
+
+
+LOSSES = {"dense": 2.0, "random-75": 2.2, "random-50": 2.6, "taylor-75": 2.0, "taylor-50": 2.1}
+
+
+def test_a_line_for_each_method_from_all_heads_down():
+    figure = training.against_kept(material(METHODS, LOSSES))
+    assert figure is not None
+    assert render(figure.spec).startswith("<svg")
+    found = {(row["what"], row["x"]): row["rise"] for row in rows(figure) if "what" in row and row["what"] == "taylor"}
+    assert found == pytest.approx({("taylor", 100): 0.0, ("taylor", 75): 0.0, ("taylor", 50): 0.1})
+    assert "its 95 % interval" in figure.caption
+    assert "taylor: Michel's importance" in figure.caption
+    assert training.over_training(material(METHODS, LOSSES)) is None  # at one step alone
+
+
+def test_a_line_for_each_share_over_the_steps_at_which_heads_went():
+    losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.0, "last-75": 2.0, "last-50": 2.4}
+    figure = training.over_training(material(STEPS, losses))
+    assert figure is not None
+    assert render(figure.spec).startswith("<svg")
+    found = {(row["what"], row["x"]): row["rise"] for row in rows(figure) if "what" in row}
+    assert found == pytest.approx(
+        {
+            ("75 % of the heads kept", 10): 0.0, ("75 % of the heads kept", 40): 0.0,
+            ("50 % of the heads kept", 10): 0.0, ("50 % of the heads kept", 40): 0.4,
+        }
+    )  # fmt: skip
+
+
+def test_how_many_can_go_is_said_for_every_step():
+    losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.0, "last-75": 2.01, "last-50": 2.4}
+    said = training.prunable(material(STEPS, losses))
+    assert said is not None
+    assert said.sentence == (
+        "Of the shares that were tried, so many heads can go and the loss rises by no more than 1 %, at the upper end "
+        "of its 95 % interval over seeds: 50 % at step 10 and 25 % at step 40"
+    )
+    assert training.prunable(material(METHODS, LOSSES)) is None
+
+
+def test_a_mean_that_is_low_by_luck_lets_no_head_go():
+    """The mean rise of 75 % is half of the bound, and its interval goes beyond it; of two seeds there is none."""
+    losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.4, "last-75": 2.01, "last-50": 2.4}
+    of = material(STEPS, losses)
+    (arm,) = (arm for arm in of.arms if arm.name == "last-75")
+    for at, finished in enumerate(arm.runs):
+        finished.run.metrics["eval_loss_nats"] += (-0.01, 0.0, 0.01)[at]  # type: ignore[index]
+    said = training.prunable(of)
+    assert said is not None
+    assert said.sentence.endswith(": 25 % at step 10 and none that was tried at step 40")
+    assert training.prunable(material(STEPS, losses, seeds=2)) is None
+
+
+def test_heads_that_matter_alike_have_half_of_it_in_half_of_them():
+    one = material(METHODS, LOSSES, importance=([1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]))
+    figure = training.inequality(one)
+    assert figure is not None
+    assert render(figure.spec).startswith("<svg")
+    shares = {row["step"]: row["share"] for row in rows(figure) if "step" in row}
+    assert shares == pytest.approx({0: 50.0, 1: 12.5, 2: 50.0})
+    assert training.inequality(material(METHODS, LOSSES)) is None
+
+
+def test_they_come_first_where_arms_start_from_others_and_nowhere_else():
+    names = [figure.name for figure in LABORATORY.answers(material(METHODS, LOSSES)) if figure is not None]
+    assert names == ["pruned"]
+    plain = small_text.experiment(arms={"dense": {}}, baseline="dense")
+    assert not any(LABORATORY.answers(material(plain, {"dense": 2.0})))
+
+
+def test_one_seed_has_no_interval():
+    figure = training.against_kept(material(METHODS, LOSSES, seeds=1))
+    assert figure is not None
+    assert "no interval" in figure.caption

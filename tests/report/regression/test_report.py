@@ -1,0 +1,305 @@
+"""Figures: each has its words, is valid, draws, and gives a head or an arm the same colour everywhere."""
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.fabricate import fabricate, material_of, small
+
+from headway.config.load import load
+from headway.config.spec import thinned
+from headway.errors import ResultsError, UserError
+from headway.report.charts.figure import ARM_COLOURS, HEAD_COLOURS, Figure, inline
+from headway.report.charts.files import FORMATS, render, write_figures
+from headway.report.experiment.answer import final_outcome
+from headway.report.experiment.data import ReportData
+from headway.report.experiment.laboratory import by_task
+from headway.report.experiment.page import figures
+from headway.report.regression import heads as dynamics
+from headway.report.regression import heads as maps
+from headway.report.regression import theory, training
+from headway.report.regression.common import circuits_of
+from headway.report.regression.report import ERROR
+from headway.store.directory import Store
+
+final_error = partial(final_outcome, measure=ERROR)
+
+
+def found(value: Any, key: str) -> list[Any]:
+    """Everything that stands under a key, at any depth."""
+    if isinstance(value, dict):
+        here = [value[key]] if key in value else []
+        return here + [hit for inner in value.values() for hit in found(inner, key)]
+    return [hit for inner in value for hit in found(inner, key)] if isinstance(value, list) else []
+
+
+def names(material: ReportData) -> list[str]:
+    return [figure.name for figure in figures(material)]
+
+
+@pytest.mark.slow
+def test_every_figure_of_the_laboratory_is_there(heads: ReportData) -> None:
+    per_arm = [f"{kind}-{arm}" for arm in ("h1", "h2", "h4", "h8") for kind in ("circuits", "steps")]
+    whole = ["differences", "final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
+    assert names(heads) == [*whole, *per_arm, "gradient-flow", "proportional-regime"]
+
+
+@pytest.mark.slow
+def test_every_figure_has_words_is_valid_and_draws_offline(heads: ReportData) -> None:
+    for figure in figures(heads):
+        assert figure.title, figure.name
+        assert figure.caption.endswith("."), figure.name
+        assert "http" not in str(figure.spec), figure.name
+        assert render(figure.spec).startswith("<svg"), figure.name
+
+
+@pytest.mark.slow
+def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -> None:
+    captions = {figure.name: figure.caption for figure in figures(heads)}
+    assert "mean over 2 seeds; its band reaches from the smallest to the largest seed" in captions["loss"]
+    assert "mean over 2 seeds" in captions["lengths"]
+    assert "95 % bootstrap intervals" in captions["lengths-by-arm"]
+    assert "Strong lines: seed 0; faint lines: 1 further seed" in captions["dynamics"]
+    assert "too few seeds for an interval" in captions["final-error"]
+
+
+@pytest.mark.slow
+def test_with_one_seed_there_is_no_band_and_captions_say_so(directory: Path) -> None:
+    material = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=1))))
+    captions = {figure.name: figure.caption for figure in figures(material)}
+    assert "One seed, so no band." in captions["loss"]
+    assert "faint" not in captions["dynamics"]
+    loss = training.loss(material)
+    assert loss is not None
+    assert "area" not in [mark["type"] for mark in found(loss.spec, "mark")]
+
+
+def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
+    material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2", "h4"], seeds=3))))
+    figure = final_error(material)
+    assert figure is not None
+    assert "95 % interval over seeds" in figure.caption
+
+
+@pytest.mark.slow
+def test_heads_are_coloured_the_same_in_every_figure(heads: ReportData) -> None:
+    drawn = [dynamics.dynamics(heads), theory.flow(heads)]
+    scales = [
+        colour["scale"]
+        for figure in drawn
+        if figure is not None
+        for colour in found(figure.spec, "color")
+        if isinstance(colour, dict) and colour.get("field") == "head"
+    ]
+    assert len(scales) > 8
+    for scale in scales:
+        assert scale["range"] == [HEAD_COLOURS[int(head)] for head in scale["domain"]]
+
+
+@pytest.mark.slow
+def test_arms_are_coloured_the_same_in_every_figure_whatever_has_finished(directory: Path, heads: ReportData) -> None:
+    statuses = {("h1", seed): "failed" for seed in (0, 1)}
+    without = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
+    expected = dict(zip(("1 head", "2 heads", "4 heads", "8 heads"), ARM_COLOURS, strict=False))
+    for material in (heads, without):
+        for draw in (training.loss, training.lengths, training.lengths_by_arm, final_error, theory.proportional):
+            figure = draw(material)
+            assert figure is not None
+            for colour in (c for c in found(figure.spec, "color") if isinstance(c, dict) and "scale" in c):
+                drawn = dict(zip(colour["scale"]["domain"], colour["scale"]["range"], strict=True))
+                assert {arm: c for arm, c in drawn.items() if arm in expected}.items() <= expected.items()
+
+
+def test_maps_are_centred_at_zero_with_one_scale_and_part_x_from_y(heads: ReportData) -> None:
+    figure = maps.circuit_steps(heads.arms[-1])
+    assert figure is not None
+    spec = figure.spec
+    scales = [c["scale"] for c in found(spec, "color") if isinstance(c, dict) and "scale" in c]
+    assert len(scales) == 1
+    low, high = scales[0]["domain"]
+    assert low == -high
+    assert scales[0]["domainMid"] == 0
+    assert {"bandPosition": 0, "datum": "y"}.items() <= found(spec, "x")[1].items()
+    largest = max(np.abs(heads.arms[-1].shown.run.head_arrays(step)["qk"]).max() for step in (1, 20, 200, 2_000))
+    assert high == pytest.approx(largest)
+
+
+def test_a_circuit_map_shows_the_entries_of_the_circuit(heads: ReportData) -> None:
+    arm = heads.arms[1]
+    data = {
+        (row["across"], row["row"], row["column"]): row["value"]
+        for rows in maps.final_circuits(arm).spec["datasets"].values()
+        for row in rows
+        if "value" in row
+    }
+    circuits = circuits_of(arm.shown)
+    assert data["head 1", "x2", "x2"] == pytest.approx(circuits["qk"][0, 1, 1, 1], rel=1e-4)
+    assert data["head 1", "x5", "y"] == pytest.approx(circuits["qk"][0, 1, 4, 5], rel=1e-4)
+
+
+def test_long_curves_are_thinned_and_captions_say_so(heads: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = training.loss(heads)
+    monkeypatch.setattr(training, "POINTS", 20)
+    figure = training.loss(heads)
+    assert whole is not None
+    assert figure is not None
+    assert "thinned" not in whole.caption
+    assert "thinned to at most 20 points" in figure.caption
+    per_arm = [len(rows) / 4 for rows in figure.spec["datasets"].values() if "step" in rows[0]]
+    assert max(per_arm) <= 20
+
+
+def test_thinning_keeps_the_ends() -> None:
+    steps = list(range(0, 500_001, 1_000))
+    kept = thinned(steps, 100)
+    assert (kept[0], kept[-1]) == (0, 500)
+    assert len(kept) <= 100
+
+
+def test_numbers_that_are_not_finite_become_null() -> None:
+    rows = inline([{"a": np.nan, "b": np.int64(3), "c": 1 / 3, "d": "x"}]).to_dict()["values"]
+    assert json.loads(rows) == [{"a": None, "b": 3, "c": 0.3333333, "d": "x"}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["icl-depth", "icl-two-tasks", "icl-anisotropic", "icl-linear-attention"])
+def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory: Path) -> None:
+    experiment = small(name)
+    experiment = experiment.select(arms=list(experiment.document.arms)[:3], seeds=1)
+    material = material_of(Store.open(fabricate(directory, experiment)))
+    drawn = names(material)
+    assert ("dynamics" in drawn) == (name != "icl-depth")
+    assert ("gradient-flow" in drawn) == (name == "icl-linear-attention")
+    for figure in figures(material):
+        render(figure.spec)
+
+
+def test_two_tasks_show_a_w_and_a_mu_for_each_output(directory: Path) -> None:
+    material = material_of(Store.open(fabricate(directory, small("icl-two-tasks").select(arms=["h3"], seeds=1))))
+    figure = dynamics.dynamics(material)
+    assert figure is not None
+    titles = {title for title in found(figure.spec, "title") if isinstance(title, str)}
+    assert {"w, output 1", "w, output 2", "mu, output 1", "mu, output 2"} <= titles
+
+
+@pytest.mark.slow
+def test_arms_of_different_tasks_share_no_axis(directory: Path) -> None:
+    experiment = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=1)
+    material = material_of(Store.open(fabricate(directory, experiment)))
+    assert not material.one_task
+    assert [name for name, _ in material.tasks] == ["no control", "rho 0.8"]
+    for draw in (training.loss, final_error, training.lengths):
+        figure = by_task(draw, material)
+        assert figure is not None
+        panels = figure.spec["vconcat"]
+        assert [panel["title"] for panel in panels] == ["no control", "rho 0.8"]
+        assert figure.spec["resolve"]["scale"]["color"] == "independent"
+        assert figure.caption.startswith("A panel per task, each on axes of its own. ")
+        for panel, (_, part) in zip(panels, material.tasks, strict=True):
+            used = {data["name"] for data in found(panel, "data") if isinstance(data, dict)}
+            rows = [row for name in used for row in figure.spec["datasets"][name]]
+            drawn = {row.get("what", row.get("arm")) for row in rows}
+            assert drawn & {arm.label for arm in material.arms} == {arm.label for arm in part.arms}
+            assert "debiased GD, best step" in drawn  # the estimators on its own task
+    assert by_task(training.loss, material.under(None)).spec == training.loss(material.under(None)).spec
+
+
+def test_tasks_without_a_control_are_named_by_their_arms(directory: Path) -> None:
+    experiment = small("icl-heads", **{"arms.h1.task.n_pairs": 20}).select(arms=["h1", "h2", "h4"], seeds=1)
+    material = material_of(Store.open(fabricate(directory, experiment)))
+    assert [name for name, _ in material.tasks] == ["1 head", "2 heads and 4 heads"]
+
+
+def test_captions_say_where_curves_go_that_leave_their_panel(heads: ReportData) -> None:
+    figure = training.lengths(heads)
+    assert figure is not None
+    assert re.search(r"Below the panel: ridge \(Bayes\) falls to \d\.\d\de−5 at \d+ pairs\.$", figure.caption)
+
+
+def test_nothing_leaves_a_panel_that_holds_it() -> None:
+    rows = [{"what": "a", "n_pairs": n, "mse": 1.0, "low": 0.9, "high": 1.1} for n in (1, 10)]
+    assert training._leaving([(rows, 10)]) == ""
+    ridge = [{**row, "what": training.OPTIMAL[0], "mse": 0.1 / row["n_pairs"]} for row in rows]
+    assert training._leaving([(rows + ridge, 9)]) == "Below the panel: ridge (Bayes) falls to 0.0100 at 10 pairs."
+
+
+def test_nothing_is_drawn_before_a_run_has_finished(directory: Path) -> None:
+    experiment = small("icl-heads").select(arms=["h1"], seeds=1)
+    material = material_of(Store.open(fabricate(directory, experiment, {("h1", 0): "failed"})))
+    assert names(material) == []
+
+
+def test_runs_without_curves_are_drawn_without_them(directory: Path) -> None:
+    fabricate(directory, small("icl-heads").select(arms=["h1", "h2"], seeds=1))
+    for path in directory.glob("runs/*/*/curves.json"):
+        path.unlink()
+    assert not {"lengths", "lengths-by-arm"} & set(names(material_of(Store.open(directory))))
+
+
+@pytest.mark.slow
+def test_figures_are_written_in_every_format(directory: Path) -> None:
+    store = Store.open(fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1)))
+    paths = write_figures(directory / "figures", figures(material_of(store)))
+    assert {path.suffix for path in paths} == {f".{kind}" for kind in FORMATS}
+    starts = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}
+    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in paths)
+    assert sorted((directory / "figures").glob("[!.]*")) == sorted(paths)
+    assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
+
+
+@pytest.mark.slow
+def test_vega_lite_has_nothing_to_warn_of(heads: ReportData, capfd: pytest.CaptureFixture[str]) -> None:
+    import vl_convert
+
+    for figure in figures(heads):
+        vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
+    assert "WARN" not in "".join(capfd.readouterr())
+
+
+def test_an_unknown_format_is_refused_before_anything_is_drawn(directory: Path) -> None:
+    with pytest.raises(UserError, match=r"figures cannot be written as 'jpg'; .*png"):
+        write_figures(directory, (), formats=("jpg",))
+
+
+def test_results_that_are_missing_or_damaged_say_what_to_do(directory: Path) -> None:
+    fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1))
+    (directory / "results.json").write_text('{"runs": [')
+    with pytest.raises(ResultsError, match=r"cannot be read .*headway compare"):
+        material_of(Store.open(directory))
+    (directory / "results.json").unlink()
+    with pytest.raises(ResultsError, match="not there yet; `headway compare"):
+        material_of(Store.open(directory))
+
+
+def test_a_figure_is_refused_when_its_chart_is_not_valid() -> None:
+    import altair as alt
+
+    chart = alt.Chart(inline([{"a": 1}])).mark_point().encode(x=alt.X("a:Q"))
+    chart.mark = "no such mark"
+    with pytest.raises(alt.utils.schemapi.SchemaValidationError):
+        assert Figure(name="x", part="x", title="x", caption="x", chart=chart).spec
+
+
+def test_shipped_experiments_have_few_enough_heads_and_arms_for_the_palettes() -> None:
+    assert len(set(HEAD_COLOURS)) == len(HEAD_COLOURS) == 16
+    assert len(load("icl-depth").document.arms) <= len(set(ARM_COLOURS)) == len(ARM_COLOURS)
+
+
+def test_a_curve_ends_where_it_crosses_the_floor() -> None:
+    rows = [{"what": "a", "n_pairs": n, "mse": mse, "low": mse, "high": mse} for n, mse in ((1, 1), (10, 0.01))]
+    kept = list(training._above(rows, floor=0.1))
+    assert [(round(row["n_pairs"], 3), row["mse"]) for row in kept] == [(1, 1), (3.162, 0.1)]
+    other = [*rows, {**rows[0], "what": "b"}]
+    assert [row["what"] for row in training._above(other, floor=0.1)] == ["a", "a", "b"]
+
+
+def test_the_untrained_column_does_not_set_the_scale() -> None:
+    task = small("icl-heads").arms[0].template.task
+    qk = np.zeros((1, 1, 6, 6))
+    qk[..., 0, 0], qk[..., 0, 5] = 0.1, 3.0
+    assert maps._largest(qk, task, only_x_columns=True) == 0.1
+    assert maps._largest(qk, task, only_x_columns=False) == 3.0

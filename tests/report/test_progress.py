@@ -1,0 +1,170 @@
+"""How far runs are, where someone looks: a live table at a terminal or in a notebook, else a line at a time."""
+
+import io
+import json
+import sys
+import types
+from collections.abc import Generator
+from dataclasses import asdict, replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+from support import quadratic, stored
+
+from headway.execute.sweep import Progress, Snapshot
+from headway.report import progress
+from headway.report.terminal import Terminal
+from headway.store import lease as lease_files
+from headway.store.directory import Store
+
+
+def snapshot(status: str, step: int, workers: int = 1, rate: float | None = None) -> Snapshot:
+    one = Progress(
+        name="slow", seed=0, status=status, message="", step=step, steps=60, steps_per_s=rate, work_per_step=1.0
+    )
+    return Snapshot(runs=(one,), workers=workers, elapsed_s=31.0)
+
+
+SHOWN = [snapshot("running", 10, rate=10.0), snapshot("done", 60)]
+
+
+def through(monkeypatch: pytest.MonkeyPatch, **options: object) -> io.StringIO:
+    written = io.StringIO()
+    monkeypatch.setattr(progress, "Terminal", lambda: Terminal(file=written, width=120, **options))
+    return written
+
+
+def shown(found: list[Snapshot]) -> Generator[Snapshot]:
+    yield from found
+
+
+def test_where_nobody_looks_it_is_a_line_when_something_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = through(monkeypatch)
+    assert not progress.can_be_shown()
+    progress.watch(shown(SHOWN))
+    assert written.getvalue().splitlines() == [
+        "slow seed 0 running",
+        "1 running after 31 s on 1 worker; about 5 s left",
+        "slow seed 0 done",
+    ]
+
+
+def test_workers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = through(monkeypatch)
+    progress.watch(shown([snapshot("running", 10, workers=3)]))
+    assert "1 running after 31 s on 3 workers\n" in written.getvalue()
+
+
+def test_at_a_terminal_it_is_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = through(monkeypatch, force_terminal=True)
+    assert progress.can_be_shown()
+    progress.watch(shown(SHOWN))
+    assert "steps/s" in written.getvalue()
+
+
+class Output:
+    """What stands for the widget of a notebook."""
+
+    cleared = 0
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def clear_output(self, wait: bool) -> None:
+        Output.cleared += 1
+
+
+def module(name: str, **content: object) -> types.ModuleType:
+    made = types.ModuleType(name)
+    made.__spec__ = ModuleSpec(name, None)
+    made.__dict__.update(content)
+    return made
+
+
+def test_in_a_notebook_it_is_a_table_in_a_widget_or_lines_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    displayed: list[object] = []
+    through(monkeypatch, force_jupyter=True)
+    ipython = module("IPython.display", display=displayed.append)
+    monkeypatch.setitem(sys.modules, "IPython", module("IPython", display=ipython))
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython)
+    monkeypatch.setitem(sys.modules, "ipywidgets", module("ipywidgets", Output=Output))
+    assert progress.can_be_shown()
+    progress.watch(shown(SHOWN))
+    assert sum(isinstance(item, Output) for item in displayed) == 1
+    assert Output.cleared >= 2
+    displayed.clear()
+    monkeypatch.setattr(progress, "find_spec", lambda _: None)
+    progress.watch(shown(SHOWN))
+    said = [str(text._repr_mimebundle_([], [])["text/plain"]) for text in displayed]
+    assert "slow seed" in said[-1]
+    assert "done" in said[-1]
+
+
+def test_status_ends_with_the_counts_and_the_time_left(tmp_path: Path) -> None:
+    of = quadratic.experiment()
+    store, runs = Store.with_runs(tmp_path / "results", of, of.runs)
+    assert text(store).splitlines()[-1] == "4 runs: 4 waiting"
+    quadratic.train_here(runs[0])
+    stored.rewrite(runs[1].path, status="running")
+    with quadratic.taken(runs[1]) as lease:
+        lease.progress(20, 10.0)
+        lease._beat()
+        assert text(store).splitlines()[-1] == "4 runs: 2 waiting, 1 running, 1 done; about 16 s left"
+    assert text(store).splitlines()[-2] == "4 runs: 2 waiting, 1 done, 1 interrupted"
+
+
+def text(store: Store) -> str:
+    written = io.StringIO()
+    Terminal(file=written, width=200).print(progress.status_table(store))
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
+
+
+def test_of_hundreds_of_runs_those_of_an_arm_that_are_alike_have_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = quadratic.experiment(seeds=5, controls={})
+    store, runs = Store.with_runs(tmp_path / "results", of, of.runs)
+    whole = text(store).splitlines()
+    assert len(whole) == 1 + len(runs) + 1
+    for run in (run for run in runs if run.name == "slow" and 0 < run.seed < 4):
+        stored.rewrite(run.path, status="failed", message="no such luck")
+    monkeypatch.setattr(progress, "MOST_ROWS", 2)
+    monkeypatch.setattr(progress, "MOST_ROWS", 2)
+    shown = [line.split() for line in text(store).splitlines()]
+    assert [line[:3] for line in shown[1:5]] == [
+        ["slow", "0,", "4"],
+        ["slow", "1", "failed"],
+        ["slow", "2", "failed"],
+        ["slow", "3", "failed"],
+    ]
+    assert " ".join(shown[-1]) == "... and 1 other run"
+    assert " ".join(shown[-4]) == f"{len(runs)} runs: {len(runs) - 3} waiting, 3 failed"
+
+
+def test_status_says_who_works_on_what_and_whose_beats_do_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LOOKED_FOR_S", 0.3)
+    of = quadratic.experiment()
+    store, runs = Store.with_runs(tmp_path / "results", of, of.runs)
+    stored.rewrite(runs[1].path, status="running")
+    holder = replace(lease_files.this_process(), host="node7", machine="another", pid=123, held_s=75.0, step=20)
+    (runs[1].path / "lease").mkdir()
+    (runs[1].path / "lease" / "000001.json").write_text(json.dumps(asdict(holder)))
+    shown = text(store)
+    assert "node7 123" in shown
+    assert "1 min 15 s" in shown
+    assert f"{runs[1].name} seed {runs[1].seed}: no beat came from node7 123 in 0.3 s; whoever works on" in shown
+
+
+@pytest.mark.parametrize(("n", "said"), [(2000, "timing the other 1,996 shapes takes about 16 min"), (40, "")])
+def test_how_long_timing_takes_is_said_after_a_few_shapes(monkeypatch, n: int, said: str) -> None:
+    clock = iter(range(10**6))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 1.5 * next(clock))
+    written = io.StringIO()
+    found = progress._with_time(map(str, range(n)), n, Terminal(file=written, width=200))
+    assert list(found) == [str(i) for i in range(n)]
+    assert written.getvalue().startswith(said)
+    assert bool(written.getvalue()) == bool(said)

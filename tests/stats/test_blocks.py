@@ -1,0 +1,237 @@
+"""The moderated block test: its golden values, its laws, and what it says of arms that are missing or wild."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from support.dunnett import exact_star_bound, exact_star_p
+from support.tolerance import nearly
+
+from headway.stats.blocks import _residual, judge, prior_freedom
+
+STAR = np.array([[100.2, 99.6, 100.4], [101.5, 100.9, 101.3], [100.1, 100.3, 99.9], [99.0, 99.9, 98.7]])
+WILD = np.array(
+    [
+        [100.0, 100.4, 99.7],
+        [103.0, 98.2, 101.9],
+        [100.1, 100.3, 99.9],
+        [99.95, 100.45, 99.6],
+        [101.2, 101.7, 101.0],
+    ]
+)
+ORDER = np.array(
+    [
+        *([106.9, 107.4, 106.5], [106.7, 106.9, 106.4], [107.3, 106.2, 106.6]),
+        *([106.9, 107.2, 106.2], [106.0, 106.9, 106.3], [106.2, 107.0, 106.4]),
+        *([107.5, 106.5, 106.7], [107.4, 106.6, 107.0], [107.0, 106.6, 106.8]),
+    ]
+)
+
+
+def against_first(n):
+    """Each arm but the first less the first."""
+    return np.hstack([-np.ones((n - 1, 1)), np.eye(n - 1)])
+
+
+def of_order():
+    """Descending and ascending less constant, each a mean over three groups."""
+    schemes = np.tile(np.eye(3), 3) / 3
+    return np.stack([schemes[2] - schemes[1], schemes[0] - schemes[1]])
+
+
+def near(value, within=1e-6):
+    return pytest.approx(value, abs=within)
+
+
+def test_two_arms_are_the_paired_t_test():
+    y = np.array([[1.0, 1.3, 1.1], [0.9, 1.1, 0.8]])
+    (one,) = judge(y, np.array([[-1.0, 1.0]])).contrasts
+    assert (one.estimate, one.variance, one.se, one.freedom) == (near(-0.2), near(0.01), near(0.057735), 2)
+    assert (one.p, one.bound, one.detectable) == (near(0.074180), near(4.302653), near(0.326404))
+    assert one.interval == (near(-0.448414), near(0.048414))
+    assert one.p == nearly(stats.ttest_rel(y[1], y[0]).pvalue)
+    assert one.p_family == one.p
+
+
+@pytest.mark.slow
+def test_a_complete_star():
+    found = judge(STAR, against_first(4))
+    assert (found.residual_variance, found.freedom) == (near(0.226389), 6)
+    assert found.prior_freedom == near(3.806125)
+    rows = [
+        (1.166667, 0.340747, 0.014821, 0.035280, (0.099962, 2.233371), 1.405287),
+        (0.033333, 0.390962, 0.934918, 0.999504, (-1.190569, 1.257236), 1.612381),
+        (-0.866667, 0.484122, 0.125268, 0.268046, (-2.382207, 0.648873), 1.996587),
+    ]
+    for one, (estimate, se, p, p_family, interval, detectable) in zip(found.contrasts, rows, strict=True):
+        assert (one.estimate, one.se, one.p, one.freedom) == (near(estimate), near(se), near(p), near(5.806125))
+        assert one.p_family == near(p_family, 3e-3)
+        assert one.interval == (near(interval[0], 2e-3), near(interval[1], 2e-3))
+        assert one.detectable == near(detectable, 3e-3)
+        assert one.bound == near(exact_star_bound(3, one.freedom), 3e-3)
+    second = judge(STAR, against_first(4), level=0.0125).contrasts[1]
+    assert second.interval == (near(-1.672157, 3e-3), near(1.738823, 3e-3))
+
+
+def test_four_arms_of_which_spreads_are_alike():
+    arms = np.array([[2.90, 2.93, 2.88], [2.87, 2.92, 2.86], [2.95, 2.94, 2.91], [2.89, 2.95, 2.87]])
+    found = judge(arms, against_first(4))
+    assert found.residual_variance == near(0.000258, 5e-7)
+    assert [one.se for one in found.contrasts] == [near(x) for x in (0.012019, 0.012824, 0.012561)]
+    assert [one.freedom for one in found.contrasts] == [6, 6, 6]
+    assert [one.p for one in found.contrasts] == [near(x) for x in (0.147149, 0.057888, 1.0)]
+    assert [one.p_family for one in found.contrasts] == [near(x, 2e-3) for x in (0.31064, 0.13129, 1.0)]
+    assert [one.detectable for one in found.contrasts] == [near(x, 3e-5) for x in (0.049108, 0.052398, 0.051325)]
+    arms[3, 2] = np.nan
+    missing = judge(arms, against_first(4))
+    assert missing.residual_variance == near(0.0002875, 5e-8)
+    assert [(one.n_seeds, one.freedom) for one in missing.contrasts] == [(3, 5), (3, 5), (2, 5)]
+    assert [one.se for one in missing.contrasts] == [near(x) for x in (0.012649, 0.013416, 0.016583)]
+    assert missing.correlation[0, 2] == near(0.408248)
+
+
+def test_an_arm_with_a_missing_seed():
+    star = STAR.copy()
+    star[3, 2] = np.nan
+    found = judge(star, against_first(4))
+    assert (found.residual_variance, found.freedom, found.prior_freedom) == (near(0.199417), 5, near(3.510426))
+    assert [one.n_seeds for one in found.contrasts] == [3, 3, 2]
+    assert [one.estimate for one in found.contrasts] == [near(x) for x in (1.166667, 0.033333, -0.45)]
+    assert [one.se for one in found.contrasts] == [near(x) for x in (0.341006, 0.393700, 0.570952)]
+    assert [one.freedom for one in found.contrasts] == [near(x) for x in (5, 5, 4.510426)]
+    assert [one.bound for one in found.contrasts] == [near(x, 3e-3) for x in (3.317, 3.317, 3.455)]
+
+
+def test_a_wild_arm_is_judged_by_itself_and_spoils_no_other():
+    found = judge(WILD, against_first(5))
+    assert found.wild == (1,)
+    assert (found.residual_variance, found.freedom) == (near(0.010208), 6)
+    wild, *calm = found.contrasts
+    assert (wild.estimate, wild.se, wild.bound) == (near(1.0), near(1.616581), near(8.860200))
+    assert wild.interval == (near(-13.323229), near(15.323229))
+    assert [one.estimate for one in calm] == [near(x) for x in (0.066667, -0.033333, 1.266667)]
+    assert [one.se for one in calm] == [near(x) for x in (0.083666, 0.076376, 0.075277)]
+    assert [one.bound for one in calm] == [near(3.263416, 3e-3)] * 3
+    assert [one.wild for one in found.contrasts] == [True, False, False, False]
+
+
+def test_the_order_of_heads():
+    found = judge(ORDER, of_order())
+    assert (found.residual_variance, found.freedom) == (near(0.177917), 16)
+    descending, ascending = found.contrasts
+    assert (descending.estimate, descending.se, descending.freedom) == (near(-0.011111), near(0.183249), 10)
+    assert descending.variance == near(0.100741)
+    assert descending.interval == (near(-0.481757, 6e-4), near(0.459535, 6e-4))
+    assert (descending.detectable, ascending.detectable) == (near(0.636033, 6e-4), near(0.658098, 6e-4))
+    assert (ascending.estimate, ascending.se) == (near(0.177778), near(0.189606))
+    assert found.seeds_for(1.0, 0) == (2, 2, 3)
+    assert found.seeds_for(0.5, 0) == (5, 4, 9)
+
+
+@pytest.mark.parametrize(
+    ("variances", "freedom", "expected"),
+    [
+        ([0.2, 0.5, 1, 4, 9], [2] * 5, 3.634225),
+        ([1, 1.1, 0.9, 1.2], [2] * 4, math.inf),
+        ([0.01, 0.5, 1, 40], [2] * 4, 0.673709),  # the specification has .673705, its own formula this
+        ([0.01, 0.5, 1, 40], [2, 2, 1, 2], 0.693894),
+    ],
+)
+def test_how_alike_spreads_are(variances, freedom, expected):
+    assert prior_freedom(np.array(variances, float), np.array(freedom, float)) == near(expected)
+
+
+def test_a_star_is_dunnetts_test():
+    # scipy's has no seeds: a family without any effect of them, and with as many degrees of freedom, agrees with it.
+    assert exact_star_p(2.682870, 3, 12) == near(0.05)
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(4, 4))
+    theirs = stats.dunnett(*samples[1:], control=samples[0], rng=np.random.default_rng(1)).pvalue
+    pooled = samples.var(1, ddof=1).mean()
+    t = (samples[1:].mean(1) - samples[0].mean()) / math.sqrt(pooled * 2 / 4)
+    assert theirs == pytest.approx([exact_star_p(abs(x), 3, 12) for x in t], abs=2e-3)
+
+
+arms = st.integers(2, 5).flatmap(
+    lambda k: st.lists(
+        st.lists(st.integers(-3000, 3000).map(lambda x: x / 1000), min_size=k, max_size=k), min_size=3, max_size=6
+    )
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(arms)
+def test_laws(rows):
+    y = np.array(rows).T
+    weights = against_first(len(y))
+    plain = judge(y, weights)
+    back = judge(y, -weights)
+    shifted = judge(y + np.arange(y.shape[1]) + 7, weights)
+    turned = judge(y[:, ::-1], weights)
+    for one, other, moved, same in zip(
+        plain.contrasts, back.contrasts, shifted.contrasts, turned.contrasts, strict=True
+    ):
+        assert other.estimate == near(-one.estimate, 1e-9)
+        if one.interval is None:
+            continue
+        assert other.interval == (near(-one.interval[1], 1e-6), near(-one.interval[0], 1e-6))
+        assert same.interval == (near(one.interval[0], 1e-6), near(one.interval[1], 1e-6))
+        if moved.interval is not None:  # a spread as small as rounding may vanish in a larger number
+            assert moved.interval == (near(one.interval[0], 1e-4), near(one.interval[1], 1e-4))
+
+
+def test_a_complete_block_has_the_residuals_of_least_squares():
+    y = np.random.default_rng(0).normal(50, 3, size=(5, 7))
+    arms, seeds = np.nonzero(np.ones_like(y))
+    design = np.hstack([np.eye(5)[arms], np.eye(7)[seeds]])
+    left = y.ravel() - design @ np.linalg.lstsq(design, y.ravel(), rcond=None)[0]
+    found = judge(y, np.eye(5)[1:] - np.eye(5)[0])
+    assert found.residual_variance == nearly((left**2).sum() / 24)
+    assert found.freedom == 24
+
+
+def test_copies_of_one_comparison_are_one():
+    alone, copies = (judge(STAR[:2], np.repeat([[-1.0, 1.0]], n, axis=0)).contrasts[0] for n in (1, 4))
+    assert copies.bound == near(alone.bound, 2e-3)
+    assert copies.p_family == near(alone.p_family, 2e-3)
+
+
+def test_too_few_seeds_and_no_spread_have_no_interval():
+    one_seed = judge(STAR[:2, :1], np.array([[-1.0, 1.0]])).contrasts[0]
+    assert (one_seed.n_seeds, one_seed.interval, one_seed.detectable) == (1, None, None)
+    assert one_seed.estimate == near(1.3)
+    alike = judge(np.array([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]), np.array([[-1.0, 1.0]])).contrasts[0]
+    assert (alike.n_seeds, alike.estimate, alike.interval) == (3, 1.0, None)
+    none = judge(np.full((2, 3), np.nan), np.array([[-1.0, 1.0]])).contrasts[0]
+    assert none.n_seeds == 0
+    assert math.isnan(none.estimate)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_what_arms_and_seeds_leave_over_is_what_least_squares_leaves(data):
+    """Against the whole design matrix, whose size is that of all cells times all arms and seeds."""
+    n_arms, n_seeds = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 12))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    known = rng.random((n_arms, n_seeds)) < data.draw(st.floats(0.2, 1.0))
+    known[rng.integers(n_arms), rng.integers(n_seeds)] = True
+    y = np.where(known, 100 + 10.0 ** rng.uniform(-2, 2) * rng.normal(size=known.shape), 0)
+    arms, seeds = np.nonzero(known)
+    design = np.hstack([np.eye(n_arms)[arms], np.eye(n_seeds)[seeds]])
+    wanted = y[arms, seeds] - y[arms, seeds].mean()
+    fitted, _, rank, _ = np.linalg.lstsq(design, wanted, rcond=1e-10)
+    residual, freedom = _residual(y, known)
+    assert freedom == len(arms) - rank
+    assert residual == pytest.approx(((wanted - design @ fitted) ** 2).sum(), rel=1e-9, abs=1e-18 * len(arms) * 1e4)
+
+
+def test_thousands_of_seeds_are_no_matter():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(3, 20_000)) + rng.normal(size=20_000)
+    found = judge(y, against_first(3))
+    assert found.residual_variance == pytest.approx(1.0, rel=0.03)
+    assert found.freedom == 2 * (20_000 - 1)

@@ -1,0 +1,199 @@
+"""Contrasts over seeds, as results have them: their values, their family, and the sentence of the answer."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from stats.test_results import (
+    DOCUMENT,
+    FakeStore,
+    calls,  # noqa: F401 - a fixture
+)
+
+from headway.config.load import resolve
+from headway.stats import results
+from headway.stats.answer import answer
+
+ARMS = {
+    name: {"model": {"n_heads": heads}}
+    for heads, name in enumerate(("down-a", "down-b", "flat-a", "flat-b", "other"), 1)
+}
+ORDER = {"better": "down-*", "than": "flat-*"}
+
+
+@pytest.fixture
+def made(tmp_path, calls):  # noqa: F811
+    """Results of runs with some values, given by arm, of an experiment with some contrasts."""
+
+    def make(found, contrasts, **changes):
+        document = {**DOCUMENT, "arms": ARMS, "baseline": None, "contrasts": contrasts, **changes}
+        store = FakeStore(tmp_path, resolve(document))
+        for arm, values in found.items():
+            store.add(arm, values)
+        return results.build(store)
+
+    return make
+
+
+def values(seeds=3, effect=0.0):
+    drawn = np.random.default_rng(5).normal(2.0, 0.02, (len(ARMS), seeds))
+    return {arm: [x - effect * arm.startswith("down") for x in row] for arm, row in zip(ARMS, drawn, strict=True)}
+
+
+def log_values(found, seed):
+    y = {arm: 100 * math.log(of_arm[seed]) for arm, of_arm in found.items() if arm != "other"}
+    return (y["down-a"] + y["down-b"] - y["flat-a"] - y["flat-b"]) / 2
+
+
+def test_a_seed_counts_where_every_arm_of_the_contrast_has_a_value(made):
+    found = values(5)
+    found["down-a"][0], found["down-b"][1], found["flat-a"][2] = math.nan, None, math.inf
+    found["other"] = [math.nan]  # of no weight
+    (one,) = made(found, {"order": ORDER}).contrasts
+    assert one.values == pytest.approx({seed: log_values(found, seed) for seed in (3, 4)})
+    assert (one.n_pairs, one.outcome) == (2, "few")
+    assert one.sentence == f"down and flat: too few seeds to say (2); so far {one.sentence.rpartition(' far ')[2]}"
+
+
+def test_two_arms_are_the_paired_t_test_of_the_logarithms(made):
+    found = {arm: of_arm for arm, of_arm in values(6, effect=0.05).items() if arm in ("down-a", "flat-a")}
+    (one,) = made(found, {"pair": "down-a - flat-a"}).contrasts
+    test = stats.ttest_rel(*(100 * np.log(of_arm) for of_arm in found.values()))
+    assert one.interval == pytest.approx(tuple(test.confidence_interval(0.95)))
+    assert (one.p, one.p_family) == pytest.approx((test.pvalue, test.pvalue))
+    assert (one.n_pairs, one.metric, one.control, one.label) == (6, "eval_mse", None, "down-a - flat-a")
+
+
+def test_the_arms_of_a_contrast_share_their_spread_and_contrasts_are_told_first(made):
+    built = made(values(4, effect=0.2), {"order": ORDER, "rest": ["down-a", "other"]}, baseline="other")
+    asked, compared = built.families
+    assert [(f.of, f.size) for f in (asked, compared)] == [("contrasts", 2), ("comparisons", 4)]
+    assert asked.freedom == 4 * 3
+    one, other = built.contrasts
+    assert one.freedom > one.n_pairs - 1
+    assert one.outcome == other.outcome == "apart"
+    said = list(answer(built))
+    assert said[0] == one.sentence
+    assert said[2].startswith("95 % intervals that hold for all 2 contrasts at once, at look 1 of 1; ")
+    assert one.sentence.startswith("down beats flat by 1")
+    assert said[-1].startswith("95 % intervals that hold for all 4 comparisons at once")
+
+
+def test_the_negated_contrast_has_the_negated_answer(made):
+    there = made(values(4), {"one": ["down-*", "flat-*"]}).contrasts[0]
+    back = made(values(4), {"one": ["flat-*", "down-*"]}).contrasts[0]
+    assert back.estimate == pytest.approx(-there.estimate)
+    assert back.interval == pytest.approx((-there.interval[1], -there.interval[0]))
+    assert (back.p, back.detectable) == pytest.approx((there.p, there.detectable))
+
+
+def test_an_interaction_has_a_name_and_no_sides(made):
+    weights = {"down-a": 1, "down-b": -1, "flat-a": -1, "flat-b": 1}
+    (one,) = made(values(4), {"interaction": weights}).contrasts
+    (twice,) = made(values(4), {"interaction": {arm: 2 * w for arm, w in weights.items()}}).contrasts
+    assert twice.estimate == pytest.approx(2 * one.estimate)
+    assert twice.p == pytest.approx(one.p)
+    assert one.sentence.startswith("interaction (down-a − down-b − flat-a + flat-b) is not told from 0 yet: ")
+    assert twice.sentence.startswith("interaction (2 x down-a − 2 x down-b − 2 x flat-a + 2 x flat-b) is not told")
+
+
+def test_a_side_that_is_a_row_of_arms_is_their_mean_and_the_question_has_its_name(tmp_path, calls):  # noqa: F811
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "contrasts": {"many": [["h4", "h1"], "h2"]}}))
+    for arm, level in (("h1", 1.0), ("h2", 1.0), ("h4", 1.001)):
+        store.add(arm, [level * (1 + one) for one in ((0.04, 0.0, -0.04) if arm == "h1" else (0.0, 0.02, 0.01))])
+    (one,) = results.build(store).contrasts
+    assert one.sentence.startswith("many: the mean of 4 heads and 1 head, and 2 heads, are not told apart yet: ")
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "contrasts": {"many": [["h4", "h1"], "h2"]}}))
+    for arm, level in (("h1", 1.0), ("h2", 1.1), ("h4", 1.0)):
+        store.add(arm, [level * (1 + one) for one in ((0.001, 0.0, -0.001) if arm == "h1" else (0.0, 0.002, 0.001))])
+    (one,) = results.build(store).contrasts
+    assert one.sentence.startswith("many: the mean of 4 heads and 1 head beats 2 heads by 9.")
+
+
+def test_an_arm_without_a_finished_run_is_named(made):
+    found = {arm: of_arm for arm, of_arm in values(3).items() if arm != "flat-b"}
+    (one,) = made(found, {"order": ORDER}).contrasts
+    assert one.sentence == (
+        "down and flat cannot be compared: no seed gave a result for all of its arms; flat-b has no finished run"
+    )
+    few = made({"down-a": [1.0]}, {"order": ORDER, "rest": "down-a - other"}).contrasts
+    assert [c.sentence.partition("; ")[2] for c in few] == [
+        "down-b, flat-a and flat-b have no finished run",
+        "other has no finished run",
+    ]
+
+
+def test_runs_that_gave_no_result_are_counted_in_the_sentence(tmp_path, calls):  # noqa: F811
+    document = {**DOCUMENT, "arms": ARMS, "baseline": None, "contrasts": {"order": ORDER, "two": "down-a - other"}}
+    store = FakeStore(tmp_path, resolve(document))
+    for arm, of_arm in values(4).items():
+        store.add(arm, of_arm)
+    at = {(run.arm, run.seed): run for run in store.content}
+    at["down-a", 3].status = at["flat-a", 3].status = "failed"
+    at["flat-b", 2].metrics["eval_mse"] = None
+    order, two = results.build(store).contrasts
+    assert order.sentence.endswith("; seed 2 is left out, where a value is not finite; 2 of 16 runs of its arms failed")
+    assert two.sentence.endswith("; 1 of 4 runs of down-a failed")
+    at["down-b", 3].status = "running"
+    order, two = results.build(store).contrasts
+    assert order.sentence.endswith("; 2 of 16 runs of its arms failed; 1 of 16 runs of its arms is not finished")
+    assert two.sentence.endswith("; 1 of 4 runs of down-a failed")
+
+
+def test_arms_are_taken_under_a_control_and_are_a_family_of_their_own(made):
+    plain, cold = values(2), {f"{arm}+opposed": of_arm for arm, of_arm in values(3, effect=0.1).items()}
+    built = made(plain | cold, {"order": ORDER})
+    assert [(c.control, c.n_pairs) for c in built.contrasts] == [(None, 2), ("opposed", 3)]
+    assert [f.control for f in built.families if f.of == "contrasts"] == [None, "opposed"]
+    assert built.contrasts[1].values == pytest.approx({s: log_values(values(3, effect=0.1), s) for s in range(3)})
+    assert built.contrasts[1].sentence.startswith("under halves opposed, down beats flat by ")
+
+
+def test_by_the_rule_of_before_each_is_a_t_test_of_its_values(made):
+    found = values(6, effect=0.05)
+    one, other = made(found, {"order": ORDER, "rest": ["down-a", "other"]}, verdicts="paired").contrasts
+    by_seed = [
+        (found["down-a"][s] + found["down-b"][s] - found["flat-a"][s] - found["flat-b"][s]) / 2 for s in range(6)
+    ]
+    test = stats.ttest_1samp(by_seed, 0.0)
+    assert list(one.values.values()) == pytest.approx(by_seed)
+    assert one.estimate == one.difference == pytest.approx(np.mean(by_seed))
+    assert one.interval == pytest.approx(tuple(test.confidence_interval(0.95)))
+    assert one.relative == pytest.approx(np.mean(by_seed) / np.mean(found["flat-a"] + found["flat-b"]))
+    assert sorted([one.p_family, other.p_family])[0] == pytest.approx(2 * min(one.p, other.p))
+
+
+@pytest.mark.parametrize("verdicts", ["blocks", "paired"])
+def test_schemes_in_groups_ask_by_themselves(tmp_path, verdicts):
+    layouts = {"low": ("1-2-4", "2-2-2", "4-2-1"), "high": ("4-8-16", "8-8-8", "16-8-4")}
+    arms = {
+        f"{scheme}-{group}": {"label": layout, "model": {"n_heads": layout}}
+        for group, found in layouts.items()
+        for scheme, layout in zip(("up", "flat", "down"), found, strict=True)
+    }
+    groups = {
+        group: {"arms": [f"{s}-{group}" for s in ("up", "flat", "down")], "baseline": f"flat-{group}"}
+        for group in layouts
+    }
+    text = {
+        "name": "text",
+        "task": {"kind": "text", "corpus": "stories", "n_ctx": 16},
+        "model": {"family": "gpt-neo", "d_model": 32, "n_layers": 3},
+        "training": {"optimizer": "adamw", "learning_rate": 1e-3, "batch_size": 2, "steps": 10},
+    }
+    experiment = resolve({**text, "arms": arms, "groups": groups, "verdicts": verdicts})
+    assert {c.name: c.sides for c in experiment.contrasts} == {
+        "descending-constant": ("down", "flat"),
+        "ascending-constant": ("up", "flat"),
+    }
+    assert dict(experiment.contrasts[0].weights) == {
+        "down-low": 0.5,
+        "down-high": 0.5,
+        "flat-low": -0.5,
+        "flat-high": -0.5,
+    }
+    one_group = resolve({**text, "arms": arms, "groups": {"low": groups["low"]}})
+    assert one_group.contrasts == ()
+    asked = resolve({**text, "arms": arms, "groups": groups, "contrasts": {"mine": "up-low - up-high"}})
+    assert [c.name for c in asked.contrasts] == ["mine"]

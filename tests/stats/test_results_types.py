@@ -1,0 +1,140 @@
+"""Results have types: what is written is what is read, a damaged file says what is wrong, and nobody reads by key."""
+
+import ast
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.fabricate import fabricate, small
+from support.fabricate_heads import fabricate_heads, xray
+from support.fabricate_text import data_lane, fabricate_text, head_progression
+
+from headway.base.files import plain
+from headway.base.identity import signed
+from headway.errors import ResultsError
+from headway.stats import reference, results
+from headway.stats.results import Results, json_schema
+from headway.store.directory import Store
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    """Between them every kind of entry: fits, sizes, learning rates, associations, statements, estimators' curves."""
+    out = tmp_path_factory.mktemp("types")
+    fabricate_text(out / "progression", head_progression().select(controls=["learning-rates"]))
+    fabricate_text(out / "lane", data_lane())
+    fabricate_heads(out / "xray", xray().select(arms=["heads-4", "heads-8"]))
+    icl = fabricate(out / "icl", small("icl-heads").select(arms=["h1", "h2"], seeds=2), {("h2", 1): "waiting"})
+    results.write(Store.open(icl))
+    return [out / name for name in ("progression", "lane", "xray", "icl")]
+
+
+@pytest.fixture(scope="module")
+def contents(directories):
+    return [json.loads((directory / "results.json").read_text()) for directory in directories]
+
+
+@pytest.mark.slow
+def test_what_is_written_is_what_is_read(directories, contents):
+    for directory, content in zip(directories, contents, strict=True):
+        read = results.read(directory)
+        assert signed(read.to_json()) == content
+        assert Results.from_json(content) == read
+        assert results.build(Store.open(directory)) == read
+    entries = (
+        "contrasts",
+        "families",
+        "fits",
+        "plain_curve",
+        "learning_rates",
+        "associations",
+        "claims",
+        "warnings",
+        "tasks",
+    )
+    assert [key for key in entries if not any(content[key] for content in contents)] == []
+
+
+def test_what_is_written_is_what_the_types_hold(directories, contents):
+    for directory, content in zip(directories, contents, strict=True):
+        held = plain(asdict(results.read(directory)))
+        beside = ("tasks", "digest")
+        assert {key: held[key] for key in content if key not in beside} == {
+            k: v for k, v in content.items() if k not in beside
+        }
+
+
+@pytest.mark.slow
+def test_results_of_real_and_fabricated_runs_fit_the_schema(contents):
+    schema = json_schema()
+    before = Results.from_json(json.loads((ROOT / "tests/before/icl/results.json").read_text()))
+    for content in [*contents, before.to_json()]:
+        jsonschema.validate(content, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**contents[0], "comparisons": [{"metric": "eval_mse"}]}, schema)
+
+
+def test_the_committed_schema_is_up_to_date(tmp_path):
+    reference.main(str(tmp_path))
+    assert (ROOT / "docs" / reference.FILE).read_text() == (tmp_path / reference.FILE).read_text(), "run `make docs`"
+
+
+@pytest.mark.parametrize("name", ["icl", "text"])
+def test_files_of_a_former_version_are_read(name):
+    content = json.loads((ROOT / "tests/before" / name / "results.json").read_text())
+    read = Results.from_json(content)
+    assert read.schema == 2
+    assert [run.arm for run in read.runs] == [row["arm"] for row in content["runs"]]
+    assert [one.verdict for one in read.comparisons] == [row["verdict"] for row in content["comparisons"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema": 1}, r"it has schema 1, and this version of Headway reads 2"),
+        ({"runs": None}, r"runs: Input should be a valid tuple"),
+        ({"comparisons": [{"arm": "a"}]}, r"comparisons\.0\.metric: Field required, and \d+ more"),
+        ({"comparisons": 3}, r"comparisons: Input should be a valid tuple"),
+        ({"warnings": [1]}, r"warnings\.0: Input should be a valid string"),
+    ],
+)
+def test_a_damaged_file_says_where_and_what_to_do(contents, tmp_path, change, said):
+    (tmp_path / "results.json").write_text(json.dumps({**contents[0], **change}))
+    with pytest.raises(
+        ResultsError, match=rf"results\.json: cannot be read \({said}\); `headway compare .*` writes it"
+    ):
+        results.read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '{"runs": [', "{}"])
+def test_what_is_no_results_file_is_refused(tmp_path, text):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ResultsError, match="cannot be read"):
+        results.read(tmp_path)
+
+
+KEYS = {
+    *("comparisons", "fits", "plain_curve", "learning_rates", "associations", "claims", "warnings", "tasks", "runs"),
+    *("verdict", "p_family", "p_holm", "at_edge", "as_published", "per_series", "r2_changes"),
+}
+"""Names that stand for a part of the results and for nothing else that is read by key."""
+
+
+@pytest.mark.parametrize("room", ["compare", "show"])
+def test_nobody_reads_results_by_key(room):
+    found = []
+    for file in (ROOT / "src/headway" / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            key = None
+            if isinstance(node, ast.Subscript):
+                key = node.slice
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+                key = node.args[0] if node.args else None
+            if isinstance(key, ast.Constant) and key.value in KEYS:
+                found.append(f"{file.name}:{node.lineno} {key.value}")
+    # Of a file that is not validated yet, what arms were judged by.
+    assert [one for one in found if not one.startswith("first_schema.py")] == []

@@ -1,0 +1,274 @@
+"""Verdicts that are worth nothing are said to be: training that is not over, and rates that matter more than arms."""
+
+import numpy as np
+import pytest
+from stats.test_results import (
+    DOCUMENT,
+    FakeRun,
+    FakeStore,
+    calls,  # noqa: F401 - a fixture
+)
+
+from headway.config.load import resolve
+from headway.stats import results
+from headway.stats.lm.summary import untrained
+
+
+def falling(by, steps=100):
+    """A course that ends at 1 and falls by a share in the last tenth."""
+    return [{"step": s, "eval_mse": 1 + by * (steps - s) / (0.1 * steps)} for s in range(0, steps + 1, 5)]
+
+
+@pytest.fixture
+def store(tmp_path, calls):  # noqa: F811
+    return FakeStore(tmp_path, resolve(DOCUMENT))
+
+
+@pytest.mark.parametrize(("by", "warned"), [(0.20, True), (0.05, False), (0.0, False)])
+def test_a_loss_that_still_falls_by_more_than_the_arms_differ_is_told(store, by, warned):
+    store.add("h1", [1.1, 1.1], recorded=falling(by)).add("h2", [1.0, 1.0], recorded=falling(0.0))
+    said = [one for one in results.build(store).warnings if "not trained enough" in one]
+    assert bool(said) == warned
+    if warned:
+        assert said == [
+            "not trained enough to say: over the last tenth of training the evaluation MSE of 1 head still falls by "
+            "more than the arms differ (1 head: by 20.0 %; the arms are 10.0 % apart); train longer, or let the "
+            "learning rate decay"
+        ]
+
+
+def test_a_tiny_fall_and_a_course_without_records_are_no_news(store):
+    store.add("h1", [1.0, 1.0], recorded=falling(0.004)).add("h2", [1.0, 1.0], recorded=falling(0.004))
+    store.add("h4", [1.0, 1.0], recorded=[{"step": 100, "eval_mse": 1.0}])
+    assert results.build(store).warnings == ()
+
+
+@pytest.mark.parametrize(("double", "warned"), [(0.8, True), (0.97, False), (1.2, False)])
+def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(tmp_path, calls, double, warned):  # noqa: F811
+    controls = {"rates-double": {"training": {"learning_rate": 2e-3}}}
+    store = FakeStore(tmp_path, resolve({**DOCUMENT, "controls": controls}))
+    store.add("h1", [1.1, 1.1]).add("h2", [1.0, 1.0]).add("h1+rates-double", [1.1, 1.1])
+    store.add("h2+rates-double", [double, double])
+    said = [one for one in results.build(store).warnings if "learning rate" in one]
+    assert bool(said) == warned
+    if warned:
+        assert said == [
+            "the learning rate moves 2 heads by more than the arms differ (2 heads: by 25.0 % at x2; the arms are "
+            "10.0 % apart); believe the verdicts at the best rates, not these"
+        ]
+
+
+class Told:
+    """A finished run of a text, as far as it is asked."""
+
+    status = "done"
+
+    def __init__(self, name, loss, bigram=3.4):
+        self.name, self.metrics = name, {"eval_loss_nats": loss, "bigram_loss_nats": bigram}
+
+
+def text():
+    return resolve(
+        {
+            "name": "text",
+            "task": {"kind": "text", "corpus": "stories", "n_ctx": 16},
+            "model": {"family": "gpt-2", "d_model": 32, "n_layers": 2, "n_heads": 4},
+            "training": {"optimizer": "adamw", "learning_rate": 1e-3, "batch_size": 2, "steps": 10},
+            "arms": {"a": {}, "b": {"model": {"n_heads": 2}}},
+            "baseline": "a",
+        }
+    )
+
+
+def test_arms_that_are_no_better_than_the_bigram_model_are_named():
+    assert list(untrained(text(), [Told("a", 3.0), Told("b", 3.3)])) == []
+    assert list(untrained(text(), [Told("a", 3.0), Told("b", 3.5), Told("b", 3.4)])) == [
+        "not trained enough to say: b is no better than the bigram model (3.40 nats per token); train longer"
+    ]
+    assert list(untrained(text(), [Told("a", 3.4), Told("b", 3.5)])) == [
+        "not trained enough to say: a and b are no better than the bigram model (3.40 nats per token); train longer"
+    ]
+    assert list(untrained(text(), [Told("a", None), Told("b", 3.5, None)])) == []
+
+
+def test_runs_that_diverged_are_a_share_and_no_mean_without_them(store):
+    store.add("h1", [1.0, 1.1, 1.05]).add("h2", [1.0, 1.2, 1.1])
+    store.content[2].status = "failed"
+    store.content[2].message = "the loss of step 7 is nan: training diverged; lower the learning rate"
+    said = results.build(store).warnings
+    assert (
+        "diverged: 1 of 3 runs of 1 head; what is compared are the runs that did not, which is another question" in said
+    )
+
+
+def test_of_an_arm_of_which_every_run_diverged_nothing_is_left(store):
+    store.add("h1", [1.0, 1.1]).add("h2", [1.0, 1.2]).add("h4", [1.0, 1.2])
+    for run in store.content[:3]:
+        run.status, run.message = "failed", "the loss of step 7 is nan: training diverged; lower the learning rate"
+    (said,) = [one for one in results.build(store).warnings if one.startswith("diverged")]
+    assert said == (
+        "diverged: 2 of 2 runs of 1 head and 1 of 2 runs of 2 heads; what is compared are the runs that did not, which "
+        "is another question; of 1 head nothing is left to be compared"
+    )
+
+
+def test_a_stuck_seed_is_named_and_kept(store):
+    store.add("h1", [0.667, 0.668, 1.430]).add("h2", [0.668, 0.666, 0.667]).add("h4", [0.669, 0.668, 0.667])
+    built = results.build(store)
+    assert [one for one in built.warnings if "unlike" in one] == [
+        "1 run is unlike the others: 1 head, seed 2 (1.43 where the others have 0.667); a mean over them describes no "
+        "run"
+    ]
+    assert next(c for c in built.comparisons if c.arm == "h1").n_pairs == 3
+
+
+def test_seeds_that_scatter_as_the_others_are_no_news(store):
+    draw = np.random.default_rng(3)
+    for arm in ("h1", "h2", "h4"):
+        store.add(arm, np.exp(0.1 * draw.standard_normal(8)).tolist())
+    assert results.build(store).warnings == ()
+
+
+def test_seeds_that_are_all_alike_and_fewer_than_three_name_nobody(store):
+    store.add("h1", [1.0, 1.0, 1.0]).add("h2", [1.0, 3.0])
+    assert results.build(store).warnings == ()
+
+
+def test_a_loss_told_per_byte_still_falls_as_the_one_per_token_that_is_recorded(tmp_path):
+    content = text().plain()
+    arms = {"a": {"task": {"tokenizer": "bytes"}}, "b": {"task": {"tokenizer": "bpe-1024"}}}
+    store = FakeStore(tmp_path, resolve({**content, "arms": arms, "baseline": "a"}))
+    for arm, bits, by in (("a", 1.0, 0.2), ("b", 1.1, 0.0)):
+        course = [{"step": r["step"], "eval_loss_nats": 2 * r["eval_mse"]} for r in falling(by)]
+        metrics = {"eval_bits_per_byte": bits, "eval_loss_nats": 2.0, "bigram_loss_nats": 3.0}
+        store.add(arm, [bits, bits], metrics=metrics, recorded=course)
+    said = [one for one in results.build(store).warnings if "still falls" in one]
+    assert len(said) == 1
+    assert "of a still falls by more than the arms differ (a: by 20.0 %; the arms are 10.0 % apart)" in said[0]
+
+
+SPREAD = np.array([-0.001, 0.0, 0.001])
+
+
+def noisy(level, place):
+    """Three seeds about a level, each arm in another order."""
+    return (level * (1 + np.roll(SPREAD, place))).tolist()
+
+
+def far_apart(store, by):
+    """1 head 6 % off, 4 heads .6 % off and told apart; 4 and 2 heads still fall by a share."""
+    store.add("h1", noisy(1.06, 0), recorded=falling(0.0)).add("h2", noisy(1.0, 1), recorded=falling(by))
+    return store.add("h4", noisy(1.006, 1), recorded=falling(by))
+
+
+def test_a_difference_of_two_orders_of_magnitude_stands_while_what_is_left_still_falls(store):
+    """A fall to a hundredth is one by 99 % of the baseline, and more than one by 150 % of what is left."""
+    store.add("h1", noisy(0.01, 0), recorded=falling(1.5)).add("h2", noisy(1.0, 1), recorded=falling(0.0))
+    built = results.build(store)
+    assert [c.doubts for c in built.judged] == [()]
+    assert built.doubts == ()
+
+
+def test_between_two_records_a_metric_falls_as_an_exponential_does(store):
+    """From 1 to 1/32 in the second half: by 2 ** .2 per hundredth, 2 in the last tenth of all; not by 7.2 on a line."""
+    course = [{"step": step, "eval_mse": value} for step, value in ((0, 1.0), (500, 1.0), (1000, 1 / 32))]
+    store.add("h1", noisy(1.0, 0), recorded=falling(0.0)).add("h2", noisy(1.5, 1), recorded=course)
+    (said,) = [one for one in results.build(store).warnings if "still falls" in one]
+    assert "(2 heads: by 100.0 %; " in said
+
+
+def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthest_arms(store):
+    built = results.build(far_apart(store, 0.03))
+    (said,) = [one for one in built.warnings if "still falls" in one]
+    assert said == (
+        "not trained enough to say: over the last tenth of training the evaluation MSE of 2 of 3 arms still falls by "
+        "more than the arms differ (2 heads: by 3.0 %; 4 heads and 2 heads are 0.60 % apart); train longer, or let the "
+        "learning rate decay"
+    )
+    assert built.doubts == (said,)
+    h1, h4 = (next(c for c in built.judged if c.arm == arm) for arm in ("h1", "h4"))
+    assert (h1.doubts, h4.doubts) == ((), ("falling",))
+    assert h4.verdict.endswith(", 3 seeds; not trained enough to say: the evaluation MSE still falls by more")
+    assert h1.verdict.endswith(", 3 seeds")
+    assert results.Results.from_json(built.to_json()) == built
+    assert results.build(far_apart(FakeStore(store.path, store.experiment), 0.005)).doubts == ()
+
+
+@pytest.mark.parametrize(("by", "kinds"), [(0.012, ("falling",)), (0.008, ())])
+def test_that_two_are_the_same_is_held_against_the_margin(store, by, kinds):
+    store.add("h2", noisy(1.0, 1), recorded=falling(by)).add("h4", noisy(1.0, 2), recorded=falling(by))
+    built = results.build(store)
+    (one,) = built.judged
+    assert (one.outcome, one.doubts) == ("same", kinds)
+    assert [said for said in built.doubts if "4 heads and 2 heads are the same within 1 %);" in said] == list(
+        built.doubts
+    )
+    assert bool(built.doubts) == bool(kinds)
+
+
+def test_a_rate_that_moves_each_arm_by_more_than_an_answer_is_told(tmp_path, calls):  # noqa: F811
+    controls = {"rates-double": {"training": {"learning_rate": 2e-3}}}
+    store = far_apart(FakeStore(tmp_path, resolve({**DOCUMENT, "controls": controls})), 0.0)
+    for arm, level in (("h1", 1.06), ("h2", 1.0), ("h4", 1.006)):
+        store.add(f"{arm}+rates-double", noisy(0.97 * level, 0))
+    built = results.build(store)
+    (said,) = built.doubts
+    assert said == (
+        "the learning rate moves 2 of 3 arms by more than the arms differ (2 heads: by 3.1 % at x2; 4 heads and 2 "
+        "heads are 0.60 % apart); believe the verdicts at the best rates, not these"
+    )
+    assert {c.arm: c.doubts for c in built.judged if c.control is None} == {"h1": (), "h4": ("rates",)}
+
+
+def test_a_contrast_is_held_against_the_mean_fall_of_its_sides(tmp_path, calls):  # noqa: F811
+    document = {**DOCUMENT, "contrasts": {"few": {"better": ["h1", "h2"], "than": ["h4"]}}}
+    store = FakeStore(tmp_path, resolve(document))
+    store.add("h1", noisy(1.0, 0), recorded=falling(0.05)).add("h2", noisy(1.0, 1), recorded=falling(0.0))
+    store.add("h4", noisy(1.03, 2), recorded=falling(0.0))
+    built = results.build(store)
+    # 2.5 % in the mean of the first side, of 3 % that are told.
+    assert [(one.outcome, one.doubts) for one in built.contrasts] == [("apart", ())]
+    store = FakeStore(tmp_path, resolve(document))
+    store.add("h1", noisy(1.0, 0), recorded=falling(0.05)).add("h2", noisy(1.0, 1), recorded=falling(0.05))
+    (one,) = results.build(store.add("h4", noisy(1.03, 2), recorded=falling(0.0))).contrasts
+    assert one.doubts == ("falling",)
+    assert one.sentence.endswith("; not trained enough to say: the evaluation MSE still falls by more")
+
+
+def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_and_outcome(tmp_path):
+    store = FakeStore(tmp_path, text())
+    for place, (arm, level) in enumerate((("a", 3.6), ("b", 3.5))):
+        for seed, value in enumerate(noisy(level, place)):
+            metrics = {"eval_loss_nats": value, "bigram_loss_nats": 3.4}
+            spec = store.experiment.arm(arm).spec(seed)
+            store.content.append(FakeRun(arm=arm, seed=seed, spec=spec, metrics=metrics))
+    built = results.build(store)
+    (one,) = built.judged
+    assert (one.outcome, one.doubts) == ("apart", ("untrained",))
+    assert one.verdict.endswith("; not trained enough to say: no arm of it is better than the bigram model")
+    assert built.doubts == (
+        "not trained enough to say: a and b are no better than the bigram model (3.40 nats per token); train longer",
+    )
+    assert built.warnings[: len(built.doubts)] == built.doubts
+
+
+def test_of_many_runs_that_are_unlike_the_others_the_arms_are_counted(store, monkeypatch):
+    store.add("h1", [1.0, 1.001, 0.999, 1.002, 0.998, 3.0, 3.1]).add("h2", [2.0, 1.999, 1.0, 1.001, 0.999, 1.0, 1.001])
+    store.add("h4", [1.0, 0.999, 1.001, 1.0, 0.5, 1.0])
+    (said,) = [one for one in results.build(store).warnings if "unlike" in one]
+    assert said == (
+        "5 runs are unlike the others: 2 of 7 seeds of 1 head (3.00 to 3.10 where the others have 1.00), 2 of 7 seeds "
+        "of 2 heads (2.00 where the others have 1.00) and 1 of 6 seeds of 4 heads (0.500 where the others have 1.00); "
+        "a mean over them describes no run"
+    )
+    monkeypatch.setattr("headway.stats.warnings._ARMS", 2)
+    (said,) = [one for one in results.build(store).warnings if "unlike" in one]
+    assert said.endswith(" and 1 run of 1 further arm; a mean over them describes no run")
+
+
+def test_where_a_seed_is_odd_in_most_arms_that_of_the_usual_arm_is_not_named(store):
+    """Seed 3 is twice as high in two arms of three: what is left of the third, without that, is a half."""
+    for arm, last in (("h1", 2.0), ("h2", 2.001), ("h4", 1.0)):
+        store.add(arm, [1.0, 1.001, 0.999, last])
+    said = " ".join(one for one in results.build(store).warnings if "unlike" in one)
+    assert "4 heads" not in said

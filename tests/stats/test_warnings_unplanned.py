@@ -1,0 +1,98 @@
+"""Seeds that are added by hand: what looking again costs is said, and what lies beyond a plan counts for nothing."""
+
+import pytest
+from support.fabricate_text import fabricate_text, head_progression
+
+from headway.stats import results
+from headway.stats.sequential import error_of
+from headway.store.directory import Store
+from headway.store.look_plans import Seen, StoredPlan, keep, keep_plan, seen
+
+ARMS = ["ascending-low", "constant-low", "descending-low"]
+
+
+def document(seeds: int):
+    return head_progression().select(arms=ARMS, seeds=seeds, controls=[])
+
+
+def grown(tmp_path, *counts: int) -> results.Results:
+    """The results after so many seeds, and so many, in one directory."""
+    path = tmp_path / "d"
+    for n in counts:
+        fabricate_text(tmp_path / f"with-{n}", document(n))
+        if not path.exists():
+            (tmp_path / f"with-{n}").rename(path)
+        else:
+            for folder in sorted((tmp_path / f"with-{n}").glob("runs/*/seed-*")):
+                target = path / folder.relative_to(tmp_path / f"with-{n}")
+                if not target.exists():
+                    folder.rename(target)
+        found = results.write(Store.open(path))
+    return found
+
+
+def said(found: results.Results) -> list[str]:
+    return [warning for warning in found.warnings if "seeds were added" in warning or "beyond the plan" in warning]
+
+
+def test_the_first_verdicts_are_a_look_that_says_nothing(tmp_path):
+    assert said(grown(tmp_path, 3, 3)) == []
+    assert seen(tmp_path / "d") == (3,)
+
+
+def test_one_seed_and_two_give_no_verdict_and_are_no_look(tmp_path):
+    assert said(grown(tmp_path, 1, 2, 3)) == []
+    assert seen(tmp_path / "d") == (3,)
+
+
+@pytest.mark.slow
+def test_looking_again_is_counted_and_said(tmp_path):
+    (warning,) = said(grown(tmp_path, 3, 5))
+    assert warning == (
+        "seeds were added after a look at 3: looking again like this, chance alone tells apart 8 of 100; `headway run` "
+        "with --until plans its looks, and takes back what was said before"
+    )
+    assert seen(tmp_path / "d") == (3, 5)
+    (warning,) = said(grown(tmp_path, 10))
+    assert "after 2 looks at 3 and 5: looking again like this, chance alone tells apart 11 of 100;" in warning
+    assert error_of((3, 5, 10)) == pytest.approx(0.11, abs=5e-4)
+
+
+def test_a_plan_that_is_stored_takes_the_place_of_such_looks(tmp_path):
+    grown(tmp_path, 3, 5)
+    asked = {"order": {"descending-low": 1.0, "constant-low": -1.0}}
+    plan = StoredPlan(
+        looks=(3, 5), margin=0.5, level=0.05, metric="eval_loss_nats", asked=asked, are_declared=False, n_before=5
+    )
+    keep_plan(tmp_path / "d", plan)
+    found = results.write(Store.open(tmp_path / "d"))
+    assert said(found) == []
+    assert [warning for warning in found.warnings if "recounted" in warning] == [
+        "5 seeds had been run before; they are recounted as the looks at 3 and 5, and what was said of them at the "
+        "full level is taken back"
+    ]
+    assert seen(tmp_path / "d") == (3, 5)
+
+
+def test_seeds_beyond_a_plan_count_for_no_verdict_and_that_is_said(tmp_path):
+    before = grown(tmp_path, 3)
+    asked = {"order": {"descending-low": 1.0, "constant-low": -1.0}}
+    keep_plan(
+        tmp_path / "d",
+        StoredPlan(looks=(3,), margin=0.5, level=0.05, metric="eval_loss_nats", asked=asked, are_declared=False),
+    )
+    found = grown(tmp_path, 5)
+    assert said(found) == [
+        "2 seeds stand beyond the plan of looks, which ends at 3, and count for no verdict; `headway run` with --until "
+        "0.5% --at-most 5 goes on with the plan"
+    ]
+    assert [one.n_pairs for one in found.judged] == [3] * len(before.judged)
+
+
+def test_a_look_is_noted_once(tmp_path):
+    grown(tmp_path, 3)
+    note = tmp_path / "d" / "looks" / "seen-3.json"
+    first = note.read_bytes()
+    results.write(Store.open(tmp_path / "d"))
+    assert note.read_bytes() == first
+    assert keep(tmp_path / "d", "seen-3", Seen(n_seeds=3)).n_seeds == 3

@@ -1,0 +1,201 @@
+"""What has been asked for in a results directory, and `headway run DIR`, which goes on with it."""
+
+import json
+import multiprocessing
+import shutil
+import subprocess
+import sys
+
+import pytest
+from support import quadratic
+from typer.testing import CliRunner
+
+import headway
+from headway.cli.options import app
+from headway.errors import ResultsError, UserError
+from headway.store import document
+from headway.store.directory import Store, asked_in, is_directory
+
+
+def small(**changes):
+    return quadratic.experiment(
+        **{
+            "steps": 12,
+            "seeds": 3,
+            "controls": {},
+            "evaluation": {"every": 7, "prompts": 100, "curve": None},
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Of a document with three seeds, of which one arm has two and the other one."""
+    of = small()
+    pairs = [(arm, seed) for arm, seed in of.runs if (arm.full_name, seed) in (("fast", 0), ("slow", 0), ("slow", 2))]
+    assert len(pairs) == 3
+    Store.with_runs(tmp_path / "results", of, pairs)
+    return tmp_path / "results"
+
+
+def names(experiment) -> list[tuple[str, int]]:
+    return sorted((arm.full_name, seed) for arm, seed in experiment.runs)
+
+
+def headway_run(*arguments):
+    command = [sys.executable, "-m", "headway", "run", *map(str, arguments), "--no-figures", "--workers", "1"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+
+
+def test_a_directory_is_told_from_an_experiment(directory, tmp_path):
+    assert is_directory(directory)
+    assert is_directory(str(directory))
+    assert not any(map(is_directory, ("icl-heads", tmp_path / "nowhere", "nowhere.yaml", {"name": "mapping"})))
+
+
+def test_a_directory_of_other_things_is_told(tmp_path):
+    done = headway_run(tmp_path)
+    assert done.returncode == 2
+    assert f"error: {tmp_path} is no results directory of Headway: it has no experiment.yaml" in done.stderr
+
+
+def test_what_was_asked_for_are_the_runs_that_are_there(directory):
+    assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
+    assert names(asked_in(directory).select()) == [("fast", 0), ("slow", 0), ("slow", 2)]
+    assert names(asked_in(directory).select(seeds=1)) == [("fast", 0), ("slow", 0)]
+    assert names(asked_in(directory).select(arms="slow")) == [("slow", 0), ("slow", 2)]
+
+
+def test_a_directory_without_runs_goes_on_with_all_of_its_document(tmp_path):
+    Store.create(tmp_path / "results", small())
+    assert names(asked_in(tmp_path / "results")) == names(small())
+
+
+def test_runs_under_controls_are_asked_for_where_they_are_there(tmp_path):
+    of = quadratic.experiment().select(controls="long")
+    Store.with_runs(tmp_path / "results", of, of.runs[:3])
+    assert names(asked_in(tmp_path / "results")) == sorted((arm.full_name, seed) for arm, seed in of.runs[:3])
+
+
+@pytest.mark.slow
+def test_run_goes_on_with_a_directory_and_repeats_nothing(directory):
+    done = headway_run(directory)
+    assert done.returncode == 0, done.stderr
+    runs = Store.open(directory).runs()
+    assert [(run.name, run.seed, run.status) for run in runs] == [
+        ("slow", 0, "done"),
+        ("slow", 2, "done"),
+        ("fast", 0, "done"),
+    ]
+    before = [(run.path / "run.json").stat().st_mtime_ns for run in runs]
+    assert headway.run(directory, figures=False).path == directory
+    assert [(run.path / "run.json").stat().st_mtime_ns for run in Store.open(directory).runs()] == before
+    shutil.rmtree(runs[-1].path)
+    assert names(asked_in(directory))[0] == ("fast", 0), "a finished run that is gone was asked for, too"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [("--set", "training.steps=3"), ("--scale", "paper"), ("--out", "elsewhere")])
+def test_what_would_change_it_is_refused(directory, option):
+    done = headway_run(directory, *option)
+    assert done.returncode == 2
+    assert f"{directory} is a results directory" in done.stderr
+    assert f"leave {option[0]} out, or begin another one from a file" in done.stderr
+    with pytest.raises(UserError, match="leave out out"):
+        headway.run(directory, "elsewhere")
+
+
+def test_a_directory_of_a_later_headway_is_not_gone_on_with(directory):
+    file = Store.open(directory).runs()[0].path / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 7}))
+    with pytest.raises(ResultsError, match=r"was written by a later Headway .* go on there with the version"):
+        asked_in(directory)
+
+
+@pytest.mark.slow
+def test_what_was_dropped_is_asked_for_and_trained_anew(directory):
+    done = headway_run(directory)
+    assert done.returncode == 0, done.stderr
+    dropped = CliRunner().invoke(app, ["drop", str(directory), "slow", "--seeds", "0"])
+    assert f"`headway run {directory}` trains it anew" in dropped.output
+    assert Store.open(directory).gone() == [], "nobody misses it"
+    assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
+    done = headway_run(directory)
+    assert done.returncode == 0, done.stderr
+    assert {(run.name, run.seed, run.status) for run in Store.open(directory).runs()} == {
+        ("fast", 0, "done"), ("slow", 0, "done"), ("slow", 2, "done"),
+    }  # fmt: skip
+    assert document.runs_of(directory) == ({("fast", 0), ("slow", 0), ("slow", 2)}, set())
+
+
+def test_an_arm_that_the_document_does_not_have_cannot_be_trained_anew(directory, monkeypatch):
+    foreign = directory / "runs/foreign"
+    shutil.copytree(directory / "runs/fast", foreign)
+    dropped = CliRunner().invoke(app, ["drop", str(directory), "foreign"])
+    assert dropped.output == (
+        f"moved 1 run of foreign (seed 0) to {directory}/dropped; `headway compare` and `headway report` leave it out, "
+        f"and nothing trains it anew, since {directory}/experiment.yaml has no arm foreign\n"
+    )
+    assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
+    Store.create(directory, small(question="Still?"))
+    assert "foreign" not in (directory / "experiment.yaml").read_text()
+
+
+def test_one_write_names_all_runs_before_their_folders_are_made_and_a_kill_loses_none(tmp_path, monkeypatch):
+    of, path = small(seeds=100), tmp_path / "results"
+    written, write = [], document._write
+    monkeypatch.setattr(document, "_write", lambda *given: (written.append(given), write(*given)))
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_add", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Store.with_runs(path, of, of.runs)
+    assert len(written) == 1
+    assert "runs:\n    fast: 0-99\n    slow: 0-99\n" in (path / "experiment.yaml").read_text()
+    assert len(Store.open(path).gone()) == 200
+    Store.with_runs(path, asked_in(path), asked_in(path).runs)
+    assert Store.open(path).gone() == []
+    Store.with_runs(path, of, of.runs)
+    assert len(written) == 1, "nothing is written that is there"
+
+
+def add_at_once(directory, seeds, barrier):
+    barrier.wait()
+    of = small(seeds=seeds)
+    Store.with_runs(directory, small(), of.runs)
+
+
+def test_of_two_that_ask_for_different_runs_at_once_both_are_named(tmp_path):
+    Store.create(tmp_path / "results", small())
+    fork = multiprocessing.get_context("fork")
+    barrier = fork.Barrier(2)
+    given = [(tmp_path / "results", seeds, barrier) for seeds in ([0, 1, 2], [2, 3, 7])]
+    processes = [fork.Process(target=add_at_once, args=one) for one in given]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert document.named(tmp_path / "results") == {(arm, seed) for arm in ("fast", "slow") for seed in (0, 1, 2, 3, 7)}
+    assert Store.open(tmp_path / "results").gone() == []
+
+
+def test_a_run_that_was_moved_back_by_hand_counts_and_is_named_when_it_goes_on(directory):
+    (moved,) = Store.open(directory).drop("slow", seeds=0)
+    moved.rename(directory / "runs/slow/seed-0")
+    assert len(Store.open(directory).runs()) == 3
+    Store.with_runs(directory, asked_in(directory), asked_in(directory).runs)
+    assert document.runs_of(directory) == ({("fast", 0), ("slow", 0), ("slow", 2)}, set())
+
+
+def test_a_document_of_a_stranger_that_names_endless_runs_names_no_more_than_a_million(directory):
+    document._change(directory, {"runs": {"slow": "0-99999999999999999,0-1", "../x": "1", "fast": ["0"]}})
+    assert document.named(directory) == {("slow", 0), ("slow", 1), ("fast", 0)}
+
+
+def test_an_arm_whose_runs_are_missing_stays_in_the_file(directory):
+    shutil.rmtree(directory / "runs/fast")
+    with pytest.raises(ResultsError, match=r"arm fast has runs in .* and is not in the file; keep it, or put its runs"):
+        Store.create(directory, small(arms={"slow": {}}, baseline="slow"))
+    Store.open(directory).drop("fast")
+    Store.create(directory, small(arms={"slow": {}}, baseline="slow"))
+    assert document.runs_of(directory) == ({("slow", 0), ("slow", 2)}, set())

@@ -1,0 +1,227 @@
+"""What is written of runs that are done: the look at their heads beside the report, made once, and never in the way."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from support import small_text
+
+import headway
+from headway.analysis import look as look_module
+from headway.analysis.inputs import brings_text
+from headway.api import finish
+from headway.cli.directories import compare
+from headway.data import corpus
+from headway.errors import UserError
+from headway.report.experiment import current
+from headway.store.directory import Store
+
+LINK = '<a href="look.html">'
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two arms, and what was told while their report was written for the first time."""
+    asked = small_text.experiment(
+        training={**small_text.CONTENT["training"], "steps": 6}, samples=None, evaluation={"every": 6, "sequences": 8}
+    )
+    path = tmp_path_factory.mktemp("finishing") / "runs"
+    store = headway.run(asked, path, workers=1, figures=False, progress=False, timing=False)
+    assert not (path / "look.html").exists()  # with the figures, or where it is asked for
+    told = []
+    finish(store, figures=False, look=True, tell=told.append)
+    return store.path, told
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+def again(path, told, **options):
+    finish(Store.open(path), figures=False, tell=told.append, **options)
+
+
+def test_the_page_stands_beside_the_report_which_links_to_it(trained):
+    path, told = trained
+    assert told == ["looking at the heads of 2 finished models, for look.html (Ctrl-C leaves it out) ..."]
+    html = (path / "look.html").read_text()
+    assert "falling-seed-0" in html
+    assert "rising-seed-0" in html
+    assert f"headway look {path}" in html
+    assert LINK in (path / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_it_is_made_anew_when_what_it_shows_changes_and_only_then(trained, told, monkeypatch):
+    path, _ = trained
+    before = (path / "look.html").stat().st_mtime_ns
+    again(path, told, look=True)
+    assert told == []
+    assert (path / "look.html").stat().st_mtime_ns == before
+    monkeypatch.setattr(current, "look_state", lambda runs: "another")
+    again(path, told)  # without figures there is no page either
+    assert told == []
+    again(path, told, look=True)
+    assert told == ["looking at the heads of 2 finished models, for look.html (Ctrl-C leaves it out) ..."]
+    assert (path / "look.html").stat().st_mtime_ns > before
+    assert current.is_of(path / "look.html", "another")
+
+
+@pytest.mark.slow
+def test_the_page_of_the_verb_is_the_same_page(trained, told):
+    path, _ = trained
+    (path / "look.html").unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "look", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    again(path, told, look=True)
+    assert told == []
+    assert current.is_signed(path / "look.html")
+
+
+def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, told, monkeypatch):
+    path, _ = trained
+    (path / "report.html").unlink()
+    monkeypatch.setattr(current, "look_state", lambda runs: "another")
+
+    def broken(path, **options):
+        raise MemoryError("there is none left")
+
+    def interrupted(path, **options):
+        raise KeyboardInterrupt
+
+    page = (path / "look.html").read_bytes()
+    monkeypatch.setattr(look_module, "look", broken)
+    again(path, told, look=True)
+    assert told[1:] == [
+        "note: falling is not on look.html: MemoryError: there is none left",
+        "note: rising is not on look.html: MemoryError: there is none left",
+        "note: look.html was not written: none of them can be looked at",
+    ]
+    assert (path / "look.html").read_bytes() == page
+    monkeypatch.setattr(look_module, "look", interrupted)
+    again(path, told, look=True)
+    assert told[-1] == "note: look.html was left out"
+    assert LINK in (path / "report.html").read_text()
+
+
+def test_a_page_that_somebody_made_otherwise_is_left(trained, told):
+    path, _ = trained
+    page = (path / "look.html").read_bytes()
+    try:
+        (path / "look.html").write_text("<p>mine")
+        again(path, told, look=True)
+        assert (path / "look.html").read_text() == "<p>mine"
+        assert told == []
+    finally:
+        (path / "look.html").write_bytes(page)
+
+
+def test_while_a_run_is_worked_on_it_is_left(trained, told, monkeypatch):
+    path, _ = trained
+    store = Store.open(path)
+    runs = store.runs()
+    monkeypatch.setattr(current, "look_state", lambda runs: "another")
+    monkeypatch.setattr(Store, "runs", lambda self, depth="changed": (*runs[:1], _running(runs[1])))
+    again(path, told, look=True)
+    assert told == []
+
+
+def _running(run):
+    return replace(run, status="running")
+
+
+@pytest.mark.slow
+def test_a_report_whose_page_is_there_loads_no_torch(trained):
+    path, _ = trained
+    code = (
+        "import sys; from pathlib import Path; from headway.api import finish; "
+        "from headway.store.directory import Store; "
+        f"finish(Store.open(Path({str(path)!r})), figures=False, look=True, tell=print); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+
+
+@pytest.mark.slow
+def test_other_laboratories_have_no_page(tmp_path, told):
+    small = ["training.steps=20", "evaluation.prompts=50", "evaluation.curve=null"]
+    experiment = headway.load("icl-heads", settings=small).select(arms=["h1"])
+    store = headway.run(experiment, tmp_path / "icl", seeds=1, figures=False, progress=False)
+    finish(store, figures=False, look=True, tell=told.append)
+    assert told == []
+    assert not (store.path / "look.html").exists()
+
+
+def test_a_text_that_would_have_to_be_fetched_gives_no_page(monkeypatch):
+    run = headway.load("x-ray", scale="paper").arm("heads-2").spec(0)
+    monkeypatch.setattr(corpus, "is_fetched", lambda limit: limit is None)
+    assert brings_text(run)
+    monkeypatch.setattr(corpus, "is_fetched", lambda limit: False)
+    assert not brings_text(run)
+    assert brings_text(small_text.experiment().arm("falling").spec(0))
+    assert not brings_text(headway.load("heads-for-parity").arms[0].spec(0))
+
+
+@pytest.fixture
+def read_only(trained, tmp_path):
+    """A copy in which nobody may write, and what begins a command that keeps to this as root too."""
+    path = tmp_path / "received"
+    shutil.copytree(trained[0], path)
+    for name in ("results.json", "report.html", "look.html", ".checked.json"):
+        (path / name).unlink(missing_ok=True)
+    folders = [path, *(each for each in path.rglob("*") if each.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    capability = "-dac_override,-dac_read_search,-fowner"
+    lesser = ["setpriv", f"--bounding-set={capability}", f"--inh-caps={capability}"] if os.geteuid() == 0 else []
+    yield path, [*lesser, sys.executable, "-m", "headway"]
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+@pytest.mark.slow
+def test_a_directory_that_cannot_be_written_is_compared_and_reported_elsewhere(read_only, tmp_path):
+    path, headway_as_other = read_only
+
+    def typed(*words):
+        return subprocess.run([*headway_as_other, *map(str, words)], capture_output=True, text=True, check=False)
+
+    for words in (["status", path], ["verify", path]):
+        assert typed(*words).returncode == 0, words
+    refused = typed("compare", path)
+    assert refused.returncode == 2
+    assert (
+        f"results.json cannot be written: Permission denied; `headway report {path} --out FOLDER` writes to another"
+        in refused.stderr
+    )
+    out = tmp_path / "elsewhere"
+    compared = typed("compare", path, "--out", out)
+    assert compared.returncode == 0, compared.stderr
+    assert f"results: {out / 'results.json'}\n" in compared.stdout
+    reported = typed("report", path, "--out", out, "--look", "--no-figures")
+    assert reported.returncode == 0, reported.stderr
+    assert f"report: {out / 'report.html'}\n" in reported.stdout
+    assert LINK in (out / "report.html").read_text()
+    written = (out / "report.html").stat().st_mtime_ns
+    assert typed("report", path, "--out", out, "--no-figures").returncode == 0
+    assert (out / "report.html").stat().st_mtime_ns == written
+    assert {each.name for each in out.iterdir()} == {"results.json", "report.html", "look.html"}
+    assert not (path / "results.json").exists()
+
+
+def test_no_other_results_are_replaced_by_those_that_are_written_elsewhere(trained, tmp_path):
+    path, _ = trained
+    (tmp_path / "experiment.yaml").write_text("")
+    with pytest.raises(UserError, match=r"it is another results directory, whose results.json and report.html would"):
+        compare(path, out=tmp_path)
+    with pytest.raises(UserError, match=r"it stands inside .*; name a folder outside of the results directory"):
+        compare(path, out=path / "runs")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="it is a file; give a folder"):
+        compare(path, out=tmp_path / "file")
