@@ -16,7 +16,7 @@ from headway.config.load import load
 from headway.config.shipped import shipped
 from headway.errors import UserError
 from headway.execute import costs as module
-from headway.execute.costs import costs, preflight, remarks
+from headway.execute.costs import costs, on_h200, preflight, remarks, roofline
 from headway.report.terminal import PlannedCosts, named_shapes, shape_table
 from headway.store.environment import slots
 
@@ -143,6 +143,31 @@ def test_what_comes_from_the_hub_is_not_fetched():
         "not looked at: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
     )
     assert preflight(load("icl-heads")) == ()
+
+
+def test_the_time_on_a_gpu_is_that_of_its_roofline(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+    paper = load("head-progression", scale="paper")
+    planned = costs(paper.select(arms=["constant-low"]), trial=False)
+    # 3 x 6.99e10 operations a step, 67e12 a second, and 99,580 steps.
+    assert list(on_h200(planned)) == [
+        "on an H200, constant-low: 5 min 12 s, 3.1 ms a step (at least, bound by products); 64 runs fit side by side"
+    ]
+    (tmp_path / "gpu.json").write_text('{"share_of_roofline": 0.5, "gpu": "a card"}')
+    (measured,) = on_h200(planned)
+    assert "10 min 24 s, 6.3 ms a step (as measured, 50 % of the roofline)" in measured
+    wide = load("head-progression", scale="paper", settings=["training.precision=bf16", "training.batch_size=64"])
+    seconds = roofline(wide.arm("constant-low").spec(0))
+    assert seconds["products"] == pytest.approx(3 * 6.993e10 * 64 / 989e12, rel=1e-3)
+    assert list(on_h200(costs(load("icl-heads").select(arms=["h2"]), trial=False))) == [
+        "on an H200, h2: trains on the processor, also where there is a GPU"
+    ]
+
+
+def test_a_plan_for_a_gpu_says_so():
+    done = headway("plan", "head-progression", "--scale", "paper", "--no-timing", "--device", "cuda", columns=200)
+    assert "on an H200, all 10 arms: " in done.stdout
+    assert headway("plan", "gpt2", "--device", "cuda").returncode == 2
 
 
 @pytest.fixture

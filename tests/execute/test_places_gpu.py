@@ -1,6 +1,7 @@
 """Several runs on one GPU: each worker sees that GPU alone, and gives the bits that it gives by itself."""
 
 import importlib.util
+import subprocess
 import sys
 from collections import deque
 from functools import partial
@@ -133,3 +134,15 @@ def test_runs_that_share_a_gpu_have_the_bits_of_runs_alone(tmp_path):
         assert all(run.execution["device"].startswith("cuda") for run in done)
         found[n] = [{name: value.tobytes() for name, value in run.weights().items()} for run in done]
     assert found[1] == found[2]
+
+
+def test_a_worker_computes_fp32_whatever_the_environment_chose():
+    """TORCH_ALLOW_TF32_CUBLAS_OVERRIDE, which some containers set, has torch start with `high`."""
+    code = (
+        "import torch; from headway.execute.worker import _set_up; from headway.train.loop import Study; "
+        "torch.set_float32_matmul_precision('high'); "
+        "_set_up(Study(trainer=None, measures=(), execution={}, conclude=None), 1); "
+        "print(torch.get_float32_matmul_precision())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["highest"]

@@ -3,8 +3,8 @@
 from support.house import ROOT, SOURCE
 
 TESTS = ROOT / "tests"
-OF_NO_MODULE = {"docs", "faults", "laws", "published"}
-"""Folders of tests that hold the whole to something: pages, faults, laws, published numbers."""
+OF_NO_MODULE = {"benchmarks", "docs", "faults", "laws", "published"}
+"""Folders of tests of what is no module, or of the whole: benchmarks, pages, faults, laws, published numbers."""
 
 
 def test_every_test_file_is_named_after_a_module_in_its_place():

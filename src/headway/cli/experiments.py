@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -53,6 +53,9 @@ def plan(
     seeds: opt.Seeds = None,
     plugins: opt.Plugins = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
+    device: Annotated[
+        Literal["cpu", "cuda"], typer.Option(help="cuda: the time on an H200, too (docs/gpu.md).")
+    ] = "cpu",
     out: Annotated[
         Path | None,
         typer.Option(callback=path_of, metavar="FILE", help="The picture as a png, svg, pdf or html file."),
@@ -69,12 +72,13 @@ def plan(
     from headway.report.terminal import named_shapes, shape_table
 
     cache = set_up_process(threads=1)  # as a worker has a core to itself
-    options = (scale, settings, arms, control, seeds)
-    if picture := named_shapes(names, options_given=any(option is not None for option in (*options, plugins))):
+    options, on_gpu = (scale, settings, arms, control, seeds), device == "cuda"
+    given = on_gpu or any(option is not None for option in (*options, plugins))
+    if picture := named_shapes(names, options_given=given):
         print_tables(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
-        from headway.execute.costs import costs, preflight, remarks, too_large
+        from headway.execute.costs import costs, on_h200, preflight, remarks, too_large
         from headway.report.progress import follow_trials
         from headway.report.terminal import PlannedCosts
 
@@ -92,7 +96,7 @@ def plan(
             warn(cache)
         picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
         print_tables(*planned.tables(), *planned.starts(), picture)
-        for sentence in (*planned.sentences(), *notes):
+        for sentence in (*planned.sentences(), *(on_h200(found) if on_gpu else ()), *notes):
             say(sentence)
     if out is not None:
         say(f"figure: {write_picture(out, picture.figure(title))}")

@@ -190,6 +190,7 @@ def _set_up(study: "Study", threads: int) -> "Study":
         torch.set_deterministic_debug_mode("error")  # unlike use_deterministic_algorithms it imports no compiler
         # It would also fill all memory before it is used, which finds bugs and costs time; no operator reads it.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        torch.set_float32_matmul_precision("highest")  # an environment variable may have chosen TF32 for GPUs
         if execution.get("trainer") == "torch":
             from headway.train.device import instruction_sets
 

@@ -317,7 +317,8 @@ def attend(
     if q.is_cuda:
         # For widths that are no multiple of 8, torch may fall back to a kernel that holds all scores.
         d_head = q.shape[3]
-        q, k, v = (nn.functional.pad(x, (0, -d_head % 8)) for x in (q, k, v))
+        if d_head % 8:  # padding by nothing would copy them
+            q, k, v = (nn.functional.pad(x, (0, -d_head % 8)) for x in (q, k, v))
         n_queries, n_keys = q.shape[2], k.shape[2]
         if n_queries == n_keys and (window is None or window >= n_keys):
             return attention(q, k, v, is_causal=True)[..., :d_head]

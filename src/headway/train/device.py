@@ -158,7 +158,7 @@ class Meter:
     def __init__(self, device: torch.device) -> None:
         _use_once(device)
         give_freed_memory_back()  # or the model would use it, and seem to take less
-        self._on_gpu = device.type == "cuda"
+        self._device, self._on_gpu = device, device.type == "cuda"
         self._before = self._allocated(peak=False) if self._on_gpu else psutil.Process().memory_info().rss
         self._forgotten, self._training = 0, False
 
@@ -170,7 +170,7 @@ class Meter:
         self._forgotten = peak_bytes()
         give_freed_memory_back()
         if self._on_gpu:
-            torch.cuda.reset_peak_memory_stats()
+            torch.cuda.reset_peak_memory_stats(self._device)
         forget_peak()
 
     def metrics(self) -> dict[str, int]:
@@ -181,9 +181,8 @@ class Meter:
             "peak_memory_bytes": max(self._forgotten, peak_bytes()),
         }
 
-    @staticmethod
-    def _allocated(*, peak: bool) -> int:
-        return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
+    def _allocated(self, *, peak: bool) -> int:
+        return torch.cuda.max_memory_allocated(self._device) if peak else torch.cuda.memory_allocated(self._device)
 
 
 @uncompiled()
