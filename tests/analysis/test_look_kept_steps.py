@@ -1,7 +1,5 @@
 """A look at a run that kept weights on its way: at each of these steps it is what the model of that step does."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -12,6 +10,7 @@ from headway.analysis.look_tokens import PageRoom, circuit_tokens
 from headway.analysis.open import open_model
 from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import ResultsError
+from headway.execute.places import WorkerOptions
 from headway.execute.work import DONE, work
 from headway.execute.worker import _open_study
 from headway.heads.results import STEPS
@@ -33,8 +32,8 @@ def trained(folder, weights):
     ).select(arms=["falling"])  # fmt: skip
     made = Store.create(folder, asked).add(asked.arm("falling"), 0)
     before = torch.are_deterministic_algorithms_enabled()
-    open_study = partial(_open_study, made.path, trainer="auto", threads=1, device="cpu")
-    assert work(made.path, open_study) == DONE
+    options = WorkerOptions(device="cpu")
+    assert work(made.path, lambda spec, stored: _open_study(made.path, spec, stored, options, threads=1)) == DONE
     torch.use_deterministic_algorithms(before)
     return Run.open(made.path)
 

@@ -17,7 +17,7 @@ from headway.train.loop import laboratory_of
 
 ROOT = Path(__file__).parents[2]
 KIT = ROOT / "benchmarks/gpu.py"
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.append(str(ROOT / "benchmarks"))
 
 import gpu  # noqa: E402
 

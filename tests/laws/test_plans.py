@@ -7,7 +7,7 @@ import pytest
 from laws.test_family import FAMILIES
 from support.house import ROOT
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.append(str(ROOT / "benchmarks"))
 
 from calibration import runs, same_until, searched, verdicts_until, wrong_until
 
