@@ -30,6 +30,13 @@ def test_what_looks_like_a_path_of_the_source_is_one(page):
     assert not missing
 
 
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "house.md"], ids=lambda page: page.name)
+def test_no_line_sends_a_reader_to_one_file_twice(page):
+    for line in page.read_text().splitlines():
+        files = re.findall(r"`([\w/]+\.py)`", line)
+        assert len(files) == len(set(files)), line
+
+
 def test_paths_are_found_in_pages():
     assert len(names(ROOT / "CONTRIBUTING.md")) > 30
     assert len(names(ROOT / "docs" / "house.md")) > 50
@@ -52,6 +59,6 @@ def test_every_floor_and_every_laboratory_is_in_the_house():
     floors, parts = made["floors"](), made["parts"]()
     assert floors.count("\n| ") >= 18
     assert re.search(r"\| 0 \| `errors` \| .+ \| yes \|$", floors)
-    assert re.search(r"\| 12 \| `cli/` \| .+only place that prints \|  \|", floors)
+    assert "| 12 | `cli/` | The command line: a function for each verb |  |" in floors
     assert parts.count("\n| `") == 2
     assert "| `icl` | `train.regression.LABORATORY` | " in parts

@@ -88,7 +88,7 @@ def test_runs_that_are_made_later_or_anew_are_batches_of_their_own(tmp_path):
         0: 2, 1: 2, 2: 1, 3: 1
     }  # fmt: skip
     assert made.said == [
-        "--together 1 holds for runs that are made from now on: 2 runs that exist keep their batches, since who is "
+        "--batch-runs 1 holds for runs that are made from now on: 2 runs that exist keep their batches, since who is "
         "trained together changes how sums are rounded; `headway drop` puts runs aside, to be made anew"
     ]
     assert worked(first["h2", 0]) == 0

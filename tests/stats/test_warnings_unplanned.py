@@ -84,7 +84,7 @@ def test_seeds_beyond_a_plan_count_for_no_verdict_and_that_is_said(tmp_path):
     found = grown(tmp_path, 5)
     assert said(found) == [
         "2 seeds stand beyond the plan of looks, which ends at 3, and count for no verdict; `headway run` with --until "
-        "0.5% --at-most 5 goes on with the plan"
+        "0.5% --max-seeds 5 continues the plan"
     ]
     assert [one.n_pairs for one in found.judged] == [3] * len(before.judged)
 

@@ -1,4 +1,4 @@
-"""The command line: a function for each verb; the only place that prints.
+"""The command line: a function for each verb.
 
 `experiments` holds the verbs on experiment files, `directories` those on results directories, clusters and plugins, and
 `models` those on finished models. `options` are the options and the output that several verbs share. Every verb imports

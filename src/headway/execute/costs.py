@@ -285,7 +285,7 @@ def about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run], 
     sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batch_key is not None]
     if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
         yield (
-            f"--together {asked} holds for runs that are made from now on: {counted(len(sizes), 'run')} that "
+            f"--batch-runs {asked} holds for runs that are made from now on: {counted(len(sizes), 'run')} that "
             f"{'exists keeps its batch' if len(sizes) == 1 else 'exist keep their batches'}, since who is trained "
             "together changes how sums are rounded; `headway drop` puts runs aside, to be made anew"
         )

@@ -28,7 +28,7 @@ from headway.execute.ray_cluster import bytes_of, ray_cluster
 from headway.execute.ray_places import RayPlaces
 from headway.execute.stop import SignalHandler
 from headway.execute.sweep import Snapshot, to_the_end
-from headway.store.batches import check_batches, checked_together
+from headway.store.batches import check_batches
 from headway.store.directory import Store
 from headway.store.environment import Slot, check_device
 from headway.store.lease import is_held
@@ -260,8 +260,6 @@ class Joining:
         check_schema(self.directory)
         options = self.options
         check_device(options.device, workers=options.workers, runs_per_gpu=options.runs_per_gpu)
-        if checked_together(options.together) != "auto":
-            tell(f"--together {options.together} changes nothing here: batches were fixed when their runs were made")
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
         store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()

@@ -1,1 +1,1 @@
-"""The former place of the `worker`, which job scripts name."""
+"""The `worker` process under the name that job scripts use."""

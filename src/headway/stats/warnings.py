@@ -366,7 +366,7 @@ def seeds_beyond_plan(case: Case) -> Iterator[str]:
         yield (
             f"{counted(len(more), 'seed')} {'stands' if is_one else 'stand'} beyond the plan of looks, which ends at "
             f"{last}, and {'counts' if is_one else 'count'} for no verdict; `headway run` with --until "
-            f"{looks.margin:g}% --at-most {last + len(more)} goes on with the plan"
+            f"{looks.margin:g}% --max-seeds {last + len(more)} continues the plan"
         )
 
 

@@ -104,7 +104,7 @@ def _about_batch(run: "Run", there: int) -> str:
     return (
         f"{run.name} seed {run.seed} is in a batch of {len(run.batch.members)} runs, which is trained as one program "
         f"and needs about {_size(needed_bytes(run))}; {_size(there)} are there. Resume it on a machine with more "
-        "memory, or put its runs aside with `headway drop` and make them anew with `--together 1`"
+        "memory, or put its runs aside with `headway drop` and make them anew with `--batch-runs 1`"
     )
 
 
