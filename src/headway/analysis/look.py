@@ -266,7 +266,7 @@ def _run_of(path: object) -> Run | None:
 
 
 def _numbers(opened: Opened, source: TextInput, read: TextInput, seen: SeenModel, draws: int | None, seed: int) -> XRay:
-    """Return an x-ray: of a text as `xray` reads it; of one that is too short for that, what few tokens can tell."""
+    """Return the x-ray of the text; of a short text only the metrics that few tokens allow."""
     if is_too_few(read, seen.attentions):
         return short_text_xray(opened, read)
     again = read if source.corpus is None else source.read(opened, None, None, at_most=XRAY_LENGTH)

@@ -268,7 +268,7 @@ METRICS_ONCE = AfterValidator(partial(_once, named=attrgetter("metric")))
 
 
 def known_in(names: Iterable[str], what: str = "is not known", *others: str) -> AfterValidator:
-    """Return the requirement of a text that it is one of some names, to which plugins may add, or another one."""
+    """Return a validator that accepts the known names, those that plugins add later, and the others."""
 
     def known(name: str) -> str:
         if name not in names and name not in others:

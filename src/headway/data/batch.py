@@ -111,7 +111,7 @@ def open_examples(task: TokensTask) -> Examples:
 
 
 def prepare(run: TokensRun) -> tuple[str, ...]:
-    """Make what the examples of a run need, so that many workers then find it; what is to be said of it.
+    """Make the cached data of a run's examples once for many workers, and return notes for the user.
 
     Raises:
         UserError: when it is missing, not fit, or too little.

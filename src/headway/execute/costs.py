@@ -126,7 +126,7 @@ def _sizes(value: Any) -> Any:
 
 
 def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
-    """Yield sentences on runs that do not fit into the memory of this machine."""
+    """Return sentences on runs that do not fit into the memory of this machine."""
     there = psutil.virtual_memory().total
     said: dict[str, list[str]] = defaultdict(list)
     for cost in found:

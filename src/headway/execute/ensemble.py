@@ -106,10 +106,10 @@ class _Row:
 
     @classmethod
     def of(cls, folder: Path, first: Run, held: contextlib.ExitStack) -> "_Row":
-        """The row of a member, which is owned as long as others are held, if anything is left to do.
+        """Return the row of a member; the member's lease is held until the batch ends, if it still has work.
 
-        One that is no more of the batch, since it was put aside or is damaged, has the row of another run: what
-        is in it changes no bit of the others.
+        A member that left the batch, moved aside or damaged, gets the row of another run. The content of that row
+        changes no bit of the others.
 
         Raises:
             LeaseHeld: when another process has it.

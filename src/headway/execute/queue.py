@@ -76,7 +76,7 @@ class Queue(Generic[Item]):
         return bool(self._waiting or self._begun)
 
     def _fill_all(self, places: Iterable[Place]) -> None:
-        """Give what waits to places that are ready, and have so many others made ready as it takes."""
+        """Start waiting items at ready places, and get as many further places ready as items are left."""
         busy, wanted = self._busy, None
         for place in places:
             if id(place) in busy:

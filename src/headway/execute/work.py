@@ -8,11 +8,10 @@ the last checkpoint. Milestones are recorded, the state is stored, and the run i
 that fails is reported once in log.txt, and is called no more for this run.
 
 `serve` works on one run after the other. It is told each run, and answers with the run's exit code; a second word,
-`ends`, marks the last answer of the process. The law of equal bits decides whether the process may continue: a run must
-find what a new process would find. In-context runs that native code trains leave nothing behind but imported modules.
-Torch leaves more (its compilations count against the next one, and its threads are set once), and so may a failed run.
-Then the process replaces itself by a new one. If it could not release a run on a failing disk, it ends, which releases
-the run.
+`ends`, marks the last answer of the process. A process may take another run only if that changes no bit of the run.
+Native in-context runs leave only imported modules behind, so their process continues. Torch leaves more: its
+compilations count against the next one, and its threads are set once. After torch, and after a failed run, the process
+replaces itself by a new one. If it could not release a run on a failing disk, it ends, which releases the run.
 """
 
 import contextlib
@@ -253,7 +252,7 @@ class OwnedRun:
         return DONE
 
     def stopped_before(self, step: int) -> int:
-        """Record that it was stopped before it was put into its batch, at the step where it is stored; an exit code."""
+        """Record that the run was stopped while it waited to join its batch, and return the exit code."""
         how = self._stop_request.fulfilled()
         return self._ended(
             STOPPED, "interrupted", f"stopped {how}, before its batch came to step {step}; run again to go on"

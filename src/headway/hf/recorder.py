@@ -1,9 +1,8 @@
 """Traces of a model of Hugging Face: what every head does with a text, in the `Trace` of all models.
 
 The model computes what it always computes; Headway keeps the input and the output of its attention function. The output
-projection is the linear map whose input lies in the memory of what that function returned. The part that enters the
-stream is what becomes of the projection's output in the next sum of two tensors of its shape. No architecture needs
-code of its own.
+projection is the linear layer whose input shares memory with the attention's output. The next sum of two tensors of
+that shape adds the projection's output to the residual stream. No architecture needs code of its own.
 """
 
 import inspect

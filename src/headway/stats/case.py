@@ -37,8 +37,8 @@ class Answer:
     Attributes:
         difference: as it was judged.
         weights: of its arms, by full name.
-        effect: what it is about, as the logarithm of a factor: that between its sides, or the margin within which they
-            are the same. As shares 99 % less would be nearer than a fall to a third, which is 200 % of what is left.
+        effect: the logarithm of the ratio of its two sides, or of the margin within which they are the same. Shares are
+            not symmetric: -67 % and +200 % are the same factor of 3.
         sentence: how far its sides are apart.
     """
 

@@ -477,7 +477,7 @@ def _cannot(side: Solver) -> str:
 
 
 def decimal(value: float) -> str:
-    """A share in two digits; one that is neither none nor all in as many as tell it from them.
+    """Return a share with two digits, or with more where two would read as 0 or 1.
 
     Examples:
         >>> decimal(0.64), decimal(1.0), decimal(0.0)

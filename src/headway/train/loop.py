@@ -119,8 +119,8 @@ class Study:
 class Beat:
     """A sign of life at a step that is not recorded yet, from which the run could resume.
 
-    `losses` are those since the milestone at step `since`, portion by portion. If it is `measuring`, what comes next
-    is measuring for a milestone at this very step, which leaves the trainer as it is.
+    `losses` are those since the milestone at step `since`, portion by portion. `measuring` says that the next event is
+    a milestone at this same step; measuring leaves the trainer as it is.
     """
 
     step: int

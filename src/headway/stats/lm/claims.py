@@ -1,4 +1,4 @@
-"""Published statements on the diversity of heads: their numbers, their bounds, and their verdicts in words.
+"""Published statements on the diversity of heads: their numbers and their bounds.
 
 Each number is a function of a run's evidence and the name of a metric; None if the run cannot tell. A `Reading` is a
 number with its bound, by Headway's metric or by the published one.

@@ -165,7 +165,7 @@ def _rewound(init_from: InitFrom, source: InitRecord, step: int, vocab_size: int
 
 
 def _only(module: Transformer, heads: Sequence[Head], stays: Sequence[Head]) -> Transformer:
-    """A model with some of its heads; its heads and those that stay as the declared model calls them."""
+    """Return the model with only the heads that stay; `heads` and `stays` number them as the declared model does."""
     kept, at = set(stays), iter(heads)
     if len(kept) == len(heads):
         return module
