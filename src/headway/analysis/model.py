@@ -84,7 +84,6 @@ def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:
 if TYPE_CHECKING:
     import torch
 
-    from headway.causal.substitutes import Intervenable
     from headway.models.redraw import Redrawable
     from headway.models.trace import Trace
     from headway.models.transformer import Transformer
@@ -175,7 +174,7 @@ class Opened:
         return next(self.module.parameters()).device
 
     @cached_property
-    def decoder(self) -> "Intervenable":
+    def decoder(self) -> "Transformer | TheirDecoder":
         """The model as a decoder whose heads can be masked and patched: Headway's own, or one of transformers.
 
         Raises:

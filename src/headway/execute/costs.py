@@ -18,7 +18,6 @@ from headway.base.text import counted, duration, size, together
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.kinds import part_of
-from headway.config.lm.run import TokensRun
 from headway.config.run import Budget, RunSpec
 from headway.store.batches import check_memory, checked_together, how_many, reasons_not_batchable
 from headway.store.directory import Store
@@ -193,36 +192,12 @@ def _reason_not_to_try(run: RunSpec) -> str | None:
     return None
 
 
-H200_FLOPS = {"fp32": 67e12, "bf16": 989e12}
-H200_EXPONENTIALS, H200_BYTES_PER_S, H200_BYTES = 3.9e12, 4.8e12, 139 * 2**30
-"""Per second, by data sheet and by Shah et al. 2024, arXiv 2407.08608; the memory is what torch can have of it."""
+H200_BYTES = 139 * 2**30
+"""The memory that torch can have of it."""
 MEASURED = "gpu.json"
 """The file of the cache in which the GPU kit keeps what it measured."""
 _CONTEXT_BYTES = 600e6
 """The memory that a process takes of a GPU before it has a model."""
-
-
-def roofline(run: TokensRun) -> dict[str, float]:
-    """Return the seconds of a training step on an H200 by what bounds it: products, exponentials or memory.
-
-    A step takes the longest of the three at least (docs/gpu.md has the formula).
-
-    Examples:
-        >>> from headway.config.load import load
-        >>> run = load("head-progression", scale="paper").arm("constant-low").spec(0)
-        >>> {bound: f"{1e3 * seconds:.2g} ms" for bound, seconds in roofline(run).items()}
-        {'products': '3.1 ms', 'exponentials': '0.0028 ms', 'memory': '0.76 ms'}
-    """
-    training, budget, n_ctx, pairs = run.training, run.budget, run.task.n_ctx, 0
-    for layer, heads in enumerate(run.model.layout.layers):
-        seen = min(run.model.window(layer) or n_ctx, n_ctx)
-        pairs += heads.n_heads * (n_ctx * seen - seen * (seen - 1) // 2)
-    kept = max(0, budget.training_bytes - 16 * budget.n_parameters) * training.accumulate
-    return {
-        "products": 3 * budget.flops_per_example * training.batch_size / H200_FLOPS[training.precision],
-        "exponentials": 2 * pairs * training.batch_size / H200_EXPONENTIALS,
-        "memory": (44 * budget.n_parameters + 2 * kept) / H200_BYTES_PER_S,
-    }
 
 
 def on_h200(found: Sequence[Cost]) -> Iterator[str]:
@@ -233,10 +208,10 @@ def on_h200(found: Sequence[Cost]) -> Iterator[str]:
     share = (kept_json(cache_folder() / MEASURED) or {}).get("share_of_roofline")
     said: dict[str, list[str]] = defaultdict(list)
     for cost in found:
-        if not isinstance(cost.run, TokensRun):
+        if not (bounds := laboratory_of(cost.run).roofline(cost.run)):
             said["trains on the processor, also where there is a GPU"].append(cost.arm.full_name)
             continue
-        bound, step_s = max(roofline(cost.run).items(), key=lambda item: item[1])
+        bound, step_s = max(bounds.items(), key=lambda item: item[1])
         fit = min(MOST_PER_GPU, int(0.9 * H200_BYTES / (cost.budget.peak_bytes + _CONTEXT_BYTES)))
         step_s = step_s / share if share else step_s
         whole = "" if cost.steps is None else f"{duration(step_s * cost.steps)}, "

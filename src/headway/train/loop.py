@@ -344,6 +344,10 @@ class TrainingSlice(ABC):
         """Return a sentence on how the trial differs from a run; empty if it does not."""
         return ""
 
+    def roofline(self, run: Any) -> dict[str, float]:  # noqa: ARG002
+        """Return the seconds of a training step on an H200 by what bounds it; empty if no GPU trains a run."""
+        return {}
+
     def why_not_fused(self, run: Any) -> str | None:  # noqa: ARG002
         """Return a clause on why the fused trainer cannot train a run, or None if it can."""
         return "it trains in-context models of one layer only"
