@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from headway.stats.best_arm import chances, new_seeds, ranked
-from headway.stats.blocks import judge, needed_arms, run_plan
+from headway.stats.blocks import block_test, needed_arms, run_plan
 from headway.stats.sequential import LookPlan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -58,7 +58,7 @@ def misses(family: str, spread: str, n: int, sweeps: int, seed: int) -> int:
     """Sweeps in which an interval misses 0."""
     weights, rng, count = FAMILIES[family], np.random.default_rng(seed), 0
     for _ in range(sweeps):
-        found = judge(runs(rng, weights.shape[1], n, spread=spread), weights).contrasts
+        found = block_test(runs(rng, weights.shape[1], n, spread=spread), weights).contrasts
         count += any(one.interval and not one.interval[0] <= 0 <= one.interval[1] for one in found)
     return count
 
@@ -132,11 +132,11 @@ def found_of_stated(family: str, n: int, sweeps: int, seed: int) -> int:
     """Sweeps in which a planted difference of the stated size, at the true spread, is told apart."""
     weights, rng, count = FAMILIES[family], np.random.default_rng(seed), 0
     arms = weights.shape[1]
-    stated = [judge(runs(rng, arms, n, spread="normal"), weights).contrasts[0] for _ in range(2_000)]
+    stated = [block_test(runs(rng, arms, n, spread="normal"), weights).contrasts[0] for _ in range(2_000)]
     effect = float(np.sqrt(np.mean([(one.detectable or 0.0) ** 2 for one in stated])))
     lift = effect * np.linalg.pinv(weights[:1])[:, 0]
     for _ in range(sweeps):
-        one = judge(runs(rng, arms, n, spread="normal") + lift[:, None], weights).contrasts[0]
+        one = block_test(runs(rng, arms, n, spread="normal") + lift[:, None], weights).contrasts[0]
         count += bool(one.interval and one.interval[0] > 0)
     return count
 
@@ -147,7 +147,7 @@ def wrongly_same(family: str, n: int, sweeps: int, seed: int) -> int:
     margin, arms = 3.0, weights.shape[1]
     lift = margin * np.linalg.pinv(weights[:1])[:, 0]
     for _ in range(sweeps):
-        one = judge(runs(rng, arms, n, spread="normal") + lift[:, None], weights).contrasts[0]
+        one = block_test(runs(rng, arms, n, spread="normal") + lift[:, None], weights).contrasts[0]
         count += bool(one.interval and -margin < one.interval[0] and one.interval[1] < margin)
     return count
 

@@ -29,7 +29,7 @@ from headway.config.experiment import Experiment
 from headway.config.load import resolve
 from headway.execute.places import Place, lasting, local_places
 from headway.execute.ray_cluster import ray_cluster
-from headway.execute.ray_places import RayPlaces
+from headway.execute.ray_places import AllRayPlaces
 from headway.execute.sweep import run_all
 from headway.store.directory import Store
 from headway.store.lease import Lease
@@ -76,7 +76,7 @@ def ended(runs: Sequence[Run], wall_s: float) -> tuple[float, float]:
 
 def by_ray(runs: Sequence[Run], directory: Path) -> tuple[float, float]:
     with ray_cluster("local", workers=2) as joined:
-        return timed(runs, RayPlaces(joined, directory, device="cpu"))
+        return timed(runs, AllRayPlaces(joined, directory, device="cpu"))
 
 
 def by_joined(n_runs: int, directory: Path) -> tuple[float, float]:
@@ -177,7 +177,7 @@ def disturb_nodes(rounds: int, per_round: int, seed: int) -> None:
                 runs = prepared(directory, experiment)[:per_round]
                 next_s = time.monotonic() + chance.uniform(3, 10)
                 with ray_cluster(cluster.address) as joined:
-                    for _ in run_all(runs, RayPlaces(joined, directory, device="cpu", shared=shared)):
+                    for _ in run_all(runs, AllRayPlaces(joined, directory, device="cpu", shared=shared)):
                         if time.monotonic() > next_s:
                             next_s = time.monotonic() + chance.uniform(5, 15)
                             cluster.remove_node(nodes.pop(chance.randrange(len(nodes))), allow_graceful=False)

@@ -44,7 +44,7 @@ def child(layout: str, probes: str, last: int) -> None:
     from headway.config.kinds import parse_run
     from headway.config.load import load
     from headway.train.lm.study import open_study
-    from headway.train.loop import Measured, Milestone, train
+    from headway.train.loop import Measurements, Milestone, train
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -55,7 +55,7 @@ def child(layout: str, probes: str, last: int) -> None:
     if PROBES[probes]:
         *others, probe = study.measures
 
-        def timed() -> Measured:
+        def timed() -> Measurements:
             start = time.perf_counter()
             measured = probe.take()
             taken.append(time.perf_counter() - start)

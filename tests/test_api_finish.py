@@ -81,7 +81,7 @@ def test_the_page_of_the_verb_is_the_same_page(trained, told):
     assert done.returncode == 0, done.stderr
     again(path, told, look=True)
     assert told == []
-    assert current.is_signed(path / "look.html")
+    assert current.names_state(path / "look.html")
 
 
 def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, told, monkeypatch):

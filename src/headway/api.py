@@ -75,7 +75,7 @@ def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = 
     user made it with other options. Obstacles are reported, and fail nothing.
     """
     path, runs = (out or store.path) / current.LOOK, final_runs(store)
-    mine = current.is_signed(path) or not path.exists()
+    mine = current.names_state(path) or not path.exists()
     if not runs or not mine or current.is_of(path, current.look_state(runs)):
         return
     tell(f"looking at the heads of {counted(len(runs), 'finished model')}, for {path.name} (Ctrl-C leaves it out) ...")

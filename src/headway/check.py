@@ -1,8 +1,8 @@
 """The check of a plugin: whether what it registers keeps the laws of Headway's own things.
 
-`check` reads a user's file and returns a sentence for each law that a part of it breaks. `tried` calls the user's code
-twice: it must not fail, must give equal results, and must change nothing that is not its own. A function for each kind
-of thing then checks that kind:
+`check` reads a user's file and returns a sentence for each law that a part of it breaks. `call_twice` calls the user's
+code twice: it must not fail, must give equal results, and must change nothing that is not its own. A function for each
+kind of thing then checks that kind:
 
 * `head_metric` and `regularizer`, on a small transformer of ragged heads;
 * `attention` and `family`; `run_metric` and `callback`; `task` and `corpus`.
@@ -24,7 +24,7 @@ from headway.config.head_metrics import HEAD_METRICS, HeadMetric
 from headway.config.kinds import with_own_family
 from headway.config.lm.model import OWN_ATTENTIONS, OWN_FAMILIES, Gpt2, GptNeo, Llama, TransformerModel
 from headway.config.metrics import METRICS
-from headway.config.plugins import Entry, Plugin, load, unload
+from headway.config.plugins import Entry, Plugin, load, remove_plugin
 from headway.config.spec import parse
 from headway.data.batch import Batch
 from headway.data.corpus import PluginDocuments
@@ -74,7 +74,7 @@ def check(given: str | Path) -> tuple[Held, ...]:
     try:
         return tuple(_held(entry, plugin) for entry in plugin.entries)
     finally:
-        unload(plugin)
+        remove_plugin(plugin)
 
 
 def _held(entry: Entry, plugin: Plugin) -> Held:
@@ -112,7 +112,7 @@ class Broken(Exception):
     """The error of code that breaks a law; the message is a sentence that tells which law, and what to do."""
 
 
-def tried(function: Callable[[], Any], what: str, same: Callable[[Any, Any], bool]) -> Any:
+def call_twice(function: Callable[[], Any], what: str, same: Callable[[Any, Any], bool]) -> Any:
     """Call a function twice and return its result.
 
     Args:
@@ -169,7 +169,7 @@ def head_metric(name: str, function: Callable[[MaskedAttention], Tensor]) -> Ite
     declared, trace = HEAD_METRICS[name], traced()
     for attention in trace.attentions:
         _check_shape(declared, attention, function)
-    scores = tried(
+    scores = call_twice(
         lambda: measure(trace, [name])[name],
         "measuring it",
         lambda one, other: all(np.array_equal(one.values[name], other.values[name]) for name in one.values),
@@ -198,7 +198,7 @@ def _check_shape(
     declared: HeadMetric, attention: AttentionTrace, function: Callable[[MaskedAttention], Tensor]
 ) -> None:
     n = attention.q.shape[1]
-    value = tried(lambda: function(mask_attention(attention)), "measuring an attention", _equal_heads)
+    value = call_twice(lambda: function(mask_attention(attention)), "measuring an attention", _equal_heads)
     wanted = {"head": (n,), "pair": (n, n), "layer": ()}[declared.of]
     if not isinstance(value, Tensor) or tuple(value.shape) != wanted:
         given = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
@@ -229,7 +229,7 @@ def _reversed(attention: AttentionTrace) -> AttentionTrace:
 def regularizer(function: Callable[[MaskedAttention], Tensor]) -> Iterator[str]:
     """Yield a sentence for each law that a regularizer breaks."""
     first = traced().attentions[0]
-    value = tried(lambda: function(mask_attention(first)), "measuring an attention", _equal_heads)
+    value = call_twice(lambda: function(mask_attention(first)), "measuring an attention", _equal_heads)
     if not isinstance(value, Tensor) or value.shape != () or not value.is_floating_point():
         given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         yield f"of an attention it gave {given}; give one number, such as a mean, as a tensor"
@@ -265,7 +265,7 @@ def attention(name: str) -> Iterator[str]:
     logits = torch.randn(2, 3, 6, 6, generator=random)
     seen = torch.ones(6, 6, dtype=torch.bool).tril()
     hidden_logits = logits.masked_fill(~seen, -torch.inf)
-    scores = tried(lambda: OWN_ATTENTIONS[name](hidden_logits.clone()), "changing scores", _equal_choices)
+    scores = call_twice(lambda: OWN_ATTENTIONS[name](hidden_logits.clone()), "changing scores", _equal_choices)
     if scores.shape != hidden_logits.shape:
         yield f"of scores {tuple(hidden_logits.shape)} it gave {tuple(scores.shape)}; give one for each query and key"
         return
@@ -331,7 +331,7 @@ def run_metric(function: Callable[..., Any]) -> Iterator[str]:
         with torch.no_grad():
             return float(function(model, batches))
 
-    value = tried(measured, "measuring a model of 11 tokens", lambda one, other: one == other or one != one)
+    value = call_twice(measured, "measuring a model of 11 tokens", lambda one, other: one == other or one != one)
     if not np.isfinite(value):
         yield f"it gave {value}; give a finite number"
     if any(not torch.equal(before[name], now) for name, now in model.state_dict().items()):
@@ -391,5 +391,5 @@ def corpus(name: str) -> Iterator[str]:
     def first() -> list[Any]:
         return [document.tolist() for document in islice(documents, 1_000)]
 
-    if not tried(first, "giving its documents", lambda one, other: bool(one == other)):
+    if not call_twice(first, "giving its documents", lambda one, other: bool(one == other)):
         yield "it gave no document; give an array of token ids for each"

@@ -8,7 +8,7 @@ from support.planted import planted, texts
 from support.tolerance import assert_same
 
 from headway.causal.importance import METHODS, PruningText
-from headway.causal.pruning import pruned_to
+from headway.causal.pruning import prune_to_number
 from headway.config.lm.head_units import LAST_STAYS, least_to_keep, units_of
 from headway.errors import UserError
 from headway.models.transformer import mean_nll
@@ -133,7 +133,7 @@ def test_so_many_heads_are_left_and_they_are_the_masked_model(method, steps, nam
     module = built(MODELS[name])
     units = units_of(module.model.layout)
     keep = sum(len(unit) for unit in units[: len(units) // 2])
-    kept = pruned_to(module, keep, METHODS[method], TEXT, steps=steps)
+    kept = prune_to_number(module, keep, METHODS[method], TEXT, steps=steps)
     assert kept.model.model.layout.total == len(kept.heads) == keep
     alive = {unit for unit in units if set(unit) & set(kept.heads)}
     assert {head for unit in alive for head in unit} == set(kept.heads), "KV groups stay whole"
@@ -150,16 +150,16 @@ def test_the_planted_heads_are_the_last_to_go():
         model, heads = planted(seed)
         inputs, targets, _ = texts(seed)
         text = PruningText(inputs=inputs, targets=targets, at_once=8)
-        kept = pruned_to(model, 2, METHODS["ablation"], text, steps=3)
+        kept = prune_to_number(model, 2, METHODS["ablation"], text, steps=3)
         assert set(kept.heads) == set(heads)
 
 
 def test_too_few_heads_for_alike_and_no_steps():
     module = built(MODELS["rotary"])
     with pytest.raises(UserError, match=r"by this method only \d+ can: heads that share keys and values go together"):
-        pruned_to(module, 2, METHODS["alike"], TEXT)
+        prune_to_number(module, 2, METHODS["alike"], TEXT)
     with pytest.raises(UserError, match="0 steps were asked for; give 1 or more"):
-        pruned_to(module, 4, METHODS["random"], TEXT, steps=0)
+        prune_to_number(module, 4, METHODS["random"], TEXT, steps=0)
 
 
 @pytest.mark.parametrize("by", sorted(METHODS.keys() - {"gates", "budget"}))  # which learn, of any unit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.config.document import ignored_by_controls, seeds_in
+from headway.config.document import ignored_by_controls, parse_seeds
 from headway.config.load import load, read_resolved, resolve
 from headway.config.regression import IclRun
 from headway.config.shipped import shipped
@@ -410,12 +410,12 @@ def test_a_setting_that_an_optimizer_lacks_blames_no_arm():
 
 
 def test_seeds_are_named_by_their_numbers():
-    assert [seeds_in(text) for text in ("2", "0,2,", "1-3, 7,7")] == [(2,), (0, 2), (1, 2, 3, 7)]
+    assert [parse_seeds(text) for text in ("2", "0,2,", "1-3, 7,7")] == [(2,), (0, 2), (1, 2, 3, 7)]
     for text in ("", "x", "-1", "3-1", "1-", "0.5", "0-99999999"):
         with pytest.raises(
             DeclarationError, match=r"^seeds .*: give the seeds by their numbers, such as 2, 0,2 or 0-2"
         ):
-            seeds_in(text)
+            parse_seeds(text)
 
 
 def test_seeds_add_and_never_renumber():

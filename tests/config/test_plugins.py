@@ -86,7 +86,7 @@ def test_what_a_plugin_registered_is_gone_without_it(write):
     write(ECHO + METRIC.partition("\n")[2])
     plugin = plugins.load("mine.py")
     assert "seven" in METRICS
-    plugins.unload(plugin)
+    plugins.remove_plugin(plugin)
     assert not {"echo", "seven"} & {*TASKS, *RUN_KINDS, *METRICS}
     with pytest.raises(DeclarationError, match="'echo' is not known"):
         headway.load({**DOCUMENT, "plugins": []})
@@ -97,7 +97,7 @@ def test_a_changed_file_takes_the_place_of_what_it_was(write):
     former = plugins.load("mine.py")
     write(METRIC.replace("7.0", "8.0"))
     now = plugins.load("mine.py")
-    assert not plugins.is_loaded(former.digest)
+    assert not plugins.is_registered(former.digest)
     assert next(plugins.of_kind("run metric", [now.digest])).value(None, ()) == 8.0
 
 
@@ -153,7 +153,7 @@ def test_a_metric_of_heads_is_one_entry_of_one_table_and_leaves_nothing(write):
     assert "query" in HEAD_METRICS
     assert {name: metric for name, metric in HEAD_METRICS.items() if name != "query"} == before
     assert [entry.tables for entry in plugin.entries] == [((HEAD_METRICS, "query"),)]
-    plugins.unload(plugin)
+    plugins.remove_plugin(plugin)
     assert before == HEAD_METRICS
 
 
@@ -219,21 +219,21 @@ def test_a_directory_of_somebody_else_runs_nothing_until_it_is_allowed(write, tm
     ran = tmp_path / "was-run"
     assert ran.read_text() == "x"
     # Known by its content, it opens without a question where it was run before.
-    plugins.unload(store.experiment.plugins[0])
+    plugins.remove_plugin(store.experiment.plugins[0])
     (tmp_path / "mine.py").unlink()
     assert headway.open("results").experiment.arms
     assert ran.read_text() == "xx"
     # Somebody else has never run it.
-    plugins.unload(store.experiment.plugins[0])
+    plugins.remove_plugin(store.experiment.plugins[0])
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "other-cache"))
     with pytest.raises(ResultsError, match="which you have not run here yet, and to read its runs would run it; look"):
         headway.open("results")
     assert ran.read_text() == "xx"
     assert headway.open("results", plugins=[kept]).experiment.arms
-    plugins.unload(store.experiment.plugins[0])
+    plugins.remove_plugin(store.experiment.plugins[0])
     assert headway.open("results").experiment.arms
     # What is kept is known by its name.
-    plugins.unload(store.experiment.plugins[0])
+    plugins.remove_plugin(store.experiment.plugins[0])
     kept.write_text(kept.read_text() + "# changed\n")
     with pytest.raises(ResultsError, match="it was changed since runs were made with it, of which its name says so"):
         headway.open("results")

@@ -20,8 +20,8 @@ from headway.store import batches
 from headway.store.batches import Making, estimated_bytes
 from headway.store.environment import Slot, slots
 from headway.store.lease import Lease, is_held
-from headway.store.recorder import stored_step
 from headway.store.run import Run
+from headway.store.run_writer import stored_step
 
 DOCUMENT = {
     "name": "resumed-parity",

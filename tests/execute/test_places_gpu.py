@@ -13,7 +13,7 @@ from headway.errors import UserError
 from headway.execute.join import ExecutionOptions, Joining
 from headway.execute.places import local_places
 from headway.execute.ray_cluster import ray_cluster
-from headway.execute.ray_places import RayPlaces
+from headway.execute.ray_places import AllRayPlaces
 from headway.execute.sweep import run_all
 from headway.store.directory import Store
 from headway.store.environment import slots
@@ -95,7 +95,7 @@ def test_slots_of_a_ray_cluster_see_the_gpu_that_they_have_a_share_of(tmp_path):
     try:
         with ray_cluster(cluster.address) as joined:
             how = {"device": "cuda", "runs_per_gpu": 2, "command": (sys.executable, "-c", NOTES)}
-            asked = RayPlaces(joined, tmp_path / "results", **how)
+            asked = AllRayPlaces(joined, tmp_path / "results", **how)
             for place in asked:
                 place.make_ready()
             quadratic.wait_until(lambda: all(place.ready for place in asked))

@@ -30,7 +30,7 @@ from headway.execute.places import LOST
 from headway.execute.ray_cluster import RayNode, bytes_of, look, package_hash, why_not
 from headway.execute.ray_cluster import ray_cluster as ray_cluster_ray_cluster
 from headway.execute.ray_copies import Changes, CopyWorker, RaySlot, write_changes
-from headway.execute.ray_places import RayPlaces, RayWorker
+from headway.execute.ray_places import AllRayPlaces, RayWorker
 from headway.execute.sweep import run_all
 from headway.execute.work import ELSEWHERE
 from headway.report.progress import status_table
@@ -298,7 +298,7 @@ BLIND = {"sees": "", "writes": "", "why_not": "No such file or directory"}
 )
 def test_whether_nodes_see_the_directory_is_found_out_said_and_can_be_forced(tmp_path, changes, shared, hosts, told):
     lines = []
-    places = list(RayPlaces(Nodes(**changes), tmp_path, device="cpu", shared=shared, tell=lines.append))
+    places = list(AllRayPlaces(Nodes(**changes), tmp_path, device="cpu", shared=shared, tell=lines.append))
     assert [place.node.host for place in places] == hosts
     assert [place.copies for place in places] == [shared is False or bool(changes and shared is None)] * len(hosts)
     assert len(lines) == 1 + told.count("\\n")
@@ -310,16 +310,16 @@ def test_a_directory_that_no_node_sees_is_an_error_where_it_must_be_seen(tmp_pat
     nodes = Nodes(**BLIND)
     nodes.there = nodes.there[1:]
     with pytest.raises(UserError, match=r"cannot be seen and written by node8 \(No such .* say that it is not shared"):
-        list(RayPlaces(nodes, tmp_path, device="cpu", shared=True))
+        list(AllRayPlaces(nodes, tmp_path, device="cpu", shared=True))
 
 
 def test_another_headway_on_a_node_is_an_error_at_first_and_leaves_one_out_that_joins(tmp_path, monkeypatch):
     nodes, lines = Nodes(headway="0000"), []
     with pytest.raises(UserError, match=r"ray: Ray node node8 .* has another Headway"):
-        list(RayPlaces(nodes, tmp_path, device="cpu"))
+        list(AllRayPlaces(nodes, tmp_path, device="cpu"))
     late, nodes.there = nodes.there[1], nodes.there[:1]
     monkeypatch.setattr("headway.execute.ray_places._POLL_EVERY_S", 0.0)
-    places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
+    places = AllRayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
     assert len(list(places)) == 1
     nodes.there.append(late)
     assert len(list(places)) == 1
@@ -330,13 +330,13 @@ def test_another_headway_on_a_node_is_an_error_at_first_and_leaves_one_out_that_
 def test_slots_are_cores_or_shares_of_gpus(tmp_path):
     nodes = Nodes()
     nodes.there = [RayNode(id="a", host="node7", cpus=8, gpus=2)]
-    assert len(list(RayPlaces(nodes, tmp_path, device="cpu"))) == 8
-    shares = [place.on_gpu for place in RayPlaces(nodes, tmp_path, device="auto", runs_per_gpu=3)]
+    assert len(list(AllRayPlaces(nodes, tmp_path, device="cpu"))) == 8
+    shares = [place.on_gpu for place in AllRayPlaces(nodes, tmp_path, device="auto", runs_per_gpu=3)]
     assert shares == [1 / 3] * 6
-    assert len(list(RayPlaces(nodes, tmp_path, device="cpu", workers=5))) == 5
+    assert len(list(AllRayPlaces(nodes, tmp_path, device="cpu", workers=5))) == 5
     nodes.there = [RayNode(id="a", host="node7", cpus=8, gpus=0)]
     with pytest.raises(UserError, match="no node has a slot for device cuda"):
-        list(RayPlaces(nodes, tmp_path, device="cuda"))
+        list(AllRayPlaces(nodes, tmp_path, device="cuda"))
 
 
 def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere(tmp_path):
@@ -351,7 +351,7 @@ def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere
 def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("headway.execute.ray_places._POLL_EVERY_S", 0.0)
     lines, nodes = [], Nodes()
-    places = RayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
+    places = AllRayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
     for place in list(places):
         place.refuse(place.node, "its disk is full or fails")
     assert lines[-1].endswith("is not used: its disk is full or fails")
@@ -379,7 +379,7 @@ class GoneRay:
 
 
 def test_a_place_that_was_lost_takes_nothing_for_a_while(tmp_path):
-    places = RayPlaces(Nodes(), tmp_path, device="cpu")
+    places = AllRayPlaces(Nodes(), tmp_path, device="cpu")
     first, second = places
     worker = RayWorker(GoneRay(), None, None, first._lose)
     assert worker.ended == LOST
@@ -419,7 +419,7 @@ def busy(monkeypatch) -> tuple[Nodes, BusyRay]:
 
 def test_a_slot_is_ready_when_its_actor_has_begun_and_a_busy_cluster_is_told_once(tmp_path, monkeypatch):
     (nodes, ray), told = busy(monkeypatch), []
-    places = RayPlaces(nodes, tmp_path, device="cpu", tell=told.append)
+    places = AllRayPlaces(nodes, tmp_path, device="cpu", tell=told.append)
     first, second = places
     assert [first.ready, second.ready] == [False, False]
     first.make_ready()
@@ -437,7 +437,7 @@ def test_a_slot_is_ready_when_its_actor_has_begun_and_a_busy_cluster_is_told_onc
 
 def test_a_slot_that_waits_for_long_leaves_its_turn_to_another_where_few_are_asked_for(tmp_path, monkeypatch):
     nodes, _ = busy(monkeypatch)
-    places = RayPlaces(nodes, tmp_path, device="cpu", workers=1)
+    places = AllRayPlaces(nodes, tmp_path, device="cpu", workers=1)
     (first,) = places
     first.make_ready()
     monkeypatch.setattr("headway.execute.ray_places._LATE_S", 0.0)
@@ -447,7 +447,7 @@ def test_a_slot_that_waits_for_long_leaves_its_turn_to_another_where_few_are_ask
 
 def test_an_actor_with_nothing_to_do_gives_its_share_back(tmp_path, monkeypatch):
     nodes, ray = busy(monkeypatch)
-    first, second = places = RayPlaces(nodes, tmp_path, device="cpu")
+    first, second = places = AllRayPlaces(nodes, tmp_path, device="cpu")
     for place in (first, second):
         place.make_ready()
     ray.begun.add("actor on node7")
@@ -468,7 +468,7 @@ def test_a_node_whose_actors_do_not_begin_is_used_no_more_and_it_is_told_why(tmp
         raise RuntimeError("The actor died:\nModuleNotFoundError: No module named 'safetensors'")
 
     ray.get = died
-    places = RayPlaces(nodes, tmp_path, device="cpu", tell=told.append)
+    places = AllRayPlaces(nodes, tmp_path, device="cpu", tell=told.append)
     first, second = places
     ray.begun.add("actor on node7")
     for _ in range(3):
@@ -666,7 +666,7 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
     undisturbed = runs_of(tmp_path / "whole", steps=200, seeds=3)
     killed = False
     with ray_cluster_ray_cluster(cluster.address) as joined:
-        places = RayPlaces(
+        places = AllRayPlaces(
             joined, tmp_path / "results", command=quadratic.WORKER, shared=shared, tell=told.append, device="cpu"
         )
         for snapshot in run_all(runs, places):
@@ -780,7 +780,7 @@ def test_a_private_ray_stops_its_workers_when_it_is_closed_and_leaves_no_process
     with ray_cluster_ray_cluster("local", workers=2) as joined:
         assert signal.getsignal(signal.SIGTERM) == before
         assert [node.cpus for node in joined.nodes()] == [2]
-        places = RayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, device="cpu")
+        places = AllRayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, device="cpu")
         with contextlib.closing(run_all(runs, places)) as snapshots:
             for snapshot in snapshots:
                 if min(run.step for run in snapshot.runs) > 5:
@@ -801,7 +801,7 @@ def test_on_a_busy_cluster_runs_go_to_slots_that_have_begun_and_it_is_told(clust
         holds = joined.ray.remote(type("Holds", (), {"ping": lambda self: True}))
         others = [holds.options(num_cpus=1).remote() for _ in range(2)]
         assert joined.ray.get([other.ping.remote() for other in others], timeout=60) == [True, True]
-        places = RayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, tell=told.append, device="cpu")
+        places = AllRayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, tell=told.append, device="cpu")
         seen = [(snapshot.count("running"), snapshot.workers) for snapshot in run_all(runs, places)]
     assert statuses(runs) == ["done"] * 4
     assert max(seen) <= (1, 1), "one slot of three has begun"

@@ -24,7 +24,7 @@ from headway.report.experiment.page import write_report
 from headway.stats import results
 from headway.store import integrity
 from headway.store.directory import Store
-from headway.store.document import read_timings
+from headway.store.document import timings_of_arms
 from headway.store.lease import is_held, last_holder, this_process
 from headway.store.look_plans import Seen, keep
 from headway.store.run import Run, signed_text
@@ -77,7 +77,7 @@ VERBS = {
     "drop": lambda directory: Store.open(directory).drop(arm_of(directory).name),
     "state": lambda directory: current.state(directory),
     "keep": lambda directory: keep(directory, "seen-3", Seen(n_seeds=3)),
-    "timings": lambda directory: read_timings(directory),
+    "timings": lambda directory: timings_of_arms(directory),
     "submit": lambda directory: _log_folder(directory),
     "report": lambda directory: write_report(Store.open(directory), results.read(directory)),
 }

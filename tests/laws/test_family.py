@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.stats.blocks import judge
+from headway.stats.blocks import block_test
 from headway.stats.cells import Cells
 from headway.stats.contrasts import Question, judged
 from headway.stats.sequential import Looking, levels
@@ -54,7 +54,7 @@ def share_with_a_miss(weights, spreads, n, noise="normal", sweeps=SWEEPS):
     rng = np.random.default_rng(n)
     missed = 0
     for _ in range(sweeps):
-        ends = [one.interval for one in judge(drawn(rng, spreads(rng), n, noise), weights).contrasts]
+        ends = [one.interval for one in block_test(drawn(rng, spreads(rng), n, noise), weights).contrasts]
         missed += any(low > 0 or high < 0 for low, high in ends)
     return missed / sweeps
 
@@ -98,13 +98,13 @@ def test_what_is_detectable_is_found_four_times_in_five(n):
     weights = FAMILIES["order"]
     rng = np.random.default_rng(n)
     # What the verdict itself detects at the true spread: the mean of what families of this size state.
-    stated = [judge(drawn(rng, np.ones(10), n, "normal"), weights).contrasts[0] for _ in range(300)]
+    stated = [block_test(drawn(rng, np.ones(10), n, "normal"), weights).contrasts[0] for _ in range(300)]
     effect = float(np.sqrt(np.mean([one.detectable**2 for one in stated])))
     found = 0
     for _ in range(SWEEPS):
         y = drawn(rng, np.ones(10), n, "normal")
         y[[2, 5, 8]] += effect
-        found += judge(y, weights).contrasts[0].interval[0] > 0
+        found += block_test(y, weights).contrasts[0].interval[0] > 0
     assert 0.75 <= found / SWEEPS <= 0.86
 
 
@@ -115,7 +115,7 @@ def test_looking_as_planned_errs_no_more_often_than_once():
     wrong = 0
     for _ in range(SWEEPS // 2):
         y = drawn(rng, np.ones(10), looks[-1], "normal")
-        verdicts = (judge(y[:, :n], weights, level=a) for n, a in zip(looks, planned, strict=True))
+        verdicts = (block_test(y[:, :n], weights, level=a) for n, a in zip(looks, planned, strict=True))
         wrong += any(one.interval[0] > 0 or one.interval[1] < 0 for found in verdicts for one in found.contrasts)
     assert wrong / (SWEEPS // 2) <= 0.065
 
@@ -135,7 +135,7 @@ def answered(y, weights, margin=1.0):
 def test_results_say_what_the_family_says():
     y = drawn(np.random.default_rng(0), np.ones(10), 4, "normal")
     for weights in (FAMILIES["13 comparisons"], FAMILIES["order"]):
-        said, found = answered(y, weights), judge(y, weights).contrasts
+        said, found = answered(y, weights), block_test(y, weights).contrasts
         assert [one.interval for one in said] == [pytest.approx(one.interval) for one in found]
         assert [one.p_family for one in said] == pytest.approx([one.p_family for one in found])
 

@@ -175,7 +175,7 @@ def test_every_field_changes_the_id(kind, part, field, monkeypatch):
 
 @pytest.mark.parametrize("kind", BASES)
 def test_code_of_ones_own_changes_the_id(kind, monkeypatch):
-    monkeypatch.setattr("headway.config.plugins.is_loaded", lambda _digest: True)
+    monkeypatch.setattr("headway.config.plugins.is_registered", lambda _digest: True)
     plain, with_code, with_other = (
         parse_run({**BASES[kind], **given}).id for given in ({}, {"plugins": ["7" * 64]}, {"plugins": ["8" * 64]})
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.stats.lm.scaling import FREE_FORM, PUBLISHED_FORM, Point, fit, fits
+from headway.stats.lm.scaling import FREE_FORM, PUBLISHED_FORM, Point, fit_curve, fits
 
 POINTS = {
     "ascending": {45: 1.86, 90: 1.74, 180: 1.65},
@@ -25,12 +25,14 @@ def points():
     [("ascending", 0.0352, 1.6671), ("constant", 0.0414, 1.5945), ("descending", 0.0446, 1.5892)],
 )
 def test_the_published_curves(scheme, b, c):
-    curve, _ = fit(PUBLISHED_FORM, np.array([*POINTS[scheme]]), np.array([*POINTS[scheme].values()]))
+    curve, _ = fit_curve(PUBLISHED_FORM, np.array([*POINTS[scheme]]), np.array([*POINTS[scheme].values()]))
     assert (round(curve.b, 4), round(curve.c, 4), curve.a) == (b, c, 1.0)
 
 
 def test_only_ascending_has_another_minimum_that_fits_better():
-    others = {scheme: fit(PUBLISHED_FORM, np.array([*p]), np.array([*p.values()]))[1] for scheme, p in POINTS.items()}
+    others = {
+        scheme: fit_curve(PUBLISHED_FORM, np.array([*p]), np.array([*p.values()]))[1] for scheme, p in POINTS.items()
+    }
     assert others["constant"] is others["descending"] is None
     assert (round(others["ascending"].b, 4), round(others["ascending"].c, 3)) == (0.0019, 0.923)
 

@@ -10,7 +10,7 @@ from scipy import stats
 from support.dunnett import exact_star_bound, exact_star_p
 from support.tolerance import nearly
 
-from headway.stats.blocks import _residual, judge, prior_freedom
+from headway.stats.blocks import _residual, block_test, prior_freedom
 
 STAR = np.array([[100.2, 99.6, 100.4], [101.5, 100.9, 101.3], [100.1, 100.3, 99.9], [99.0, 99.9, 98.7]])
 WILD = np.array(
@@ -48,7 +48,7 @@ def near(value, within=1e-6):
 
 def test_two_arms_are_the_paired_t_test():
     y = np.array([[1.0, 1.3, 1.1], [0.9, 1.1, 0.8]])
-    (one,) = judge(y, np.array([[-1.0, 1.0]])).contrasts
+    (one,) = block_test(y, np.array([[-1.0, 1.0]])).contrasts
     assert (one.estimate, one.se, one.freedom) == (near(-0.2), near(0.057735), 2)
     assert (one.p, one.bound, one.detectable) == (near(0.074180), near(4.302653), near(0.326404))
     assert one.interval == (near(-0.448414), near(0.048414))
@@ -58,7 +58,7 @@ def test_two_arms_are_the_paired_t_test():
 
 @pytest.mark.slow
 def test_a_complete_star():
-    found = judge(STAR, against_first(4))
+    found = block_test(STAR, against_first(4))
     assert (found.residual_variance, found.freedom) == (near(0.226389), 6)
     assert found.prior_freedom == near(3.806125)
     rows = [
@@ -72,13 +72,13 @@ def test_a_complete_star():
         assert one.interval == (near(interval[0], 2e-3), near(interval[1], 2e-3))
         assert one.detectable == near(detectable, 3e-3)
         assert one.bound == near(exact_star_bound(3, one.freedom), 3e-3)
-    second = judge(STAR, against_first(4), level=0.0125).contrasts[1]
+    second = block_test(STAR, against_first(4), level=0.0125).contrasts[1]
     assert second.interval == (near(-1.672157, 3e-3), near(1.738823, 3e-3))
 
 
 def test_four_arms_of_which_spreads_are_alike():
     arms = np.array([[2.90, 2.93, 2.88], [2.87, 2.92, 2.86], [2.95, 2.94, 2.91], [2.89, 2.95, 2.87]])
-    found = judge(arms, against_first(4))
+    found = block_test(arms, against_first(4))
     assert found.residual_variance == near(0.000258, 5e-7)
     assert [one.se for one in found.contrasts] == [near(x) for x in (0.012019, 0.012824, 0.012561)]
     assert [one.freedom for one in found.contrasts] == [6, 6, 6]
@@ -86,7 +86,7 @@ def test_four_arms_of_which_spreads_are_alike():
     assert [one.p_family for one in found.contrasts] == [near(x, 2e-3) for x in (0.31064, 0.13129, 1.0)]
     assert [one.detectable for one in found.contrasts] == [near(x, 3e-5) for x in (0.049108, 0.052398, 0.051325)]
     arms[3, 2] = np.nan
-    missing = judge(arms, against_first(4))
+    missing = block_test(arms, against_first(4))
     assert missing.residual_variance == near(0.0002875, 5e-8)
     assert [(one.n_pairs, one.freedom) for one in missing.contrasts] == [(3, 5), (3, 5), (2, 5)]
     assert [one.se for one in missing.contrasts] == [near(x) for x in (0.012649, 0.013416, 0.016583)]
@@ -96,7 +96,7 @@ def test_four_arms_of_which_spreads_are_alike():
 def test_an_arm_with_a_missing_seed():
     star = STAR.copy()
     star[3, 2] = np.nan
-    found = judge(star, against_first(4))
+    found = block_test(star, against_first(4))
     assert (found.residual_variance, found.freedom, found.prior_freedom) == (near(0.199417), 5, near(3.510426))
     assert [one.n_pairs for one in found.contrasts] == [3, 3, 2]
     assert [one.estimate for one in found.contrasts] == [near(x) for x in (1.166667, 0.033333, -0.45)]
@@ -106,7 +106,7 @@ def test_an_arm_with_a_missing_seed():
 
 
 def test_a_wild_arm_is_judged_by_itself_and_spoils_no_other():
-    found = judge(WILD, against_first(5))
+    found = block_test(WILD, against_first(5))
     assert found.wild == (1,)
     assert (found.residual_variance, found.freedom) == (near(0.010208), 6)
     wild, *calm = found.contrasts
@@ -118,7 +118,7 @@ def test_a_wild_arm_is_judged_by_itself_and_spoils_no_other():
 
 
 def test_the_order_of_heads():
-    found = judge(ORDER, of_order())
+    found = block_test(ORDER, of_order())
     assert (found.residual_variance, found.freedom) == (near(0.177917), 16)
     descending, ascending = found.contrasts
     assert (descending.estimate, descending.se, descending.freedom) == (near(-0.011111), near(0.183249), 10)
@@ -167,10 +167,10 @@ arms = st.integers(2, 5).flatmap(
 def test_laws(rows):
     y = np.array(rows).T
     weights = against_first(len(y))
-    plain = judge(y, weights)
-    back = judge(y, -weights)
-    shifted = judge(y + np.arange(y.shape[1]) + 7, weights)
-    turned = judge(y[:, ::-1], weights)
+    plain = block_test(y, weights)
+    back = block_test(y, -weights)
+    shifted = block_test(y + np.arange(y.shape[1]) + 7, weights)
+    turned = block_test(y[:, ::-1], weights)
     for one, other, moved, same in zip(
         plain.contrasts, back.contrasts, shifted.contrasts, turned.contrasts, strict=True
     ):
@@ -188,24 +188,24 @@ def test_a_complete_block_has_the_residuals_of_least_squares():
     arms, seeds = np.nonzero(np.ones_like(y))
     design = np.hstack([np.eye(5)[arms], np.eye(7)[seeds]])
     left = y.ravel() - design @ np.linalg.lstsq(design, y.ravel(), rcond=None)[0]
-    found = judge(y, np.eye(5)[1:] - np.eye(5)[0])
+    found = block_test(y, np.eye(5)[1:] - np.eye(5)[0])
     assert found.residual_variance == nearly((left**2).sum() / 24)
     assert found.freedom == 24
 
 
 def test_copies_of_one_comparison_are_one():
-    alone, copies = (judge(STAR[:2], np.repeat([[-1.0, 1.0]], n, axis=0)).contrasts[0] for n in (1, 4))
+    alone, copies = (block_test(STAR[:2], np.repeat([[-1.0, 1.0]], n, axis=0)).contrasts[0] for n in (1, 4))
     assert copies.bound == near(alone.bound, 2e-3)
     assert copies.p_family == near(alone.p_family, 2e-3)
 
 
 def test_too_few_seeds_and_no_spread_have_no_interval():
-    one_seed = judge(STAR[:2, :1], np.array([[-1.0, 1.0]])).contrasts[0]
+    one_seed = block_test(STAR[:2, :1], np.array([[-1.0, 1.0]])).contrasts[0]
     assert (one_seed.n_pairs, one_seed.interval, one_seed.detectable) == (1, None, None)
     assert one_seed.estimate == near(1.3)
-    alike = judge(np.array([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]), np.array([[-1.0, 1.0]])).contrasts[0]
+    alike = block_test(np.array([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]), np.array([[-1.0, 1.0]])).contrasts[0]
     assert (alike.n_pairs, alike.estimate, alike.interval) == (3, 1.0, None)
-    none = judge(np.full((2, 3), np.nan), np.array([[-1.0, 1.0]])).contrasts[0]
+    none = block_test(np.full((2, 3), np.nan), np.array([[-1.0, 1.0]])).contrasts[0]
     assert none.n_pairs == 0
     assert none.estimate is None
 
@@ -231,6 +231,6 @@ def test_what_arms_and_seeds_leave_over_is_what_least_squares_leaves(data):
 def test_thousands_of_seeds_are_no_matter():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(3, 20_000)) + rng.normal(size=20_000)
-    found = judge(y, against_first(3))
+    found = block_test(y, against_first(3))
     assert found.residual_variance == pytest.approx(1.0, rel=0.03)
     assert found.freedom == 2 * (20_000 - 1)

@@ -19,7 +19,7 @@ from headway.stats.answer import answer
 from headway.stats.cells import matches_of
 from headway.store import checkpoint
 from headway.store.directory import Store
-from headway.store.run import damaged
+from headway.store.run import unreliable_run
 
 DOCUMENT = {
     "name": "small",
@@ -266,7 +266,9 @@ def test_runs_without_a_result_are_listed_and_not_compared(store):
 
 def test_a_damaged_run_is_listed_warned_about_and_not_compared(store):
     store.add("h1", [1.4, 1.5]).add("h2", [0.7, 0.8])
-    gone = damaged(store.path / "runs" / "h1" / "seed-0", "h1/seed-0/run.json: cannot be read; delete the run's folder")
+    gone = unreliable_run(
+        store.path / "runs" / "h1" / "seed-0", "h1/seed-0/run.json: cannot be read; delete the run's folder"
+    )
     store.content[0] = gone
     content = results.build(store).to_json()
     row = content["runs"][0]

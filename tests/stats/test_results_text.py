@@ -11,7 +11,7 @@ from headway.stats.answer import answer
 from headway.stats.cells import matches_of, title
 from headway.stats.learning_rates import rate_controls
 from headway.stats.lm.plain_curve import Sized, against_plain
-from headway.stats.lm.scaling import layout_of, on_curves
+from headway.stats.lm.scaling import arms_on_curves, layout_of
 from headway.store.directory import Store
 
 
@@ -89,14 +89,14 @@ def test_fits_are_of_the_arms_in_groups_and_of_each_control(content):
 def test_arms_that_differ_in_more_than_heads_are_on_no_curve():
     arms = [arm for arm in data_lane().arms if arm.control is None]
     assert {layout_of(arm).total for arm in arms} == {64}
-    assert on_curves(data_lane(), arms) == ()
+    assert arms_on_curves(data_lane(), arms) == ()
     experiment = head_progression()
     plain = [arm for arm in experiment.arms if arm.control is None]
-    assert len(on_curves(experiment, plain)) == 9
+    assert len(arms_on_curves(experiment, plain)) == 9
     wider = head_progression(
         arms={"a": {"model": {"n_heads": 12}}, "b": {"model": {"n_heads": 24, "d_mlp": 64}}}, groups={}
     )
-    assert on_curves(wider, [arm for arm in wider.arms if arm.control is None]) == ()
+    assert arms_on_curves(wider, [arm for arm in wider.arms if arm.control is None]) == ()
 
 
 def test_the_best_learning_rate_of_each_arm_and_the_verdicts_there(content):

@@ -284,4 +284,4 @@ def test_a_document_names_no_file_outside(planned):
     document = planned / "experiment.yaml"
     resolved._change(planned, {"looks": {"../../outside": ["0" * 16], "plan": 3}, "given_up": ["/etc/x", {}]})
     assert document.is_file()
-    assert (resolved.anchors(planned), resolved.given_up(planned)) == ({}, [])
+    assert (resolved.anchors(planned), resolved.looks_given_up(planned)) == ({}, [])

@@ -441,7 +441,7 @@ def test_a_timing_that_is_gone_is_missed(path):
     (path / "timings").mkdir()
     (path / "timings/slow.json").write_text(json_text(signed({"arm": "slow", "step_s": 1.0})))
     results.write(Store.open(path))
-    assert (resolved.timed(path), damages(path)) == (["slow"], [])
+    assert (resolved.timed_arms(path), damages(path)) == (["slow"], [])
     (path / "timings/slow.json").unlink()
     said = f"{path}/timings/slow.json is gone; `headway run` with --timing measures it again"
     assert damages(path) == [said]

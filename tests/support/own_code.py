@@ -62,4 +62,4 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
     yield written
     for plugin in tuple(plugins._loaded.values()):
-        plugins.unload(plugin)
+        plugins.remove_plugin(plugin)

@@ -29,7 +29,7 @@ from headway.store import lease
 from headway.store.directory import Store
 from headway.store.lease import Lease, last_holder
 from headway.store.run import Run
-from headway.train.loop import Conclusion, Measure, Measured, Study
+from headway.train.loop import Conclusion, Measure, Measurements, Study
 
 WORKER = (sys.executable, __file__)
 
@@ -71,11 +71,11 @@ def study(spec: Any, stored: Mapping[str, Any] = {}, *, step_s: float = 0.0) -> 
     trainer = Quadratic(spec.seed, spec.training.learning_rate, step_s)
     mean = Measure(
         due=lambda step: step % spec.evaluation.every == 0,
-        take=lambda: Measured(metrics={"eval_mse": np.square(trainer.weights()["W"]).mean(dtype=np.float64)}),
+        take=lambda: Measurements(metrics={"eval_mse": np.square(trainer.weights()["W"]).mean(dtype=np.float64)}),
     )
     heads = Measure(
         due=lambda step: step in spec.probes.circuits,
-        take=lambda: Measured(arrays={"qk": trainer.weights()["W"]}),
+        take=lambda: Measurements(arrays={"qk": trainer.weights()["W"]}),
     )
     return Study(
         trainer=trainer,
@@ -159,9 +159,9 @@ def taken(run: Run) -> Lease:
 def at_step(step: int, action: Callable[[], object]) -> Measure:
     """A measure that does something else at a step."""
 
-    def take() -> Measured:
+    def take() -> Measurements:
         action()
-        return Measured()
+        return Measurements()
 
     return Measure(due=lambda now: now == step, take=take)
 

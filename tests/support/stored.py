@@ -7,7 +7,7 @@ from typing import Any
 from headway.base.files import Content
 from headway.config.experiment import Experiment
 from headway.store import checkpoint, document, integrity
-from headway.store.records import READ, step_files
+from headway.store.records import READ, all_step_files
 from headway.store.run import signed_text
 
 
@@ -21,7 +21,7 @@ def rewrite(folder: Path, **changes: Any) -> None:
 def seal(folder: Path) -> None:
     """Sign the run.json of a folder that was made up, and seal what the folder holds if the run is done."""
     done = json.loads((folder / "run.json").read_text())["status"] == "done"
-    files = [name for name in (*READ, *step_files(folder)) if (folder / name).is_file()]
+    files = [name for name in (*READ, *all_step_files(folder)) if (folder / name).is_file()]
     contents = {name: Content.of_file(folder / name) for name in files}
     contents |= {f"checkpoint/{name}": found for name, found in checkpoint.contents(folder / "checkpoint").items()}
     rewrite(folder, **({"seal": integrity.write(folder, contents)} if done else {}))

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from headway.execute.ray_cluster import ray_cluster
-from headway.execute.ray_places import RayPlaces
+from headway.execute.ray_places import AllRayPlaces
 from headway.execute.sweep import run_all
 from headway.store.directory import Store
 from support import quadratic
@@ -20,7 +20,7 @@ if __name__ == "__main__":
     if how:
         with ray_cluster("local", workers=2) as joined:
             shared, path = how == ["shared"], Path(directory)
-            for _ in run_all(runs, RayPlaces(joined, path, command=quadratic.WORKER, device="cpu", shared=shared)):
+            for _ in run_all(runs, AllRayPlaces(joined, path, command=quadratic.WORKER, device="cpu", shared=shared)):
                 pass
     else:
         for _ in run_all(runs, quadratic.places(2)):

@@ -40,10 +40,10 @@ from headway.execute.work import work
 from headway.report.progress import status_table
 from headway.stats import results
 from headway.store.directory import Store
-from headway.store.document import read_timings
+from headway.store.document import timings_of_arms
 from headway.store.run import Run
 from headway.store.verify import STORED_FILES, Looked, verify
-from headway.train.loop import Measure, Measured, Study
+from headway.train.loop import Measure, Measurements, Study
 
 BEFORE = Path(__file__).parents[2] / "tests" / "before"
 
@@ -343,7 +343,7 @@ def study(spec: Any, stored: Any) -> Study:
     plain = quadratic.study(spec, stored)
     writes = Measure(
         due=lambda step: step % 20 == 0,
-        take=lambda: Measured(samples=({"text": f"{spec.seed} at {plain.trainer.step}"}, {"text": "again"})),
+        take=lambda: Measurements(samples=({"text": f"{spec.seed} at {plain.trainer.step}"}, {"text": "again"})),
     )
     return replace(plain, measures=(*plain.measures, writes), files={"tokenizer.json": '{"a": 0, "b": 1}\n'})
 
@@ -383,7 +383,7 @@ def look(directory: Path) -> Seen:
             words = found.pop("warnings")
             written = json.loads((directory / "results.json").read_text())
             assert {**found, "warnings": words} == {key: value for key, value in written.items() if key != "digest"}
-            timings = {arm: timing for arm, timing in read_timings(directory).items() if timing is not None}
+            timings = {arm: timing for arm, timing in timings_of_arms(directory).items() if timing is not None}
             seen = [found, timings, *(everything(run) for run in store.runs() if run.status == "done")]
         except UserError as error:
             return Seen(content="", words=(str(error),))

@@ -132,7 +132,7 @@ class Best:
 
 def _searched(search: StoredSearch, context: SearchContext) -> Sequence[str]:
     """Make every round, pick, and follow the plan of the finalists."""
-    context.tell(messages.searched(search))
+    context.tell(messages.search_plan(search))
     titles = titles_of(context.experiment)
     try_again(search.arms, range(sum(search.new_seeds)), context)
     alive, n = search.arms, 0
@@ -141,7 +141,7 @@ def _searched(search: StoredSearch, context: SearchContext) -> Sequence[str]:
         made = stored(context.path, f"round-{place}", RoundMade)
         if made is None:
             if not _round(alive, n, context):
-                return (messages.searching(place, search, [titles[arm] for arm in alive]),)
+                return (messages.unfinished_round(place, search, [titles[arm] for arm in alive]),)
             order = ranked(_lower_is_better(search, context, alive, n))
             kept = tuple(alive[index] for index in order[: (len(alive) + 1) // 2])
             made = keep(context.path, f"round-{place}", RoundMade(kept=kept))

@@ -124,17 +124,17 @@ def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[
     width = max(map(len, plan.asked))
     for name, contrast in zip(plan.asked, state.contrasts, strict=True):
         if name not in before:
-            yield f"  {name:<{width}}  {finding(contrast, plan.margin)}"
+            yield f"  {name:<{width}}  {difference_sentence(contrast, plan.margin)}"
     if before:
         yield f"  {len(before)} of {len(plan.asked)} had been settled before"
 
 
-def finding(contrast: Difference, margin: float) -> str:
+def difference_sentence(contrast: Difference, margin: float) -> str:
     """Return the difference, its interval, and how that reads.
 
     Examples:
         >>> contrast = Difference.partly_known(n_pairs=5, estimate=0.7, interval=(0.4, 1.0), outcome="apart")
-        >>> finding(contrast, 0.5)
+        >>> difference_sentence(contrast, 0.5)
         '0.7 % (0.4 to 1.0 %): told apart'
     """
     outcome = _OUTCOMES[contrast.outcome].format(margin=per_cent(margin))
@@ -159,7 +159,7 @@ def ending(plan: StoredPlan, state: PlanState, seconds_of: Sequence[float | None
     for index, (name, contrast) in enumerate(zip(plan.asked, state.contrasts, strict=True)):
         cost = _cost(plan, state, index, seconds_of[index]) if contrast.is_open else ""
         after = f" after {counted(contrast.n_pairs, 'seed')}" if contrast.n_pairs else ""
-        yield f"{name}: {finding(contrast, plan.margin)}{after}{cost}"
+        yield f"{name}: {difference_sentence(contrast, plan.margin)}{after}{cost}"
 
 
 def _cost(plan: StoredPlan, state: PlanState, index: int, seconds: float | None) -> str:
@@ -172,7 +172,7 @@ def _cost(plan: StoredPlan, state: PlanState, index: int, seconds: float | None)
     return f"; about {counted(more, 'more seed')}{span} would settle {per_cent(plan.margin)}{long}"
 
 
-def searched(search: StoredSearch) -> str:
+def search_plan(search: StoredSearch) -> str:
     """Return a sentence on how a search is going to be done, and on what comes after it."""
     arms = arms_by_round(len(search.arms))
     parts = [f"{counted(n, 'seed')} for {left}" for n, left in zip(search.new_seeds, arms, strict=False)]
@@ -185,7 +185,7 @@ def searched(search: StoredSearch) -> str:
     )
 
 
-def searching(place: int, search: StoredSearch, arms: Iterable[str]) -> str:
+def unfinished_round(place: int, search: StoredSearch, arms: Iterable[str]) -> str:
     """Return a sentence on a search that did not end its round; rounds count from 1."""
     return f"the search is in round {place} of {len(search.new_seeds)}: {listed(arms)} are left"
 

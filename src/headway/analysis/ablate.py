@@ -77,13 +77,13 @@ def circuit(
     if kind not in KINDS:
         raise UserError(f"kind {kind!r} is no way to take heads away; {near(str(kind), KINDS)}")
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
-    chosen = circuit_of(opened.decoder, heads, draws)
+    chosen = circuit_heads(opened.decoder, heads, draws)
     texts = two_inputs(opened, text, reference, targets, sequences=sequences, length=length)
     work = _batched(opened, *texts, over, seed, lambda _: None)
     return work.faithfulness(chosen, kinds=(kind,), draws=draws, seed=seed)[kind]
 
 
-def circuit_of(model: "Intervenable", heads: Sequence[str], draws: int = 1) -> list[Head]:
+def circuit_heads(model: "Intervenable", heads: Sequence[str], draws: int = 1) -> list[Head]:
     """Return the heads that a user names, as a circuit of a model.
 
     Raises:
@@ -160,7 +160,7 @@ def ablate(
         source.check_tokens(model, "effects of heads are on a loss of")
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     own, other = two_inputs(opened, source, reference, targets, sequences=sequences, length=length)
-    chosen = None if circuit is None else circuit_of(opened.decoder, circuit)
+    chosen = None if circuit is None else circuit_heads(opened.decoder, circuit)
     work = _batched(opened, own, other, over, seed, tell)
     n_heads = counted(len(heads_of(work.model)), "head")
     tell(f"taking away {n_heads} one by one, and all of them, each in three ways ...")

@@ -218,7 +218,7 @@ def look(
     """
     import torch
 
-    from headway.heads.token_circuits import in_tokens, no_circuits, token_circuits
+    from headway.heads.token_circuits import in_tokens, token_circuits, why_no_circuits
 
     if largest < SMALLEST:
         raise UserError(f"largest {largest:,} bytes: a page without any patterns needs {SMALLEST:,}; give more")
@@ -251,7 +251,7 @@ def look(
         pairs=pairs,
         pairs_from=len(read),
         circuits=circuits,
-        no_circuits=no_circuits(opened.ours),
+        no_circuits=why_no_circuits(opened.ours),
         run=None if run is None else run.path,
         kept=trained,
         decodes=opened.kind == "encoder-decoder",

@@ -84,6 +84,7 @@ def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:
 if TYPE_CHECKING:
     import torch
 
+    from headway.hf.intervene import TheirDecoder
     from headway.models.redraw import Redrawable
     from headway.models.trace import Trace
     from headway.models.transformer import Transformer

@@ -24,7 +24,7 @@ from headway.causal.ablation_result import nats, within
 from headway.causal.checks import check_sound
 from headway.causal.effects import Head, interval, mean_over_tokens, named
 from headway.causal.importance import METHODS, PruningText
-from headway.causal.pruning import pruned_to
+from headway.causal.pruning import prune_to_number
 from headway.causal.substitutes import counted as tokens_of
 from headway.causal.substitutes import sequence_losses
 from headway.config.lm.head_units import heads_to_keep, units_of
@@ -249,7 +249,7 @@ def prune(
         texts["held_out"] = _read(opened, text_input(held_out, "held_out"), **read)
     batched = {what: _batched(opened, each, seed) for what, each in texts.items()}
     check_sound(whole, batched["text"].inputs)
-    kept = pruned_to(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
+    kept = prune_to_number(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
     tell("measuring the losses, and passes of both models by turns ...")
     before, after = pass_costs((whole, kept.model), *batched.get("held_out", batched["text"]).batches()[0])
     result = Pruned(

@@ -49,24 +49,24 @@ def size(n_bytes: float) -> str:
     return f"{n_bytes:.0f} B"
 
 
-def plainly(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Return a text in which control and direction-changing characters are shown by their number.
 
     Examples:
-        >>> plainly("two\nlines"), plainly("one \u202eterces")
+        >>> escape_controls("two\nlines"), escape_controls("one \u202eterces")
         ('two\nlines', 'one ⟨U+202E⟩terces')
     """
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
 def printable(text: object) -> str:
-    r"""Return a text for a terminal: written `plainly`, and no part of a line overwrites another.
+    r"""Return a text for a terminal: written by `escape_controls`, and no part of a line overwrites another.
 
     Examples:
         >>> printable("red \x1b[31m\n"), printable("100 %\r0 %")
         ('red ⟨U+001B⟩[31m\n', '100 %⟨U+000D⟩0 %')
     """
-    return plainly(str(text)).replace("\r", "⟨U+000D⟩")
+    return escape_controls(str(text)).replace("\r", "⟨U+000D⟩")
 
 
 # The separators U+2028 and U+2029 would also end a quoted text in an expression of Vega's.
@@ -101,11 +101,11 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def numbered(noun: str, numbers: Iterable[int]) -> str:
+def with_numbers(noun: str, numbers: Iterable[int]) -> str:
     """Return a noun with the numbers of the things it counts, such as `seeds 0, 1 and 2`.
 
     Examples:
-        >>> numbered("seed", [2]), numbered("seed", [2, 0, 1]), numbered("seed", [])
+        >>> with_numbers("seed", [2]), with_numbers("seed", [2, 0, 1]), with_numbers("seed", [])
         ('seed 2', 'seeds 0, 1 and 2', 'no seed')
     """
     found = sorted(set(numbers))

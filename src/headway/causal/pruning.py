@@ -134,7 +134,7 @@ class Kept:
     heads: tuple[Head, ...]
 
 
-def pruned_to(
+def prune_to_number(
     model: Transformer,
     keep: int,
     order: Order,

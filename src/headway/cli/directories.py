@@ -94,19 +94,19 @@ def drop(
     force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
 ) -> None:
     """Put runs of an arm aside, to DIR/dropped."""
-    from headway.base.text import command_line, counted, listed, numbered
-    from headway.config.document import seeds_in
+    from headway.base.text import command_line, counted, listed, with_numbers
+    from headway.config.document import parse_seeds
     from headway.store.directory import seed_of
     from headway.store.document import doubt, missing
 
-    store, chosen = open_store(directory), None if seeds is None else seeds_in(seeds)
+    store, chosen = open_store(directory), None if seeds is None else parse_seeds(seeds)
     gone = [(arm, seed) for arm, seed in missing(directory) if arm in names and (chosen is None or seed in chosen)]
     folders = store.drop(*names, seeds=chosen, delete=force)
     noted = [] if doubt(directory) else [f"{arm}/seed-{seed}" for arm, seed in gone]
     document = directory / "experiment.yaml"
     said = [f"{listed(sorted(noted))} had no folder, and {document} does not name it any more"] if noted else []
     if folders:
-        of = f"{listed(list(dict.fromkeys(names)))} ({numbered('seed', {seed_of(folder) for folder in folders})})"
+        of = f"{listed(list(dict.fromkeys(names)))} ({with_numbers('seed', {seed_of(folder) for folder in folders})})"
         where = "" if force else f" to {directory / 'dropped'}"
         said.append(f"{'deleted' if force else 'moved'} {counted(len(folders), 'run')} of {of}{where}")
     them = "it" if len(folders) + len(noted) == 1 else "them"

@@ -456,14 +456,14 @@ def controls_of(asked: str | Sequence[str], declared: Sequence[str]) -> tuple[st
     return tuple(name for name in declared if name in wanted)
 
 
-def seeds_in(text: str) -> tuple[int, ...]:
+def parse_seeds(text: str) -> tuple[int, ...]:
     """Return the seeds that a text names.
 
     Raises:
         DeclarationError: when it names none.
 
     Examples:
-        >>> seeds_in("2"), seeds_in("0,4-6")
+        >>> parse_seeds("2"), parse_seeds("0,4-6")
         ((2,), (0, 4, 5, 6))
     """
     seeds: list[int] = []
@@ -481,7 +481,7 @@ def seeds_in(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
-def seeds_of(seeds: int | Sequence[int]) -> tuple[int, ...]:
+def all_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Return the seeds for a number of seeds (from 0) or for a list of seeds.
 
     Raises:

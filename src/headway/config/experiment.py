@@ -15,11 +15,11 @@ from headway.config.document import (
     Document,
     Group,
     Logging,
+    all_seeds,
     check_effect,
     controls_of,
     ignored_by_controls,
     names_of,
-    seeds_of,
 )
 from headway.config.plugins import Plugin
 from headway.config.run import PER_BYTE
@@ -253,7 +253,7 @@ class Experiment:
             for arm in self.arms
             if arm.name in names and (arm.control is None or (arm.control in crossed and not arm.is_no_op))
         )
-        seeds_now = self.seeds if seeds is None else seeds_of(seeds)
+        seeds_now = self.seeds if seeds is None else all_seeds(seeds)
         only = self.only if (arms, controls, seeds) == (None, None, None) else None
         selected = replace(self, selected=chosen, seeds=seeds_now, crossed=crossed, only=only)
         if arms is not None:

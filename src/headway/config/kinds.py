@@ -77,7 +77,7 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
             f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
         )
     content = with_own_family(content)
-    if gone := [digest for digest in content.get("plugins", ()) if not plugins.is_loaded(digest)]:
+    if gone := [digest for digest in content.get("plugins", ()) if not plugins.is_registered(digest)]:
         raise DeclarationError(
             f"{locate('plugins')}: it depends on code of one's own ({shortened(str(gone[0]), 20)}) that is not loaded; "
             "open it in its results directory, which keeps that code"

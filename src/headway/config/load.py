@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.config import plugins as plugin_files
 from headway.config.arms import Arm, check_kept
-from headway.config.document import PARTS, Document, meant_for, older_settings, seeds_of, starts_of, with_settings
+from headway.config.document import PARTS, Document, all_seeds, meant_for, older_settings, starts_of, with_settings
 from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
@@ -146,7 +146,7 @@ def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ())
     _check_measured(arms, plugins)
     plain = tuple(arm for arm in arms if arm.control is None)
     check_kept(document.logging.weights, plain)
-    seeds = seeds_of(document.seeds)
+    seeds = all_seeds(document.seeds)
     return Experiment(document=document, arms=arms, selected=plain, seeds=seeds, plugins=plugins)
 
 

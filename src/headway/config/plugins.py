@@ -134,7 +134,7 @@ def _by_whom(kind: str, name: str) -> str:
     return ""
 
 
-def is_loaded(digest: str) -> bool:
+def is_registered(digest: str) -> bool:
     """Return whether a plugin of this content stands in the tables."""
     return any(plugin.digest == digest for plugin in _loaded.values())
 
@@ -146,13 +146,13 @@ def of_kind(kind: str, digests: Sequence[str]) -> Iterator[Entry]:
             yield from (entry for entry in plugin.entries if entry.kind == kind)
 
 
-def unload(plugin: Plugin) -> None:
+def remove_plugin(plugin: Plugin) -> None:
     """Take away what a plugin registered."""
-    if is_loaded(plugin.digest):
+    if is_registered(plugin.digest):
         _take_back(_loaded.pop(plugin.name).entries)
 
 
-def loaded(name: str, given: str, digest: str, text: bytes | None, run: Callable[[], object]) -> Plugin:
+def plugin_of_content(name: str, given: str, digest: str, text: bytes | None, run: Callable[[], object]) -> Plugin:
     """Return the plugin of a content; run it unless it was loaded already.
 
     Raises:
@@ -263,7 +263,7 @@ def load_needed(run: Path, digests: Sequence[str]) -> None:
     Raises:
         DeclarationError: as `load_kept`.
     """
-    if not all(map(is_loaded, digests)):
+    if not all(map(is_registered, digests)):
         load_kept(directory_of(run))
 
 
@@ -313,7 +313,7 @@ def _kept(directory: Path, written: str) -> Plugin:
     else:
         text, digest = b"", _digest_of_package(_entry_point(written))
     private, _ = private_folder(FOLDER)
-    if not is_loaded(digest) and not (private / digest).exists():
+    if not is_registered(digest) and not (private / digest).exists():
         what = str(directory / written) if is_file else written.partition("@")[0]
         raise NotAllowed(directory, written, what)
     return _file(written, directory / written, text) if is_file else _package(written)
@@ -370,7 +370,7 @@ def _file(given: str, path: Path, text: bytes) -> Plugin:
         exec(compile(text, str(path), "exec"), module.__dict__)
         _check_imports(path, before)
 
-    return loaded(name, given, digest, text, run)
+    return plugin_of_content(name, given, digest, text, run)
 
 
 def _read(path: Path, given: str) -> bytes:
@@ -407,7 +407,7 @@ def _package(given: str) -> Plugin:
         known = sys.modules.get(entry.module)
         importlib.reload(known) if known is not None else importlib.import_module(entry.module)
 
-    return loaded(entry.name, entry.name, digest, None, run)
+    return plugin_of_content(entry.name, entry.name, digest, None, run)
 
 
 def _entry_point(given: str) -> EntryPoint:

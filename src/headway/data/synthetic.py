@@ -201,7 +201,7 @@ def hop(sequences: Int64[np.ndarray, "n length"]) -> Int64[np.ndarray, "n length
     return found
 
 
-def hopped(sequences: np.ndarray, k: np.ndarray) -> np.ndarray:
+def end_of_hops(sequences: np.ndarray, k: np.ndarray) -> np.ndarray:
     """Return where k hops from every position end, k by sequence; -1 where a hop finds nothing."""
     n, length = sequences.shape
     once, rows = hop(sequences), np.arange(n)[:, None]
@@ -223,7 +223,7 @@ def guessed(task: HopsTask) -> tuple[float, ...]:
     sequences = letters_without_repeats(random, _GUESSED, task.length, task.letters)
     shares = []
     for k in range(task.hops + 1):
-        at = hopped(sequences, np.full(_GUESSED, k))
+        at = end_of_hops(sequences, np.full(_GUESSED, k))
         answers = np.take_along_axis(sequences, at.clip(0), axis=1)
         further = np.where(at < 0, task.letters, (answers - sequences) % task.letters)
         counts = np.stack([(further == answer).sum(0) for answer in range(task.letters + 1)])
@@ -237,7 +237,7 @@ def hops_examples(task: HopsTask) -> SyntheticExamples:
     def draw(random: np.random.Generator, n: int) -> Batch:
         k = random.integers(task.hops + 1, size=n)
         sequences = letters_without_repeats(random, n, task.length, task.letters)
-        at = hopped(sequences, k)
+        at = end_of_hops(sequences, k)
         answers = np.where(at < 0, task.letters, np.take_along_axis(sequences, at.clip(0), axis=1))
         inputs = np.concatenate(((task.letters + k)[:, None], sequences), axis=1)
         targets = np.concatenate((np.full((n, 1), MASKED), answers), axis=1)

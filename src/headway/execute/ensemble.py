@@ -18,8 +18,8 @@ from headway.errors import ResultsError
 from headway.execute.stop import StopRequest
 from headway.execute.work import DONE, ELSEWHERE, OpenStudy, OwnedRun, work
 from headway.store.lease import Lease, LeaseHeld
-from headway.store.recorder import stored_step
 from headway.store.run import Run
+from headway.store.run_writer import stored_step
 from headway.store.storage import exit_code
 from headway.store.storage import outcome as outcome_of_storage
 from headway.train.loop import Study

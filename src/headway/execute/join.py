@@ -25,7 +25,7 @@ from headway.errors import ResultsError, UserError, shortened
 from headway.execute.costs import check_and_prepare
 from headway.execute.places import WORKER, LocalPlace, Place, WorkerOptions, lasting, local_places
 from headway.execute.ray_cluster import bytes_of, ray_cluster
-from headway.execute.ray_places import RayPlaces
+from headway.execute.ray_places import AllRayPlaces
 from headway.execute.stop import SignalHandler
 from headway.execute.sweep import Snapshot, to_the_end
 from headway.store.batches import check_batches
@@ -110,7 +110,7 @@ class ExecutionOptions:
                     "Ray: the cluster has no token, so everybody who reaches its ports can run programs on its nodes. "
                     "To give it a token, run `ray get-auth-token --generate` before `ray start --head`"
                 )
-            places = RayPlaces(
+            places = AllRayPlaces(
                 cluster,
                 directory,
                 device=self.device,

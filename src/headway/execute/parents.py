@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import entries
-from headway.base.text import command_line, numbered
+from headway.base.text import command_line, with_numbers
 from headway.errors import ResultsError
 from headway.store.records import read_init_record
 from headway.store.run import Run
@@ -76,7 +76,7 @@ def _stored(parent: Run, step: int) -> dict[str, Any]:
         kept = [*parent.weight_steps(), parent.steps]
         raise ResultsError(
             f"weights of step {step:,} of {parent.name} seed {parent.seed} were asked for, and it stored those of "
-            f"{numbered('step', kept)}: it was run before an arm asked for them; `{drop}` puts it aside, and "
+            f"{with_numbers('step', kept)}: it was run before an arm asked for them; `{drop}` puts it aside, and "
             "`headway run` trains it anew and keeps them"
         )
     return parent.weights(step)

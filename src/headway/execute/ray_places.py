@@ -159,7 +159,7 @@ _LATE_S, _BUSY_S = 5.0, 15.0
 """An actor that has not started after the first time waits for others; after the second, this is reported."""
 
 
-class RayPlaces:
+class AllRayPlaces:
     """The slots of all usable nodes, current whenever they are iterated.
 
     Args:

@@ -26,7 +26,7 @@ from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED
 from headway.store import storage
 from headway.store.batches import needed_bytes
 from headway.store.lease import Holder, Lease, LeaseHeld, last_holder, release_left
-from headway.store.run import Run, Status, damaged, read, update
+from headway.store.run import Run, Status, read, unreliable_run, update
 from headway.store.watch import Watch
 
 
@@ -447,7 +447,7 @@ def _written(path: Path) -> Run:
     try:
         return read(path)
     except ResultsError as error:
-        return damaged(path, str(error) if path.is_dir() else storage.unreachable(path))
+        return unreliable_run(path, str(error) if path.is_dir() else storage.unreachable(path))
 
 
 def _written_ns(run: Run) -> int:

@@ -31,15 +31,15 @@ from headway.config.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, UserError
 from headway.execute.stop import Stop, StopRequest
 from headway.store import checkpoint, integrity, verify
-from headway.store.batches import is_out_of_memory, out_of_memory
+from headway.store.batches import explain_out_of_memory, is_out_of_memory
 from headway.store.checkpoint import Checkpoint, Unrecorded
 from headway.store.environment import changes, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
-from headway.store.recorder import Recorder
 from headway.store.run import Run, Status, update
+from headway.store.run_writer import RunWriter
 from headway.store.storage import exit_code, is_of_storage, what_blocks
 from headway.store.storage import outcome as outcome_of_storage
-from headway.train.loop import Beat, Event, Measure, Measured, Milestone, Study, train
+from headway.train.loop import Beat, Event, Measure, Measurements, Milestone, Study, train
 from headway.train.process_memory import forget_peak, give_freed_memory_back, peak_bytes
 
 
@@ -73,7 +73,7 @@ class TrainingSession:
     Args:
         run: as it stands in its folder.
         study: the study, restored to the step where it resumes.
-        recorder: what writes the folder.
+        writer: what writes the folder.
         lease: of the folder.
         stop_request: whether to stop.
         count: seconds and memory until now, from the seconds spent in steps.
@@ -83,15 +83,15 @@ class TrainingSession:
         self,
         run: Run,
         study: Study,
-        recorder: Recorder,
+        writer: RunWriter,
         lease: Lease,
         stop_request: StopRequest,
         count: Callable[[float], Mapping[str, Any]],
     ):
         if run.keeps_weights:  # a step at which nothing is measured is no milestone
-            kept = Measure(due=run.keeps_weights.__contains__, take=Measured)
+            kept = Measure(due=run.keeps_weights.__contains__, take=Measurements)
             study = replace(study, measures=(*study.measures, kept))
-        self._run, self._study, self._recorder, self._count = run, study, recorder, count
+        self._run, self._study, self._writer, self._count = run, study, writer, count
         self._lease, self._stop_request, self._tell = lease, stop_request, listeners(run, _say)
         self._first, self._stored = study.trainer.step, time.perf_counter()
 
@@ -105,7 +105,7 @@ class TrainingSession:
             LeaseLost: when another process owns the folder.
             OSError: when the folder cannot be written.
         """
-        resumed, event = self._recorder.resumed, None
+        resumed, event = self._writer.resumed, None
         begun = resumed.unrecorded if resumed else None
         try:
             for event in self._events(begun):
@@ -127,7 +127,7 @@ class TrainingSession:
 
     def _events(self, begun: Unrecorded | None) -> Iterator[Event]:
         """Yield the events from here; none if the last step is already recorded."""
-        if self._recorder.resumed is None or begun is not None or self._first < self._run.steps:
+        if self._writer.resumed is None or begun is not None or self._first < self._run.steps:
             yield from train(self._study, steps=self._run.steps, log_every=self._run.log_every, begun=begun)
 
     def _keep(self, event: Event) -> None:
@@ -136,9 +136,9 @@ class TrainingSession:
         self._lease.check()
         if isinstance(event, Milestone):
             if event.step in self._run.keeps_weights:
-                self._recorder.keep_weights(event.step, self._study.trainer.weights())
+                self._writer.keep_weights(event.step, self._study.trainer.weights())
             metrics = {"wall_s": self._count(event.training_s)["wall_s"], **event.metrics}
-            self._tell(self._recorder.record(event.step, metrics, event.arrays, event.samples))
+            self._tell(self._writer.record(event.step, metrics, event.arrays, event.samples))
         stop = self._stop_request.stop
         if (event.step > self._first or event.step == self._run.steps) and (stop or self._is_due(event)):
             self._store(event)
@@ -159,7 +159,7 @@ class TrainingSession:
             counters=self._count(event.training_s),
             unrecorded=event.unrecorded if isinstance(event, Beat) else None,
         )
-        self._recorder.checkpoint(checkpoint)
+        self._writer.checkpoint(checkpoint)
         self._stored = time.perf_counter()
 
 
@@ -247,7 +247,7 @@ class OwnedRun:
             if isinstance(error, OSError) and is_of_storage(error, self._run.path):
                 return self._ended(exit_code(error), "failed", outcome_of_storage(self._run.path, error))
             if is_out_of_memory(error):
-                return self._ended(FAILED, "failed", out_of_memory(self._run))
+                return self._ended(FAILED, "failed", explain_out_of_memory(self._run))
             return self._ended(FAILED, "failed", f"{type(error).__name__}: {error}; log.txt says where")
         return DONE
 
@@ -271,19 +271,19 @@ class OwnedRun:
         return code
 
     def _work(self, open_study: OpenStudy) -> Generator[bool, None, None]:
-        with Recorder(self._run.path, self._lease, self._run.id) as recorder:
-            resumed = recorder.resumed
+        with RunWriter(self._run.path, self._lease, self._run.id) as writer:
+            resumed = writer.resumed
             study = open_study(self._run.spec, self._run.execution if resumed else {})
             self._start(study, resumed)
-            notes = recorder.recoveries + [f"bits may differ: {c}" for c in self._run.execution.get("changes", ())]
+            notes = writer.recoveries + [f"bits may differ: {c}" for c in self._run.execution.get("changes", ())]
             for note in notes:
                 _say(note)
             base = resumed.counters if resumed else {}
             yield resumed is None or resumed.unrecorded is not None
             count = partial(self._count, study, base)
-            session = TrainingSession(self._run, study, recorder, self._lease, self._stop_request, count)
+            session = TrainingSession(self._run, study, writer, self._lease, self._stop_request, count)
             training_s = yield from session.to_the_end()
-            self._contents |= recorder.contents
+            self._contents |= writer.contents
         conclusion = study.conclude()
         self._lease.check()
         if conclusion.curves:

@@ -320,7 +320,7 @@ def _check_sizes(**sizes: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeats:
+class DrawnRepeats:
     """Sequences that begin with random tokens and end with others, which stand there twice."""
 
     tokens: Int64[np.ndarray, "batch length"]
@@ -330,7 +330,7 @@ class Repeats:
     """The position of the first repeated token."""
 
 
-def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Repeats:
+def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> DrawnRepeats:
     """Draw sequences of twice `longest`, each with its own period and beginning, so that no fixed distance pays.
 
     Periods are distinct where possible, between a quarter of the longest and the longest (from 2 on if that is short);
@@ -353,7 +353,7 @@ def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Repea
     periods = np.resize(possible, batch)
     begins = 2 * (longest - periods)
     tokens = [_at_the_end(vocab_size, int(period), int(at), random) for period, at in zip(periods, begins, strict=True)]
-    return Repeats(tokens=np.stack(tokens), periods=periods, begins=begins)
+    return DrawnRepeats(tokens=np.stack(tokens), periods=periods, begins=begins)
 
 
 def _at_the_end(vocab_size: int, period: int, begins: int, random: np.random.Generator) -> Int64[np.ndarray, " length"]:

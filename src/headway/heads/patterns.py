@@ -219,10 +219,10 @@ def blocks(masked: MaskedAttention) -> Iterator[Block]:
             )
             if seen.any():
                 keys = seen.nonzero()[:, 0]
-                yield block(masked, examples, queries, slice(int(keys[0]), int(keys[-1]) + 1))
+                yield cut_block(masked, examples, queries, slice(int(keys[0]), int(keys[-1]) + 1))
 
 
-def block(
+def cut_block(
     masked: MaskedAttention, examples: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)
 ) -> Block:
     """Return some queries and keys, which must be all keys that those queries see."""

@@ -15,7 +15,7 @@ import torch
 
 from headway.config.lm.training import OWN_TERMS, REGULARIZED, Better
 from headway.heads.attention import MaskedAttention, mask_attention
-from headway.heads.patterns import block
+from headway.heads.patterns import cut_block
 from headway.heads.sums import ROUNDING, Number, Pairs, cka, gram, units
 from headway.models.trace import AttentionTrace
 
@@ -53,7 +53,7 @@ def _subspace(masked: MaskedAttention) -> Number:
 
 def _position(masked: MaskedAttention) -> Number:
     """Return the disagreement in position, which holds the weights of all heads, as any differentiable measure does."""
-    overlap = block(masked).measured.overlap
+    overlap = cut_block(masked).measured.overlap
     texts = masked.counted.any(1).sum()
     return -torch.where(masked.counted[:, None], overlap, 0).sum() / texts
 

@@ -51,7 +51,7 @@ def in_tokens(model: Transformer | None) -> TypeGuard[Transformer]:
     return model is not None and answers_in_tokens(model)
 
 
-def no_circuits(model: Transformer | None) -> str:
+def why_no_circuits(model: Transformer | None) -> str:
     """Return why circuits cannot be read in tokens; empty if they can."""
     if model is None:
         return "Circuits are read off Headway's own models, and this is another."
@@ -143,11 +143,11 @@ def compositions(model: Transformer) -> Composition:
         for kind, reader in readers[later].items():
             tables[kind][here] = _ratios(writers[earlier], reader).numpy()
             of_reader = strongest_read[later][kind]
-            chances[kind][here] = chance_of(tables[kind][here], strongest_written[earlier], of_reader, width)
+            chances[kind][here] = composition_chance(tables[kind][here], strongest_written[earlier], of_reader, width)
     return Composition(heads=heads, **tables, null=width**-0.5, chances=chances)
 
 
-def chance_of(
+def composition_chance(
     compositions: Float[np.ndarray, "earlier later"],
     written: Float[np.ndarray, " earlier"],
     read: Float[np.ndarray, " later"],

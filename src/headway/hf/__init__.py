@@ -42,9 +42,9 @@ def tokenizer(folder: str | Path) -> "Tokenizer | None":
     Raises:
         UserError: when it cannot be read.
     """
-    from headway.hf.read import tokenizer_of
+    from headway.hf.read import read_tokenizer
 
-    return tokenizer_of(Path(folder))
+    return read_tokenizer(Path(folder))
 
 
 def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> "Pretrained":

@@ -292,7 +292,7 @@ def named_architectures(config: dict[str, Any]) -> list[str]:
     return named
 
 
-def tokenizer_of(folder: Path) -> Tokenizer | None:
+def read_tokenizer(folder: Path) -> Tokenizer | None:
     """Return the tokenizer of a folder; None if there is none.
 
     Raises:

@@ -71,7 +71,7 @@ Scores = Callable[[Tensor], Tensor]
 """A function from logits (..., query, key), -inf where a key is not seen, to the input of the softmax."""
 
 
-def attend_by(
+def attend_with_scores(
     scores: Scores,
     q: Float[Tensor, "batch head query d_head"],
     k: Float[Tensor, "batch head key d_head"],
@@ -145,7 +145,7 @@ class Attention(nn.Module):
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
         self.scores: Scores | None = None if model.attention == SOFTMAX else OWN_ATTENTIONS[model.attention]
-        self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_by, self.scores)
+        self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_with_scores, self.scores)
         """The function that computes contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]

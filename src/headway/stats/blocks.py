@@ -81,7 +81,7 @@ class BlockTest:
         return needed(variance), needed(low), needed(high)
 
 
-def judge(
+def block_test(
     y: Float[np.ndarray, "arm seed"], weights: Float[np.ndarray, "contrast arm"], *, level: float = LEVEL
 ) -> BlockTest:
     """Judge contrasts of arms together.
@@ -352,7 +352,7 @@ def run_plan(
         finished: which runs have ended, with a value or without; by default those with a value.
     """
     ended = np.isfinite(y) if finished is None else finished
-    test = judge(y, weights, level=plan.level_at(1))
+    test = block_test(y, weights, level=plan.level_at(1))
     contrasts = [replace(contrast, outcome=_outcome_before(contrast)) for contrast in test.contrasts]
     yield PlanState(contrasts=tuple(contrasts), look=None, test=test)
     counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
@@ -363,7 +363,7 @@ def run_plan(
             return
         # An arm that nothing waits for has no seeds of this look by the plan: those that it has were added by hand.
         counted[needed, :n] = True
-        test = judge(np.where(counted, y, np.nan)[:, :n], weights, level=plan.level_at(look))
+        test = block_test(np.where(counted, y, np.nan)[:, :n], weights, level=plan.level_at(look))
         for index in waiting:
             outcome = reading(test.contrasts[index], plan.margin)
             contrasts[index] = replace(test.contrasts[index], outcome=outcome, look=look)

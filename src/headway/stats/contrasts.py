@@ -19,7 +19,7 @@ from headway.config.run import PER_BYTE
 from headway.stats.blocks import PlanState, run_plan
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, has_metric, seed_seconds
 from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
-from headway.stats.paired import compare, holm, outcome_of, paired, unjudged
+from headway.stats.paired import compare, holm, outcome_of, paired, untested_difference
 from headway.stats.sequential import FEWEST, Looking, LookPlan
 from headway.stats.shares import all_pairs, compare_shares
 from headway.stats.simultaneous import LEVEL
@@ -113,7 +113,7 @@ def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weig
     """Return a contrast with the means of its sides, without what is not concluded yet."""
     judged = state.contrasts[index]
     sides = paired(*cells.sides(weights, None if judged.look is None else plan.looks[judged.look - 1]))
-    means = unjudged(sides, scale=_scale(weights))
+    means = untested_difference(sides, scale=_scale(weights))
     judged = replace(
         judged,
         n_pairs=means.n_pairs,

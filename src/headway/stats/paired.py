@@ -53,7 +53,7 @@ def paired(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]
     )
 
 
-def unjudged(pairs: Pairs, *, scale: float = 1.0) -> Difference:
+def untested_difference(pairs: Pairs, *, scale: float = 1.0) -> Difference:
     """Return how far the means of pairs are apart, before any test.
 
     Args:
@@ -84,7 +84,7 @@ def compare(pairs: Pairs, *, scale: float = 1.0) -> Difference:
         >>> round(c.difference, 3), [round(end, 3) for end in c.interval], round(c.p, 3)
         (-0.2, [-0.448, 0.048], 0.074)
     """
-    means, n = unjudged(pairs, scale=scale), len(pairs.seeds)
+    means, n = untested_difference(pairs, scale=scale), len(pairs.seeds)
     if means.difference is None or not _has_spread(pairs):
         return replace(means, outcome=outcome_of(n, None))
     deviation, bound = float((pairs.arm - pairs.baseline).std(ddof=1)), float(stdtrit(n - 1, 1 - LEVEL / 2))

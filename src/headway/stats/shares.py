@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.stats.evidence import Difference
-from headway.stats.paired import outcome_of, paired, unjudged
+from headway.stats.paired import outcome_of, paired, untested_difference
 
 _Z = 1.959963984540054
 """The quantile of the normal distribution for a 95 % interval."""
@@ -93,7 +93,7 @@ def compare_shares(arm: Mapping[int, float | None], baseline: Mapping[int, float
     pairs = paired(arm, baseline)
     n = len(pairs.seeds)
     if n == 0:
-        return unjudged(pairs)
+        return untested_difference(pairs)
     both = int(((pairs.arm > 0) & (pairs.baseline > 0)).sum())
     yes = int((pairs.arm > 0).sum()), int((pairs.baseline > 0).sum())
     first_only, second_only = yes[0] - both, yes[1] - both
@@ -101,7 +101,7 @@ def compare_shares(arm: Mapping[int, float | None], baseline: Mapping[int, float
     difference = means[0] - means[1]
     p = mid_p(first_only, second_only) if n > 1 else None
     return replace(
-        unjudged(pairs),
+        untested_difference(pairs),
         rule="shares",
         means=means,
         difference=difference,

@@ -1,6 +1,6 @@
 """Run folders, and directories of them.
 
-* `run`: one run; `records`: its records, which `recorder` writes; `checkpoint`: the state from which it resumes;
+* `run`: one run; `records`: its records, which `run_writer` writes; `checkpoint`: the state from which it resumes;
   `environment`: how it was executed;
 * `directory`: a directory of runs; `document`: its experiment and timings; `growth`: changes of the experiment;
   `look_plans`: its interim analyses;

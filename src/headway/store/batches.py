@@ -40,7 +40,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def out_of_memory(run: "Run") -> str:
+def explain_out_of_memory(run: "Run") -> str:
     """The outcome of a run whose memory ran out: its arm, the estimate, and the batch that would fit."""
     estimate = estimated_bytes(run.spec)
     if estimate is None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from headway.base.files import FULL, create_text, entries, folder_in, inside, instead_of_file, names_in
-from headway.base.text import numbered
+from headway.base.text import with_numbers
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.load import read_resolved
@@ -32,10 +32,10 @@ from headway.errors import DeclarationError, ResultsError, UserError, near
 from headway.store import document
 from headway.store.batches import Making, RunBatch, half_made
 from headway.store.growth import check, check_content, turn, why_not_asked
-from headway.store.integrity import Checked, Depth, Stamp, stamp_of
+from headway.store.integrity import Checked, Depth, Stamp, file_stamp
 from headway.store.lease import Lease, LeaseHeld
 from headway.store.records import holds_run, run_folders
-from headway.store.run import Run, Status, check_schema, damaged, read
+from headway.store.run import Run, Status, check_schema, read, unreliable_run
 from headway.store.run import document as document_run
 from headway.store.storage import failure
 from headway.store.watch import take_patiently
@@ -98,8 +98,8 @@ def _chosen(
     wanted = found if seeds is None else [f for f in found if f.name in {f"seed-{seed}" for seed in seeds}]
     wanted_gone = gone if seeds is None else gone & set(seeds)
     if not wanted and not wanted_gone:
-        there = numbered("seed", {*map(seed_of, found), *gone})
-        raise ResultsError(f"{directory}: arm {name} has no run of {numbered('seed', seeds or ())}; it has {there}")
+        there = with_numbers("seed", {*map(seed_of, found), *gone})
+        raise ResultsError(f"{directory}: arm {name} has no run of {with_numbers('seed', seeds or ())}; it has {there}")
     return wanted, {(name, seed) for seed in wanted_gone}
 
 
@@ -368,7 +368,7 @@ class Store:
             names = {folder.name for folder in entries(self.path, "runs/*")}
             if arm not in names:
                 raise ResultsError(f"{self.path} has no runs of arm {arm!r}; {near(arm, names)}")
-            there = numbered("seed", [run.seed for run in self.runs() if run.name == arm])
+            there = with_numbers("seed", [run.seed for run in self.runs() if run.name == arm])
             raise ResultsError(f"{self.path} has no run of arm {arm!r} with seed {seed}; it has {there}")
         return self._asked(self._examined(path))
 
@@ -404,7 +404,7 @@ class Store:
 
         A done run does not change, and to examine it is to look at all of its files: that is done once.
         """
-        stamp = stamp_of(path / "run.json")
+        stamp = file_stamp(path / "run.json")
         known = self._sound.get((path, depth))
         run = known[1] if known and known[0] == stamp else Run.examine(path, depth, self._known)
         if run.status == "done":
@@ -417,10 +417,10 @@ class Store:
         if run.status == "damaged":
             return run
         why_not = why_not_asked(self.path, run, self._arms[1].get(run.name))
-        if why_not and (stamp := stamp_of(self.path / document.FILE)) != self._arms[0]:  # others may have let it grow
+        if why_not and (stamp := file_stamp(self.path / document.FILE)) != self._arms[0]:  # others may have let it grow
             self._arms = stamp, _by_name(Store.open(self.path).experiment)
             why_not = why_not_asked(self.path, run, self._arms[1].get(run.name))
-        return replace(damaged(run.path, why_not), group=run.group) if why_not else run
+        return replace(unreliable_run(run.path, why_not), group=run.group) if why_not else run
 
     @cached_property
     def _known(self) -> Checked:

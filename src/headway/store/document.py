@@ -192,13 +192,13 @@ def anchors(directory: Path) -> Mapping[str, Sequence[State]]:
     return {name: each for name, each in states if isinstance(each, list) and is_look(name)}
 
 
-def given_up(directory: Path) -> Sequence[str]:
+def looks_given_up(directory: Path) -> Sequence[str]:
     """The files of `looks/` that somebody did without."""
     found = _note_of(directory).get("given_up")
     return [name for name in found if is_look(name)] if isinstance(found, list) else []
 
 
-def timed(directory: Path) -> Sequence[str]:
+def timed_arms(directory: Path) -> Sequence[str]:
     """The arms whose timings were there, as the document says."""
     found = _note_of(directory).get("timed")
     return [name for name in found if isinstance(name, str) and files.is_bare(name)] if isinstance(found, list) else []
@@ -215,16 +215,16 @@ def read_timing(file: Path) -> dict[str, Any] | None:
     return found if found is not None and found.get("arm", file.stem) == file.stem else None
 
 
-def read_timings(directory: Path) -> dict[str, dict[str, Any] | None]:
+def timings_of_arms(directory: Path) -> dict[str, dict[str, Any] | None]:
     """Return every timing of a directory, by the full name of its arm; None for a damaged or missing timing."""
     there = {file.stem: read_timing(file) for file in files.entries(files.inside(directory, "timings"), "*.json")}
-    return {**dict.fromkeys(timed(directory)), **there}
+    return {**dict.fromkeys(timed_arms(directory)), **there}
 
 
 def lacks_timings(directory: Path) -> bool:
     """Return whether there are timings that the document could name and does not."""
     there = set(_timings(directory))
-    return not there <= set(timed(directory)) and not doubt(directory)
+    return not there <= set(timed_arms(directory)) and not doubt(directory)
 
 
 def note_timings(directory: Path) -> None:
@@ -233,7 +233,7 @@ def note_timings(directory: Path) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    _change(directory, {"timed": sorted({*timed(directory), *_timings(directory)})})
+    _change(directory, {"timed": sorted({*timed_arms(directory), *_timings(directory)})})
 
 
 def _timings(directory: Path) -> list[str]:
@@ -275,7 +275,12 @@ def _kept(directory: Path, arms: Collection[str], asked: Iterable[Name]) -> dict
     looks, present = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]
     looks |= {file.stem: [state_of(file)] for file in present if not known and signed_json(file)}
     runs, aside = ({run for run in found if run[0] in arms} for found in _changed(directory, asked))
-    said = {"dropped": compact(aside), LOOKS: looks, "given_up": given_up(directory), "timed": timed(directory)}
+    said = {
+        "dropped": compact(aside),
+        LOOKS: looks,
+        "given_up": looks_given_up(directory),
+        "timed": timed_arms(directory),
+    }
     return {"runs": compact(runs), **{key: value for key, value in said.items() if value}}
 
 

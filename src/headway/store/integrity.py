@@ -23,7 +23,7 @@ from headway.base.files import Content, instead_of_file, json_text, kept_json, w
 from headway.base.identity import DIGEST, is_as_signed, signed
 from headway.base.text import counted
 from headway.errors import ResultsError, shortened
-from headway.store.records import READ, anew, is_of_run, mapping_in, read_bytes, step_files
+from headway.store.records import READ, all_step_files, anew, is_of_run, mapping_in, read_bytes
 
 SEAL = "seal.json"
 SCHEMA = 1
@@ -125,7 +125,7 @@ def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
 
     Checkpoints are no such files: Headway opens only one that is sealed.
     """
-    present = {*step_files(path), *(name for name in READ if (path / name).exists())}
+    present = {*all_step_files(path), *(name for name in READ if (path / name).exists())}
     return [f"{name} was not there when the run was finished" for name in sorted(present - set(sealed))]
 
 
@@ -156,7 +156,7 @@ Stamp = tuple[int, int, int]
 """When a file was written, how long it is, and which file it is."""
 
 
-def stamp_of(file: Path) -> Stamp | None:
+def file_stamp(file: Path) -> Stamp | None:
     """The time, size and inode of a file, by which a later write is noticed; None if there is no file."""
     try:
         found = file.stat()

@@ -242,7 +242,7 @@ def seen(directory: Path) -> tuple[int, ...]:
     """
     names = {*document.looks_there(directory), *document.anchors(directory)}
     kinds = ("seen",) if "plan" in names else ("seen", "after")
-    names.update(document.given_up(directory))
+    names.update(document.looks_given_up(directory))
     parts = [name.partition("-") for name in names]
     return tuple(sorted({int(n) for kind, _, n in parts if kind in kinds and n.isdecimal()}))
 

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from headway.base.files import NotOrdinary, checked, entries, inside, kept_json, parsed
 from headway.base.files import read_bytes as bytes_of
 from headway.base.identity import is_as_signed
-from headway.base.text import command_line, numbered
+from headway.base.text import command_line, with_numbers
 from headway.errors import ResultsError, Unreadable
 from headway.store.checkpoint import Arrays
 
@@ -82,7 +82,7 @@ def kept_steps(path: Path, kind: str) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
 
-def step_files(path: Path) -> list[str]:
+def all_step_files(path: Path) -> list[str]:
     """Return the files that a run folder keeps of single steps, by path in it."""
     files = [step_file(path, kind, step) for kind in OF_STEPS for step in kept_steps(path, kind)]
     return [file.relative_to(path).as_posix() for file in files]
@@ -98,7 +98,7 @@ def read_step(path: Path, kind: str, step: int) -> Arrays:
         missing = f"nothing was kept of the heads at step {step}; the run keeps"
         if kind == "weights":
             missing = f"weights of step {step} are not kept; beside its last the run keeps"
-        raise ResultsError(f"{path}: {missing} {numbered('step', steps)}")
+        raise ResultsError(f"{path}: {missing} {with_numbers('step', steps)}")
     file = step_file(path, kind, step)
     try:
         return load_file(checked(file))

@@ -44,7 +44,7 @@ _END = f',\n "{DIGEST}": "'
 """The text between the content and its digest, which comes last."""
 
 
-def content_of(path: Path) -> dict[str, Any]:
+def read_run_json(path: Path) -> dict[str, Any]:
     """Return the content of a folder's run.json.
 
     Raises:
@@ -157,7 +157,7 @@ class Run:
             run = cls.open(path)
             run.check(depth, known)
         except ResultsError as error:
-            return damaged(path, str(error))
+            return unreliable_run(path, str(error))
         return run
 
     def check(self, depth: seals.Depth = "whole", known: seals.Checked | None = None) -> None:
@@ -313,7 +313,7 @@ def read(path: Path) -> Run:
     Raises:
         ResultsError: when there is none, or it cannot be understood.
     """
-    content = content_of(path)
+    content = read_run_json(path)
     try:
         if content["status"] not in get_args(Status):
             raise TypeError(f"status {content['status']}")
@@ -330,7 +330,7 @@ def read(path: Path) -> Run:
         raise ResultsError(f"{path}: run.json is damaged ({error!r}); {anew(path)}") from None
 
 
-def damaged(path: Path, message: str) -> Run:
+def unreliable_run(path: Path, message: str) -> Run:
     """Return the run of an unreliable folder: it has what the folder's name tells, and nothing of the content.
 
     Its seed is -1 where the name has none.

@@ -24,9 +24,9 @@ from headway.store.directory import Store
 from headway.store.environment import changes
 from headway.store.growth import why_not_asked
 from headway.store.integrity import Checked
-from headway.store.recorder import why_not_newest
 from headway.store.records import OF_STEPS, READ, anew, run_folders, signed_json
 from headway.store.run import Run, read
+from headway.store.run_writer import why_not_newest
 
 DIGESTS = ".digests.json"
 """In a folder of figures: what each was drawn from, and then held."""
@@ -109,7 +109,9 @@ def _beside(directory: Path) -> Looked:
     """The damages among the files beside the runs."""
     files = [(kind.why_not, file) for kind in STORED_FILES if kind.why_not for file in entries(directory, kind.pattern)]
     found = [why_not(directory, file) for why_not, file in files]
-    untimed = [file for arm in document.timed(directory) if not (file := document.timing_file(directory, arm)).exists()]
+    untimed = [
+        file for arm in document.timed_arms(directory) if not (file := document.timing_file(directory, arm)).exists()
+    ]
     lost = [f"{file} is gone; `headway run` with --timing measures it again" for file in untimed]
     lost += [*look_plans.damages(directory), *look_plans.unaccounted(directory), *_figures(directory)]
     sizes = [file.stat().st_size for _, file in files if file.is_file()]
@@ -303,13 +305,13 @@ def directory_warnings(directory: Path) -> Iterator[str]:
     if doubt := document.doubt(directory):
         yield doubt
     yield from look_plans.damages(directory)
-    if lost := document.given_up(directory):
+    if lost := document.looks_given_up(directory):
         it = "it" if len(lost) == 1 else "them"
         yield (
             f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and somebody did without {it}; verdicts err "
             "more often than they say where seeds were chosen by what stood there"
         )
-    for name, timing in document.read_timings(directory).items():
+    for name, timing in document.timings_of_arms(directory).items():
         if timing is None:
             file = document.timing_file(directory, name)
             what = "is damaged and left out" if file.exists() else "is gone"

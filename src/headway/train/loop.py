@@ -57,7 +57,7 @@ class Trainer(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measurements:
     """The measurements of a step: numbers (or lists of numbers) for its record, arrays per head, and texts."""
 
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Measure:
     """Something that is measured at the steps where it is `due`; taking it changes nothing in the trainer."""
 
     due: Callable[[int], bool]
-    take: Callable[[], Measured]
+    take: Callable[[], Measurements]
 
 
 @dataclass(frozen=True, kw_only=True)

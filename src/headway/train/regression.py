@@ -18,7 +18,7 @@ from headway.icl import estimators, evaluation, fused
 from headway.icl.circuits import circuits, head_scalars
 from headway.icl.weights import initial_weights
 from headway.train import loop
-from headway.train.loop import Conclusion, Measure, Measured, Study, TrainerChoice, TrainingSlice
+from headway.train.loop import Conclusion, Measure, Measurements, Study, TrainerChoice, TrainingSlice
 
 if TYPE_CHECKING:
     from headway.icl.attention import InContextAttention
@@ -111,7 +111,7 @@ def _study(run: IclRun, trainer: loop.Trainer, execution: Mapping[str, Any], pre
     if isinstance(run.model, OneLayer):
         measures.append(Measure(due=_every(run.probes.every, run.training.steps), take=judge.heads))
     measures.append(
-        Measure(due=lambda step: step in run.probes.circuits, take=lambda: Measured(arrays=judge.circuits()))
+        Measure(due=lambda step: step in run.probes.circuits, take=lambda: Measurements(arrays=judge.circuits()))
     )
     return Study(trainer=trainer, measures=tuple(measures), execution=execution, conclude=judge.conclude)
 
@@ -135,9 +135,9 @@ class _Judge:
     def _control_during(self) -> evaluation.Control:
         return evaluation.debiased_gd_control(self._prompts_during, self._run.task)
 
-    def during(self) -> Measured:
+    def during(self) -> Measurements:
         """The error on the first of the evaluation's prompts."""
-        return Measured(
+        return Measurements(
             metrics=_errors(self._predict(self._prompts_during, None), self._prompts_during, self._control_during)
         )
 
@@ -145,10 +145,12 @@ class _Judge:
         """QK and OV of every layer and head, now."""
         return circuits(self._trainer.weights(), self._run.model, self._run.task)
 
-    def heads(self) -> Measured:
+    def heads(self) -> Measurements:
         """Return the current numbers of a one-layer model's heads: w, mu, and the step size that they make together."""
         w, mu = self._head_scalars()
-        return Measured(metrics={"w": w, "mu": mu, "mu_dot_w": (mu * w).sum(0).tolist(), "sum_mu": mu.sum(0).tolist()})
+        return Measurements(
+            metrics={"w": w, "mu": mu, "mu_dot_w": (mu * w).sum(0).tolist(), "sum_mu": mu.sum(0).tolist()}
+        )
 
     def conclude(self) -> Conclusion:
         """Evaluate the model."""

@@ -194,7 +194,7 @@ def test_the_film_is_a_gif_beside_the_other_files(plain: dict[str, Figure], tmp_
 def test_a_film_shows_the_colours_of_its_values() -> None:
     from PIL import Image
 
-    tile = animation.Tile(title="layer 0", values=np.array([[np.nan, 1.0], [-1.0, 0.0]]))
+    tile = animation.MapTile(title="layer 0", values=np.array([[np.nan, 1.0], [-1.0, 0.0]]))
     frames = [animation.Frame(title=f"step {k}", rows=(("", (tile,)),)) for k in range(2)]
     content = animation.film(frames, largest=1.0, colours=("#0000ff", "#ffffff", "#ff0000"), title="x")
     picture = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).reshape(-1, 3)

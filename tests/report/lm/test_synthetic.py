@@ -11,7 +11,7 @@ from headway.config.load import load
 from headway.report.charts.files import render
 from headway.report.experiment.data import ArmResults, Finished, ReportData, arm_styles
 from headway.report.lm import report
-from headway.report.lm.common import loss_of
+from headway.report.lm.common import loss_metric
 from headway.report.lm.size import loss_against_parameters
 from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
 from headway.stats.laboratory import References
@@ -124,11 +124,11 @@ def test_figures_of_text_are_drawn_of_text_alone():
         {"complete-h1": shares(0.5, **named), "complete-h2": shares(1.0, **{**named, "n_parameters": 200})},
     )
     assert loss_against_parameters(material) is None
-    assert loss_of(material).ticks == ""
-    assert not loss_of(material).references
-    assert loss_of(material).axis == "evaluation loss (nats per answer)"
+    assert loss_metric(material).ticks == ""
+    assert not loss_metric(material).references
+    assert loss_metric(material).axis == "evaluation loss (nats per answer)"
     text = material_of(load("head-progression"), {load("head-progression").arms[0].full_name: [named]})
-    assert loss_of(text).axis == "evaluation loss (nats per token)"
+    assert loss_metric(text).axis == "evaluation loss (nats per token)"
 
 
 def test_they_can_be_drawn(endpoints):

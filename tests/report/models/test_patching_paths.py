@@ -4,7 +4,7 @@ import numpy as np
 
 from headway.causal.patch_result import THROUGH, HeadPaths
 from headway.report.charts.files import render
-from headway.report.models.patching import path_maps
+from headway.report.models.patching import head_path_maps
 
 HEADS = ((0, 0), (0, 1), (1, 0))
 
@@ -17,7 +17,7 @@ def paths(later: bool) -> HeadPaths:
 
 
 def test_a_cell_for_each_pair_and_input():
-    figure = path_maps(paths(later=True))
+    figure = head_path_maps(paths(later=True))
     assert figure is not None
     rows = [row for data in figure.spec["datasets"].values() for row in data]
     cells = {(row["writer"], row["reader"]): row["value"] for row in rows}
@@ -26,13 +26,13 @@ def test_a_cell_for_each_pair_and_input():
 
 
 def test_heads_of_one_layer_have_no_paths():
-    assert path_maps(paths(later=False)) is None
+    assert head_path_maps(paths(later=False)) is None
 
 
 def test_of_many_heads_every_row_has_its_label():
     many = tuple((layer, head) for layer in range(5) for head in range(8))
     later = np.array([[1.0 if one[0] < other[0] else np.nan for other in many] for one in many])
-    figure = path_maps(HeadPaths(heads=many, through=dict.fromkeys(THROUGH, later), to_output=np.zeros(40)))
+    figure = head_path_maps(HeadPaths(heads=many, through=dict.fromkeys(THROUGH, later), to_output=np.zeros(40)))
     assert figure is not None
     drawn = render(figure.spec)
     assert all(drawn.count(f">L{layer}H{head}</text>") >= 3 for layer in range(4) for head in range(8))

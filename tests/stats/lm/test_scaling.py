@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from scipy.optimize import curve_fit, minimize_scalar
 
-from headway.stats.lm.scaling import FREE_FORM, PARAMETERS, PUBLISHED_FORM, Point, fit, fits, limit, minima, refitted
+from headway.stats.lm.scaling import (
+    FREE_FORM,
+    PARAMETERS,
+    PUBLISHED_FORM,
+    Point,
+    fit_curve,
+    fits,
+    limit,
+    minima,
+    refitted,
+)
 
 TOTALS = np.array([16.0, 24.0, 32.0, 48.0, 64.0])
 
@@ -31,7 +41,7 @@ def by(entries):
 
 @pytest.mark.parametrize(("form", "a"), [(PUBLISHED_FORM, 1.0), (FREE_FORM, 0.4), (FREE_FORM, -0.3)])
 def test_a_planted_curve_is_found(form, a):
-    curve, other = fit(form, TOTALS, a * np.exp(-0.07 * TOTALS) + 2.5)
+    curve, other = fit_curve(form, TOTALS, a * np.exp(-0.07 * TOTALS) + 2.5)
     assert (curve.a, curve.b, curve.c) == pytest.approx((a, 0.07, 2.5), rel=1e-4)
     assert other is None
 
@@ -39,7 +49,7 @@ def test_a_planted_curve_is_found(form, a):
 def test_it_agrees_with_a_general_least_squares():
     losses = 0.5 * np.exp(-0.05 * TOTALS) + 3 + 0.004 * np.random.default_rng(0).standard_normal(5)
     expected, _ = curve_fit(lambda n, a, b, c: a * np.exp(-b * n) + c, TOTALS, losses, p0=(0.5, 0.05, 3.0))
-    curve, _ = fit(FREE_FORM, TOTALS, losses)
+    curve, _ = fit_curve(FREE_FORM, TOTALS, losses)
     assert (curve.a, curve.b, curve.c) == pytest.approx(tuple(expected), rel=1e-3)
 
 
@@ -139,7 +149,7 @@ def test_many_are_fitted_at_once_as_one_after_the_other(form):
     fall = rng.uniform(-0.5, 1.5, (250, 1)) * np.exp(-rng.uniform(0.01, 0.2, (250, 1)) * TOTALS)
     losses = 2.5 + fall + 0.02 * rng.normal(size=(250, len(TOTALS)))
     for near in (0.03, 0.2):
-        slow = [fit(form, TOTALS, one, near=near)[0] or limit(form, TOTALS, one) for one in losses]
+        slow = [fit_curve(form, TOTALS, one, near=near)[0] or limit(form, TOTALS, one) for one in losses]
         for one, other in zip(refitted(form, TOTALS, losses, near), slow, strict=True):
             assert one.sse == pytest.approx(other.sse, rel=1e-9)
             assert (one.b, one.c) == pytest.approx((other.b, other.c), rel=1e-5)

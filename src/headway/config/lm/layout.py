@@ -83,7 +83,7 @@ def check_layers(values: Sequence[object], n_layers: int, what: str) -> None:
         )
 
 
-def schedule_in(text: object, examples: Mapping[str, str], what: str) -> Schedule | None:
+def parse_schedule(text: object, examples: Mapping[str, str], what: str) -> Schedule | None:
     """Return the schedule of a text such as `openelm(0.5, 1.0)`; None if the text is no schedule.
 
     Args:
@@ -96,9 +96,9 @@ def schedule_in(text: object, examples: Mapping[str, str], what: str) -> Schedul
         DeclarationError: for an unknown schedule, or other numbers than it takes.
 
     Examples:
-        >>> schedule_in("linear(4, 16)", {"linear": "linear(4, 16)"}, "n_heads")
+        >>> parse_schedule("linear(4, 16)", {"linear": "linear(4, 16)"}, "n_heads")
         Schedule(name='linear', numbers=(4.0, 16.0))
-        >>> schedule_in("4-8-16", {"linear": "linear(4, 16)"}, "n_heads")
+        >>> parse_schedule("4-8-16", {"linear": "linear(4, 16)"}, "n_heads")
     """
     found = re.fullmatch(r"\s*([A-Za-z]+)\s*\(([^()]*)\)\s*", text) if isinstance(text, str) else None
     if not found:
@@ -141,7 +141,7 @@ def widths(value: PerLayer, *, n_layers: int, d_model: int) -> tuple[int, ...]:
         >>> widths("openelm(0.5, 4.0, 16)", n_layers=4, d_model=64)
         (32, 112, 176, 256)
     """
-    schedule = schedule_in(value, _WIDTHS, "d_mlp")
+    schedule = parse_schedule(value, _WIDTHS, "d_mlp")
     if not schedule:
         return tuple(4 * d_model if width is None else width for width in per_layer(value, n_layers, "d_mlp"))
     if any(n > LARGEST_FACTOR for n in schedule.numbers):
@@ -409,7 +409,7 @@ class HeadLayout:
             >>> str(HeadLayout.resolve("openelm(0.5, 1.0)", n_layers=4, d_model=1280, d_head=64))
             '12:3x64-16:4x64-16:4x64-20:5'
         """
-        schedule = schedule_in(n_heads, EXAMPLES, "n_heads")
+        schedule = parse_schedule(n_heads, EXAMPLES, "n_heads")
         if schedule:
             parts = scheduled(schedule, n_layers=n_layers, d_model=d_model, d_head=d_head)
         elif isinstance(n_heads, str):

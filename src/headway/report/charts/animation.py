@@ -30,7 +30,7 @@ GAP, MARGIN, TEXT = 10, 16, 13
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tile:
+class MapTile:
     """A square map, NaN where nothing is known; `missing` is written instead of a map where there is none."""
 
     title: str
@@ -43,7 +43,7 @@ class Frame:
     """Maps at one moment, in rows that have a name."""
 
     title: str
-    rows: tuple[tuple[str, tuple[Tile, ...]], ...]
+    rows: tuple[tuple[str, tuple[MapTile, ...]], ...]
 
 
 def film(frames: Iterable[Frame], *, largest: float, colours: Sequence[str], title: str) -> bytes:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from headway.base.text import plainly
+from headway.base.text import escape_controls
 
 if TYPE_CHECKING:
     import altair as alt
@@ -194,9 +194,9 @@ def _read(rows: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with every text in it replaced by its readable form, as `plainly` makes it."""
+    """Return a value with every text in it replaced by its readable form, as `escape_controls` makes it."""
     if isinstance(value, str):
-        return plainly(value)
+        return escape_controls(value)
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
@@ -278,7 +278,7 @@ _SYMBOLS: dict[str, dict[str, Any]] = {
 }
 
 
-def coloured(
+def colours_of_column(
     column: str, colours: Mapping[str, str], symbol: Literal["circle", "square", "stroke"] | None = None, **legend: Any
 ) -> Any:
     """Return the colours of the names in a column.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from headway.base.text import plainly
+from headway.base.text import escape_controls
 from headway.report.charts.figure import Figure
 from headway.report.charts.files import check_drawable
 
@@ -50,7 +50,7 @@ def templates() -> "Environment":
         loader=PackageLoader("headway", "report/templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
-        finalize=lambda value: plainly(value) if type(value) is str else value,
+        finalize=lambda value: escape_controls(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -11,7 +11,7 @@ from rich.text import Text
 from headway.base.text import join
 from headway.errors import UserError
 from headway.report.charts import page
-from headway.report.charts.figure import WIDTH, Figure, coloured, hints, inline
+from headway.report.charts.figure import WIDTH, Figure, colours_of_column, hints, inline
 from headway.report.charts.files import FORMATS, convert, render, write_whole
 from headway.report.charts.lines import Axis
 
@@ -104,7 +104,7 @@ class Parts:
         return chart.encode(
             x=alt.X("parameters:Q", stack=stack, title=title, axis=alt.Axis(format=number, tickCount=8)),
             y=Axis("model", order=list(self.counts), ticks=ticks).encoded("y"),
-            color=coloured("part", {part: PART_COLOURS[part] for part in self.names}, "square"),
+            color=colours_of_column("part", {part: PART_COLOURS[part] for part in self.names}, "square"),
             order="order:Q",
             tooltip=hints(["model:N", "part:N", ("parameters:Q", ","), ("share:Q", ".1%")]),
         )

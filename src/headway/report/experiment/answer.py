@@ -13,7 +13,7 @@ from typing import Any
 
 from headway.base.text import brief, join
 from headway.config.metrics import METRICS, Metric, metric_name
-from headway.report.charts.figure import ASKED, INK, QUIET, WIDTH, Figure, coloured, ends, grid, inline, panel
+from headway.report.charts.figure import ASKED, INK, QUIET, WIDTH, Figure, colours_of_column, ends, grid, inline, panel
 from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, rule
 from headway.report.experiment.data import ArmResults, ReportData
@@ -82,7 +82,7 @@ def drawn(found: Sequence[DrawnDifference], metric: Metric, *, margin: float | N
     width = min(520, (room - 30) // 2 if small else room)
     title = f"{metric_name(metric.name)} less the baseline's ({'% of it' if margin is not None else metric.unit})"
     # One scale of colours for all panels: of two, Vega-Lite would make a union.
-    colour = coloured("arm", {one.name: one.colour for one in found})
+    colour = colours_of_column("arm", {one.name: one.colour for one in found})
     rows: list[Any] = []
     for name, members in panels.items():
         arms = arms_axis(list(dict.fromkeys(one.name for one in members)), labelLimit=LABELS, minExtent=labels)
@@ -456,11 +456,13 @@ def _panel_outcome(
     values = [row[column] for row in (*seeds, *ticks)] + [row[end] for row in summary for end in ENDS]
     x = Axis(column, measure.axis, domain=ends(values, beside=14 / width), ticks={"tickCount": max(3, width // 80)})
     layers = points_with_intervals(
-        summary, x, y, coloured("arm", {arm.label: arm.colour for arm in arms}), across=ENDS, thick=2.5, size=110,
-        stroke="white", strokeWidth=1, shown=["arm:N", value, "low:Q", "high:Q"],
+        summary, x, y, colours_of_column("arm", {arm.label: arm.colour for arm in arms}), across=ENDS, thick=2.5,
+        size=110, stroke="white", strokeWidth=1, shown=["arm:N", value, "low:Q", "high:Q"],
     )  # fmt: skip
     if ticks:
-        names = coloured("what", {row["what"]: row["colour"] for row in ticks}, "square" if legend else None, columns=3)
+        names = colours_of_column(
+            "what", {row["what"]: row["colour"] for row in ticks}, "square" if legend else None, columns=3
+        )
         mark = {"thickness": 2.5, "size": 26}
         layers.insert(0, strip(ticks, x, y, names, kind="tick", shown=["what:N", value], **mark))
     if material.n_seeds > 1:

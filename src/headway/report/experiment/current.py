@@ -64,7 +64,7 @@ def is_of(path: Path, state: str) -> bool:
     return last == signature(state, page).encode()
 
 
-def is_signed(path: Path) -> bool:
+def names_state(path: Path) -> bool:
     """Return whether a page exists and names the state that it was written from, whichever that is."""
     try:
         return read_bytes(path).rstrip().rpartition(b"\n")[2].startswith(MADE_FROM.encode())

@@ -23,7 +23,7 @@ from headway.report.charts.figure import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DA
 from headway.stats.cells import title
 from headway.stats.laboratory import References
 from headway.stats.results import Results
-from headway.store.document import read_timings
+from headway.store.document import timings_of_arms
 
 if TYPE_CHECKING:
     from headway.config.run import RunSpec
@@ -258,7 +258,7 @@ def gather(store: "Store", results: Results) -> ReportData:
         results=results,
         runs=runs,
         arms=tuple(arms),
-        timings={arm: timing for arm, timing in read_timings(store.path).items() if timing is not None},
+        timings={arm: timing for arm, timing in timings_of_arms(store.path).items() if timing is not None},
     )
 
 

@@ -24,14 +24,14 @@ def declared(run: Finished) -> TokensRun:
     return run.run.trained
 
 
-def is_probed(run: Finished) -> bool:
+def has_probes(run: Finished) -> bool:
     """Return whether a run's heads were measured during training."""
     return run.once(head_progress) is not None
 
 
 def measures(run: Finished, metric: str) -> bool:
     """Return whether a metric of a run's heads was measured during training."""
-    return is_probed(run) and metric in heads_of(run).mean
+    return has_probes(run) and metric in heads_of(run).mean
 
 
 def heads_of(run: Finished) -> HeadProgress:
@@ -76,7 +76,7 @@ OF_ANSWERS = replace(
 """The loss of tasks that are no text."""
 
 
-def loss_of(material: ReportData) -> OutcomeMeasure:
+def loss_metric(material: ReportData) -> OutcomeMeasure:
     """Return the loss metric of the task in nats: per token, or per answer if the task is no text."""
     return LOSS if is_text(material.run) else OF_ANSWERS
 

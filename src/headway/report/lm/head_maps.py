@@ -14,7 +14,7 @@ import numpy as np
 from headway.base.text import join, listed
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
-from headway.report.charts.animation import Frame, Tile, film
+from headway.report.charts.animation import Frame, MapTile, film
 from headway.report.charts.figure import INK, QUIET, WIDTH, Figure
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import DIVERGING, about_zero, evenly, head_map, largest_side, valued
@@ -196,7 +196,7 @@ def _frames(drawn: Sequence[Maps]) -> Iterator[Frame]:
         for one in drawn:
             at = _places(one, drawn)[place]
             tiles = [
-                Tile(title=f"layer {layer}", values=values, missing=NEEDS_TWO if len(values) == 1 else "")
+                MapTile(title=f"layer {layer}", values=values, missing=NEEDS_TWO if len(values) == 1 else "")
                 for layer, values in zip(one.layers, one.values[at], strict=True)
             ]
             rows.append((one.arm.label if len(drawn) > 1 else "", tuple(tiles)))

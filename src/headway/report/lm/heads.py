@@ -18,11 +18,11 @@ from headway.base.text import counted, join, listed, number
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import SOLID, WIDTH, Figure, coloured, grid, hints, inline, panel
+from headway.report.charts.figure import SOLID, WIDTH, Figure, colours_of_column, grid, hints, inline, panel
 from headway.report.charts.intervals import ENDS, over_seeds, points_with_intervals
 from headway.report.charts.lines import Axis, band_said, keyed, line_bands, rule, step_axis
 from headway.report.experiment.data import ArmResults, Finished, ReportData, training_curve
-from headway.report.lm.common import declared, heads_of, is_probed, measures
+from headway.report.lm.common import declared, has_probes, heads_of, measures
 from headway.stats.lm.diversity import EARLY, LayerAssociation, attentions, scores_at
 from headway.stats.lm.verdicts import untested
 from headway.stats.simultaneous import LEVEL
@@ -48,7 +48,7 @@ def progress(material: ReportData, *, every: bool = True) -> Iterator[Figure]:
 
     Not `every`: the headline and what was measured as published alone, so that many controls make no endless page.
     """
-    measured = {metric for arm in material.arms for run in arm.runs if is_probed(run) for metric in heads_of(run).mean}
+    measured = {metric for arm in material.arms for run in arm.runs if has_probes(run) for metric in heads_of(run).mean}
     for metric in [*HEADLINE, *(name for name in HEAD_METRICS if name not in HEADLINE)]:
         family = HEAD_METRICS[metric].family
         if family in ("circuits", "outputs"):  # figures of their own; shares of a layer add up to 1 whatever they are
@@ -129,7 +129,7 @@ def panels(chart: Any, arms: Sequence[ArmResults]) -> Any:
 
 
 def _points(material: ReportData) -> int:
-    lines = sum(len(heads_of(arm.shown).layers) for arm in material.arms if is_probed(arm.shown))
+    lines = sum(len(heads_of(arm.shown).layers) for arm in material.arms if has_probes(arm.shown))
     return max(FEWEST_POINTS, min(150, ROWS // max(lines, 1)))
 
 
@@ -172,8 +172,8 @@ def _caption(
     over = {"pair": "pairs of different heads", "head": "heads", "layer": ""}[declared.of]
     what = "variance" if statistic == "variance" else "mean"
     runs = [run for arm in arms for run in arm.runs if measures(run, metric)]
-    rows = sorted({heads_of(run).n_rows[metric] for run in runs if is_probed(run)})
-    thin = any(len(heads_of(run).steps) > points for run in runs if is_probed(run))
+    rows = sorted({heads_of(run).n_rows[metric] for run in runs if has_probes(run)})
+    thin = any(len(heads_of(run).steps) > points for run in runs if has_probes(run))
     alone = _alone(arms) if declared.of == "pair" else ""
     return join(
         f"{declared.sentence[:1].upper()}{declared.sentence[1:]}.",
@@ -196,7 +196,7 @@ def _alone(arms: Sequence[ArmResults]) -> str:
     found = [
         f"layer {layer} of {arm.label}"
         for arm in arms
-        if is_probed(arm.shown)
+        if has_probes(arm.shown)
         for layer, n_heads in zip(heads_of(arm.shown).layers, heads_of(arm.shown).n_heads, strict=True)
         if n_heads == 1
     ]
@@ -283,14 +283,17 @@ COLOURS = {"share keys": "#d55e00", "do not": "#0072b2", "heads": "#5f6b7a"}
 
 def by_kv_heads(material: ReportData) -> Figure | None:
     """Pairs that share keys against pairs that do not, by KV heads; None unless arms differ in nothing but those."""
-    arms = [arm for arm in material.arms if is_probed(arm.shown) and kv_heads(arm) is not None]
-    if len({kv_heads(arm) for arm in arms}) < 2 or len({declared(arm.shown).model.layout.n_heads for arm in arms}) > 1:
+    arms = [arm for arm in material.arms if has_probes(arm.shown) and kv_heads_of_arm(arm) is not None]
+    if (
+        len({kv_heads_of_arm(arm) for arm in arms}) < 2
+        or len({declared(arm.shown).model.layout.n_heads for arm in arms}) > 1
+    ):
         return None
     rows = [row for metric in METRICS for arm in arms for row in _rows_kv_heads(arm, metric)]
     if not rows:
         return None
     pairs = {name: colour for name, colour in COLOURS.items() if any(row["pairs"] == name for row in rows)}
-    colour = coloured("pairs", pairs, "stroke")
+    colour = colours_of_column("pairs", pairs, "stroke")
     order = sorted({row["kv_heads"] for row in rows})
     x = Axis("kv_heads", "KV heads of a layer", order=order, ticks={"labelAngle": 0})
     charts = []
@@ -321,7 +324,7 @@ def by_kv_heads(material: ReportData) -> Figure | None:
     )
 
 
-def kv_heads(arm: ArmResults) -> int | None:
+def kv_heads_of_arm(arm: ArmResults) -> int | None:
     """The KV heads of every layer; None where layers differ in them, or one has no attention."""
     found = {layer.n_kv_heads for layer in declared(arm.shown).model.layout.layers}
     return found.pop() if len(found) == 1 and 0 not in found else None
@@ -334,7 +337,7 @@ def _rows_kv_heads(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
             per_seed.setdefault(pairs, []).append(value)
     for pairs, values in per_seed.items():
         mean = over_seeds(values).row()
-        yield {"what": arm.label, "metric": metric, "kv_heads": kv_heads(arm), "pairs": pairs, **mean}
+        yield {"what": arm.label, "metric": metric, "kv_heads": kv_heads_of_arm(arm), "pairs": pairs, **mean}
 
 
 def _by_sharing(run: Finished, metric: str) -> dict[str, float]:
@@ -401,7 +404,7 @@ def _association_layers(windows: Sequence[str], layers: Sequence[int]) -> Iterat
     import altair as alt
 
     named = dict(WINDOWS[name] for name in windows)
-    colour = coloured("window", {**named, CHANCE: CHANCE_COLOUR}, "circle", symbolSize=90)
+    colour = colours_of_column("window", {**named, CHANCE: CHANCE_COLOUR}, "circle", symbolSize=90)
     shape = alt.Shape(
         "kind:N",
         scale=alt.Scale(domain=[OWN], range=["diamond"]),
@@ -468,7 +471,7 @@ def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
 
 def losses(material: ReportData) -> Figure | None:
     """The loss of the batches and that of the probe's fixed batch; None where no run was probed."""
-    arms = [arm for arm in material.arms if is_probed(arm.shown)]
+    arms = [arm for arm in material.arms if has_probes(arm.shown)]
     rows = {name: [row for arm in arms for row in _curve(arm, name)] for name in LOSSES}
     rows = {name: found for name, found in rows.items() if found}
     if "probe_loss_nats" not in rows:
@@ -506,14 +509,14 @@ def _curve(arm: ArmResults, name: str) -> Iterator[dict[str, Any]]:
 
 def against_loss(material: ReportData) -> Figure | None:
     """Loss against diversity at the end, a point per arm; None unless arms have regularisers or DropHead."""
-    arms = [arm for arm in material.arms if is_probed(arm.shown) and len(arm.final("eval_loss_nats"))]
+    arms = [arm for arm in material.arms if has_probes(arm.shown) and len(arm.final("eval_loss_nats"))]
     if not any(_steered(arm) for arm in arms) or len(arms) < 2:
         return None
     metrics = [name for name in HEADLINE if all(measures(arm.shown, name) for arm in arms)]
     rows = [row for metric in metrics for arm in arms for row in _point(arm, metric)]
     if not rows:
         return None
-    colour = coloured("what", {arm.label: arm.colour for arm in arms}, "circle", columns=4)
+    colour = colours_of_column("what", {arm.label: arm.colour for arm in arms}, "circle", columns=4)
     options: dict[str, Any] = {"scale": {"zero": False, "padding": 14}, "ticks": {"tickCount": 5}}
     y, charts = Axis("loss_nats", "evaluation loss (nats)", **options), []
     for metric in metrics:

@@ -12,7 +12,7 @@ import numpy as np
 from headway.base.text import counted, join, listed
 from headway.config.lm.model import TransformerModel
 from headway.config.spec import thinned
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, coloured, grid, inline, panel
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, colours_of_column, grid, inline, panel
 from headway.report.charts.intervals import SEEDS, over_seeds
 from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.experiment.data import ArmResults, ReportData
@@ -75,7 +75,7 @@ def _at_the_end(arms: Sequence[ArmResults]) -> Any:
             rows.append({"what": arm.label, "place": place, **over_seeds(column).row("share")})
     places = _places(max(len(arm.shown.metrics[METRIC]) for arm in arms))
     x = Axis("place", "before", order=places, scale={"padding": 0.4}, ticks={"labelAngle": 0})
-    colour = coloured("what", {arm.label: arm.colour for arm in arms}, "stroke", columns=4)
+    colour = colours_of_column("what", {arm.label: arm.colour for arm in arms}, "stroke", columns=4)
     shown = ["what:N", "place:N", ("share:Q", ".1%")]
     lines = line_bands(rows, x, SHARE, colour, spread="bar", points=60, shown=shown)
     return panel(lines, WIDTH - 80, 270, "at the end of training")
@@ -85,7 +85,7 @@ def _over_training(arm: ArmResults, width: int) -> Any:
     places, model = _places(arm.shown.series(METRIC)[1].shape[1]), declared(arm.shown).model
     ticks = {"tickCount": 3, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
     palette = {place: PLACES[at % len(PLACES)] for at, place in enumerate(places)}
-    colour = coloured("place", palette, "stroke", title="before", columns=5)
+    colour = colours_of_column("place", palette, "stroke", title="before", columns=5)
     shown = ["place:N", "step:Q", ("share:Q", ".1%")]
     rows = list(_rows(arm, places))
     x = Axis("step", "training step", ticks=ticks)

@@ -19,7 +19,7 @@ from headway.report.experiment.answer import final_outcome
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds
 from headway.report.lm import head_maps, heads, lane, size, text, training
-from headway.report.lm.common import BITS, LOSS, heads_of, is_probed, loss_of
+from headway.report.lm.common import BITS, LOSS, has_probes, heads_of, loss_metric
 from headway.report.lm.heads import PART
 from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
 from headway.report.lm.training import learning_rates
@@ -46,7 +46,7 @@ def probed(material: ReportData, control: str | None) -> Iterator[Figure]:
 
 
 def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
-    if not any(is_probed(arm.shown) for arm in material.arms):
+    if not any(has_probes(arm.shown) for arm in material.arms):
         return
     loose = [
         heads.against_loss(material),
@@ -65,7 +65,7 @@ def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
 def atlases(material: ReportData) -> Iterator[Figure]:
     """Yield every head of each arm's shown run at its last probed step; the first is open, the others are folded."""
     drawn = 0
-    for arm in (each for each in material.arms if is_probed(each.shown)):
+    for arm in (each for each in material.arms if has_probes(each.shown)):
         step = int(heads_of(arm.shown).steps[-1])
         figure = atlas(
             scores_at(arm.shown.run, step),
@@ -136,7 +136,7 @@ class TokensReportSlice(ReportSlice):
         yield (
             final_outcome(material, BITS)
             if material.results.primary == PER_BYTE
-            else by_task(partial(final_outcome, measure=loss_of(material)), material)
+            else by_task(partial(final_outcome, measure=loss_metric(material)), material)
         )
         for draw in (LEARNING, HOURS, size.cost):
             yield from per_control[draw]
@@ -153,7 +153,7 @@ class TokensReportSlice(ReportSlice):
         names = [name for name in FINAL if any(len(arm.final(name)) for arm in material.arms)]
         if primary != PER_BYTE:
             names = [name for name in names if name != PER_BYTE]
-        headings = FINAL | {LOSS.metric: loss_of(material).axis}
+        headings = FINAL | {LOSS.metric: loss_metric(material).axis}
         compared = [_compared(material, arm) for arm in material.arms]
         # A primary metric that is a share has no differences in per cent.
         relative = primary in names and METRICS[primary].unit != YES_OR_NO

@@ -22,7 +22,7 @@ from headway.report.charts.figure import (
     SOLID,
     WIDTH,
     Figure,
-    coloured,
+    colours_of_column,
     ends,
     grid,
     log_ends,
@@ -32,7 +32,7 @@ from headway.report.charts.intervals import ENDS, SEEDS, names_beside, over_seed
 from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.charts.parameters import Parts
 from headway.report.experiment.data import ArmResults, ReportData
-from headway.report.lm.common import below_and_above, declared, loss_of, named_rules
+from headway.report.lm.common import below_and_above, declared, loss_metric, named_rules
 from headway.stats.lm.plain_curve import is_plain, on_curve
 from headway.stats.lm.scaling import PARAMETERS, PUBLISHED_FORM, Fit
 
@@ -60,13 +60,13 @@ def loss_against_heads(material: ReportData) -> Figure | None:
     points, bands = [_point_against_heads(material, arm, fits) for arm in arms], list(_bands(fits))
     seeds = [float(value) for arm in arms for value in arm.final(METRIC)]
     domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ENDS)], beside=0.1)
-    y = Axis("loss_nats", loss_of(material).axis, domain=domain)
+    y = Axis("loss_nats", loss_metric(material).axis, domain=domain)
     totals = [row["heads"] for row in points]
     reach = 0.13 * (max(totals) - min(totals))
     width = [min(totals) - reach / 2, max(totals) + reach]
     x = Axis("heads", "heads in all layers", domain=width, ticks={"tickMinStep": 1})
     schemes = [name for name in SCHEME_COLOURS if any(_scheme(arm) == _named(name) for arm in arms)]
-    colour = coloured("scheme", {_named(name): SCHEME_COLOURS[name] for name in schemes}, "circle")
+    colour = colours_of_column("scheme", {_named(name): SCHEME_COLOURS[name] for name in schemes}, "circle")
     layers = [*named_rules(material, y), *_fitted(list(_lines(fits, arms)), bands, x, y, colour)]
     layers += _points(points, arms, x, y, colour)
     layers += names_beside(points, x, y, colour, size=SIZE, first=lambda row: SIDES.get(row["scheme"], ()))
@@ -216,7 +216,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
     x = Axis("parameters", title, domain=width, log=True, ticks={"tickCount": 8, "format": "~g"})
     domain = ends([row[end] for row in points for end in ENDS], beside=0.1)
     y = Axis("loss_nats", "evaluation loss (nats per token)", domain=domain)
-    colour = coloured("arm", {arm.label: arm.colour for arm in arms})
+    colour = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
     layers = list(named_rules(material, y))
     if len(plain) > 1:
         layers += line_bands(_joined(plain), x, y, QUIET, spread=None, strokeWidth=1.6)
@@ -354,7 +354,7 @@ def _costs(rows: list[dict[str, Any]], column: str, by_heads: bool) -> list[Any]
     )
     top = 1.1 * max(row["high"] if column == "step_s" else row[column] or 0.0 for row in rows)
     y = Axis(column, COSTS[column], domain=[0, top])
-    colour = coloured("what", {row["what"]: row["colour"] for row in rows}, "circle" if by_heads else None)
+    colour = colours_of_column("what", {row["what"]: row["colour"] for row in rows}, "circle" if by_heads else None)
     layers = points_with_intervals(
         rows, x, y, colour, up=ENDS if column == "step_s" else None, thick=1.6, opacity=0.75, stroke="white",
         strokeWidth=0.5, shown=["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_mib:Q"],

@@ -15,7 +15,18 @@ from headway.base.text import counted, join
 from headway.config.lm.synthetic import HopsTask, RetrievalTask
 from headway.config.run import RunSpec
 from headway.data.synthetic import guessed
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, arm_colour, coloured, grid, hints, inline, panel
+from headway.report.charts.figure import (
+    INK,
+    QUIET,
+    WIDTH,
+    Figure,
+    arm_colour,
+    colours_of_column,
+    grid,
+    hints,
+    inline,
+    panel,
+)
 from headway.report.charts.intervals import arms_axis, strip
 from headway.report.charts.lines import Axis, line_bands
 from headway.report.charts.maps import head_map, valued
@@ -45,8 +56,8 @@ def accuracies(material: ReportData) -> Figure | None:
     medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
     y = arms_axis([arm.label for arm in arms], labelLimit=LABELS, labelFontSize=12)
     x = Axis("accuracy", "share of right answers", domain=[0, 1])
-    colour = coloured("arm", {arm.label: arm.colour for arm in arms})
-    lines = coloured("what", {name: LIMITS[name] for name in there}, "square")
+    colour = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    lines = colours_of_column("what", {name: LIMITS[name] for name in there}, "square")
     tick: dict[str, Any] = {"thickness": 3, "size": ROW - 6}
     ring: dict[str, Any] = {"size": 120, "filled": False, "strokeWidth": 2, "opacity": 1}
     layers = [
@@ -121,7 +132,7 @@ def _lines(
     if len({row["at"] for row in rows}) < 2:
         return None
     colours = {arm.label: arm.colour for arm in material.arms}
-    colour = coloured("arm", colours, "stroke", orient="right", labelLimit=300)
+    colour = colours_of_column("arm", colours, "stroke", orient="right", labelLimit=300)
     order = sorted({row["at"] for row in (*rows, *guesses)})
     x = Axis("at", axis, order=order, ticks={"labelAngle": 0})
     y = Axis("accuracy", "share of right answers", domain=[0, 1])
@@ -155,7 +166,9 @@ def errors_by_heads(material: ReportData) -> Figure | None:
     if not rows:
         return None
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    colour = coloured("task", {task: arm_colour(at) for at, task in enumerate(tasks)}, "stroke", orient="right")
+    colour = colours_of_column(
+        "task", {task: arm_colour(at) for at, task in enumerate(tasks)}, "stroke", orient="right"
+    )
     heads = sorted({row["heads"] for row in rows})
     panels: list[Any] = []
     for control in dict.fromkeys(row["control"] for row in rows):

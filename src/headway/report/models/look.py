@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.base.text import counted, plainly
+from headway.base.text import counted, escape_controls
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.heads.findings import COMPOSITIONS, FAMILY_WISE, Finding
@@ -240,10 +240,10 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         arrays.numbers(f"m{at}-pairs", np.stack([[shown.pairs(m, scores) for m in twins] for scores in moments]))
         arrays.numbers(f"m{at}-untrained-pairs", np.stack([shown.untrained_pairs(metric) for metric in twins]))
     return {
-        "name": plainly(view.name),
-        "facts": {str(key): plainly(str(value)) for key, value in found.model.items()},
-        "read": plainly(found.read),
-        "notes": [plainly(note) for note in dict.fromkeys((*view.notes, *found.notes, *_left_out(shown)))],
+        "name": escape_controls(view.name),
+        "facts": {str(key): escape_controls(str(value)) for key, value in found.model.items()},
+        "read": escape_controls(found.read),
+        "notes": [escape_controls(note) for note in dict.fromkeys((*view.notes, *found.notes, *_left_out(shown)))],
         "findings": [_finding(shown, finding) for finding in found.findings],
         "nothing": found.nothing if found.scores else "",
         "rows": _rows(shown),
@@ -253,7 +253,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
             "of": [TWINS[metric] for metric in twins],
             "all": len(moments) > 1,
         },
-        "words": [plainly(word) for word in view.words.values()],
+        "words": [escape_controls(word) for word in view.words.values()],
         "decodes": view.decodes,
         **_sequences(shown, places, at, arrays),
         "pairs": [[_pair(pair, places) for pair in view.pairs.get(head, ())] for head in _every(shown)],
@@ -467,10 +467,10 @@ def _can_be_shorter(model: ShownModel) -> bool:
 
 
 def _cuts(model: ShownModel) -> list[str]:
-    said = [f"{plainly(model.view.name)}: {note}" for note in model.view.notes]
+    said = [f"{escape_controls(model.view.name)}: {note}" for note in model.view.notes]
     if len(model.trajectory.moments) < model.trajectory.n_probed:
         steps = counted(model.trajectory.n_probed, "probed step")
-        said.append(f"{plainly(model.view.name)}: {len(model.trajectory.moments)} of {steps} are on the slider")
+        said.append(f"{escape_controls(model.view.name)}: {len(model.trajectory.moments)} of {steps} are on the slider")
     return said
 
 

@@ -2,7 +2,7 @@
 
 * `site_maps` and `position_maps`: maps of how much of the metric's difference each head restores;
 * `restored_intervals`: the restored share of each head, with intervals over pairs of texts;
-* `path_maps`: which head acts directly on which later head, a map for queries, keys and values each;
+* `head_path_maps`: which head acts directly on which later head, a map for queries, keys and values each;
 * `patterns`: the attention patterns of heads, clean beside corrupted.
 """
 
@@ -205,7 +205,7 @@ _LABEL, _LABELLED = 12, 80
 """Room for a head's label, and heads up to which each has one."""
 
 
-def path_maps(found: HeadPaths) -> Figure | None:
+def head_path_maps(found: HeadPaths) -> Figure | None:
     """A map for each input, rows for the heads that write; None for a model of one layer with heads."""
     known = np.isfinite(found.through["q"])
     if not known.any():
@@ -267,7 +267,7 @@ def patch_page(found: PatchedModel) -> ModelPage:
 
 def figures(found: PatchedModel) -> tuple[Figure, ...]:
     """Maps of what comes back, of positions, of paths from head to head, and patterns of the strongest of them."""
-    paths = None if found.patching.paths is None else path_maps(found.patching.paths)
+    paths = None if found.patching.paths is None else head_path_maps(found.patching.paths)
     drawn = [
         site_maps(found, part=PART),
         restored_intervals(found.patching, part=PART),

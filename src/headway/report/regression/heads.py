@@ -17,7 +17,7 @@ from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask
 from headway.config.spec import thinned
 from headway.icl.circuits import circuits
 from headway.icl.theory import EffectiveLoss
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, coloured, grid, head_colours, inline, panel
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, colours_of_column, grid, head_colours, inline, panel
 from headway.report.charts.lines import Axis, line_bands, step_axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.experiment.data import ArmResults, Finished, ReportData
@@ -92,7 +92,7 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
     spec = declared(arm.shown)
     heads: list[str | alt.FieldName] = [*head_colours(spec.model.n_heads)]
     style = {
-        "color": coloured("head", head_colours(n_heads), "stroke", title="head", orient="right"),
+        "color": colours_of_column("head", head_colours(n_heads), "stroke", title="head", orient="right"),
         "detail": "seed:N",
     }
     name = quantity if spec.task.d_y == 1 else f"{quantity}, output {output + 1}"

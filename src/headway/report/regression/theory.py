@@ -29,7 +29,7 @@ from headway.report.charts.figure import (
     WIDTH,
     Figure,
     arm_colour,
-    coloured,
+    colours_of_column,
     grid,
     head_colours,
     inline,
@@ -83,7 +83,7 @@ PANEL = (WIDTH // 3 - 75, 220)
 
 def _path(path: Flow, values: np.ndarray, name: str, best: np.ndarray | None = None) -> Any:
     heads, y = head_colours(2), Axis("value", name)
-    style = coloured("head", heads, "stroke", title="head", orient="right")
+    style = colours_of_column("head", heads, "stroke", title="head", orient="right")
 
     def lines(drawn: np.ndarray, **line: Any) -> list[Any]:
         rows = [
@@ -125,7 +125,7 @@ def proportional(material: ReportData) -> Figure | None:
         if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))
     ]
     palette = {name: colour for name, (_, colour, _) in limits.items()} | {arm.label: arm.colour for arm in arms}
-    colour = coloured("what", palette, "stroke", orient="right")
+    colour = colours_of_column("what", palette, "stroke", orient="right")
     x = Axis("ratio", "d / L", log=True)
     y = Axis("risk", "risk ÷ variance of beta·x", log=True, scale={"nice": True})
     shown, layers = ["what:N", "ratio:Q", "risk:Q"], []
@@ -193,7 +193,7 @@ def second_head(material: ReportData) -> Figure | None:
         return None
     dimensions = sorted({worth.task.d_x for worth in worths})
     palette = {f"d = {d}": arm_colour(at) for at, d in enumerate(dimensions)}
-    colour = coloured("dimension", palette, "stroke", orient="right")
+    colour = colours_of_column("dimension", palette, "stroke", orient="right")
     x = Axis("length", "prompt length over dimension, L / d", log=True, scale={"padding": 12})
     y = Axis("worth", "error of one head ÷ error of two", scale={"zero": False})
     shown = ["dimension:N", "pairs:Q", "worth:Q", "low:Q", "high:Q", "exact:Q", "effective:Q", "seeds:Q"]

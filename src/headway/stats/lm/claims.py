@@ -164,7 +164,7 @@ def r2_of_layer_0(window: str) -> "Value":
     return lambda evidence, metric: by_window(evidence.r2, metric, window).get(0)
 
 
-def p_of_layer_0(window: str) -> "P":
+def p_of_swaps_in_layer_0(window: str) -> "P":
     """Return the probability that swapped seeds give as high an R^2 in layer 0 over a window."""
     return lambda evidence, metric: by_window(evidence.p, metric, window).get(0)
 
@@ -291,7 +291,7 @@ CLAIMS = (
         ("attention_diversity",),
         value=r2_of_layer_0("whole_beyond"),
         also=r2_of_layer_0("whole"),
-        chance_above=p_of_layer_0("whole"),
+        chance_above=p_of_swaps_in_layer_0("whole"),
         said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
         "of what a run does by itself, beyond what other seeds explain; badly is below .5 of that",
         said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
@@ -341,7 +341,7 @@ CLAIMS = (
         _DISAGREEMENT,
         value=r2_of_layer_0("early_beyond"),
         also=r2_of_layer_0("early"),
-        chance_above=p_of_layer_0("early"),
+        chance_above=p_of_swaps_in_layer_0("early"),
         said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
         "does by itself, beyond what other seeds explain; high is above .5 of that",
         said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
@@ -356,7 +356,7 @@ CLAIMS = (
         value=slope_over_layers("early_beyond"),
         also=slope_over_layers("early"),
         chance_above=p_of_last_early_r2,
-        chance_below=p_of_layer_0("early"),
+        chance_below=p_of_swaps_in_layer_0("early"),
         said="from layer to layer early R² on {metric} changes by {also}, and that of what a run does by itself, "
         "beyond what other seeds explain, by {value}",
         said_untested="from layer to layer early R² on {metric} changes by {also}",

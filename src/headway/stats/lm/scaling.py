@@ -6,7 +6,7 @@ the published start; a minimum that fits better is reported beside it. `refitted
 once.
 
 A scheme is the pattern of a layout from the first layer to the last. Arms whose runs differ only in their heads can be
-put on one curve; `on_curves` finds them from the layouts.
+put on one curve; `arms_on_curves` finds them from the layouts.
 
 Bands and intervals come from resampling seeds, with the same seeds for every arm. A form with as many parameters as
 totals goes through any points, so it has no band. Quantiles of few resampled seeds lie too close together (with three
@@ -83,7 +83,9 @@ def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
     return _curves(form, np.exp(log_b[::-1]), totals, of_each)
 
 
-def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -> tuple[Curve | None, Curve | None]:
+def fit_curve(
+    form: str, totals: Array, losses: Array, *, near: float | None = None
+) -> tuple[Curve | None, Curve | None]:
     """The curve of a form through points, and another minimum that fits better; None where there is none.
 
     Args:
@@ -104,7 +106,7 @@ def fit(form: str, totals: Array, losses: Array, *, near: float | None = None) -
 def refitted(form: str, totals: Array, losses: Float[np.ndarray, "draw point"], near: float) -> list[Curve]:
     """Return, for each of many losses, the curve next to `near`; a level or a straight line if it has no minimum.
 
-    It is `fit` of each, thirty times as fast.
+    It is `fit_curve` of each, thirty times as fast.
     """
     totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
     grid = _grid(totals)
@@ -196,7 +198,7 @@ def layout_of(arm: Arm) -> HeadLayout:
     return _text(arm).model.layout
 
 
-def on_curves(experiment: Experiment, arms: Sequence[Arm]) -> tuple[Arm, ...]:
+def arms_on_curves(experiment: Experiment, arms: Sequence[Arm]) -> tuple[Arm, ...]:
     """Return the arms, all without a control or all under one, that form a curve per scheme.
 
     Where the experiment has groups, those in no group are points to compare with and not to be fitted. None at all
@@ -340,7 +342,7 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np
     # Arms without a common seed leave nothing to be resampled together; their means are still a curve.
     losses = np.array([[p.losses[s] for s in seeds] for p in members]) if seeds else None
     mean = losses.mean(axis=1) if losses is not None else np.array([np.mean([*p.losses.values()]) for p in members])
-    curve, other = fit(form, totals, mean)
+    curve, other = fit_curve(form, totals, mean)
     n_totals = len(set(totals.tolist()))
     note = ""
     if curve is None:

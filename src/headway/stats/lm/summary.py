@@ -17,7 +17,7 @@ from headway.stats.evidence import Comparison
 from headway.stats.lm.claims import JudgedStatement
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun, associations, head_progress
 from headway.stats.lm.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
-from headway.stats.lm.scaling import Fit, Point, fits, layout_of, on_curves
+from headway.stats.lm.scaling import Fit, Point, arms_on_curves, fits, layout_of
 from headway.store.run import Run
 
 
@@ -47,7 +47,7 @@ def head_fits(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Fit]:
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         trained = [arm for arm in experiment.arms if arm.control == control and done(arm, of_arms)]
         points = []
-        for arm in on_curves(experiment, trained):
+        for arm in arms_on_curves(experiment, trained):
             layout, losses = layout_of(arm), _losses(done(arm, of_arms))
             points.append(Point(arm=arm.full_name, scheme=layout.scheme or "", total=layout.total, losses=losses))
         yield from fits(points, control)

@@ -34,7 +34,7 @@ from headway.models.generate import generate
 from headway.models.transformer import Transformer
 from headway.train.lm.loss import TokensLoss
 from headway.train.lm.optimizer import rate_share
-from headway.train.loop import Conclusion, Measure, Measured
+from headway.train.loop import Conclusion, Measure, Measurements
 
 
 class Judge:
@@ -101,8 +101,8 @@ class Judge:
         """Return the additional metrics that are computed at the end."""
         return {}
 
-    def _evaluated(self) -> Measured:
-        return Measured(metrics={**self.judged(self._during), **self._lane()})
+    def _evaluated(self) -> Measurements:
+        return Measurements(metrics={**self.judged(self._during), **self._lane()})
 
     def _lane(self) -> dict[str, Any]:
         model = self.run.model
@@ -338,6 +338,6 @@ class TextJudge(Judge):
             metrics["unused_token_share"] = float(np.mean([sample["unused_share"] for sample in samples]))
         return metrics
 
-    def _sampled(self) -> Measured:
+    def _sampled(self) -> Measurements:
         self._last_samples = take_samples(self.loss.module, self.run, self.examples.tokens)
-        return Measured(samples=self._last_samples)
+        return Measurements(samples=self._last_samples)

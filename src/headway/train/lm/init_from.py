@@ -18,7 +18,7 @@ from headway.base.text import counted
 from headway.causal.checks import check_interventions
 from headway.causal.effects import Head
 from headway.causal.importance import METHODS, PruningText
-from headway.causal.pruning import pruned, pruned_to, regrown
+from headway.causal.pruning import prune_to_number, pruned, regrown
 from headway.config.lm.head_units import heads_to_keep, units_of
 from headway.config.lm.init_from import StartPruning
 from headway.config.lm.model import TransformerModel
@@ -151,7 +151,7 @@ def _chosen(
     inputs, targets = (torch.from_numpy(tokens).to(device) for tokens in (batch.inputs, batch.targets))
     check_interventions(module, inputs[:1, :_CHECKED])
     text = PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=run.seed)
-    found = pruned_to(module, keep, METHODS[asked.by], text, steps=asked.steps)
+    found = prune_to_number(module, keep, METHODS[asked.by], text, steps=asked.steps)
     numbered = [(layer, head) for layer, n in enumerate(source.model.layout.n_heads) for head in range(n)]
     called = dict(zip(numbered, source.heads, strict=True))
     return tuple(called[head] for head in found.heads)

@@ -31,7 +31,7 @@ from headway.heads.scores import HeadScores, to_arrays
 from headway.models.trace import Trace
 from headway.models.transformer import asked, mean_loss
 from headway.train.lm.loss import TokensLoss
-from headway.train.loop import Measure, Measured
+from headway.train.loop import Measure, Measurements
 
 
 def head_probes(run: TokensRun, examples: Examples, loss: TokensLoss, steps: int) -> tuple[Measure, ...]:
@@ -54,13 +54,13 @@ class _Probe:
     def __init__(self, run: TokensRun, examples: Examples, loss: TokensLoss):
         self._run, self._examples, self._loss, self._module = run, examples, loss, loss.module
 
-    def take(self) -> Measured:
+    def take(self) -> Measurements:
         """The scores as arrays, and the loss on the probes' sequences."""
         self._module.eval()
         scores = self._importance() if self._run.probes.importance else {}
         if not self._run.probes.chosen:
             self._module.train()
-            return Measured(arrays=to_arrays(scores.values()))
+            return Measurements(arrays=to_arrays(scores.values()))
         losses: list[tuple[float, int]] = []
         with torch.no_grad():
             scores |= examine(
@@ -72,7 +72,7 @@ class _Probe:
             )
         self._module.train()
         loss_nats = sum(total for total, _ in losses) / sum(n_targets for _, n_targets in losses)
-        return Measured(metrics={"probe_loss_nats": loss_nats}, arrays=to_arrays(scores.values()))
+        return Measurements(metrics={"probe_loss_nats": loss_nats}, arrays=to_arrays(scores.values()))
 
     def _importance(self) -> dict[str, HeadScores]:
         """Return the sensitivity of the loss to each head, and the first-order estimate of the loss without it."""
@@ -140,11 +140,11 @@ def ablated(asked: AblateHeads | None, examples: Examples, loss: TokensLoss, ste
     if asked is None or not loss.run.model.layout.total:
         return ()
 
-    def take() -> Measured:
+    def take() -> Measurements:
         exact, michel, first_order, integrated = _effects(asked, examples, loss)
         names = {layer: f"layers.{layer}.attention" for layer, n in enumerate(loss.run.model.layout.n_heads) if n}
         scores = effect_scores(names, exact, michel, first_order, integrated)
-        return Measured(metrics=_metrics(exact), arrays=to_arrays(scores.values()))
+        return Measurements(metrics=_metrics(exact), arrays=to_arrays(scores.values()))
 
     return (Measure(due=lambda step: step == steps, take=take),)
 

@@ -1,6 +1,6 @@
-"""The recorder: it writes the records of a run folder during training.
+"""The writer of a run folder: it writes the records during training.
 
-The checkpoint commits. A recorder resumes from the newest checkpoint whose records have not changed since. It removes
+The checkpoint commits. The writer resumes from the newest checkpoint whose records have not changed since. It removes
 everything later, and writes it again while training repeats those steps: equal, except for times and memory.
 """
 
@@ -28,7 +28,7 @@ _LINE_FILES = ("metrics.jsonl", "samples.jsonl")
 _AT_ONCE = 1 << 20
 
 
-class Recorder:
+class RunWriter:
     """Writes records, arrays of heads and checkpoints into a run folder, and looks at the lease before each.
 
     `resumed` is the checkpoint to go on from, None for the start; `recoveries` are sentences about what was found
@@ -47,7 +47,7 @@ class Recorder:
         self._metrics = _Lines(path / "metrics.jsonl")
         self._samples = _Lines(path / "samples.jsonl") if (path / "samples.jsonl").is_file() else None
 
-    def __enter__(self) -> "Recorder":
+    def __enter__(self) -> "RunWriter":
         return self
 
     def __exit__(
