@@ -26,7 +26,6 @@ from headway.cli.options import (
     warn,
 )
 from headway.errors import UserError
-from headway.execute.worker import share_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +73,7 @@ def generate(
 ) -> None:
     """Let a trained language model write."""
     from headway.analysis.open import open_model
+    from headway.execute.worker import share_cores
 
     share_cores()
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -90,6 +90,7 @@ def export(
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
     from headway.analysis.open import open_model
+    from headway.execute.worker import share_cores
     from headway.hf.write import export as write
 
     share_cores()
@@ -127,6 +128,7 @@ def xray(
     """
     from headway.analysis.xray import xray as measure
     from headway.base.text import command_line
+    from headway.execute.worker import share_cores
     from headway.report.models.xray import layers, xray_page
 
     share_cores()
@@ -165,6 +167,7 @@ def ablate(
     """
     from headway.analysis.ablate import ablate as measure
     from headway.base.text import command_line
+    from headway.execute.worker import share_cores
     from headway.report.models.ablation import ablation_page, ways
 
     share_cores()
@@ -215,6 +218,7 @@ def prune(
     memory is measured.
     """
     from headway.analysis.prune import prune as take_heads
+    from headway.execute.worker import share_cores
 
     share_cores()
     found = take_heads(
@@ -309,6 +313,7 @@ def patch(
     from headway.analysis.patch import patch_texts
     from headway.analysis.text_pairs import text_or_lines
     from headway.base.text import command_line
+    from headway.execute.worker import share_cores
     from headway.report.models.patching import most_restoring, patch_page
 
     share_cores()
@@ -376,6 +381,7 @@ def look(
     from headway.analysis.look import models_in
     from headway.api import look_page_of, write_signed
     from headway.base.text import command_line
+    from headway.execute.worker import share_cores
     from headway.report.experiment.current import LOOK
     from headway.report.models.look import look_page
     from headway.store.run import Run
