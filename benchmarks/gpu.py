@@ -1,4 +1,4 @@
-"""The kit for a GPU that is lent for half an hour: what it measures, how it resumes, and what travels to it.
+"""The kit for a GPU that is there for half an hour: what it measures, how it resumes, and what travels to it.
 
     python benchmarks/gpu.py OUT                    # every piece that is not done, most telling first
     python benchmarks/gpu.py OUT --piece speed      # one piece; --minutes N: as many as fit
