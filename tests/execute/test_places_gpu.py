@@ -83,6 +83,14 @@ def test_a_worker_that_joins_gives_each_of_its_runs_a_gpu(tmp_path, monkeypatch)
     assert set(noted(runs)) <= {"2", "5", "7"}
 
 
+def all_ready(places: AllRayPlaces) -> bool:
+    """Ask for every slot, again and again as the queue does: an actor that nobody needs for a while is given back."""
+    asked = list(places)
+    for place in asked:
+        place.make_ready()
+    return all(place.ready for place in asked)
+
+
 @pytest.mark.slow
 def test_slots_of_a_ray_cluster_see_the_gpu_that_they_have_a_share_of(tmp_path):
     """Ray is told of two GPUs, and need not have them."""
@@ -96,9 +104,7 @@ def test_slots_of_a_ray_cluster_see_the_gpu_that_they_have_a_share_of(tmp_path):
         with ray_cluster(cluster.address) as joined:
             how = {"device": "cuda", "runs_per_gpu": 2, "command": (sys.executable, "-c", NOTES)}
             asked = AllRayPlaces(joined, tmp_path / "results", **how)
-            for place in asked:
-                place.make_ready()
-            quadratic.wait_until(lambda: all(place.ready for place in asked))
+            quadratic.wait_until(lambda: all_ready(asked))
             places = list(asked)
             assert len(places) == 4
             workers = [place.start(run.path, log=run.path / "log.txt") for place, run in zip(places, runs, strict=True)]
