@@ -73,3 +73,11 @@ def test_first_answers_take_less_than_half_a_second(verb):
 
     # A core's time, and the fastest of several: another process on the machine is not Headway's time.
     assert min(seconds() for _ in range(5)) < 0.5
+
+
+@pytest.mark.slow
+def test_comparing_does_not_import_jaxtyping():
+    """Its import brings asyncio and ssl, and takes 40 ms of the second that `compare` needs for 500 runs."""
+    code = "import headway.stats.results, sys; print('jaxtyping' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -9,12 +9,14 @@ Paper: Karnin, Koren and Somekh 2013; there a round judges by its own pulls alon
 choose it.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
@@ -26,6 +28,9 @@ from headway.stats.sequential import FEWEST, Looking
 from headway.stats.verdicts import fresh_sentence, picked_sentence, scope, unfinished_search, verdict
 from headway.store.directory import Store
 from headway.store.look_plans import Picked, StoredSearch, stored
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 MOST_FINALISTS = 4
 LEAST_CHANCE = 0.05

@@ -8,14 +8,15 @@ A commit names its run and the contents of the records at its step. So no run re
 beside records that have changed since they were written.
 """
 
+from __future__ import annotations
+
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float64
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as format_arrays
@@ -24,6 +25,9 @@ from headway.base import files
 from headway.base.files import Content
 from headway.base.identity import is_as_signed, signed
 from headway.errors import ResultsError, shortened
+
+if TYPE_CHECKING:  # jaxtyping takes 40 ms to import
+    from jaxtyping import Float64
 
 SCHEMA = 1
 
