@@ -178,7 +178,8 @@ def worker(
     store a checkpoint of each and let go. Exits with 0, with 1 when runs failed meanwhile, with 2 for a user's error,
     and with 130 when a signal stopped it.
     """
-    from headway.execute.join import ExecutionOptions, Joining, deadline
+    from headway.execute.join import Joining, deadline
+    from headway.execute.sweep import ExecutionOptions
     from headway.report.progress import watch
 
     options = ExecutionOptions(workers=slots, device=device, runs_per_gpu=runs_per_gpu, trainer=trainer)

@@ -72,13 +72,16 @@ def _work(
             return time_steps(run_dir, open_study, options.time)
 
     from headway.execute.ensemble import work_together
-    from headway.execute.work import serve
+    from headway.execute.work import serve, work
+    from headway.store.run import Run
 
     def work_on(path: Path) -> int:
         _load_plugins(path)
-        open_together = partial(_open_together, threads=threads, device=options.device)
         try:
-            return work_together(path, open_study, open_together, parent=options.parent)
+            if Run.open(path).batch is None:
+                return work(path, open_study, parent=options.parent)
+            open_together = partial(_open_together, threads=threads, device=options.device)
+            return work_together(path, open_together, parent=options.parent)
         except UserError as error:
             print(error, file=sys.stderr)
             return 2
@@ -159,10 +162,10 @@ def _open_study(
 ) -> "Study":
     from headway.execute.parents import init_from_of
     from headway.store.records import read_init_record
-    from headway.train.loop import laboratory_of
+    from headway.train.loop import training_part_of
 
     init_record = read_init_record(path) if stored else None
-    study = laboratory_of(spec).open_study(
+    study = training_part_of(spec).open_study(
         spec,
         trainer="torch" if options.trainer == "auto" and stored.get("trainer") == "torch" else options.trainer,
         compile=stored.get("compile"),
@@ -174,9 +177,9 @@ def _open_study(
 
 
 def _open_together(specs: Sequence["RunSpec"], joins: Collection[int], *, threads: int, device: str) -> list["Study"]:
-    from headway.train.loop import laboratory_of
+    from headway.train.loop import training_part_of
 
-    studies = laboratory_of(specs[0]).open_together(specs, device=device, joins=joins)
+    studies = training_part_of(specs[0]).open_together(specs, device=device, joins=joins)
     return [_set_up(study, threads) for study in studies]
 
 

@@ -3,7 +3,7 @@
 A cell of a table is ready to be read: means with their spread over seeds, and fractions as percentages. A missing value
 is an empty cell, and several outputs are a line each.
 
-`ReportSlice` is what a laboratory supplies, and `laboratory_of` finds it. `by_task` gives arms of different tasks
+`ReportSlice` is what a laboratory supplies, and `report_part_of` finds it. `by_task` gives arms of different tasks
 panels of their own, since errors on different tasks share no axis.
 """
 
@@ -239,7 +239,7 @@ class ReportSlice(ABC):
         return ()
 
 
-def laboratory_of(run: RunSpec) -> ReportSlice:
+def report_part_of(run: RunSpec) -> ReportSlice:
     """The laboratory of a run."""
     found: ReportSlice = part_of(run, "show")
     return found
