@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from headway.base.text import command_line, counted, printable
+from headway.base.torch_setup import share_cores
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.errors import HeadwayError, RunFailed, StorageFailed, UserError, near
-from headway.execute.worker import share_cores
+from headway.execute.worker import set_up_process
 from headway.report.experiment import current
 from headway.store.batches import Making, check_and_prepare, check_batches, checked_together
-from headway.store.directory import Store
+from headway.store.directory import Store, asked_in, is_directory
+from headway.store.records import run_folders
 from headway.store.run import Run
+from headway.store.storage import stored
 from headway.train.loop import TrainerChoice, training_part_of
 
 if TYPE_CHECKING:
@@ -218,7 +221,6 @@ def run(
     from headway.adaptive.goal import goal_of
     from headway.execute.sweep import ExecutionOptions
     from headway.report.progress import can_be_shown, watch
-    from headway.store.directory import asked_in, is_directory
 
     where = ExecutionOptions(
         workers=workers,
@@ -304,7 +306,6 @@ def carry_out(
         StorageFailed: see there.
     """
     from headway.execute.timing import time_arms
-    from headway.store.storage import stored
 
     uses_gpu = any(arm.resolved_spec.traits.uses_gpu for arm in experiment.selected)
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
@@ -377,7 +378,6 @@ def _trained(
 def _trial_seconds(experiment: Experiment) -> dict[str, float]:
     """Seconds of a run of each arm by a short trial on a core of this machine; nothing of those that are not tried."""
     from headway.execute.costs import costs
-    from headway.execute.worker import set_up_process
 
     set_up_process(threads=1)
     return {cost.arm.full_name: cost.seconds for cost in costs(experiment) if cost.seconds is not None}
@@ -400,8 +400,6 @@ def prepare(
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
             worked on at once do not fit into memory; a new directory is then not made.
     """
-    from headway.store.records import run_folders
-
     path = out or experiment.directory
     is_new = not path.exists()
     if is_new:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.base.files import private_folder
+from headway.base.torch_setup import share_cores
 from headway.errors import UserError
 from headway.execute.places import WORKER, WorkerOptions
 from headway.train.process_memory import keep_freed_memory
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
     from headway.train.loop import Study
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-
-_WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-_SPINS = "10000"
-"""The checks for more work that an OpenMP thread makes before it sleeps, about half a millisecond.
-
-With OpenMP's default of 300,000, waiting threads take the cores that other work needs. With none, half the speed of an
-idle machine goes into waking the threads (LOG.md, benchmarks/waiting.py).
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,15 +89,6 @@ def _work(
         command=[*WORKER, *options.to_args()],
         environment=environment,
     )
-
-
-def share_cores() -> None:
-    """Let waiting threads of this process sleep soon, unless the user chose otherwise.
-
-    To be done before torch is imported, which reads it once.
-    """
-    if not any(name in os.environ for name in _WAITING_VARIABLES):
-        os.environ["GOMP_SPINCOUNT"] = _SPINS
 
 
 def set_up_process(threads: int) -> str:

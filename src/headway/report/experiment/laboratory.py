@@ -19,7 +19,7 @@ from headway.base.text import Amount, join, number
 from headway.config.kinds import part_of
 from headway.config.metrics import metric_name
 from headway.config.run import RunSpec
-from headway.report.charts.figure import Figure
+from headway.report.charts.figure import Figure, alt
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.stats.contrasts import JudgedContrast
@@ -250,8 +250,6 @@ _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 def by_task(draw: Callable[[ReportData], Figure | None], material: ReportData) -> Figure | None:
     """A figure of all arms, a panel below the other for each task; None where no task has anything to draw."""
-    import altair as alt
-
     if len(material.tasks) < 2:
         return draw(material)
     drawn = [(name, figure) for name, part in material.tasks if (figure := draw(part)) is not None]
