@@ -32,7 +32,7 @@ setup: $(READY)
 # What is generated in docs: every experiment key, the schemas of experiments and results, the floors of the house, the
 # architectures that are traced.
 docs: $(READY)
-	$(BIN)/python -m headway.config.reference docs
+	$(BIN)/python docs/experiment_keys.py docs
 	$(BIN)/python -m headway.stats.reference docs
 	$(BIN)/python docs/house.py
 	$(BIN)/python docs/architectures.py

@@ -47,7 +47,7 @@ from headway.train.device import Meter, check_precision, find_device
 from headway.train.lm.ensemble import ensemble_of
 from headway.train.lm.loss import TokensLoss
 from headway.train.lm.study import tokens_trainer
-from headway.train.loop import laboratory_of
+from headway.train.loop import training_part_of
 from headway.train.torch_trainer import TorchTrainer
 
 VOCAB = 50_257
@@ -543,7 +543,7 @@ def rates(kit: Kit, n: int, seconds: float) -> Iterator[Row]:
         "runs": n,
         "tokens/s of all": sum(per_s),
         "steps/s of all": steps_per_s,
-        "% of the roofline": 100 * steps_per_s * max(laboratory_of(run).roofline(run).values()),
+        "% of the roofline": 100 * steps_per_s * max(training_part_of(run).roofline(run).values()),
         "h for 9 arms × 5 seeds": 9 * 5 * PUBLISHED_STEPS / steps_per_s / 3600,
     }
 

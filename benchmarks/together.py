@@ -68,13 +68,13 @@ def stepped(title: str, n: int, n_threads: int, seconds: float = 8.0) -> None:
     set_up_process(n_threads)
     import torch
 
-    from headway.train.loop import laboratory_of
+    from headway.train.loop import training_part_of
 
     torch.set_num_threads(n_threads)
     name, arm, _, settings = SETTINGS[title]
     experiment = resolve(name) if isinstance(name, dict) else load(name, settings=settings)
     runs = [experiment.arm(arm).spec(seed) for seed in range(n)]
-    trainer = laboratory_of(runs[0]).open_together(runs, device="cpu")[0].trainer
+    trainer = training_part_of(runs[0]).open_together(runs, device="cpu")[0].trainer
     trainer.advance(3)
     steps: list[float] = []
     before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()

@@ -40,7 +40,7 @@ def measure(width: int, seconds: float, threads: int, nice: int) -> tuple[float,
     import torch
 
     from headway.config.kinds import parse_run
-    from headway.train.loop import laboratory_of
+    from headway.train.loop import training_part_of
 
     torch.set_num_threads(threads)
     run = parse_run(
@@ -55,7 +55,7 @@ def measure(width: int, seconds: float, threads: int, nice: int) -> tuple[float,
     if nice:
         os.setsid()  # the system shares cores among sessions first, then among their processes
         Path("/proc/self/autogroup").write_text(str(nice))
-    trainer = laboratory_of(run).open_study(run, trainer="torch", compile=False, device="cpu").trainer
+    trainer = training_part_of(run).open_study(run, trainer="torch", compile=False, device="cpu").trainer
     trainer.advance(2)
     alone = _rate(trainer, seconds)
     # In a session of its own, as another user's.

@@ -35,11 +35,11 @@ def floors() -> str:
 
 def parts() -> str:
     """What each laboratory supplies, by the name under which others ask for it."""
-    names = list(dict.fromkeys(name for supplied in kinds.PARTS.values() for name in supplied))
+    names = list(dict.fromkeys(name for supplied in kinds.LABORATORY_PARTS.values() for name in supplied))
     head = ["| laboratory | " + " | ".join(names) + " |", "|---" * (1 + len(names)) + "|"]
     rows = {
         laboratory: [f"`{supplied[name].removeprefix('headway.')}`" if name in supplied else "" for name in names]
-        for laboratory, supplied in kinds.PARTS.items()
+        for laboratory, supplied in kinds.LABORATORY_PARTS.items()
     }
     return "\n".join([*head, *(f"| `{laboratory}` | {' | '.join(cells)} |" for laboratory, cells in rows.items())])
 

@@ -6,31 +6,33 @@
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from headway.base.text import command_line, counted, printable
+from headway.base.torch_setup import share_cores
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.errors import HeadwayError, RunFailed, StorageFailed, UserError, near
-from headway.execute.worker import share_cores
+from headway.execute.worker import set_up_process
 from headway.report.experiment import current
-from headway.store.directory import Store
+from headway.store.batches import Making, check_and_prepare, check_batches, checked_together
+from headway.store.directory import Store, asked_in, is_directory
+from headway.store.records import run_folders
 from headway.store.run import Run
-from headway.train.loop import TrainerChoice
+from headway.store.storage import stored
+from headway.train.loop import TrainerChoice, training_part_of
 
 if TYPE_CHECKING:
     from headway.adaptive.goal import Goal
-    from headway.execute.join import ExecutionOptions, Executors
-    from headway.execute.sweep import Snapshot
+    from headway.execute.sweep import ExecutionOptions, Executors, Snapshot
     from headway.heads.results import ModelView
     from headway.report.models.look import LookPage
     from headway.stats.results import Results
-    from headway.store.batches import Making
     from headway.store.environment import Slot
 
 
@@ -217,9 +219,8 @@ def run(
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
     from headway.adaptive.goal import goal_of
-    from headway.execute.join import ExecutionOptions
+    from headway.execute.sweep import ExecutionOptions
     from headway.report.progress import can_be_shown, watch
-    from headway.store.directory import asked_in, is_directory
 
     where = ExecutionOptions(
         workers=workers,
@@ -305,8 +306,6 @@ def carry_out(
         StorageFailed: see there.
     """
     from headway.execute.timing import time_arms
-    from headway.store.batches import Making
-    from headway.store.storage import stored
 
     uses_gpu = any(arm.resolved_spec.traits.uses_gpu for arm in experiment.selected)
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
@@ -333,7 +332,7 @@ def _trained(
     out: Path | None,
     goal: "Goal | None",
     site: "Executors",
-    making: "Making",
+    making: Making,
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
@@ -379,7 +378,6 @@ def _trained(
 def _trial_seconds(experiment: Experiment) -> dict[str, float]:
     """Seconds of a run of each arm by a short trial on a core of this machine; nothing of those that are not tried."""
     from headway.execute.costs import costs
-    from headway.execute.worker import set_up_process
 
     set_up_process(threads=1)
     return {cost.arm.full_name: cost.seconds for cost in costs(experiment) if cost.seconds is not None}
@@ -402,10 +400,6 @@ def prepare(
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are
             worked on at once do not fit into memory; a new directory is then not made.
     """
-    from headway.execute.costs import about_batches, check_and_prepare
-    from headway.store.batches import Making, check_batches
-    from headway.store.records import run_folders
-
     path = out or experiment.directory
     is_new = not path.exists()
     if is_new:
@@ -416,9 +410,41 @@ def prepare(
     if not is_new:
         check_and_prepare([(run.name, run.spec) for run in left], slots, tell)
         check_batches(left)
-    for said in about_batches(together, [run for run in left if run.path in before], runs, store):
+    for said in _about_batches(together, [run for run in left if run.path in before], runs, store):
         tell(said)
     return store, runs
+
+
+_NAMED = 4
+"""Runs that a sentence names, of many."""
+
+
+def _about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run], store: Store) -> Iterator[str]:
+    """Yield a sentence on each surprise in the batches of existing runs that a user selects.
+
+    Args:
+        asked: how many runs are to be trained together.
+        left: runs that existed before, and are not done.
+        chosen: all runs that were chosen.
+        store: their directory.
+    """
+    sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batch_key is not None]
+    if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
+        yield (
+            f"--batch-runs {asked} holds for runs that are made from now on: {counted(len(sizes), 'run')} that "
+            f"{'exists keeps its batch' if len(sizes) == 1 else 'exist keep their batches'}, since who is trained "
+            "together changes how sums are rounded; `headway drop` puts runs aside, to be made anew"
+        )
+    names = {(run.name, run.seed) for run in chosen}
+    others = {path: None for run in left if run.batch for path in run.batch.folders(run.path)}
+    unchosen = [run for run in store.runs("sizes") if run.path in others and (run.name, run.seed) not in names]
+    if along := [f"{run.name} seed {run.seed}" for run in unchosen if run.status in ("waiting", "interrupted")]:
+        more = f" and {len(along) - _NAMED} more" if along[_NAMED:] else ""
+        are, a_run = ("is", "is a run") if len(along) == 1 else ("are", "are runs")
+        yield (
+            f"a batch is trained as a whole: {', '.join(along[:_NAMED])}{more} {are} trained too, though not chosen, "
+            f"since {'it' if len(along) == 1 else 'they'} {a_run} of one program with some that were"
+        )
 
 
 def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
@@ -427,11 +453,9 @@ def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
     Raises:
         UserError: when the fused trainer is asked for and cannot train an arm.
     """
-    from headway.train.loop import laboratory_of
-
     reasons: dict[str, list[str]] = {}
     for arm in experiment.selected if trainer != "torch" else ():
-        laboratory = laboratory_of(arm.resolved_spec)
+        laboratory = training_part_of(arm.resolved_spec)
         if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.resolved_spec)):
             raise UserError(f"trainer fused cannot train arm {arm.full_name}: {why_not}; take auto")
         if why_not := laboratory.slower_unasked(arm.resolved_spec):

@@ -13,7 +13,7 @@ import pytest
 
 from headway.config.load import load
 from headway.execute.costs import preflight
-from headway.train.loop import laboratory_of
+from headway.train.loop import training_part_of
 
 ROOT = Path(__file__).parents[2]
 KIT = ROOT / "benchmarks/gpu.py"
@@ -149,7 +149,7 @@ def test_paper_scales_run_from_the_pack_without_a_network(packed, name, monkeypa
     published = load(name, scale="paper").arms[0].template.budget.n_parameters
     assert whole.arms[0].template.budget.n_parameters == published
     small = load(name, scale="paper", settings=[*settings, "task.n_ctx=32"]).arms[0].template.at_seed(0)
-    study = laboratory_of(small).open_study(small, device="cpu", compile=False)
+    study = training_part_of(small).open_study(small, device="cpu", compile=False)
     assert np.isfinite(study.trainer.advance(1)).all()
 
 

@@ -19,7 +19,7 @@ from headway.execute import costs as module
 from headway.execute.costs import costs, on_h200, preflight, remarks
 from headway.report.terminal import PlannedCosts, named_shapes, shape_table
 from headway.store.environment import slots
-from headway.train.loop import laboratory_of
+from headway.train.loop import training_part_of
 
 
 def headway(*arguments, columns=80):
@@ -159,7 +159,7 @@ def test_the_time_on_a_gpu_is_that_of_its_roofline(tmp_path, monkeypatch):
     assert "10 min 24 s, 6.3 ms a step (as measured, 50 % of the roofline)" in measured
     wide = load("head-progression", scale="paper", settings=["training.precision=bf16", "training.batch_size=64"])
     run = wide.arm("constant-low").spec(0)
-    seconds = laboratory_of(run).roofline(run)
+    seconds = training_part_of(run).roofline(run)
     assert seconds["products"] == pytest.approx(3 * 6.993e10 * 64 / 989e12, rel=1e-3)
     assert list(on_h200(costs(load("icl-heads").select(arms=["h2"]), trial=False))) == [
         "on an H200, h2: trains on the processor, also where there is a GPU"

@@ -5,7 +5,7 @@ import pytest
 from headway.config.load import load
 from headway.errors import UserError
 from headway.execute.costs import costs
-from headway.train.loop import laboratory_of
+from headway.train.loop import training_part_of
 
 DRAWN = ("parity", "endpoints", "retrieval", "hops", "recall", "induction")
 
@@ -14,7 +14,7 @@ DRAWN = ("parity", "endpoints", "retrieval", "hops", "recall", "induction")
 @pytest.mark.parametrize("name", DRAWN)
 def test_tasks_that_are_drawn_are_tried_on_their_own_examples(name):
     runs = [load(f"heads-for-{name}").selected[-1].spec(seed) for seed in (0, 1)]
-    laboratory = laboratory_of(runs[0])
+    laboratory = training_part_of(runs[0])
     assert 0 < laboratory.trial_steps_per_s(runs[0], seconds=0.02) < 1e5
     assert 0 < laboratory.trial_steps_per_s(*runs, seconds=0.02) < 1e5
 
@@ -33,4 +33,4 @@ def test_a_plan_tries_as_many_together_as_a_worker_would_take():
 def test_a_laboratory_that_cannot_train_together_says_so():
     runs = [load("icl-heads").selected[0].spec(seed) for seed in (0, 1)]
     with pytest.raises(UserError, match="2 runs were to be tried together, which this laboratory cannot"):
-        laboratory_of(runs[0]).trial_steps_per_s(*runs)
+        training_part_of(runs[0]).trial_steps_per_s(*runs)

@@ -13,8 +13,9 @@ import pytest
 from headway import api
 from headway.config.load import resolve
 from headway.errors import UserError
-from headway.execute.join import ExecutionOptions, Joining
+from headway.execute.join import Joining
 from headway.execute.ray_copies import CopyWorker, RaySlot
+from headway.execute.sweep import ExecutionOptions
 from headway.execute.work import ELSEWHERE
 from headway.store import batches
 from headway.store.batches import Making, estimated_bytes

@@ -15,8 +15,8 @@ import pytest
 from support import quadratic, stored
 
 from headway.errors import ResultsError
-from headway.execute.join import Deadline, ExecutionOptions, Joining
-from headway.execute.sweep import JoinedWorker
+from headway.execute.join import Deadline, Joining
+from headway.execute.sweep import ExecutionOptions, JoinedWorker
 from headway.execute.work import DONE, ELSEWHERE, FAILED
 from headway.store import checkpoint, lease
 from headway.store.directory import Store

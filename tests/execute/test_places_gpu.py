@@ -10,11 +10,11 @@ import pytest
 from support import quadratic, small_text
 
 from headway.errors import UserError
-from headway.execute.join import ExecutionOptions, Joining
+from headway.execute.join import Joining
 from headway.execute.places import local_places
 from headway.execute.ray_cluster import ray_cluster
 from headway.execute.ray_places import AllRayPlaces
-from headway.execute.sweep import run_all
+from headway.execute.sweep import ExecutionOptions, run_all
 from headway.store.directory import Store
 from headway.store.environment import slots
 

@@ -25,13 +25,12 @@ from headway.config.spec import parse
 from headway.errors import StorageFailed, UserError
 from headway.execute import ray_cluster
 from headway.execute import ray_cluster as cluster_module
-from headway.execute.join import ExecutionOptions
 from headway.execute.places import LOST
 from headway.execute.ray_cluster import RayNode, bytes_of, look, package_hash, why_not
 from headway.execute.ray_cluster import ray_cluster as ray_cluster_ray_cluster
 from headway.execute.ray_copies import Changes, CopyWorker, RaySlot, write_changes
 from headway.execute.ray_places import AllRayPlaces, RayWorker
-from headway.execute.sweep import run_all
+from headway.execute.sweep import ExecutionOptions, run_all
 from headway.execute.work import ELSEWHERE
 from headway.report.progress import status_table
 from headway.store.directory import Store
@@ -178,7 +177,7 @@ def test_where_a_token_is_asked_for_and_neither_side_has_one_it_is_told_what_to_
 
 def test_a_cluster_without_a_token_is_told_with_what_to_do(tmp_path, monkeypatch):
     nodes, told = Nodes(), []
-    monkeypatch.setattr("headway.execute.join.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
+    monkeypatch.setattr("headway.execute.sweep.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
     for nodes.has_token in (True, False):
         with ExecutionOptions(ray="auto", device="cpu").site(tmp_path, (), uses_gpu=False, files=(), tell=told.append):
             pass
@@ -532,7 +531,7 @@ def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
     assert [str(file) for file in parse(TextTask, {**text, "n_ctx": 8}).files] == ["mine.jsonl", "none"]
     monkeypatch.chdir(tmp_path)
     nodes = Nodes()
-    monkeypatch.setattr("headway.execute.join.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
+    monkeypatch.setattr("headway.execute.sweep.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
     files = [Path("mine.jsonl"), Path("none")]
     with ExecutionOptions(ray="auto", device="cpu").site(
         tmp_path, (), uses_gpu=False, files=files, tell=lambda _: None

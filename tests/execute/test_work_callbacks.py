@@ -9,7 +9,7 @@ from support.own_code import write as write
 import headway
 from headway.execute.work import DONE, work
 from headway.store.directory import Store
-from headway.train.loop import laboratory_of
+from headway.train.loop import training_part_of
 
 CALLBACKS = """
 import json
@@ -37,7 +37,7 @@ def run(write, tmp_path):
 
 
 def open_study(spec, stored):
-    return laboratory_of(spec).open_study(spec, compile=False, device="cpu")
+    return training_part_of(spec).open_study(spec, compile=False, device="cpu")
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_a_run_that_goes_on_has_the_trainer_and_compilation_it_began_with(
             calls.append((trainer, compile))
             return quadratic.study(spec)
 
-    monkeypatch.setattr("headway.train.loop.laboratory_of", lambda spec: Room)
+    monkeypatch.setattr("headway.train.loop.training_part_of", lambda spec: Room)
     spec = quadratic.experiment().arm("slow").spec(0)
     study = worker._open_study(tmp_path, spec, stored, WorkerOptions(trainer=trainer), threads=2)
     assert calls == [asked]

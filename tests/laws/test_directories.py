@@ -48,7 +48,6 @@ EXCEPTIONS = {
     "data/cache.py": ("glob iterdir mkdir open os.rename read_text shutil.rmtree", CACHE),
     "config/experiment.py": ("read_text", OWN),
     "config/plugins.py": ("read_bytes rglob touch", "installed packages, and a mark in the private cache"),
-    "config/reference.py": ("mkdir write_text", "generated documentation"),
     "config/shipped.py": ("glob", OWN),
     "analysis/prune.py": ("iterdir", "whether a folder that the user names is empty"),
     "analysis/text_pairs.py": ("read_text", GIVEN),

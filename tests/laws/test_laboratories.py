@@ -13,7 +13,7 @@ from support.house import modules
 import headway.report.experiment.laboratory
 import headway.stats.laboratory
 import headway.train.loop
-from headway.config.kinds import PARTS, RUN_KINDS, part_of
+from headway.config.kinds import LABORATORY_PARTS, RUN_KINDS, part_of
 from headway.config.lm.run import TASKS
 from headway.config.run import RunSpec, Task, imported
 from headway.train.lm.evaluate import Judge
@@ -32,7 +32,7 @@ def test_every_kind_of_task_has_its_part_in_every_room(kind, room):
 
 
 def test_the_table_of_parts_lists_every_laboratory_and_no_other():
-    assert {run.laboratory for run in RUN_KINDS.values()} == set(PARTS)
+    assert {run.laboratory for run in RUN_KINDS.values()} == set(LABORATORY_PARTS)
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -15,7 +15,6 @@ LONG_FUNCTIONS = {
     "cli/experiments.py:plan": "a line for each option",
     "cli/experiments.py:run": "a line for each option",
     "cli/models.py:look": "a line for each option",
-    "cli/models.py:prune": "a line for each option",
     "analysis/ablate.py:ablate": "the order in which heads are taken away",
     "analysis/look.py:look": "the order in which a model is looked at",
     "analysis/prune.py:prune": "the order in which a model is pruned and judged",

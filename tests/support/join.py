@@ -7,7 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from headway.execute.join import ExecutionOptions, Joining
+from headway.execute.join import Joining
+from headway.execute.sweep import ExecutionOptions
 from support import quadratic
 
 if __name__ == "__main__":

@@ -85,11 +85,11 @@ def main(directory):
     from headway.config.load import resolve
     from headway.execute.work import work
     from headway.store.environment import slots
-    from headway.train.loop import laboratory_of
+    from headway.train.loop import training_part_of
 
     store, runs = api.prepare(resolve(DOCUMENT), directory, slots("cpu", workers=1, runs=1))
     for run in runs:
-        study = partial(laboratory_of(run.spec).open_study, compile=False, device="cpu")
+        study = partial(training_part_of(run.spec).open_study, compile=False, device="cpu")
         assert work(run.path, lambda spec, stored, study=study: study(spec)) == 0
     api.finish(store)
 

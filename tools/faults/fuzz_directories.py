@@ -358,7 +358,7 @@ def prepare() -> None:
         *kills._LOADED, "headway.cli", "headway.api", "headway.analysis.xray", "headway.analysis.ablate",
         "headway.analysis.prune", "headway.analysis.look", "headway.api", "headway.report.experiment.page",
         "headway.report.models.xray", "headway.report.models.look", "headway.hf.write", "headway.adaptive.until",
-        "headway.report.lm.report", "headway.report.regression.report", "headway.execute.join",
+        "headway.report.lm.report", "headway.report.regression.report", "headway.execute.sweep",
         "headway.models.generate",
     ):  # fmt: skip
         with contextlib.suppress(ModuleNotFoundError):

@@ -45,7 +45,6 @@ import psutil
 from support import small_text
 
 import headway.api
-import headway.execute.join
 import headway.execute.places
 import headway.execute.stop
 import headway.execute.sweep
@@ -55,7 +54,7 @@ from headway import api
 from headway.adaptive.goal import goal_of
 from headway.config.experiment import Experiment
 from headway.config.load import resolve
-from headway.execute.join import ExecutionOptions
+from headway.execute.sweep import ExecutionOptions
 from headway.stats.results import write
 from headway.store import checkpoint
 from headway.store.directory import Store
@@ -277,7 +276,7 @@ def _sweep(directory: Path, name: str) -> int:
     if laboratory.trainer == "fused":
         sys.modules.pop("torch", None)  # which this laboratory never loads: its processes go on with the next run
     else:
-        headway.execute.join.lasting = tuple  # type: ignore[assignment]
+        headway.execute.sweep.lasting = tuple  # type: ignore[assignment]
     nothing = {"until": None, "at_most": None, "budget": None, "best": False, "seeds": None}
     api.carry_out(
         laboratory.experiment(),

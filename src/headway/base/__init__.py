@@ -2,5 +2,5 @@
 
 * `files`: atomic writes, and safe paths inside a results directory; `identity`: the hash of a JSON value;
 * `rng`: a random stream for each seed and purpose; `text`: numbers and lists written for a sentence;
-* `torch_setup`: torch imported without its compiler, where nothing is compiled.
+* `torch_setup`: torch set up before its import, without its compiler where nothing is compiled.
 """

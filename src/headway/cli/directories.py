@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headway.base.text import command_line, counted, listed, with_numbers
 from headway.cli import options as opt
 from headway.cli.options import app, check_writable, path_of, print_answer, print_tables, say, tell, tell_plugins
-from headway.errors import HeadwayError, UserError
+from headway.errors import HeadwayError, RunFailed, UserError
 
 if TYPE_CHECKING:
     from headway.execute.join import Left
@@ -94,7 +95,6 @@ def drop(
     force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
 ) -> None:
     """Put runs of an arm aside, to DIR/dropped."""
-    from headway.base.text import command_line, counted, listed, with_numbers
     from headway.config.document import parse_seeds
     from headway.store.directory import seed_of
     from headway.store.document import doubt, missing
@@ -121,7 +121,6 @@ def drop(
 @app.command()
 def verify(directory: opt.Directory) -> None:
     """Read every file of a results directory whole, and name what is damaged or missing."""
-    from headway.base.text import counted
     from headway.store.verify import verify as look_at
 
     found = []
@@ -178,7 +177,8 @@ def worker(
     store a checkpoint of each and let go. Exits with 0, with 1 when runs failed meanwhile, with 2 for a user's error,
     and with 130 when a signal stopped it.
     """
-    from headway.execute.join import ExecutionOptions, Joining, deadline
+    from headway.execute.join import Joining, deadline
+    from headway.execute.sweep import ExecutionOptions
     from headway.report.progress import watch
 
     options = ExecutionOptions(workers=slots, device=device, runs_per_gpu=runs_per_gpu, trainer=trainer)
@@ -196,8 +196,6 @@ def worker(
 
 def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
     """Print what a worker leaves undone when it ends by itself, and choose its exit code."""
-    from headway.errors import RunFailed
-
     say(f"{'time is up' if left.undone else 'done'}: {left}")
     if tell_left and left.undone:
         raise SystemExit(_LEFT)
@@ -244,7 +242,6 @@ def check(
 
     Exit code 1 where one does not hold, with a sentence for each.
     """
-    from headway.base.text import counted
     from headway.check import check as look_at
 
     found = [each for file in files for each in look_at(file)]

@@ -167,7 +167,7 @@ def run(
     """
     from headway.adaptive.goal import goal_of
     from headway.api import carry_out
-    from headway.execute.join import ExecutionOptions
+    from headway.execute.sweep import ExecutionOptions
     from headway.report.progress import watch
     from headway.store.directory import is_directory
 

@@ -7,24 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headway.base.files import inside
-from headway.cli.options import (
-    MOST,
-    AsJson,
-    Checkpoint,
-    Device,
-    Draws,
-    TextOrExamples,
-    TextOrOwn,
-    TokenizerOf,
-    app,
-    check_out,
-    check_writable,
-    path_of,
-    print_tables,
-    say,
-    tell,
-    warn,
-)
+from headway.base.text import command_line
+from headway.cli import options as opt
+from headway.cli.options import app, check_out, check_writable, path_of, print_tables, say, tell, warn
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,7 +22,7 @@ if TYPE_CHECKING:
 
 def _number(least: int, what: str, metavar: str = "N") -> Any:
     """Return the option of a whole number."""
-    return typer.Option(min=least, max=MOST, metavar=metavar, help=what)
+    return typer.Option(min=least, max=opt.MOST, metavar=metavar, help=what)
 
 
 def _seed(what: str) -> Any:
@@ -58,7 +43,7 @@ TrustCode = Annotated[
 
 @app.command()
 def generate(
-    checkpoint: Checkpoint,
+    checkpoint: opt.Checkpoint,
     prompt: Annotated[str, typer.Option(help="How the text begins; nothing: at the start of a text.")] = "",
     tokens: Annotated[
         int | None, _number(1, "At most so many; by default 200, or what fits its training context.")
@@ -69,20 +54,18 @@ def generate(
         float | None, typer.Option(metavar="P", help="Only the likeliest tokens of this joint probability.")
     ] = None,
     seed: Annotated[int, _seed("The same seed, the same text.")] = 0,
-    tokenizer: TokenizerOf = None,
+    tokenizer: opt.TokenizerOf = None,
 ) -> None:
     """Let a trained language model write."""
     from headway.analysis.open import open_model
-    from headway.execute.worker import share_cores
 
-    share_cores()
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     say(open_model(checkpoint, tokenizer, for_="write").write(prompt, n_tokens=tokens, **sampling))
 
 
 @app.command()
 def export(
-    checkpoint: Checkpoint,
+    checkpoint: opt.Checkpoint,
     directory: Annotated[Path, typer.Argument(callback=path_of, metavar="OUT", help="A folder that is made.")],
 ) -> None:
     """Write a trained language model as a folder that Hugging Face's transformers loads.
@@ -90,10 +73,8 @@ def export(
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
     """
     from headway.analysis.open import open_model
-    from headway.execute.worker import share_cores
     from headway.hf.write import export as write
 
-    share_cores()
     opened = open_model(checkpoint, for_="write")
     model = opened.own
     model_type = write(model.model, model.vocab_size, model.weights(), directory, opened.tokenizer)
@@ -109,17 +90,17 @@ def _say_written(model_type: str, folder: Path) -> None:
 
 @app.command()
 def xray(
-    checkpoint: Checkpoint,
-    text: TextOrOwn = None,
+    checkpoint: opt.Checkpoint,
+    text: opt.TextOrOwn = None,
     out: Annotated[Path | None, _page_folder("xray")] = None,
-    as_json: AsJson = False,
-    tokenizer: TokenizerOf = None,
+    as_json: opt.AsJson = False,
+    tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
         int | None, _number(1, "At most so many sequences of the text; by default 4,096 tokens.")
     ] = None,
     length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 512.")] = None,
-    draws: Draws = None,
-    device: Device = "auto",
+    draws: opt.Draws = None,
+    device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
     """Measure every head of a finished model on a text.
@@ -127,11 +108,8 @@ def xray(
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
     """
     from headway.analysis.xray import xray as measure
-    from headway.base.text import command_line
-    from headway.execute.worker import share_cores
     from headway.report.models.xray import layers, xray_page
 
-    share_cores()
     check_out(out, draws=out is not None or not as_json)
     options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
     found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
@@ -142,8 +120,8 @@ def xray(
 
 @app.command()
 def ablate(
-    checkpoint: Checkpoint,
-    text: TextOrOwn = None,
+    checkpoint: opt.Checkpoint,
+    text: opt.TextOrOwn = None,
     circuit: Annotated[
         str | None,
         typer.Option(metavar="L0H0,L1H0", help="Also what these heads keep alone, beside random ones of their number."),
@@ -152,11 +130,11 @@ def ablate(
         bool, typer.Option("--pairs", help="Also what the most alike and the most important pairs do together.")
     ] = False,
     out: Annotated[Path | None, _page_folder("ablate")] = None,
-    as_json: AsJson = False,
-    tokenizer: TokenizerOf = None,
+    as_json: opt.AsJson = False,
+    tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[int | None, _number(2, SequencesOf)] = None,
     length: LengthOf = None,
-    device: Device = "auto",
+    device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
     """Measure the loss without each head: at zero, at its mean, resampled.
@@ -166,11 +144,8 @@ def ablate(
     Before any number the model is checked: a head masked must be the head removed.
     """
     from headway.analysis.ablate import ablate as measure
-    from headway.base.text import command_line
-    from headway.execute.worker import share_cores
     from headway.report.models.ablation import ablation_page, ways
 
-    share_cores()
     check_out(out, draws=out is not None or not as_json)
     read: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     found = measure(
@@ -190,7 +165,7 @@ def ablate(
 
 @app.command()
 def prune(
-    checkpoint: Checkpoint,
+    checkpoint: opt.Checkpoint,
     by: Annotated[
         Literal["taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"],
         typer.Option(
@@ -202,14 +177,14 @@ def prune(
     ],
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],
     out: Annotated[Path, typer.Option(callback=path_of, metavar="FOLDER", help="A folder that is made.")],
-    text: TextOrExamples = None,
+    text: opt.TextOrExamples = None,
     steps: Annotated[
         int, typer.Option(min=1, max=10_000, metavar="N", help="Importance is measured anew after each.")
     ] = 1,
-    tokenizer: TokenizerOf = None,
+    tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[int | None, _number(1, SequencesOf)] = None,
     length: LengthOf = None,
-    device: Device = "auto",
+    device: opt.Device = "auto",
     seed: Annotated[int, _seed("Of what is drawn.")] = 0,
 ) -> None:
     """Write a model without some of its heads: an ordinary one of another layout.
@@ -218,9 +193,7 @@ def prune(
     memory is measured.
     """
     from headway.analysis.prune import prune as take_heads
-    from headway.execute.worker import share_cores
 
-    share_cores()
     found = take_heads(
         checkpoint,
         by=by,
@@ -277,7 +250,7 @@ def show_model(
 
 @app.command()
 def patch(
-    checkpoint: Checkpoint,
+    checkpoint: opt.Checkpoint,
     clean: Annotated[
         str, typer.Option(metavar="TEXT|FILE", help="A text after which the answer is right; or a file, one a line.")
     ],
@@ -300,9 +273,9 @@ def patch(
     by_position: Annotated[bool, typer.Option("--by-position", help="Each position by itself.")] = False,
     paths: Annotated[bool, typer.Option(help="Direct effects between heads: through queries, keys, values.")] = True,
     out: Annotated[Path | None, _page_folder("patch")] = None,
-    as_json: AsJson = False,
-    tokenizer: TokenizerOf = None,
-    device: Device = "auto",
+    as_json: opt.AsJson = False,
+    tokenizer: opt.TokenizerOf = None,
+    device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
     """Which heads make the difference between two texts: each as on the one, in a run of the other.
@@ -312,11 +285,8 @@ def patch(
     """
     from headway.analysis.patch import patch_texts
     from headway.analysis.text_pairs import text_or_lines
-    from headway.base.text import command_line
-    from headway.execute.worker import share_cores
     from headway.report.models.patching import most_restoring, patch_page
 
-    share_cores()
     check_out(out, draws=out is not None or not as_json)
     texts = {"clean": clean, "corrupted": corrupted, "answer": answer, "wrong": wrong}
     given = {name: None if text is None else text_or_lines(text, f"--{name}") for name, text in texts.items()}
@@ -352,7 +322,7 @@ def look(
             "side.",
         ),
     ],
-    text: TextOrOwn = None,
+    text: opt.TextOrOwn = None,
     heads: Annotated[
         str | None, typer.Option(metavar="L0H3,L2", help="Keep the patterns of these heads and layers; default: all.")
     ] = None,
@@ -362,14 +332,14 @@ def look(
             callback=path_of, metavar="FILE", help="A page; by default results/look-NAME.html, or DIR/look.html."
         ),
     ] = None,
-    tokenizer: TokenizerOf = None,
+    tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[int | None, _number(1, "So many of the text, and of repeated tokens; by default 4.")] = None,
     length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 128.")] = None,
-    draws: Draws = None,
+    draws: opt.Draws = None,
     largest: Annotated[
         float, typer.Option(min=0.6, max=2000, metavar="MB", help="What would make the page larger is left out.")
     ] = 10,
-    device: Device = "auto",
+    device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
     """One offline page on which one picks a head and sees what it does.
@@ -380,13 +350,10 @@ def look(
     from headway.analysis.look import look as look_at
     from headway.analysis.look import models_in
     from headway.api import look_page_of, write_signed
-    from headway.base.text import command_line
-    from headway.execute.worker import share_cores
     from headway.report.experiment.current import LOOK
     from headway.report.models.look import look_page
     from headway.store.run import Run
 
-    share_cores()
     chosen = models_in(models)
     page = _page_of(out, models)
     options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headway.base.text import printable
+from headway.base.torch_setup import share_cores
 from headway.config.synonyms import both_names, check_options
 from headway.errors import UserError
 
@@ -136,6 +137,7 @@ def _door(
     ] = False,
 ) -> None:
     """A laboratory for attention heads: a question as a short file, an answer with error bars."""
+    share_cores()
 
 
 _IGNORED = "leave it out; it changes nothing: "

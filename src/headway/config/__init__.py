@@ -7,6 +7,5 @@
   laboratories and kinds of task;
 * `regression`: runs of in-context regression; `lm`: runs of transformers on tokens;
 * `metrics`, `head_metrics`: the names and meanings of all metrics; `plugins`: how the user's own code is found, run and
-  stored;
-* `reference`: the documentation of all keys.
+  stored.
 """

@@ -81,7 +81,7 @@ def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
     return parent
 
 
-PARTS = ("task", "model", "training", "evaluation", "probes", "samples", "after")
+RUN_SECTIONS = ("task", "model", "training", "evaluation", "probes", "samples", "after")
 """The keys of a document that make up a run; arms and controls override them."""
 
 OF_ARMS = ("label", *KEYS["arm"], *KEYS["arm"].values())
@@ -209,7 +209,7 @@ class Document(Spec):
             if not isinstance((value or {}).get("label", ""), str):
                 raise ValueError(f"{where}.label: {(value or {})['label']!r} was given; a label is text, in quotes")
             for key in value or {}:
-                known = (*PARTS, *OF_ARMS) if where.startswith("arms.") else (*PARTS, "label")
+                known = (*RUN_SECTIONS, *OF_ARMS) if where.startswith("arms.") else (*RUN_SECTIONS, "label")
                 if key not in known:
                     raise ValueError(f"{where}.{key}: there is no such key; {near(key, known)}")
         starts_of(self.arms)
@@ -261,7 +261,7 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
         changed = merge(changed, at_path(path, value))
     for path, value in parsed:
         # An absent part is null.
-        if path.partition(".")[0] in PARTS and value is not None and _at(path, changed) is _ABSENT:
+        if path.partition(".")[0] in RUN_SECTIONS and value is not None and _at(path, changed) is _ABSENT:
             raise DeclarationError(
                 f"setting {path}: a later one replaces it, or the whole that it is a part of, such as training "
                 "with another optimizer; give it after that one, or leave it out"
@@ -284,7 +284,7 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
     paths = [path for path, _ in given]
     for path, value in given:
         stands = _at(path, parts)
-        if path.partition(".")[0] not in PARTS or stands is _ABSENT:
+        if path.partition(".")[0] not in RUN_SECTIONS or stands is _ABSENT:
             continue
         # A factor such as x0.5 has become a number.
         meant = stands if isinstance(value, str) else value

@@ -11,7 +11,7 @@ from headway.base.text import listed
 from headway.config.arms import Arm, steps_of
 from headway.config.contrasts import Contrast, contrasts_of, scheme_contrasts
 from headway.config.document import (
-    PARTS,
+    RUN_SECTIONS,
     Document,
     Group,
     Logging,
@@ -137,7 +137,7 @@ class Experiment:
     def ignored_settings(self) -> list[str]:
         """A sentence for each setting that does not reach a control that is to be run."""
         asked = dict.fromkeys(arm.control for arm in self.selected if arm.control is not None)
-        parts = {part: getattr(self.document, part) for part in PARTS}
+        parts = {part: getattr(self.document, part) for part in RUN_SECTIONS}
         return list(ignored_by_controls(self.settings, parts, {name: self.document.controls[name] for name in asked}))
 
     def control_label(self, control: str | None) -> str:
@@ -179,7 +179,7 @@ class Experiment:
         Raises:
             DeclarationError: when one has not, because an arm overrides it, with what would set it there.
         """
-        parts = {part: getattr(self.document, part) for part in PARTS}
+        parts = {part: getattr(self.document, part) for part in RUN_SECTIONS}
         arms = {arm.name: self.document.arms[arm.name] for arm in self.selected}
         check_effect(self.settings, parts, arms)
 

@@ -19,7 +19,7 @@ from headway.errors import DeclarationError, near, shortened
 RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
 """The type of a run for each `task.kind`."""
 
-PARTS: Mapping[str, Mapping[str, str]] = {
+LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
     "icl": {
         "train": "headway.train.regression.LABORATORY",
         "compare": "headway.stats.regression.LABORATORY",
@@ -37,8 +37,8 @@ PARTS: Mapping[str, Mapping[str, str]] = {
 
 
 def part_of(run: RunSpec | type[RunSpec], name: str) -> Any:
-    """Import the part of a run's laboratory that has a name of `PARTS`."""
-    return imported(PARTS[run.laboratory][name])
+    """Import the part of a run's laboratory that has a name of `LABORATORY_PARTS`."""
+    return imported(LABORATORY_PARTS[run.laboratory][name])
 
 
 def kinds_of(member: type[Spec]) -> list[str]:

@@ -11,7 +11,15 @@ from typing import Any
 
 from headway.config import plugins as plugin_files
 from headway.config.arms import Arm, check_kept
-from headway.config.document import PARTS, Document, all_seeds, meant_for, older_settings, starts_of, with_settings
+from headway.config.document import (
+    RUN_SECTIONS,
+    Document,
+    all_seeds,
+    meant_for,
+    older_settings,
+    starts_of,
+    with_settings,
+)
 from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
@@ -130,7 +138,7 @@ def _in_file(source: str) -> Locate:
 
 def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ()) -> Experiment:
     # An empty mapping is a part that the file does not mention; null is an answer.
-    shared = {part: getattr(document, part) for part in PARTS if getattr(document, part) != {}}
+    shared = {part: getattr(document, part) for part in RUN_SECTIONS if getattr(document, part) != {}}
     if digests := sorted(plugin.digest for plugin in plugins if plugin.changes_results):
         shared["plugins"] = digests
     group_of = {arm: group for group, members in reversed(document.groups.items()) for arm in members.arms}

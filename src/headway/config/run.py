@@ -173,7 +173,7 @@ class RunSpec(Spec):
     """The base of every kind of run, with all that other folders ask of a run."""
 
     laboratory: ClassVar[str]
-    """The name of its laboratory in `headway.config.kinds.PARTS`."""
+    """The name of its laboratory in `headway.config.kinds.LABORATORY_PARTS`."""
     traits: ClassVar[Traits]
 
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")

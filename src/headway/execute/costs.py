@@ -1,8 +1,7 @@
-"""The cost of each arm before it runs, and the checks and preparation before runs start.
+"""The cost of each arm before it runs.
 
 `costs` estimates the parameters, FLOPs, memory and time of an arm. `on_h200` tells its time on a GPU, by the roofline.
-`preflight` and `remarks` tell what a user may not expect of the data and the arms. `check_and_prepare` checks memory,
-and makes shared data once on this machine.
+`preflight` and `remarks` tell what a user may not expect of the data and the arms.
 """
 
 from collections import defaultdict
@@ -19,11 +18,9 @@ from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.kinds import part_of
 from headway.config.run import Budget, RunSpec
-from headway.store.batches import check_memory, checked_together, how_many, reasons_not_batchable
-from headway.store.directory import Store
-from headway.store.environment import MOST_PER_GPU, Slot
-from headway.store.run import Run
-from headway.train.loop import laboratory_of
+from headway.store.batches import how_many, reasons_not_batchable
+from headway.store.environment import MOST_PER_GPU
+from headway.train.loop import training_part_of
 
 SLOW_FLOPS_PER_S = 20e9
 """The rate of a slow core; a trial that would last too long even at this rate is left out."""
@@ -74,7 +71,7 @@ class Cost:
             return ""
         if self.together > 1:
             return f"timed with {self.together} seeds trained together, as a worker does by itself"
-        return laboratory_of(self.run).about_trial(self.run)
+        return training_part_of(self.run).about_trial(self.run)
 
 
 def costs(
@@ -178,7 +175,7 @@ def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
 
 
 def _tried(together: Sequence[RunSpec]) -> float:
-    return laboratory_of(together[0]).trial_steps_per_s(*together)
+    return training_part_of(together[0]).trial_steps_per_s(*together)
 
 
 def _reason_not_to_try(run: RunSpec) -> str | None:
@@ -208,7 +205,7 @@ def on_h200(found: Sequence[Cost]) -> Iterator[str]:
     share = (kept_json(cache_folder() / MEASURED) or {}).get("share_of_roofline")
     said: dict[str, list[str]] = defaultdict(list)
     for cost in found:
-        if not (bounds := laboratory_of(cost.run).roofline(cost.run)):
+        if not (bounds := training_part_of(cost.run).roofline(cost.run)):
             said["trains on the processor, also where there is a GPU"].append(cost.arm.full_name)
             continue
         bound, step_s = max(bounds.items(), key=lambda item: item[1])
@@ -220,57 +217,3 @@ def on_h200(found: Sequence[Cost]) -> Iterator[str]:
             cost.arm.full_name
         )
     yield from (f"on an H200, {together(names, len(found))}: {sentence}" for sentence, names in said.items())
-
-
-_NAMED = 4
-"""Runs that a sentence names, of many."""
-
-
-def check_and_prepare(
-    runs: Sequence[tuple[str, RunSpec]], slots: Sequence[Slot], tell: Callable[[str], object]
-) -> None:
-    """Check memory and prepare data before runs start; the memory of GPUs is not known in advance.
-
-    Args:
-        runs: by name.
-        slots: where; as many at once. None: on other machines.
-        tell: is given what was done with texts that one may not expect.
-
-    Raises:
-        UserError: when a corpus or tokenizer cannot be used, examples of one's own break a law, or runs that are worked
-            on at once do not fit into memory.
-    """
-    if slots and all(slot.device == "cpu" for slot in slots):
-        check_memory(runs, len(slots))
-    looked_at = [spec for _, spec in runs if spec.task.corpora or (spec.plugins and spec.traits.measures_user_metrics)]
-    with_data = {(spec.task, spec.training.batch_size): spec for spec in looked_at}
-    for note in dict.fromkeys(n for spec in with_data.values() for n in part_of(spec, "prepare")(spec)):
-        tell(note)
-
-
-def about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run], store: Store) -> Iterator[str]:
-    """Yield a sentence on each surprise in the batches of existing runs that a user selects.
-
-    Args:
-        asked: how many runs are to be trained together.
-        left: runs that existed before, and are not done.
-        chosen: all runs that were chosen.
-        store: their directory.
-    """
-    sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batch_key is not None]
-    if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
-        yield (
-            f"--batch-runs {asked} holds for runs that are made from now on: {counted(len(sizes), 'run')} that "
-            f"{'exists keeps its batch' if len(sizes) == 1 else 'exist keep their batches'}, since who is trained "
-            "together changes how sums are rounded; `headway drop` puts runs aside, to be made anew"
-        )
-    names = {(run.name, run.seed) for run in chosen}
-    others = {path: None for run in left if run.batch for path in run.batch.folders(run.path)}
-    unchosen = [run for run in store.runs("sizes") if run.path in others and (run.name, run.seed) not in names]
-    if along := [f"{run.name} seed {run.seed}" for run in unchosen if run.status in ("waiting", "interrupted")]:
-        more = f" and {len(along) - _NAMED} more" if along[_NAMED:] else ""
-        are, a_run = ("is", "is a run") if len(along) == 1 else ("are", "are runs")
-        yield (
-            f"a batch is trained as a whole: {', '.join(along[:_NAMED])}{more} {are} trained too, though not chosen, "
-            f"since {'it' if len(along) == 1 else 'they'} {a_run} of one program with some that were"
-        )

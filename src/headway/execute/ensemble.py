@@ -16,7 +16,7 @@ from headway.base.files import appending
 from headway.config.run import RunSpec
 from headway.errors import ResultsError
 from headway.execute.stop import StopRequest
-from headway.execute.work import DONE, ELSEWHERE, OpenStudy, OwnedRun, work
+from headway.execute.work import DONE, ELSEWHERE, OpenStudy, OwnedRun
 from headway.store.lease import Lease, LeaseHeld
 from headway.store.run import Run
 from headway.store.run_writer import stored_step
@@ -28,15 +28,14 @@ OpenTogether = Callable[[Sequence[RunSpec], Collection[int]], Sequence[Study]]
 """Opens the studies of runs of one shape; rows are put in at these steps."""
 
 
-def work_together(path: Path, open_study: OpenStudy, open_together: OpenTogether, *, parent: int | None = None) -> int:
-    """Train and evaluate the run in a folder, together with what is left of its batch.
+def work_together(path: Path, open_together: OpenTogether, *, parent: int | None = None) -> int:
+    """Train and evaluate the run in a folder, which has a batch, together with what is left of its batch.
 
     Members that failed before are left alone, unless this one did, too: then all are tried again.
 
     Args:
         path: the run folder.
-        open_study: what opens its study where it is trained alone.
-        open_together: what opens those of a batch.
+        open_together: what opens the studies of a batch.
         parent: the process to stop with; None to outlive any.
 
     Returns:
@@ -48,8 +47,7 @@ def work_together(path: Path, open_study: OpenStudy, open_together: OpenTogether
     run = Run.open(path)
     if run.status == "done":
         return DONE
-    if run.batch is None:
-        return work(path, open_study, parent=parent)
+    assert run.batch is not None, "a run alone is the business of `work`"
     with _Patient(parent).heard() as stop_request, contextlib.ExitStack() as held:
         try:
             rows = [_Row.of(folder, run, held) for folder in run.batch.folders(path)]

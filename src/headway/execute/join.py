@@ -1,4 +1,4 @@
-"""The user's options of execution, and workers that join the work on a directory.
+"""Workers that join the work on a directory, and the time at which a user's work ends.
 
 Any process that sees a directory may join, on any machine, for as long as it likes. It takes runs by their leases like
 every other process, so no process has to know another. With nothing left to do, it checks again, since a directory may
@@ -9,133 +9,27 @@ even if the failure could not be written down.
 """
 
 import errno
-import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator
+from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from headway.base.text import counted
 from headway.config.plugins import allow
 from headway.errors import ResultsError, UserError, shortened
-from headway.execute.costs import check_and_prepare
-from headway.execute.places import WORKER, LocalPlace, Place, WorkerOptions, lasting, local_places
-from headway.execute.ray_cluster import bytes_of, ray_cluster
-from headway.execute.ray_places import AllRayPlaces
+from headway.execute.places import WORKER, lasting
 from headway.execute.stop import SignalHandler
-from headway.execute.sweep import Snapshot, to_the_end
-from headway.store.batches import check_batches
+from headway.execute.sweep import ExecutionOptions, Snapshot, to_the_end
+from headway.store.batches import check_and_prepare, check_batches
 from headway.store.directory import Store
-from headway.store.environment import Slot, check_device
+from headway.store.environment import check_device
 from headway.store.lease import is_held
 from headway.store.run import Run, check_schema
 from headway.store.storage import stored
-from headway.train.loop import TrainerChoice
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionOptions:
-    """The user's request for places.
-
-    Attributes:
-        workers: runs at a time; None: as many as there are cores, or GPUs.
-        trainer: that trains in-context models.
-        together: runs of one shape in a batch, for runs that are made: `auto`, or a number.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        runs_per_gpu: that share one.
-        ray: `auto`, `local` or the address of a Ray cluster; None: this machine.
-        shared: whether nodes of a cluster see the directory; None: that is found out.
-        command: what starts a worker.
-    """
-
-    workers: int | None = None
-    trainer: TrainerChoice = "auto"
-    together: str | int = "auto"
-    device: str = "auto"
-    runs_per_gpu: int = 1
-    ray: str | None = None
-    shared: bool | None = None
-    command: tuple[str, ...] = WORKER
-
-    def here(self, *, runs: int, uses_gpu: bool) -> tuple[LocalPlace, ...]:
-        """The places of this machine.
-
-        Raises:
-            UserError: when there is no worker, or no such device.
-        """
-        return local_places(
-            "cpu" if self.ray else self.device,
-            workers=self.workers,
-            runs=runs,
-            uses_gpu=uses_gpu,
-            runs_per_gpu=1 if self.ray else self.runs_per_gpu,
-            command=self._worker,
-        )
-
-    @contextmanager
-    def site(
-        self,
-        directory: Path,
-        here: tuple[LocalPlace, ...],
-        *,
-        uses_gpu: bool,
-        files: Iterable[Path],
-        tell: Callable[[str], object],
-    ) -> Iterator["Executors"]:
-        """Provide the places that are asked for, in the block.
-
-        Args:
-            directory: of the results.
-            here: the places of this machine.
-            uses_gpu: whether there are runs that a GPU can compute.
-            files: that runs read.
-            tell: is given what is found out.
-
-        Raises:
-            UserError: when there is no such cluster.
-        """
-        if self.ray is None:
-            yield Executors(slots=tuple(place.slot for place in here), places=lasting(here))
-            return
-        if not self.device.startswith("cuda"):  # whether nodes have GPUs is not known here
-            check_device(self.device, workers=self.workers, runs_per_gpu=self.runs_per_gpu)
-        sizes = {str(path): bytes_of(str(path), os.getcwd()) for path in files}
-        with ray_cluster(self.ray, workers=self.workers) as cluster:
-            if not cluster.has_token:
-                tell(
-                    "Ray: the cluster has no token, so everybody who reaches its ports can run programs on its nodes. "
-                    "To give it a token, run `ray get-auth-token --generate` before `ray start --head`"
-                )
-            places = AllRayPlaces(
-                cluster,
-                directory,
-                device=self.device,
-                workers=self.workers,
-                runs_per_gpu=self.runs_per_gpu,
-                uses_gpu=uses_gpu,
-                shared=self.shared,
-                files={path: n_bytes for path, n_bytes in sizes.items() if n_bytes >= 0},
-                command=self._worker,
-                tell=tell,
-            )
-            yield Executors(slots=(), places=places)
-
-    @property
-    def _worker(self) -> tuple[str, ...]:
-        return (*self.command, *WorkerOptions(trainer=self.trainer).to_args())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Executors:
-    """The places where runs are worked on, and the slots of this machine (none if runs are elsewhere)."""
-
-    slots: tuple[Slot, ...]
-    places: Iterable[Place]
-
 
 _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|min|m|h|d)\s*")
@@ -246,7 +140,7 @@ class Joining:
     """
 
     directory: Path
-    options: ExecutionOptions = ExecutionOptions()
+    options: ExecutionOptions = field(default_factory=ExecutionOptions)
     until: Deadline | None = None
 
     def work(self, watch: Callable[[Generator[Snapshot]], object], tell: Callable[[str], object]) -> Left:

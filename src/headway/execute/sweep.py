@@ -1,4 +1,4 @@
-"""Many runs at a few places, until every run has ended.
+"""Many runs at a few places, until every run has ended; `ExecutionOptions` says which places.
 
 Iterating `run_all` starts workers, collects them and records what became of them. Each item is a `Snapshot`, which
 shows how far all runs are as values for a live table. The queue decides which run is next; a place starts and stops
@@ -11,23 +11,128 @@ that one of them holds is waited for, and taken over if they give it up.
 """
 
 import contextlib
+import os
 import signal
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.errors import ResultsError, StorageFailed, UserError
 from headway.execute.parents import RunDependencies
-from headway.execute.places import LOST, Place, Worker
+from headway.execute.places import LOST, WORKER, LocalPlace, Place, Worker, WorkerOptions, lasting, local_places
 from headway.execute.queue import Assignment, Queue
+from headway.execute.ray_cluster import bytes_of, ray_cluster
+from headway.execute.ray_places import AllRayPlaces
 from headway.execute.stop import FROM_PARENT, SignalHandler
 from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED
 from headway.store import storage
 from headway.store.batches import needed_bytes
+from headway.store.environment import Slot, check_device
 from headway.store.lease import Holder, Lease, LeaseHeld, last_holder, release_left
 from headway.store.run import Run, Status, read, unreliable_run, update
 from headway.store.watch import Watch
+from headway.train.loop import TrainerChoice
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions:
+    """The user's request for places.
+
+    Attributes:
+        workers: runs at a time; None: as many as there are cores, or GPUs.
+        trainer: that trains in-context models.
+        together: runs of one shape in a batch, for runs that are made: `auto`, or a number.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        runs_per_gpu: that share one.
+        ray: `auto`, `local` or the address of a Ray cluster; None: this machine.
+        shared: whether nodes of a cluster see the directory; None: that is found out.
+        command: what starts a worker.
+    """
+
+    workers: int | None = None
+    trainer: TrainerChoice = "auto"
+    together: str | int = "auto"
+    device: str = "auto"
+    runs_per_gpu: int = 1
+    ray: str | None = None
+    shared: bool | None = None
+    command: tuple[str, ...] = WORKER
+
+    def here(self, *, runs: int, uses_gpu: bool) -> tuple[LocalPlace, ...]:
+        """The places of this machine.
+
+        Raises:
+            UserError: when there is no worker, or no such device.
+        """
+        return local_places(
+            "cpu" if self.ray else self.device,
+            workers=self.workers,
+            runs=runs,
+            uses_gpu=uses_gpu,
+            runs_per_gpu=1 if self.ray else self.runs_per_gpu,
+            command=self._worker,
+        )
+
+    @contextlib.contextmanager
+    def site(
+        self,
+        directory: Path,
+        here: tuple[LocalPlace, ...],
+        *,
+        uses_gpu: bool,
+        files: Iterable[Path],
+        tell: Callable[[str], object],
+    ) -> Iterator["Executors"]:
+        """Provide the places that are asked for, in the block.
+
+        Args:
+            directory: of the results.
+            here: the places of this machine.
+            uses_gpu: whether there are runs that a GPU can compute.
+            files: that runs read.
+            tell: is given what is found out.
+
+        Raises:
+            UserError: when there is no such cluster.
+        """
+        if self.ray is None:
+            yield Executors(slots=tuple(place.slot for place in here), places=lasting(here))
+            return
+        if not self.device.startswith("cuda"):  # whether nodes have GPUs is not known here
+            check_device(self.device, workers=self.workers, runs_per_gpu=self.runs_per_gpu)
+        sizes = {str(path): bytes_of(str(path), os.getcwd()) for path in files}
+        with ray_cluster(self.ray, workers=self.workers) as cluster:
+            if not cluster.has_token:
+                tell(
+                    "Ray: the cluster has no token, so everybody who reaches its ports can run programs on its nodes. "
+                    "To give it a token, run `ray get-auth-token --generate` before `ray start --head`"
+                )
+            places = AllRayPlaces(
+                cluster,
+                directory,
+                device=self.device,
+                workers=self.workers,
+                runs_per_gpu=self.runs_per_gpu,
+                uses_gpu=uses_gpu,
+                shared=self.shared,
+                files={path: n_bytes for path, n_bytes in sizes.items() if n_bytes >= 0},
+                command=self._worker,
+                tell=tell,
+            )
+            yield Executors(slots=(), places=places)
+
+    @property
+    def _worker(self) -> tuple[str, ...]:
+        return (*self.command, *WorkerOptions(trainer=self.trainer).to_args())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executors:
+    """The places where runs are worked on, and the slots of this machine (none if runs are elsewhere)."""
+
+    slots: tuple[Slot, ...]
+    places: Iterable[Place]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.base.files import private_folder
+from headway.base.torch_setup import share_cores
 from headway.errors import UserError
 from headway.execute.places import WORKER, WorkerOptions
 from headway.train.process_memory import keep_freed_memory
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
     from headway.train.loop import Study
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-
-_WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-_SPINS = "10000"
-"""The checks for more work that an OpenMP thread makes before it sleeps, about half a millisecond.
-
-With OpenMP's default of 300,000, waiting threads take the cores that other work needs. With none, half the speed of an
-idle machine goes into waking the threads (LOG.md, benchmarks/waiting.py).
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,13 +65,16 @@ def _work(
             return time_steps(run_dir, open_study, options.time)
 
     from headway.execute.ensemble import work_together
-    from headway.execute.work import serve
+    from headway.execute.work import serve, work
+    from headway.store.run import Run
 
     def work_on(path: Path) -> int:
         _load_plugins(path)
-        open_together = partial(_open_together, threads=threads, device=options.device)
         try:
-            return work_together(path, open_study, open_together, parent=options.parent)
+            if Run.open(path).batch is None:
+                return work(path, open_study, parent=options.parent)
+            open_together = partial(_open_together, threads=threads, device=options.device)
+            return work_together(path, open_together, parent=options.parent)
         except UserError as error:
             print(error, file=sys.stderr)
             return 2
@@ -93,15 +89,6 @@ def _work(
         command=[*WORKER, *options.to_args()],
         environment=environment,
     )
-
-
-def share_cores() -> None:
-    """Let waiting threads of this process sleep soon, unless the user chose otherwise.
-
-    To be done before torch is imported, which reads it once.
-    """
-    if not any(name in os.environ for name in _WAITING_VARIABLES):
-        os.environ["GOMP_SPINCOUNT"] = _SPINS
 
 
 def set_up_process(threads: int) -> str:
@@ -159,10 +146,10 @@ def _open_study(
 ) -> "Study":
     from headway.execute.parents import init_from_of
     from headway.store.records import read_init_record
-    from headway.train.loop import laboratory_of
+    from headway.train.loop import training_part_of
 
     init_record = read_init_record(path) if stored else None
-    study = laboratory_of(spec).open_study(
+    study = training_part_of(spec).open_study(
         spec,
         trainer="torch" if options.trainer == "auto" and stored.get("trainer") == "torch" else options.trainer,
         compile=stored.get("compile"),
@@ -174,9 +161,9 @@ def _open_study(
 
 
 def _open_together(specs: Sequence["RunSpec"], joins: Collection[int], *, threads: int, device: str) -> list["Study"]:
-    from headway.train.loop import laboratory_of
+    from headway.train.loop import training_part_of
 
-    studies = laboratory_of(specs[0]).open_together(specs, device=device, joins=joins)
+    studies = training_part_of(specs[0]).open_together(specs, device=device, joins=joins)
     return [_set_up(study, threads) for study in studies]
 
 

@@ -1,4 +1,4 @@
-"""Batches of runs that are trained as one program, and the memory that they need.
+"""Batches of runs that are trained as one program, the memory that runs need, and the data that they share.
 
 A batch is fixed when the folders of its runs are made. The number of runs in a program changes how their sums are
 rounded, and training amplifies that. So the members of a batch, and the threads of a run, stand in run.json from the
@@ -19,6 +19,7 @@ import psutil
 from headway.base.files import inside, is_bare
 from headway.base.identity import digest
 from headway.base.text import counted
+from headway.config.kinds import part_of
 from headway.config.run import RunSpec
 from headway.errors import UserError, shortened
 from headway.store.environment import Slot, free_gpu_bytes
@@ -79,6 +80,28 @@ def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
             f"{len(largest)} runs at a time need about {_size(sum(largest))}, and this machine has {_size(there)}; "
             f"take {counted(max(fit, 1), 'worker')}"
         )
+
+
+def check_and_prepare(
+    runs: Sequence[tuple[str, RunSpec]], slots: Sequence[Slot], tell: Callable[[str], object]
+) -> None:
+    """Check memory and prepare data before runs start; the memory of GPUs is not known in advance.
+
+    Args:
+        runs: by name.
+        slots: where; as many at once. None: on other machines.
+        tell: is given what was done with texts that one may not expect.
+
+    Raises:
+        UserError: when a corpus or tokenizer cannot be used, examples of one's own break a law, or runs that are worked
+            on at once do not fit into memory.
+    """
+    if slots and all(slot.device == "cpu" for slot in slots):
+        check_memory(runs, len(slots))
+    looked_at = [spec for _, spec in runs if spec.task.corpora or (spec.plugins and spec.traits.measures_user_metrics)]
+    with_data = {(spec.task, spec.training.batch_size): spec for spec in looked_at}
+    for note in dict.fromkeys(n for spec in with_data.values() for n in part_of(spec, "prepare")(spec)):
+        tell(note)
 
 
 def check_batches(runs: Sequence["Run"]) -> None:

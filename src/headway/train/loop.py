@@ -4,7 +4,7 @@ A `Study` is what one kind of run supplies: a trainer, the measurements during t
 `train` drives the trainer and yields events. It prints and writes nothing: the caller records the milestones, and
 between any two events may store the trainer or stop.
 
-`TrainingSlice` is what a laboratory supplies so that its runs can be trained; `laboratory_of` finds it.
+`TrainingSlice` is what a laboratory supplies so that its runs can be trained; `training_part_of` finds it.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ class TrainingSlice(ABC):
         return None
 
 
-def laboratory_of(run: RunSpec) -> TrainingSlice:
+def training_part_of(run: RunSpec) -> TrainingSlice:
     """The laboratory of a run."""
     found: TrainingSlice = part_of(run, "train")
     return found

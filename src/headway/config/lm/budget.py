@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from headway.config.lm.model import Bias, Gpt2, GptNeo, Llama, TransformerModel
-from headway.config.lm.parameters import PARTS, Parameter, parameters_of
+from headway.config.lm.parameters import PARAMETER_GROUPS, Parameter, parameters_of
 from headway.config.lm.task import TokensTask
 from headway.config.lm.training import TokensTraining
 
@@ -22,7 +22,7 @@ BLOCKS = ("Q/K/V", "output", "MLP")
 
 def parameters_by_part(model: TransformerModel, vocab_size: int) -> dict[str, int]:
     """Return the number of trained parameters of each part that the model has."""
-    counts = dict.fromkeys(PARTS, 0)
+    counts = dict.fromkeys(PARAMETER_GROUPS, 0)
     for parameter in parameters_of(model, vocab_size):
         counts[parameter.part] += math.prod(parameter.shape)
     return {part: count for part, count in counts.items() if count}

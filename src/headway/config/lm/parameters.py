@@ -23,7 +23,7 @@ class Parameter:
     rank: int | None = None
 
 
-PARTS = ("embedding", "positions", "Q/K/V", "output", "MLP", "norms", "read-out")
+PARAMETER_GROUPS = ("embedding", "positions", "Q/K/V", "output", "MLP", "norms", "read-out")
 """The parts in which parameters are counted, in this order."""
 
 

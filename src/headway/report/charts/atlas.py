@@ -13,7 +13,7 @@ import numpy as np
 from headway.base.text import join, listed
 from headway.config.metrics import metric_name
 from headway.heads.scores import DECLARED, HeadScores, head_names, row_labels
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, Hint, inline, panel
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, Hint, alt, inline, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, head_map, valued
 
@@ -50,8 +50,6 @@ def atlas(
     Returns:
         None where there is nothing to draw.
     """
-    import altair as alt
-
     heads = {metric: _rounded(scores[metric].per_head()) for metric in _chosen(scores, metrics)}
     heads = {metric: found for metric, found in heads.items() if any(np.isfinite(v).any() for v in found.values())}
     if not heads:
@@ -180,8 +178,6 @@ def _panel(
     size: _Size,
 ) -> Any:
     """Draw one metric: cells, the null at their right, and numbers if there is room for them."""
-    import altair as alt
-
     column, declared = f"m{at}", score.declared
     nulls = [row for strip in size.strips for row in _nulls(score, found, labels, size, strip)]
     scale, light = colours(declared.unit, [*found.values(), np.array([row["null"] for row in nulls])])
@@ -216,8 +212,6 @@ def _panel(
 
 def _slots(table: Any, column: str) -> Any:
     """Each head's cell from `slot` to `end`: in its place, or by its rank in its layer."""
-    import altair as alt
-
     return (
         alt.Chart(table)
         .transform_filter(f"isValid(datum.{column}) || isDefined(datum.{column})")
@@ -229,8 +223,6 @@ def _slots(table: Any, column: str) -> Any:
 
 def _numbers(cells: Any, column: str, x: Axis, y: Axis, written: str, light: str) -> Any:
     """The value of each cell in its middle, white on dark ones."""
-    import altair as alt
-
     value = f"datum.{column}"
     middle = cells.transform_calculate(slot="(datum.slot + datum.end) / 2", digits=written.format(v=value))
     shade = alt.condition(light.format(value), alt.value("white"), alt.value(INK))

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,7 +20,17 @@ import numpy as np
 from headway.base.text import escape_controls
 
 if TYPE_CHECKING:
-    import altair as alt
+    from altair import InlineData, TopLevelMixin
+
+
+class _Altair:
+    """Altair, imported at the first use of one of its names: that takes longer than a verb which draws nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("altair"), name)
+
+
+alt: Any = _Altair()
 
 
 HEAD_COLOURS = (
@@ -168,7 +179,7 @@ class Figure:
     part: str
     title: str
     caption: str
-    chart: "alt.TopLevelMixin"
+    chart: "TopLevelMixin"
     folded: bool = False
     animation: Callable[[], bytes] | None = None
 
@@ -236,13 +247,11 @@ def log_ends(values: Iterable[float], *, left: float = 0.05, right: float = 0.05
     return [min(known) / ratio**left, max(known) * ratio**right]
 
 
-def inline(rows: Iterable[Mapping[str, Any]]) -> "alt.InlineData":
+def inline(rows: Iterable[Mapping[str, Any]]) -> "InlineData":
     """Rows as the data of a chart, numbers cut to seven significant digits; a non-finite number is null.
 
     They are text until `Figure.spec` reads them: Altair copies what it is given at every turn, and text is free.
     """
-    import altair as alt
-
     return alt.InlineData(values=json.dumps([{key: _short(value) for key, value in row.items()} for row in rows]))
 
 
@@ -261,8 +270,6 @@ Hint = str | Sequence[str]
 
 def hints(columns: Iterable[Hint]) -> Any:
     """Return what a chart shows beside the pointer, as an encoding."""
-    import altair as alt
-
     found = []
     for column in columns:
         shorthand, *more = (column,) if isinstance(column, str) else column
@@ -289,8 +296,6 @@ def colours_of_column(
         symbol: the shape of the legend's symbols; None: no legend.
         legend: further options of Vega-Lite's legend.
     """
-    import altair as alt
-
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     shown = {"title": None, "orient": "bottom", **_SYMBOLS[symbol], **legend} if symbol else None
     return alt.Color(f"{column}:N", scale=scale, legend=None if shown is None else alt.Legend(**shown))
@@ -298,8 +303,6 @@ def colours_of_column(
 
 def panel(layers: Sequence[Any], width: float, height: float, title: Any = None, rows: Rows | None = None) -> Any:
     """Layers as one chart; `rows` are the data of those layers that have none of their own."""
-    import altair as alt
-
     options: dict[str, Any] = {} if title is None else {"title": title}
     options |= {} if rows is None else {"data": inline(rows)}
     return alt.layer(*layers, width=width, height=height, **options)
@@ -307,8 +310,6 @@ def panel(layers: Sequence[Any], width: float, height: float, title: Any = None,
 
 def grid(panels: Sequence[Any], columns: int, spacing: tuple[float, float] = (24, 24)) -> Any:
     """Panels in rows of so many, with the pixels between columns and between rows."""
-    import altair as alt
-
     if columns == 1:
         return alt.vconcat(*panels, spacing=spacing[1])
     rows = [alt.hconcat(*panels[at : at + columns], spacing=spacing[0]) for at in range(0, len(panels), columns)]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.report.charts.figure import INK, QUIET, Hint, Rows, hints, inline
+from headway.report.charts.figure import INK, QUIET, Hint, Rows, alt, hints, inline
 from headway.report.charts.lines import Axis
 
 Interval = tuple[str, str]
@@ -51,8 +51,6 @@ def points_with_intervals(
         shown: beside the pointer.
         mark: options of Vega-Lite's points.
     """
-    import altair as alt
-
     colour = alt.value(colour) if isinstance(colour, str) else colour
     base = alt.Chart(inline(rows)).encode(color=colour)
     layers = []
@@ -94,8 +92,6 @@ def strip(
         shown: beside the pointer.
         mark: options of Vega-Lite's points or ticks.
     """
-    import altair as alt
-
     chart = alt.Chart(inline(runs)).encode(x=x.encoded("x"), y=y.encoded("y"), tooltip=hints(shown))
     if isinstance(colour, str):
         mark["color"] = colour
@@ -216,8 +212,6 @@ def names_beside(
         size: width and height of the panel in pixels.
         first: the sides to try first for a row.
     """
-    import altair as alt
-
     width, height = size
     named = [
         Named(

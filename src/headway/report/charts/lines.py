@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.base.text import counted
-from headway.report.charts.figure import QUIET, SOLID, Hint, LineStyle, hints, inline
+from headway.report.charts.figure import QUIET, SOLID, Hint, LineStyle, alt, hints, inline
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,6 @@ class Axis:
 
     def encoded(self, channel: Literal["x", "y"], column: str | None = None) -> Any:
         """The axis as an encoding of its column, or of another column in the same units."""
-        import altair as alt
-
         ends = self.order if self.domain is None else self.domain
         scale: dict[str, Any] = {"type": "log"} if self.log else {}
         scale |= {} if ends is None else {"domain": list(ends)}
@@ -64,8 +62,6 @@ def rule(
     dash: Sequence[float] = SOLID, width: float = 1.0,
 ) -> Any:  # fmt: skip
     """A line across the panel at each value of one of its axes."""
-    import altair as alt
-
     axis, channel = (x, "x") if x is not None else (y, "y")
     assert axis is not None
     chart = alt.Chart(inline([{axis.column: value} for value in values]))
@@ -101,8 +97,6 @@ def line_bands(
         shown: beside the pointer.
         line: options of Vega-Lite's line.
     """
-    import altair as alt
-
     if not isinstance(style, Mapping):
         style = {"color": alt.value(style) if isinstance(style, str) else style}
     base = alt.Chart(inline(rows)) if isinstance(rows, Sequence) else rows
@@ -122,8 +116,6 @@ def line_bands(
 
 def keyed_rules(values: Sequence[tuple[str, float]], y: Axis, style: Mapping[str, Any]) -> list[Any]:
     """A line across the panel for each named reference, in its style of `keyed("what", ...)`."""
-    import altair as alt
-
     if not values:
         return []
     chart = alt.Chart(inline({"what": name, y.column: value} for name, value in values)).mark_rule()
@@ -145,8 +137,6 @@ def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> d
     Nested: solid lines are drawn in order, each thinner than the one before, so that where they coincide all can be
     seen.
     """
-    import altair as alt
-
     names = [name for name, _, _ in styles]
     solid = [name for name, _, dash in styles if nested and dash == SOLID]
     wide = dict(zip(solid, np.linspace(min(1.8 + 0.8 * (len(solid) - 1), 5), 1.8, len(solid)), strict=True))

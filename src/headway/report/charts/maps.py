@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.config.head_metrics import NATS
-from headway.report.charts.figure import Hint, hints, inline
+from headway.report.charts.figure import Hint, alt, hints, inline
 from headway.report.charts.lines import Axis
 
 SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
@@ -87,8 +87,6 @@ def head_map(
         shown: beside the pointer.
         more: further encodings.
     """
-    import altair as alt
-
     chart = alt.Chart(inline(cells)) if isinstance(cells, Sequence) else cells
     line: dict[str, Any] = {"stroke": stroke, "strokeWidth": gap} if gap else {}
     if ends is not None:
@@ -116,8 +114,6 @@ def largest_side(counts: Sequence[int], most: int, *, least: int, cells: int) ->
 
 def valued(column: str, scale: Any, title: str | None = None, **legend: Any) -> Any:
     """The colours of numbers in a column, with their scale below, or elsewhere as the options of the legend say."""
-    import altair as alt
-
     options: dict[str, Any] = {"orient": "bottom", "gradientLength": 260, "tickCount": 5, "titleLimit": 300, **legend}
     return alt.Color(f"{column}:Q", scale=scale, legend=alt.Legend(title=title, **options))
 
@@ -127,8 +123,6 @@ def about_zero(largest: float, colours: Sequence[str] = DIVERGING) -> Any:
 
     Colours are mixed as red, green and blue: in other ways what is next to nothing looks like much.
     """
-    import altair as alt
-
     return alt.Scale(range=list(colours), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
 
 
@@ -141,8 +135,6 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
         unit: of the metric, as declared.
         values: all that is drawn in this scale; what is not finite is left out.
     """
-    import altair as alt
-
     found = colour_range(unit, values)
     domain = [found.low, found.high]
     if found.kind == "diverging":

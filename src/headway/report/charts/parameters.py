@@ -11,7 +11,7 @@ from rich.text import Text
 from headway.base.text import join
 from headway.errors import UserError
 from headway.report.charts import page
-from headway.report.charts.figure import WIDTH, Figure, colours_of_column, hints, inline
+from headway.report.charts.figure import WIDTH, Figure, alt, colours_of_column, hints, inline
 from headway.report.charts.files import FORMATS, convert, render, write_whole
 from headway.report.charts.lines import Axis
 
@@ -90,8 +90,6 @@ class Parts:
             title: of the axis of numbers.
             ticks: options of the axis of models.
         """
-        import altair as alt
-
         rows = [
             {"model": model, "part": part, "parameters": n, "share": n / sum(parts.values()), "order": at}
             for model, parts in self.counts.items()

@@ -13,7 +13,19 @@ from typing import Any
 
 from headway.base.text import brief, join
 from headway.config.metrics import METRICS, Metric, metric_name
-from headway.report.charts.figure import ASKED, INK, QUIET, WIDTH, Figure, colours_of_column, ends, grid, inline, panel
+from headway.report.charts.figure import (
+    ASKED,
+    INK,
+    QUIET,
+    WIDTH,
+    Figure,
+    alt,
+    colours_of_column,
+    ends,
+    grid,
+    inline,
+    panel,
+)
 from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, rule
 from headway.report.experiment.data import ArmResults, ReportData
@@ -70,8 +82,6 @@ def drawn(found: Sequence[DrawnDifference], metric: Metric, *, margin: float | N
         metric: of which they are.
         margin: in per cent: a band of what is the same; None where differences are in units.
     """
-    import altair as alt
-
     panels: dict[str, list[DrawnDifference]] = {}
     for one in sorted(found, key=lambda one: one.control or ""):
         panels.setdefault(one.panel, []).append(one)
@@ -117,8 +127,6 @@ def _reach(scaled: Sequence[DrawnDifference], title: str, margin: float | None, 
 
 
 def _words(shown: Sequence[DrawnDifference], column: str, title: str, width: int, arms: Axis) -> Any:
-    import altair as alt
-
     assert arms.order is not None
     text = alt.Chart(inline({"arm": one.name, column: getattr(one, column)} for one in shown))
     heading = alt.TitleParams(title, fontWeight="normal", fontSize=11, color=QUIET) if title else ""
@@ -129,8 +137,6 @@ def _words(shown: Sequence[DrawnDifference], column: str, title: str, width: int
 def _panel_intervals(
     shown: Sequence[DrawnDifference], x: Axis, arms: Axis, colour: Any, margin: float | None, width: int, title: str
 ) -> Any:
-    import altair as alt
-
     assert arms.order is not None
     means = [
         {"arm": one.name, "against": one.against, "difference": one.mean, "low": one.low, "high": one.high}
@@ -367,8 +373,6 @@ def _title(material: ReportData, arm: ArmResults, baseline: ArmResults, compared
 
 CLOSE = 0.1
 """Arms within this fraction of the best arm's error are drawn once more in a panel of their own."""
-
-"""Those arms are drawn once more only if they lie within a range this many times smaller than that of all arms."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 A cell of a table is ready to be read: means with their spread over seeds, and fractions as percentages. A missing value
 is an empty cell, and several outputs are a line each.
 
-`ReportSlice` is what a laboratory supplies, and `laboratory_of` finds it. `by_task` gives arms of different tasks
+`ReportSlice` is what a laboratory supplies, and `report_part_of` finds it. `by_task` gives arms of different tasks
 panels of their own, since errors on different tasks share no axis.
 """
 
@@ -19,7 +19,7 @@ from headway.base.text import Amount, join, number
 from headway.config.kinds import part_of
 from headway.config.metrics import metric_name
 from headway.config.run import RunSpec
-from headway.report.charts.figure import Figure
+from headway.report.charts.figure import Figure, alt
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.stats.contrasts import JudgedContrast
@@ -239,7 +239,7 @@ class ReportSlice(ABC):
         return ()
 
 
-def laboratory_of(run: RunSpec) -> ReportSlice:
+def report_part_of(run: RunSpec) -> ReportSlice:
     """The laboratory of a run."""
     found: ReportSlice = part_of(run, "show")
     return found
@@ -250,8 +250,6 @@ _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 def by_task(draw: Callable[[ReportData], Figure | None], material: ReportData) -> Figure | None:
     """A figure of all arms, a panel below the other for each task; None where no task has anything to draw."""
-    import altair as alt
-
     if len(material.tasks) < 2:
         return draw(material)
     drawn = [(name, figure) for name, part in material.tasks if (figure := draw(part)) is not None]

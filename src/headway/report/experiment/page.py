@@ -26,7 +26,7 @@ from headway.report.experiment import current
 from headway.report.experiment import laboratory as tables
 from headway.report.experiment.answer import differences
 from headway.report.experiment.data import ReportData, gather
-from headway.report.experiment.laboratory import Statement, laboratory_of
+from headway.report.experiment.laboratory import Statement, report_part_of
 from headway.stats.answer import MANY, without_pairs
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison
@@ -113,7 +113,7 @@ def write_report(store: "Store", results: Results, *, files: bool = True, out: P
 def figures(material: ReportData) -> Iterator[Figure]:
     """Yield every figure that the results have numbers for; none before a run has finished."""
     if material.arms:
-        laboratory = laboratory_of(material.run)
+        laboratory = report_part_of(material.run)
         yield from (figure for figure in laboratory.answers(material) if figure is not None)
         yield from differences(material)
         yield from (figure for figure in laboratory.figures(material) if figure is not None)
@@ -128,7 +128,7 @@ def _can_look(material: ReportData) -> bool:
 
 def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None) -> str:
     """The report as HTML, for the results directory or another folder."""
-    laboratory = laboratory_of(material.run)
+    laboratory = report_part_of(material.run)
     said = by_title(material)
     return render(
         "report.html.j2",

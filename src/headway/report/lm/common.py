@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.base.text import listed, number
 from headway.config.lm.run import TokensRun, is_text
-from headway.report.charts.figure import NGRAMS, QUIET, LineStyle, inline
+from headway.report.charts.figure import NGRAMS, QUIET, LineStyle, alt, inline
 from headway.report.charts.lines import Axis, rule
 from headway.report.experiment.answer import OutcomeMeasure
 from headway.report.experiment.data import Finished, ReportData
@@ -97,8 +97,6 @@ def references_within(material: ReportData, domain: Sequence[float]) -> list[tup
 
 def named_rules(material: ReportData, y: Axis) -> Iterator[Any]:
     """A named rule for each that lies inside the ends of an axis."""
-    import altair as alt
-
     assert y.domain is not None
     for (label, colour, dash), loss in references_within(material, y.domain):
         yield rule([loss], y=y, colour=colour, dash=dash, width=1.4)

@@ -15,7 +15,7 @@ from headway.base.text import join, listed
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.report.charts.animation import Frame, MapTile, film
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, alt
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import DIVERGING, about_zero, evenly, head_map, largest_side, valued
 from headway.report.experiment.data import ArmResults, ReportData
@@ -122,8 +122,6 @@ def _records(drawn: Sequence[Maps], largest: float) -> Iterator[dict[str, Any]]:
 
 
 def _chart(drawn: Sequence[Maps], largest: float, name: str) -> Any:
-    import altair as alt
-
     layers = sorted({layer for one in drawn for layer in one.layers})
     steps = max(drawn, key=lambda one: len(one.steps)).steps
     size = max(44, min(150, 900 // len(drawn), (WIDTH - 120) // len(layers) - 12))
@@ -160,8 +158,6 @@ def _chart(drawn: Sequence[Maps], largest: float, name: str) -> Any:
 
 def _cells(largest: float, name: str) -> tuple[Any, Any]:
     """The maps' cells at the place of the slider: those without a value in grey, and the others."""
-    import altair as alt
-
     cells = (
         alt.Chart()
         .transform_filter("datum.at === probe")

@@ -18,7 +18,7 @@ from headway.base.text import counted, join, listed, number
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import SOLID, WIDTH, Figure, colours_of_column, grid, hints, inline, panel
+from headway.report.charts.figure import SOLID, WIDTH, Figure, alt, colours_of_column, grid, hints, inline, panel
 from headway.report.charts.intervals import ENDS, over_seeds, points_with_intervals
 from headway.report.charts.lines import Axis, band_said, keyed, line_bands, rule, step_axis
 from headway.report.experiment.data import ArmResults, Finished, ReportData, training_curve
@@ -60,8 +60,6 @@ def progress(material: ReportData, *, every: bool = True) -> Iterator[Figure]:
 
 
 def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: bool) -> Iterator[Figure]:
-    import altair as alt
-
     points = _points(material)
     rows = [row for arm in material.arms for row in _rows_head_training(arm, metric, statistic, points)]
     logarithmic = is_logarithmic(metric)
@@ -103,8 +101,6 @@ def is_logarithmic(metric: str) -> bool:
 
 def layer_colour(n_layers: int) -> Any:
     """Return colours of layers from dark to light by depth, named one by one if layers are few."""
-    import altair as alt
-
     if n_layers > MOST_LINES:
         scale = alt.Scale(scheme=alt.SchemeParams(name="viridis", extent=[0, 0.92]), domain=[0, n_layers - 1])
         return alt.Color("layer:Q", scale=scale, legend=alt.Legend(title="layer", orient="bottom", gradientLength=200))
@@ -115,8 +111,6 @@ def layer_colour(n_layers: int) -> Any:
 
 def panels(chart: Any, arms: Sequence[ArmResults]) -> Any:
     """Split a layered chart, whose rows name their arm as `what`, into one panel per arm with equal axes."""
-    import altair as alt
-
     if len(arms) == 1:
         return chart.properties(width=(WIDTH - 60) * 2 // 3, height=280)
     columns = min(COLUMNS, len(arms))
@@ -374,8 +368,6 @@ OWN = "of what a seed does by itself"
 
 def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure | None:
     """R^2 of a loss on mean and variance of output dissimilarity, layer by layer; None where too little was probed."""
-    import altair as alt
-
     labels = {arm.name: arm.label for arm in material.arms}
     entries = [
         entry
@@ -401,8 +393,6 @@ def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure |
 
 def _association_layers(windows: Sequence[str], layers: Sequence[int]) -> Iterator[Any]:
     """Bars of what is by chance, points of seeds and of their means, and diamonds of what seeds do by themselves."""
-    import altair as alt
-
     named = dict(WINDOWS[name] for name in windows)
     colour = colours_of_column("window", {**named, CHANCE: CHANCE_COLOUR}, "circle", symbolSize=90)
     shape = alt.Shape(

@@ -12,7 +12,7 @@ import numpy as np
 from headway.base.text import counted, join, listed
 from headway.config.lm.model import TransformerModel
 from headway.config.spec import thinned
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, colours_of_column, grid, inline, panel
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, alt, colours_of_column, grid, inline, panel
 from headway.report.charts.intervals import SEEDS, over_seeds
 from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.experiment.data import ArmResults, ReportData
@@ -138,8 +138,6 @@ def _title(arms: str, side: str) -> str:
 
 
 def _drawing(model: TransformerModel) -> list[Any]:
-    import altair as alt
-
     x, x2 = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, WIDTH - 20])), alt.X2("x2:Q")
     y, y2 = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, 210])), alt.Y2("y2:Q")
     fills = [EMBEDDED, LANE, BOX]
@@ -187,8 +185,6 @@ def _boxes(model: TransformerModel) -> Iterator[tuple[float, float, float, float
 
 
 def _arrows(model: TransformerModel) -> Any:
-    import altair as alt
-
     into, out = (BOTTOM + _split(model)) / 2, sum(_read(model)) / 2
     arrows = [(180, LEFT - 8, LEFT - 6, into), (RIGHT, 812, 814, out)]
     return alt.Chart(_drawable(("x", "x2", "tip", "y"), arrows))

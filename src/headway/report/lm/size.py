@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, listed, number, together
-from headway.config.lm.parameters import PARTS
+from headway.config.lm.parameters import PARAMETER_GROUPS
 from headway.config.lm.run import is_text
 from headway.errors import DeclarationError
 from headway.report.charts import intervals
@@ -281,7 +281,7 @@ def parameters_by_part(material: ReportData) -> Figure | None:
     if not bars:
         return None
     names = {key: together(labels, len(counts)) for key, labels in bars.items()}
-    shown = [part for part in PARTS if any(part in dict(key) for key in bars)]
+    shown = [part for part in PARAMETER_GROUPS if any(part in dict(key) for key in bars)]
     parts = Parts(counts={names[key]: {part: dict(key).get(part, 0) for part in shown} for key in bars})
     return Figure(
         name="parts",

@@ -20,6 +20,7 @@ from headway.report.charts.figure import (
     QUIET,
     WIDTH,
     Figure,
+    alt,
     arm_colour,
     colours_of_column,
     grid,
@@ -160,8 +161,6 @@ SMALLEST = 1e-12
 
 def errors_by_heads(material: ReportData) -> Figure | None:
     """Error over variance against the heads of a layer, a colour per task, a panel per control; None without errors."""
-    import altair as alt
-
     rows = [row for arm in material.arms for row in _rows_known_errors(arm)]
     if not rows:
         return None
@@ -246,8 +245,6 @@ def solved_map(material: ReportData) -> Figure | None:
 
 def _panels(rows: Sequence[dict[str, Any]]) -> Any:
     """A map for each control, one above the other."""
-    import altair as alt
-
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
     x = Axis("heads", "heads of each layer", order=columns, ticks={"labelAngle": 0})

@@ -17,7 +17,18 @@ from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask
 from headway.config.spec import thinned
 from headway.icl.circuits import circuits
 from headway.icl.theory import EffectiveLoss
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, colours_of_column, grid, head_colours, inline, panel
+from headway.report.charts.figure import (
+    INK,
+    QUIET,
+    WIDTH,
+    Figure,
+    alt,
+    colours_of_column,
+    grid,
+    head_colours,
+    inline,
+    panel,
+)
 from headway.report.charts.lines import Axis, line_bands, step_axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.experiment.data import ArmResults, Finished, ReportData
@@ -86,8 +97,6 @@ def dynamics(material: ReportData) -> Figure | None:
 
 
 def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n_heads: int, width: int) -> Any:
-    import altair as alt
-
     quantity, output = row
     spec = declared(arm.shown)
     heads: list[str | alt.FieldName] = [*head_colours(spec.model.n_heads)]
@@ -245,8 +254,6 @@ def _maps(
     tiles: Tiles, task: RegressionTask, rows: list[str], size: int, *, legend: str, largest: float, pale: bool
 ) -> Any:
     """Maps in rows and columns, each with a line between the x block and y, whose columns may be pale."""
-    import altair as alt
-
     columns = _coordinates(task)
     cell = size / len(columns)
     data = [

@@ -28,6 +28,7 @@ from headway.report.charts.figure import (
     QUIET,
     WIDTH,
     Figure,
+    alt,
     arm_colour,
     colours_of_column,
     grid,
@@ -324,8 +325,6 @@ def _row(worth: Worth) -> dict[str, Any]:
 
 def _effective(worths: Sequence[Worth], x: Axis, y: Axis) -> list[Any]:
     """The curve of the effective loss, and e, which it tends to."""
-    import altair as alt
-
     lengths = [worth.task.n_pairs / worth.task.d_x for worth in worths]
     rows = [
         {"length": at, "worth": effective_worth_at(at)} for at in np.geomspace(min(lengths), max(lengths), 40).tolist()

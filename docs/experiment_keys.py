@@ -13,7 +13,7 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from headway.config.document import PARTS, Document, Logging
+from headway.config.document import RUN_SECTIONS, Document, Logging
 from headway.config.kinds import RUN_KINDS, kinds_of
 from headway.config.run import RunSpec
 from headway.config.spec import Spec, specs_in
@@ -79,7 +79,7 @@ def reference() -> str:
     for kind, run in RUN_KINDS.items():
         kinds.setdefault(run, []).append(kind)
     for run, its_kinds in kinds.items():
-        for part in (part for part in PARTS if part in run.model_fields):
+        for part in (part for part in RUN_SECTIONS if part in run.model_fields):
             for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
                 # Kinds of one type of run differ in their task alone.
                 of = kinds_of(member) or its_kinds
@@ -97,7 +97,7 @@ def schema() -> dict[str, Any]:
     definitions = {name: value for run in runs.values() for name, value in run.pop("$defs", {}).items()}
     parts = {
         part: {"anyOf": [run["properties"][part] for run in runs.values() if part in run["properties"]]}
-        for part in PARTS
+        for part in RUN_SECTIONS
     }
     # Parts may be incomplete where an arm completes them, so nothing is required below the top level.
     partial = {name: _with_factors(value) for name, value in definitions.items()}
