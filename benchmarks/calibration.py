@@ -23,12 +23,15 @@ import numpy as np
 
 from headway.stats.best_arm import chances, new_seeds, ranked
 from headway.stats.blocks import block_test, needed_arms, run_plan
-from headway.stats.sequential import LookPlan
+from headway.stats.sequential import RULES, LookPlan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from laws.test_associations_hold import KINDS, p_of
-from laws.test_family import FAMILIES
+from laws.test_curves_hold import off_the_curve
+from laws.test_family import FAMILIES, star
+from laws.test_odd_arms import PLACES
 from laws.test_statements_silent import verdicts
+from support.many_families import ODD, judged, missed, of_odd_arms, wrong_in_plans
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]
 """From a generator, a number of arms and of seeds to runs (arm, seed) of arms that do not differ."""
@@ -158,6 +161,19 @@ def associated(kind: str, n: int, n_seeds: int, common: float, sweeps: int, seed
     return sum(p_of(rng, KINDS[kind], n, n_seeds, common) < 0.05 for _ in range(sweeps))
 
 
+def odd(family: str, kind: str, n: int, sweeps: int, seed: int) -> np.ndarray:
+    """Families with an odd arm that are wrong by the rules of version 1 and by those of today: plans, or n seeds."""
+    weights, places = PLACES[family]
+    y = of_odd_arms(kind, sweeps, weights.shape[1], n or 12, seed=seed, **places)
+    wrong = missed if n else partial(wrong_in_plans, margin=2.0)
+    return sweeps * np.array([wrong(y, weights, rules=rules) for rules in (1, RULES)])
+
+
+def beside_the_curve(n: int, sweeps: int, seed: int) -> int:
+    """Experiments in which one of seven models on the curve of plain models is said to lie off it."""
+    return sum(off_the_curve(np.random.default_rng((seed, sweep)), n) for sweep in range(sweeps))
+
+
 LAYER_STATEMENTS = ("orthogonality-falls", "disagreement-rises", "layer-0-settles", "early-layers-differ")
 
 
@@ -269,6 +285,32 @@ def statements(cell: Cell) -> None:
                 )
 
 
+def odd_arms(cell: Cell) -> None:
+    """How often families with an odd arm or baseline are wrong, and how wide a quiet interval is beside them."""
+    print("\nany wrong verdict of the plan 3, 4, 6, 8, 12 (margin 2 sd), then an interval that misses;")
+    print("by the rules of version 1, and by today's\n")
+    print("| arms | runs | plan, 1 | plan | 3 seeds, 1 | 3 seeds | 5 seeds, 1 | 5 seeds | 10 seeds, 1 | 10 seeds |")
+    print("|---" * 10 + "|")
+    for family in PLACES:
+        for kind in ODD:
+            print(
+                f"| {family} | {kind} | {' | '.join(cell(odd, family, kind, n) for n in (0, 3, 5, 10))} |", flush=True
+            )
+    print("\na quiet interval beside a third arm of 30 times the spread, over that without it; rules 1 | today's\n")
+    for n in (3, 5, 10):
+        y = of_odd_arms("odd arm 30x", 10_000, 3, n)
+        alone = np.median(judged(y[:, :2], star(2))[1])
+        wide = [np.median(judged(y, star(3), rules=rules)[1][:, 0]) / alone for rules in (1, RULES)]
+        print(f"{n} seeds: {wide[0]:.1f} | {wide[1]:.2f}")
+
+
+def plain_curve(cell: Cell) -> None:
+    """How often any of seven models on the curve of plain models is said to lie off it."""
+    print("\n| seeds | any of seven models is said to lie off the curve |\n|---|---|")
+    for n in (3, 5, 10):
+        print(f"| {n} | {cell(beside_the_curve, n)} |", flush=True)
+
+
 TABLES = {
     "families": families,
     "plans": plans,
@@ -276,6 +318,8 @@ TABLES = {
     "halving": halving,
     "associations": associations,
     "statements": statements,
+    "odd_arms": odd_arms,
+    "plain_curve": plain_curve,
 }
 
 

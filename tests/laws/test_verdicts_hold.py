@@ -9,6 +9,8 @@ import pytest
 
 from headway.config.load import resolve
 from headway.stats import results, warnings
+from headway.stats.sequential import Looking, LookPlan
+from headway.stats.verdicts import scope
 
 TEXT = {
     "name": "text",
@@ -144,6 +146,39 @@ def test_a_wild_arm_is_judged_by_itself_and_named():
     assert found.families[0].wild == ("a1",)
     (said,) = (one for one in found.warnings if "ten times" in one)
     assert said.startswith("from seed to seed a1 varies more than ten times as much as the other arms")
+
+
+def test_a_baseline_that_varies_more_is_judged_by_itself_and_named():
+    quiet = [[0.1, -0.3, 0.2, 0.0, 0.3, -0.2, 0.1], [0.2, 0.1, -0.2, 0.3, -0.1, 0.0, 0.2]]
+    odd = [3.0, -2.0, 1.5, -2.5, 0.5, 2.0, -1.0]
+    found = built([odd, *quiet, [0.0, 0.3, 0.1, -0.2, 0.1, 0.2, -0.3]])
+    (family,) = found.families
+    assert (family.odd, family.wild, family.residual_sd, family.plan.rules) == (("a0",), (), None, 2)
+    assert [c.freedom for c in found.comparisons] == [6.0] * 3
+    assert found.warnings[-1] == (
+        "from seed to seed a0 varies more than the other arms (F test, p < 0.05), and what is compared with it is "
+        "judged by its own spread alone"
+    )
+    assert "taken to vary" not in scope(family, found.comparisons)
+    (few,) = built(STAR).families
+    assert (few.odd, few.baseline_seeds) == ((), 7)
+    assert "; the baseline is taken to vary like the other arms: a test takes 7 seeds; " in scope(
+        few, built(STAR).comparisons
+    )
+
+
+def test_a_planned_run_whose_loss_is_0_is_left_out_and_named(monkeypatch):
+    plan = Looking(margin=0.5, plan=LookPlan.until(12, 0.5), seeds=tuple(range(12)), asked={})
+    monkeypatch.setattr(results, "looks_of", lambda _: plan)
+    rows = [[1.0, 1.3, 1.1], [0.9, 1.1, 0.8], [5.0, 5.1, -math.inf]]
+    found = built(rows)
+    assert [(f.rule, f.look) for f in found.families] == [("blocks", 1)]
+    assert [c.n_pairs for c in found.comparisons] == [3, 2]
+    assert found.comparisons[0].outcome == "open"
+    assert (
+        "left out of every comparison in evaluation loss: a2, seed 2 (0); a value of 0 or below has no difference in "
+        "per cent"
+    ) in found.warnings
 
 
 def test_the_order_of_heads_is_one_question():

@@ -158,7 +158,7 @@ def test_the_whole_file(store):
     # The interval is that of a ratio, so it reaches farther upwards.
     assert comparison["verdict"] == "1 head loses to 2 heads by 112.9 % (99.0 to 127.9 %), 3 seeds"
     (family,) = content["families"]
-    assert family["plan"] == {"looks": [3], "margin": 1.0, "level": 0.05}
+    assert family["plan"] == {"looks": [3], "margin": 1.0, "level": 0.05, "rules": 2}
     assert (family["look"], family["rule"], family["size"], family["wild"]) == (1, "blocks", 1, [])
     assert family["level"] == pytest.approx(0.05)
     assert family["freedom"] == comparison["freedom"] == 2

@@ -132,7 +132,7 @@ def test_a_lane_is_compared_with_plain_models_of_its_size(tmp_path):
     assert list(entries) == ["lane-384", "lane-192", "lane-96", "switched-192"]
     assert entries["lane-96"].relative > 0
     assert entries["lane-96"].sentence.startswith("DL-768-96-35M lies 4.6 % ")
-    assert "above the curve of plain models of its size, 95 % interval" in entries["lane-96"].sentence
+    assert "above the curve of plain models of its size, simultaneous 95 % interval" in entries["lane-96"].sentence
     assert content.fits == ()
     assert LOSSES["lane-96"] > LOSSES["plain-384"]
 

@@ -40,7 +40,7 @@ from headway.stats.best_arm import (
     titles_of,
 )
 from headway.stats.cells import runs_of_arms
-from headway.stats.sequential import looks_until
+from headway.stats.sequential import RULES, looks_until
 from headway.stats.simultaneous import LEVEL
 from headway.stats.verdicts import picked_sentence
 from headway.store.look_plans import Picked, RoundMade, StoredPlan, StoredSearch, keep, keep_plan, stored, stored_plan
@@ -213,6 +213,7 @@ def _final_plan(search: StoredSearch, picked: Picked, context: SearchContext) ->
         asked={f"{picked.arm} - {other}": {picked.arm: 1.0, other: -1.0} for other in picked.finalists[1:]},
         are_declared=False,
         first_seed=fresh,
+        rules=RULES,
     )
     return keep_plan(context.path, plan)
 

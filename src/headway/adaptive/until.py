@@ -25,8 +25,8 @@ from headway.config.metrics import METRICS, YES_OR_NO, metric_name
 from headway.errors import UserError, shortened
 from headway.stats.blocks import PlanState, needed_arms, run_plan
 from headway.stats.cells import Cells, matches_of, runs_of_arms
-from headway.stats.contrasts import is_compared
-from headway.stats.sequential import FEWEST, LOOKS, look_plan, looks_until
+from headway.stats.contrasts import WITHOUT_RATIO, is_compared
+from headway.stats.sequential import FEWEST, LOOKS, RULES, look_plan, looks_until
 from headway.stats.simultaneous import LEVEL
 from headway.store.directory import Store
 from headway.store.look_plans import Asked, LookMade, StoredPlan, damages, keep, keep_plan, stored_plan
@@ -39,8 +39,6 @@ _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|min|m|h|d)")
 _LONGEST_S = 10 * 365 * 86400.0
 _MOST_RUNS = 10_000_000
-_WITHOUT_SHARE = ("fraction", YES_OR_NO, "1")
-"""Units of metrics that may be 0: a yes or a no, or a share of them, has no ratio to another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +114,7 @@ def check_experiment(experiment: Experiment) -> None:
         UserError: when the metric is a yes or a no, or a share of them; or has no better direction; or with controls.
     """
     metric = METRICS[experiment.primary]
-    if metric.unit in _WITHOUT_SHARE or metric.better is None:
+    if metric.unit in WITHOUT_RATIO or metric.better is None:
         what = "a yes or a no" if metric.unit == YES_OR_NO else f"a share ({metric.unit})"
         raise UserError(
             f"arms of {experiment.name} are judged by {metric_name(metric.name)}, which is {what} and may be 0: no "
@@ -356,6 +354,7 @@ class Until:
             metric=experiment.primary,
             asked=asked,
             are_declared=are_declared,
+            rules=RULES,
         )
         n_before = _n_done(path, plan.arms)
         if n_before > plan.at_most:

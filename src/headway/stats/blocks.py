@@ -6,6 +6,10 @@ spreads, so each contrast's own spread counts too, by as much as spreads are see
 prior's location is not limma's, which makes false alarms of 10 to 17 in 100 when the noisiest of many comparisons
 counts. With one contrast of two arms the test is the paired t test, to the last digit.
 
+A baseline that several contrasts share makes them err together. So its spread is tested against that of the other arms,
+and a baseline that varies more is judged by its own spread. An interim analysis of a plan, at its small level, trusts
+least what is borrowed: there no interval is narrower than that of the paired t test. `RULES` has the versions.
+
 Values come as 100 ln(metric), so that a difference is in per cent, symmetric in arm and baseline.
 """
 
@@ -14,14 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
 from headway.stats.evidence import Difference, Outcome
-from headway.stats.sequential import FEWEST, LookPlan
-from headway.stats.simultaneous import LEVEL, LargestT, detectable_ratio, root
+from headway.stats.sequential import FEWEST, RULES, LookPlan
+from headway.stats.simultaneous import LEVEL, POWER, LargestT, detectable_ratio, root
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -43,7 +48,9 @@ class BlockTest:
         freedom: of that.
         prior_freedom: how alike spreads are; infinite where they may all be one.
         pairing: the share of the variance of runs that their seeds explain; None where it is not known.
-        wild: the arms, by place, that are judged by their own spread alone.
+        wild: the arms, by place, that are judged by their own spread alone, as their runs vary ten times as much.
+        odd: the baselines, by place, that are judged so, as their runs vary more than those of the other arms.
+        baseline_seeds: the seeds from which on a baseline of three times the spread is seen; None without one to test.
         correlation: of the estimates of the contrasts that were tested.
         n_arms: the arms whose spread is pooled.
     """
@@ -55,6 +62,8 @@ class BlockTest:
     prior_freedom: float | None
     pairing: float | None
     wild: tuple[int, ...]
+    odd: tuple[int, ...]
+    baseline_seeds: int | None
     correlation: Float[np.ndarray, "contrast contrast"]
     n_arms: int
 
@@ -82,7 +91,12 @@ class BlockTest:
 
 
 def block_test(
-    y: Float[np.ndarray, "arm seed"], weights: Float[np.ndarray, "contrast arm"], *, level: float = LEVEL
+    y: Float[np.ndarray, "arm seed"],
+    weights: Float[np.ndarray, "contrast arm"],
+    *,
+    level: float = LEVEL,
+    rules: int = RULES,
+    is_interim: bool = False,
 ) -> BlockTest:
     """Judge contrasts of arms together.
 
@@ -90,23 +104,30 @@ def block_test(
         y: the metric of each arm and seed, in per cent; NaN where it is missing.
         weights: of each contrast; they add up to 0, and the positive ones to 1.
         level: that the intervals of the family hold with together.
+        rules: the version of the rules.
+        is_interim: whether this is one of several analyses of a plan.
     """
     known, used = np.isfinite(y), np.abs(weights).sum(0) > 0
-    wild = _wild(y, known, used)
-    pool = used & ~wild
-    contrasts = [_Contrast.of(y, known, row, bool((row[wild] != 0).any())) for row in weights]
+    wild = _wild(y, known, used, fewest=4 if rules == 1 else 3)
+    baselines = _shared_baselines(known, used & ~wild, weights) if rules > 1 else np.zeros_like(wild)
+    odd = _odd(y, known, used & ~wild, baselines)
+    pool = used & ~wild & ~odd
+    contrasts = [_Contrast.of(y, known, row, bool((row[wild | odd] != 0).any())) for row in weights]
     tested = [contrast for contrast in contrasts if contrast.has_spread]
-    spread = _pooled(y, known, pool, [contrast for contrast in tested if not contrast.wild])
+    calm = [contrast for contrast in tested if not contrast.is_apart]
+    spread = _pooled(y, known, pool, calm, fewest=3 if rules == 1 else 2)
     correlation = _correlation(tested)
     largest = LargestT.of(correlation)
     return BlockTest(
-        contrasts=tuple(_judged(contrast, spread, largest, level) for contrast in contrasts),
+        contrasts=tuple(_judged(contrast, spread, largest, level, rules > 1 and is_interim) for contrast in contrasts),
         level=level,
         residual_variance=None if spread is None else spread.mean_square,
         freedom=None if spread is None else spread.freedom,
         prior_freedom=None if spread is None else spread.prior_freedom,
         pairing=None if spread is None else _pairing(y, known, pool, spread.mean_square),
         wild=tuple(np.flatnonzero(wild).tolist()),
+        odd=tuple(np.flatnonzero(odd).tolist()),
+        baseline_seeds=_seeds_to_test(int((used & ~wild).sum()), int(baselines.sum())) if baselines.any() else None,
         correlation=correlation,
         n_arms=int(pool.sum()),
     )
@@ -121,7 +142,8 @@ class _Contrast:
     seeds: Bool[np.ndarray, " seed"]
     has_spread: bool
     """Whether values vary by more than the rounding of a subtraction."""
-    wild: bool
+    is_apart: bool
+    """Whether one of its arms is judged by its own spread."""
 
     @classmethod
     def of(
@@ -129,14 +151,14 @@ class _Contrast:
         y: Float[np.ndarray, "arm seed"],
         known: Bool[np.ndarray, "arm seed"],
         weights: Float[np.ndarray, " arm"],
-        wild: bool,
+        is_apart: bool,
     ) -> "_Contrast":
         arms = weights != 0
         seeds = known[arms].all(0)
         taken = y[arms][:, seeds]
         values = weights[arms] @ taken
         varies = len(values) > 1 and np.ptp(values) > 4 * np.finfo(float).eps * np.abs(taken).max()
-        return cls(weights=weights, values=values, seeds=seeds, has_spread=bool(varies), wild=wild)
+        return cls(weights=weights, values=values, seeds=seeds, has_spread=bool(varies), is_apart=is_apart)
 
     @property
     def n(self) -> int:
@@ -161,13 +183,18 @@ class _Spread:
     prior_freedom: float
 
 
-def _judged(contrast: _Contrast, spread: _Spread | None, largest: LargestT, level: float) -> Difference:
-    """Judge a contrast by its moderated variance, or by its own if one of its arms is wild."""
+def _judged(
+    contrast: _Contrast, spread: _Spread | None, largest: LargestT, level: float, is_floored: bool
+) -> Difference:
+    """Judge a contrast by its moderated variance, or by its own if one of its arms is judged apart.
+
+    Where `is_floored`, by the paired t test where that gives the wider interval.
+    """
     estimate = float(contrast.values.mean()) if contrast.n else None
     if estimate is None or not contrast.has_spread:
         return Difference.partly_known(n_pairs=contrast.n, estimate=estimate)
     variance, freedom = contrast.own, contrast.n - 1.0
-    if spread is not None and not contrast.wild:
+    if spread is not None and not contrast.is_apart:
         prior = min(spread.prior_freedom, OWN_SHARE * freedom)
         share = prior / (prior + freedom)
         variance = (share * spread.location * contrast.squares if share else 0.0) + (1 - share) * contrast.own
@@ -175,11 +202,17 @@ def _judged(contrast: _Contrast, spread: _Spread | None, largest: LargestT, leve
     se = math.sqrt(variance / contrast.n)
     t = estimate / se
     p = 2 * float(special.stdtr(freedom, -abs(t)))
-    if contrast.wild:  # it shares no spread with the family: Bonferroni
+    if contrast.is_apart:  # it shares no spread with the family: Bonferroni
         p_family = min(1.0, largest.size * p)
         bound = float(special.stdtrit(freedom, 1 - level / 2 / largest.size))
     else:
         p_family, bound = largest.p(t, freedom), largest.bound(freedom, level)
+    own_se, own_bound = math.sqrt(contrast.own / contrast.n), float(special.stdtrit(contrast.n - 1, 1 - level / 2))
+    if is_floored:
+        own_p = 2 * float(special.stdtr(contrast.n - 1, -abs(estimate) / own_se))
+        p, p_family = max(p, own_p), max(p_family, own_p)
+        if own_bound * own_se > bound * se:
+            se, freedom, bound = own_se, contrast.n - 1.0, own_bound
     return Difference.partly_known(
         n_pairs=contrast.n,
         estimate=estimate,
@@ -194,11 +227,11 @@ def _judged(contrast: _Contrast, spread: _Spread | None, largest: LargestT, leve
 
 
 def _wild(
-    y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"], used: Bool[np.ndarray, " arm"]
+    y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"], used: Bool[np.ndarray, " arm"], fewest: int
 ) -> Bool[np.ndarray, " arm"]:
     """The arms whose runs vary ten times as much as those of the others: stuck or diverging seeds."""
     wild = np.zeros(len(y), bool)
-    if used.sum() < 4 or known[used].sum(1).min() < 3:
+    if used.sum() < fewest or known[used].sum(1).min() < 3:
         return wild
     rest = y - np.nanmean(y, 1, keepdims=True)
     some = known[used].any(0)
@@ -207,11 +240,65 @@ def _wild(
     return used & (spread > _WILD * np.median(spread[used]))
 
 
+def _shared_baselines(
+    known: Bool[np.ndarray, "arm seed"], used: Bool[np.ndarray, " arm"], weights: Float[np.ndarray, "contrast arm"]
+) -> Bool[np.ndarray, " arm"]:
+    """Return the arms that two contrasts or more share, if there are enough arms and seeds to test their spread."""
+    if used.sum() < 3 or known[used].sum(1).min() < FEWEST:
+        return np.zeros_like(used)
+    return used & ((weights != 0).sum(0) > 1)
+
+
+def _odd(
+    y: Float[np.ndarray, "arm seed"],
+    known: Bool[np.ndarray, "arm seed"],
+    used: Bool[np.ndarray, " arm"],
+    baselines: Bool[np.ndarray, " arm"],
+) -> Bool[np.ndarray, " arm"]:
+    """Return the baseline, if any, whose runs vary most, and more than those of the other arms.
+
+    The residual sum of squares of all arms, less that of the others, against that of the others: an F test, exact for
+    normal runs, at .05 shared among the baselines.
+    """
+    odd, p = np.zeros_like(used), dict[int, float]()
+    for arm in np.flatnonzero(baselines):
+        others = used & (np.arange(len(used)) != arm)
+        (of_all, f), (of_others, g) = (_residual(np.where(known, y, 0)[rows], known[rows]) for rows in (used, others))
+        if g > 0 and f > g and of_others > 0:
+            p[int(arm)] = float(special.fdtrc(f - g, g, (of_all - of_others) / (f - g) / (of_others / g)))
+    least = min(p, key=lambda arm: p[arm], default=None)
+    if least is not None and p[least] * len(p) < LEVEL:
+        odd[least] = True
+    return odd
+
+
+_ODD = 9.0
+"""The variance of a baseline, beside that of the other arms, that the test of baselines shall find."""
+
+
+@lru_cache(maxsize=64)
+def _seeds_to_test(n_arms: int, n_baselines: int) -> int:
+    """Return the seeds with which the test finds a baseline of three times the others' spread with 80 % power.
+
+    Examples:
+        >>> _seeds_to_test(3, 1), _seeds_to_test(4, 1), _seeds_to_test(10, 1)
+        (10, 7, 5)
+    """
+    ratio = (_ODD + 1 / (n_arms - 1)) / (1 + 1 / (n_arms - 1))
+
+    def finds(n: int) -> bool:
+        f, g = n - 1, (n_arms - 2) * (n - 1)
+        return float(special.fdtrc(f, g, special.fdtri(f, g, 1 - LEVEL / n_baselines) / ratio)) >= POWER
+
+    return smallest(finds)
+
+
 def _pooled(
     y: Float[np.ndarray, "arm seed"],
     known: Bool[np.ndarray, "arm seed"],
     pool: Bool[np.ndarray, " arm"],
     calm: Sequence[_Contrast],
+    fewest: int,
 ) -> _Spread | None:
     if not calm:
         return None
@@ -223,7 +310,7 @@ def _pooled(
         freedom=float(freedom),
         # The second term guards against a baseline that is not paired with the others as they are with each other.
         location=max(residual / freedom, float(own.mean())),
-        prior_freedom=prior_freedom(own, freedoms) if len(calm) > 2 else math.inf,
+        prior_freedom=prior_freedom(own, freedoms) if len(calm) >= fewest else math.inf,
     )
 
 
@@ -352,7 +439,7 @@ def run_plan(
         finished: which runs have ended, with a value or without; by default those with a value.
     """
     ended = np.isfinite(y) if finished is None else finished
-    test = block_test(y, weights, level=plan.level_at(1))
+    test = block_test(y, weights, level=plan.level_at(1), rules=plan.rules)
     contrasts = [replace(contrast, outcome=_outcome_before(contrast)) for contrast in test.contrasts]
     yield PlanState(contrasts=tuple(contrasts), look=None, test=test)
     counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
@@ -363,7 +450,8 @@ def run_plan(
             return
         # An arm that nothing waits for has no seeds of this look by the plan: those that it has were added by hand.
         counted[needed, :n] = True
-        test = block_test(np.where(counted, y, np.nan)[:, :n], weights, level=plan.level_at(look))
+        shown, is_interim = np.where(counted, y, np.nan)[:, :n], len(plan.looks) > 1
+        test = block_test(shown, weights, level=plan.level_at(look), rules=plan.rules, is_interim=is_interim)
         for index in waiting:
             outcome = reading(test.contrasts[index], plan.margin)
             contrasts[index] = replace(test.contrasts[index], outcome=outcome, look=look)

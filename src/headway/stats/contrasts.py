@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, YES_OR_NO, Metric
@@ -26,6 +28,9 @@ from headway.stats.simultaneous import LEVEL
 from headway.stats.verdicts import comparison_verdict, contrast_verdict
 
 _PER_TOKEN = "nats per token"
+
+WITHOUT_RATIO = ("fraction", YES_OR_NO, "1")
+"""Units of metrics that may be 0: a yes or a no, or a share of them, has no ratio to another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +76,8 @@ def judged(question: Question, looks: Looking) -> tuple[Family, tuple[Difference
     )
     if unit == YES_OR_NO and all_pairs(question.differences):
         family, differences = replace(family, rule="shares"), _by_shares(question)
-    elif not question.cells.have_logarithms:
+    # What is planned keeps its rule: of a metric that is a ratio to others, a value of 0 leaves out its own cell alone.
+    elif not question.cells.have_logarithms and (looks.plan is None or unit in WITHOUT_RATIO):
         family, differences = replace(family, rule="paired"), _by_pairs(question)
     else:
         unit = LOGARITHM
@@ -90,10 +96,11 @@ def judged(question: Question, looks: Looking) -> tuple[Family, tuple[Difference
 
 
 def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Family, list[Difference]]:
-    cells, rows = question.cells, question.cells.rows(question.differences)
+    logarithms, rows = question.cells.as_logarithms().values, question.cells.rows(question.differences)
+    cells = replace(question.cells, values=np.where(np.isfinite(logarithms), question.cells.values, np.nan))
     # An arm that has no folder at all is not run; nothing waits for it.
     ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
-    *_, state = run_plan(family.plan, cells.as_logarithms().values, rows, ended)
+    *_, state = run_plan(family.plan, logarithms, rows, ended)
     test = state.test
     family = replace(
         family,
@@ -104,6 +111,8 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
         d0=test.prior_freedom if test.prior_freedom is not None and math.isfinite(test.prior_freedom) else None,
         pairing=test.pairing,
         wild=tuple(cells.arms[row] for row in test.wild),
+        odd=tuple(cells.arms[row] for row in test.odd),
+        baseline_seeds=test.baseline_seeds,
     )
     every = enumerate(question.differences)
     return family, [_with_means(cells, family.plan, state, index, weights) for index, weights in every]

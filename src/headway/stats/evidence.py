@@ -179,6 +179,8 @@ class Family:
         d0: how similar the arms' spreads are, in degrees of freedom; None if all may be equal.
         pairing: the share of the runs' variance that their seeds explain.
         wild: arms with ten times the spread of the others, which are judged by their own spread.
+        odd: shared arms that vary more than the others by an F test, which are judged by their own spread.
+        baseline_seeds: the seeds with which that test finds three times the spread; None without a test.
     """
 
     of: Kind
@@ -194,6 +196,8 @@ class Family:
     d0: float | None = None
     pairing: float | None = None
     wild: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
+    baseline_seeds: int | None = None
 
     @property
     def awaited(self) -> int:

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 
+RULES = 2
+"""The version of the rules by which differences are judged: what is planned keeps the one that it began with.
+
+1: the spread of two contrasts is pooled; an arm is wild among four arms or more; baselines are not tested.
+"""
+
 LOOKS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of seeds at which one looks, up to the last of a plan."""
 
@@ -123,16 +129,18 @@ class LookPlan:
         looks: the numbers of seeds of the analyses, ascending; the last ends the plan.
         margin: the difference that matters, in per cent; a certainly smaller one counts as none.
         level: the error probability of all analyses together.
+        rules: the version of the rules by which differences are judged; a file that does not tell it has the first.
     """
 
     looks: tuple[int, ...]
     margin: float
     level: float = LEVEL
+    rules: int = 1
 
     @classmethod
     def until(cls, at_most: int, margin: float) -> "LookPlan":
         """The usual looks up to so many seeds."""
-        return cls(looks=looks_until(at_most), margin=margin)
+        return cls(looks=looks_until(at_most), margin=margin, rules=RULES)
 
     def level_at(self, look: int) -> float:
         """The level of an interim analysis, from 1."""
@@ -160,7 +168,7 @@ class Looking:
 
     def plan_of(self, n_seeds: int) -> LookPlan:
         """The plan of a family whose arms have so many seeds between them."""
-        return self.plan or LookPlan(looks=(max(1, n_seeds),), margin=self.margin)
+        return self.plan or LookPlan(looks=(max(1, n_seeds),), margin=self.margin, rules=RULES)
 
     @property
     def awaits_what_has_no_folder(self) -> bool:
@@ -188,4 +196,4 @@ def looks_of(store: Store) -> Looking:
 
 def look_plan(plan: StoredPlan) -> LookPlan:
     """A stored plan as it is followed."""
-    return LookPlan(looks=plan.looks, margin=plan.margin, level=plan.level)
+    return LookPlan(looks=plan.looks, margin=plan.margin, level=plan.level, rules=plan.rules)

@@ -407,6 +407,8 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     parts = [f"{for_all}, at {looks}", *_detectable(differences)]
     if family.pairing is not None:
         parts.append(f"seeds explain {max(0, round(100 * family.pairing))} % of the spread")
+    if family.baseline_seeds is not None and not family.odd and family.awaited < family.baseline_seeds:
+        parts.append(f"the baseline is taken to vary like the other arms: a test takes {family.baseline_seeds} seeds")
     return "; ".join(parts) + better
 
 

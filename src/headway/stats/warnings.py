@@ -307,6 +307,34 @@ def wild_arms(case: Case) -> Iterator[str]:
         )
 
 
+def odd_baselines(case: Case) -> Iterator[str]:
+    """Yield the shared arms that spread more than the rest."""
+    primary = case.experiment.primary
+    if named := dict.fromkeys(arm for family in case.families if family.metric == primary for arm in family.odd):
+        yield (
+            f"from seed to seed {listed(map(case.title, named))} {'varies' if len(named) == 1 else 'vary'} more than "
+            f"the other arms (F test, p < {LEVEL:g}), and what is compared with {'it' if len(named) == 1 else 'them'} "
+            "is judged by its own spread alone"
+        )
+
+
+def without_logarithm(case: Case) -> Iterator[str]:
+    """Yield the planned runs that are left out, since their values are 0 or below."""
+    arms = [arm.full_name for arm in case.experiment.arms if arm.full_name in case.runs]
+    for metric in dict.fromkeys(f.metric for f in case.families if f.rule == "blocks" and case.looks.plan is not None):
+        cells = Cells.from_runs(arms, metric, case.runs).at(case.looks.seeds)
+        left = [
+            f"{case.title(cells.arms[row])}, seed {cells.seeds[column]} ({number(float(cells.values[row, column]), 3)})"
+            for row, column in zip(*np.nonzero(cells.values <= 0), strict=True)
+        ]
+        if left:
+            told = listed([*left[:_NAMED], f"{len(left) - _NAMED} more"] if len(left) > _NAMED else left)
+            yield (
+                f"left out of every comparison in {metric_name(metric)}: {told}; a value of 0 or below has no "
+                "difference in per cent"
+            )
+
+
 _MOST_LOOKS = 12
 """At most this many interim analyses are named one by one."""
 
@@ -420,6 +448,8 @@ WARNINGS: list[Check] = [
     Check(sentences=diverged),
     Check(sentences=stray_runs),
     Check(sentences=wild_arms),
+    Check(sentences=odd_baselines),
+    Check(sentences=without_logarithm),
     Check(sentences=seeds_added),
     Check(sentences=prolonged_plan),
     Check(sentences=late_plan),

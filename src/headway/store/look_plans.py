@@ -67,6 +67,7 @@ class StoredPlan:
         are_declared: whether they are contrasts of the document, or else comparisons of arms.
         first_seed: the seeds of the plan are this one and those that follow.
         n_before: seeds that had been run before the plan was made.
+        rules: the version of the rules that it began with; a file that does not tell it has the first.
         made: when, in UTC.
         history: the looks that were made.
     """
@@ -79,6 +80,7 @@ class StoredPlan:
     are_declared: bool
     first_seed: int = 0
     n_before: int = 0
+    rules: int = 1
     made: str = ""
     history: tuple[LookMade, ...] = ()
 

@@ -3,20 +3,22 @@
 The plain models, without a lane and with full matrices, give a curve of loss against the logarithm of trained
 parameters. Between neighbours the logarithm of the loss is straight. Chords of the loss itself lie above a convex
 falling curve, by .04 to .25 %, so models on the curve would seem to lie below it. Each other model is compared with the
-curve at its own size, seed by seed. With one seed or two, the comparison has no interval and no finding.
+curve at its own size, seed by seed. All these comparisons are one family: their intervals hold together. With one seed
+or two, a comparison has no interval and no finding.
 
 Paper: the residual-stream data lane (blog, December 2023), which looks for a point below that curve.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headway.config.lm.model import TransformerModel
+from headway.stats.blocks import block_test
 from headway.stats.lm.verdicts import size_sentence
-from headway.stats.paired import compare, paired
+from headway.stats.paired import paired, untested_difference
 from headway.stats.sequential import FEWEST
 
 METRIC = "eval_loss_nats"
@@ -42,8 +44,9 @@ class SizeComparison:
         n_parameters: the number of trained parameters.
         n_pairs: the number of seeds that it and all plain models have.
         relative: the relative difference to the curve; below 0 is better. None without a pair.
-        interval: the 95 % interval of `relative`; None below three seeds, or if they show no spread.
-        p: the p of the paired t test; None likewise.
+        interval: the 95 % interval of `relative`, for all models of the family at once; None below three seeds, or if
+            they show no spread.
+        p: the p of the family; None likewise.
         sentence: the difference in words.
         control: the control of the arms.
     """
@@ -82,7 +85,7 @@ def against_plain(models: Sequence[Sized]) -> list[SizeComparison]:
         for m in models
         if not m.plain and m.losses and plain[0].n_parameters <= m.n_parameters <= plain[-1].n_parameters
     ]
-    return [_entry(model, plain) for model in between]
+    return _judged(between, plain) if between else []
 
 
 def on_curve(at: float, sizes: Sequence[float], losses: Sequence[float]) -> float:
@@ -95,27 +98,33 @@ def on_curve(at: float, sizes: Sequence[float], losses: Sequence[float]) -> floa
     return math.exp(np.interp(math.log(at), np.log(sizes), np.log(losses)))
 
 
-def _entry(model: Sized, plain: Sequence[Sized]) -> SizeComparison:
-    seeds = set.intersection(*(set(m.losses) for m in plain))
+def _judged(between: Sequence[Sized], plain: Sequence[Sized]) -> list[SizeComparison]:
+    """Judge the differences to the curve as one family: each is a model less a weighted mean of plain ones, in ln."""
     sizes = [m.n_parameters for m in plain]
-    curve: dict[int, float | None] = {
-        seed: on_curve(model.n_parameters, sizes, [m.losses[seed] for m in plain])
-        for seed in seeds
-        if all(m.losses[seed] > 0 for m in plain)
-    }
-    difference = compare(paired(dict(model.losses), curve))
-    relative = difference.relative
-    factor = 0.0 if not difference.difference else (relative or 0.0) / difference.difference
-    interval = None
-    if difference.interval is not None and difference.n_pairs >= FEWEST:
-        low, high = sorted(factor * end for end in difference.interval)
-        interval = (low, high)
-    return SizeComparison(
-        arm=model.name,
-        n_parameters=model.n_parameters,
-        n_pairs=difference.n_pairs,
-        relative=relative,
-        interval=interval,
-        p=None if interval is None else difference.p,
-        sentence=size_sentence(model.title, difference, interval),
-    )
+    seeds = sorted(set.intersection(*({s for s, loss in m.losses.items() if loss > 0} for m in plain)))
+    losses = np.array([[m.losses.get(seed, np.nan) for seed in seeds] for m in (*plain, *between)])
+    shares = [[np.interp(math.log(m.n_parameters), np.log(sizes), one) for one in np.eye(len(plain))] for m in between]
+    y = 100 * np.log(np.where(losses > 0, losses, np.nan))
+    test = block_test(y, np.hstack([-np.array(shares), np.eye(len(between))]))
+    entries = []
+    for model, found in zip(between, test.contrasts, strict=True):
+        curve: dict[int, float | None] = {
+            seed: on_curve(model.n_parameters, sizes, [m.losses[seed] for m in plain]) for seed in seeds
+        }
+        means = untested_difference(paired({s: loss for s, loss in model.losses.items() if loss > 0}, curve))
+        difference = replace(means, relative=None if found.estimate is None else math.expm1(found.estimate / 100))
+        interval = None
+        if found.interval is not None and found.n_pairs >= FEWEST:
+            interval = (math.expm1(found.interval[0] / 100), math.expm1(found.interval[1] / 100))
+        entries.append(
+            SizeComparison(
+                arm=model.name,
+                n_parameters=model.n_parameters,
+                n_pairs=difference.n_pairs,
+                relative=difference.relative,
+                interval=interval,
+                p=None if interval is None else found.p_family,
+                sentence=size_sentence(model.title, difference, interval, len(between)),
+            )
+        )
+    return entries

@@ -93,8 +93,8 @@ def scheme_sentence(
     return f"{said}, 95 % interval {amount(*sorted(-end if better else end for end in interval))}"
 
 
-def size_sentence(title: str, found: Difference, interval: tuple[float, float] | None) -> str:
-    """Return a sentence on a model against the curve of plain models at its own size."""
+def size_sentence(title: str, found: Difference, interval: tuple[float, float] | None, n_models: int) -> str:
+    """Return a sentence on a model against the curve of plain models at its own size, one of several models."""
     relative, seeds = found.relative, counted(found.n_pairs, "seed")
     if relative is None or found.means is None:
         return f"{title} cannot be compared with plain models of its size: no seed gave a result for all of them"
@@ -107,6 +107,5 @@ def size_sentence(title: str, found: Difference, interval: tuple[float, float] |
         why = f"too few seeds to say ({found.n_pairs})" if found.n_pairs < FEWEST else f"no spread over {seeds}"
         return f"{title}: {why}; so far it {lies}"
     sure = "" if interval[0] > 0 or interval[1] < 0 else ", which may be chance"
-    return (
-        f"{title} {lies}, 95 % interval {amount(*sorted((1 if relative >= 0 else -1) * end for end in interval))}{sure}"
-    )
+    ends = amount(*sorted((1 if relative >= 0 else -1) * end for end in interval))
+    return f"{title} {lies}, {'simultaneous ' * (n_models > 1)}95 % interval {ends}{sure}"

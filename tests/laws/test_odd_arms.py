@@ -1,0 +1,71 @@
+"""Law: an arm or a baseline that varies more than the others neither drowns them nor makes a plan wrong too often.
+
+The families are simulated by the thousand with `support.many_families`, which has the numbers of `block_test`.
+"""
+
+import numpy as np
+import pytest
+from laws.test_family import head_progression, star
+from support.many_families import judged, missed, of_odd_arms, wrong_in_plans
+
+from headway.stats.blocks import block_test
+
+SWEEPS = 4_000
+PLACES = {
+    "3": (star(3), {}),
+    "4": (star(4), {}),
+    "6": (star(6), {}),
+    "13": (head_progression(), {"baseline": 4, "arm": 3}),
+}
+
+
+def wrong(family, kind, **rules):
+    weights, places = PLACES[family]
+    return wrong_in_plans(of_odd_arms(kind, SWEEPS, weights.shape[1], 12, **places), weights, margin=2.0, **rules)
+
+
+@pytest.mark.parametrize("rules", [1, 2])
+@pytest.mark.parametrize("kind", ["normal", "odd arm 30x", "odd baseline 8x"])
+@pytest.mark.parametrize("family", PLACES)
+def test_many_families_have_the_numbers_of_one(family, kind, rules):
+    weights, _ = PLACES[family]
+    y = of_odd_arms(kind, 12, weights.shape[1], 4)
+    estimate, half = judged(y, weights, 0.02, rules=rules, is_interim=True)
+    for place, runs in enumerate(y):
+        for one, middle, width in zip(
+            block_test(runs, weights, level=0.02, rules=rules, is_interim=True).contrasts,
+            estimate[place],
+            half[place],
+            strict=True,
+        ):
+            assert one.interval == pytest.approx((middle - width, middle + width), rel=2e-3, abs=2e-3)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_a_third_arm_of_thirty_times_the_spread_widens_a_quiet_interval_less_than_twice(n):
+    y = of_odd_arms("odd arm 30x", SWEEPS, 3, n)
+    alone = np.median(judged(y[:, :2], star(2))[1])
+    assert np.median(judged(y, star(3))[1][:, 0]) <= 1.5 * alone
+    assert np.median(judged(y, star(3), rules=1)[1][:, 0]) >= 8 * alone, "as it was"
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_three_normal_arms_err_as_seldom_as_is_said(n):
+    assert missed(of_odd_arms("normal", 3 * SWEEPS, 3, n), star(3)) <= (0.062 if n == 3 else 0.055)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", PLACES)
+def test_plans_with_an_odd_arm_or_baseline_are_seldom_wrong(family):
+    assert wrong(family, "normal") <= 0.055
+    assert wrong(family, "odd arm") <= 0.066
+    assert wrong(family, "odd arm 8x") <= 0.075
+    assert wrong(family, "odd baseline") <= 0.08
+    assert wrong(family, "odd baseline 8x") <= 0.08
+    # Two arms of which one is skewed, a paired t test each, have .11: no t test knows skewness.
+    assert wrong(family, "skewed odd baseline") <= 0.16
+
+
+def test_plans_with_an_odd_arm_or_baseline_were_wrong_more_often():
+    assert wrong("13", "odd arm 8x", rules=1) >= 0.09
+    assert wrong("4", "odd baseline 8x", rules=1) >= 0.09

@@ -1,0 +1,119 @@
+"""Thousands of families at once: the numbers of `block_test` for complete data, and what plans say of them."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+from scipy.interpolate import CubicSpline
+
+from headway.stats.sequential import RULES, levels
+from headway.stats.simultaneous import LEVEL, LargestT
+
+LOOKS = (3, 4, 6, 8, 12)
+_FREEDOMS = np.array([0.6, 0.8, 1, 1.25, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 16, 20, 30, 40, 60, 100, 400])
+_LOGS = np.linspace(-14, 14, 20_001)
+_TRIGAMMAS = special.polygamma(1, np.exp(_LOGS))
+
+
+@lru_cache(maxsize=64)
+def _bounds(correlation, size, level):
+    largest = LargestT(size, correlation)
+    known = [largest.bound(float(freedom), level) for freedom in _FREEDOMS]
+    curve = CubicSpline(np.log(_FREEDOMS), np.log(known))
+    return lambda freedom: np.exp(curve(np.log(np.clip(freedom, _FREEDOMS[0], _FREEDOMS[-1]))))
+
+
+def judged(y, weights, level=LEVEL, *, rules=RULES, is_interim=False):
+    """The estimates and the half widths of intervals, (family, contrast), of runs (family, arm, seed)."""
+    n, squares = y.shape[2], (weights**2).sum(1)
+    values = np.einsum("ca,fan->fcn", weights, y)
+    estimate, own = values.mean(2), values.var(2, ddof=1)
+    apart, half = _apart(y, weights, rules), np.empty_like(estimate)
+    unit = weights / np.sqrt(squares)[:, None]
+    bound = _bounds(np.round(unit @ unit.T, 12).tobytes(), len(weights), level)
+    single = special.stdtrit(n - 1, 1 - level / 2)
+    for mask in np.unique(apart, axis=0):
+        rows = np.flatnonzero((apart == mask).all(1))
+        by_itself = (weights[:, mask] != 0).any(1)
+        half[np.ix_(rows, by_itself)] = special.stdtrit(n - 1, 1 - level / 2 / len(weights)) * np.sqrt(
+            own[np.ix_(rows, by_itself)] / n
+        )
+        calm, pool = ~by_itself, (weights != 0).any(0) & ~mask
+        if calm.any():
+            alike = own[np.ix_(rows, calm)] / squares[calm]
+            variance, freedom = _moderated(y[rows][:, pool], alike, fewest=3 if rules == 1 else 2)
+            width = bound(freedom)[:, None] * np.sqrt(variance * squares[calm] / n)
+            floor = single * np.sqrt(own[np.ix_(rows, calm)] / n) if is_interim and rules > 1 else 0
+            half[np.ix_(rows, calm)] = np.maximum(width, floor)
+    return estimate, half
+
+
+def _residuals(y):
+    return y - y.mean(2, keepdims=True) - y.mean(1, keepdims=True) + y.mean((1, 2), keepdims=True)
+
+
+def _apart(y, weights, rules):
+    """Wild arms, and the odd baseline."""
+    used, n = (weights != 0).any(0), y.shape[2]
+    if used.sum() < (4 if rules == 1 else 3) or n < 3:
+        return np.zeros(y.shape[:2], bool)
+    rest = y - y.mean(2, keepdims=True)
+    spread = ((rest - np.median(rest[:, used], 1, keepdims=True)) ** 2).sum(2)
+    wild = used & (spread > 100 * np.median(spread[:, used], 1, keepdims=True))
+    apart = wild.copy()
+    for mask in np.unique(wild, axis=0) if rules > 1 else ():
+        rows, live = np.flatnonzero((wild == mask).all(1)), np.flatnonzero(used & ~mask)
+        shared, k = (weights[:, live] != 0).sum(0) > 1, len(live)
+        if k > 2 and shared.any():
+            squares = (_residuals(y[rows][:, live]) ** 2).sum(2)
+            of_arm, total = squares * k / (k - 1), squares.sum(1, keepdims=True)
+            p = special.fdtrc(n - 1, (k - 2) * (n - 1), of_arm * (k - 2) / (total - of_arm))
+            p = np.where(shared, p, 1.0)
+            odd = p.min(1) * shared.sum() < LEVEL
+            apart[rows[odd], live[p.argmin(1)[odd]]] = True
+    return apart
+
+
+def _moderated(y, alike, fewest):
+    """The variance of a contrast of unit weights, and its degrees of freedom."""
+    k, d = y.shape[1], y.shape[2] - 1.0
+    square = (_residuals(y) ** 2).sum((1, 2)) / ((k - 1) * d)
+    location, prior = np.maximum(square, alike.mean(1)), np.full(len(y), np.inf)
+    if alike.shape[1] >= fewest:
+        raised = np.maximum(alike, 1e-5 * np.median(alike, 1, keepdims=True))
+        excess = np.log(raised).var(1, ddof=1) - special.polygamma(1, d / 2)
+        found = np.interp(-np.log(np.maximum(excess, 1e-300)), -np.log(_TRIGAMMAS), _LOGS)
+        prior = np.where(excess > 0, 2 * np.exp(found), np.inf)
+    prior = np.minimum(prior, 4 * d)
+    share = (prior / (prior + d))[:, None]
+    return share * location[:, None] + (1 - share) * alike, np.minimum(prior + d, (k - 1) * d)
+
+
+def missed(y, weights, **rules):
+    """The share of families of which an interval misses 0."""
+    estimate, half = judged(y, weights, **rules)
+    return float((np.abs(estimate) > half).any(1).mean())
+
+
+def wrong_in_plans(y, weights, *, margin=math.inf, looks=LOOKS, rules=RULES):
+    """The share of plans with a wrong verdict, where nothing differs; what is the same within the margin is settled."""
+    settled, wrong = np.zeros((len(y), len(weights)), bool), np.zeros(len(y), bool)
+    for n, level in zip(looks, levels(looks), strict=True):
+        estimate, half = judged(y[:, :, :n], weights, level, rules=rules, is_interim=True)
+        told = np.abs(estimate) > half
+        wrong |= (told & ~settled).any(1)
+        settled |= told | (np.abs(estimate) + half < margin)
+    return float(wrong.mean())
+
+
+ODD = ("normal", "odd arm", "odd arm 8x", "odd arm 30x", "odd baseline", "odd baseline 8x", "skewed odd baseline")
+
+
+def of_odd_arms(kind, sweeps, arms, n, *, baseline=0, arm=-1, seed=0):
+    """Runs that do not differ, of which one arm varies 3 times as much as the others, or as often as the kind says."""
+    rng = np.random.default_rng(seed)
+    y = rng.exponential(size=(sweeps, arms, n)) - 1 if "skewed" in kind else rng.normal(size=(sweeps, arms, n))
+    if "odd" in kind:
+        y[:, baseline if "baseline" in kind else arm] *= 30 if "30x" in kind else 8 if "8x" in kind else 3
+    return y
