@@ -149,7 +149,7 @@ def ablate(
         typer.Option(metavar="L0H0,L1H0", help="Also what these heads keep alone, beside random ones of their number."),
     ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also what the most alike and the most important pairs do together.")
+        bool, typer.Option("--pairs", help="Also what every pair does that was removed together.")
     ] = False,
     out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: AsJson = False,
@@ -162,6 +162,7 @@ def ablate(
     """Measure the loss without each head: at zero, at its mean, resampled.
 
     Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
+    Heads are also taken away together, and those that stand in for each other are named.
     With --circuit everything outside some heads is taken away, too.
     Before any number the model is checked: a head masked must be the head removed.
     """
