@@ -119,7 +119,7 @@ def ablate(
     *,
     text: "str | Path | TokenIds | TextInput | None" = None,
     reference: "str | Path | TokenIds | TextInput | None" = None,
-    targets: "TokenIds | None" = None,
+    targets: "str | Path | TokenIds | None" = None,
     mean: str = "positions",
     pairs: bool = False,
     circuit: Sequence[str] | None = None,

@@ -155,7 +155,7 @@ class SelfRepair:
             return {"effect_nats": five_digits(self._mean(values)), "interval": five_digits(ends)}
 
         left_in = {named(head): {kind: effect(of[kind]) for kind in KINDS} for head, of in group.left_in.items()}
-        together = {
+        together: dict[str, Any] = {
             kind: {"joint": effect(group.joint[kind]), "single_effects": effect(group.singles(self.exact, kind))}
             for kind in KINDS
         }

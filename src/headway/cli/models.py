@@ -148,6 +148,9 @@ def ablate(
         str | None,
         typer.Option(metavar="L0H0,L1H0", help="Also what these heads keep alone, beside random ones of their number."),
     ] = None,
+    targets: Annotated[
+        str | None, typer.Option(metavar="FILE.npy", help="The target at each token of --text FILE.npy, -1 for none.")
+    ] = None,
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Also what every pair does that was removed together.")
     ] = False,
@@ -177,6 +180,7 @@ def ablate(
     found = measure(
         checkpoint,
         text=text,
+        targets=targets,
         pairs=pairs,
         circuit=None if circuit is None else [head.strip() for head in circuit.split(",") if head.strip()],
         device=device,
@@ -184,7 +188,9 @@ def ablate(
         tell=tell,
         **read,
     )
-    command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, out=out, circuit=circuit, **read)
+    command = command_line(
+        "ablate", checkpoint, *["--pairs"] * pairs, text=text, targets=targets, out=out, circuit=circuit, **read
+    )
     command += " --trust-code" * trust_code
     show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
 
