@@ -121,7 +121,7 @@ def test_json_is_plain_sorted_and_whole(found):
             assert corrected[0] < own[0] < head[kind]["effect_nats"] < own[1] < corrected[1]
     assert set(content["rank_correlation_with_exact"]["zero"]) == {"michel", "first-order", "integrated"}
     assert content["findings"] == [vars(finding) for finding in found.findings]
-    assert {pair["why"] for pair in content["pairs"]} == {"alike", "important"}
+    assert {pair["why"] for pair in content["pairs"]} == {"alike", "important", "searched"}
     assert content["text"]["n_sequences"] == 5
 
 

@@ -164,6 +164,17 @@ def test_no_tokenizer(run, tmp_path):
     assert exported.stderr == f"warning: {run} has no tokenizer, so {tmp_path / 'out'} has none\n"
 
 
+@pytest.mark.parametrize(("name", "folder"), [("gpt2", "gpt2"), ("roneneldan/TinyStories-33M", "TinyStories-33M")])
+def test_a_name_of_the_hub_is_answered_with_the_line_that_downloads_it(name, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as error:
+        open_model(name)
+    assert str(error.value).endswith(f"if it is one of the hub: hf download {name} --local-dir {folder}")
+    with pytest.raises(UserError) as error:
+        open_model(tmp_path / "nowhere")
+    assert "hf download" not in str(error.value)
+
+
 def test_paths_that_hold_no_language_model(runs, tmp_path):
     kinds = r"give a run's folder \(DIR/runs/ARM/seed-N\), its checkpoint, or a folder of Hugging Face"
     with pytest.raises(UserError, match=f"nowhere: there is no such folder; {kinds}"):

@@ -9,6 +9,7 @@ from analysis.test_ablate import STORIES, verb
 from support.tolerance import nearly
 
 import headway
+from headway.analysis.patch import patch_texts
 from headway.causal.effects import KINDS
 from headway.errors import UserError
 
@@ -104,6 +105,69 @@ def test_only_our_own_are_pruned(neox, text):
     said = "neox is a GPTNeoXForCausalLM: its heads can be measured .*, masked .* and patched .*, but not yet removed; "
     with pytest.raises(UserError, match=said):
         headway.prune(neox, by="taylor", keep=4, text=text)
+
+
+@pytest.mark.parametrize("kind", ["GPT2", "Llama"])
+def test_their_models_in_memory_are_pruned_where_headway_has_the_architecture(kind):
+    torch.manual_seed(0)
+    more = {} if kind == "GPT2" else {"intermediate_size": 32}
+    config = getattr(transformers, f"{kind}Config")(**SIZES, **more, bos_token_id=0, eos_token_id=0)
+    module = getattr(transformers, f"{kind}LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")(config).eval()
+    before = {name: array.clone() for name, array in module.state_dict().items()}
+    tokens = np.random.default_rng(0).integers(0, 257, (6, 20))
+    found = headway.prune(module, by="magnitude", keep=5, text=tokens)
+    assert found.layouts[0].startswith("4")
+    assert len(found.kept) == 5
+    logits = module(torch.from_numpy(tokens)).logits.log_softmax(2)[:, :-1]
+    loss = -logits.gather(2, torch.from_numpy(tokens)[:, 1:, None]).mean()
+    assert found.losses["text"].before == nearly(float(loss.detach()), dtype=np.float32)
+    assert all(torch.equal(array, before[name]) for name, array in module.state_dict().items())
+
+
+def test_token_ids_and_targets_through_every_door(neox, tmp_path):
+    """From files of numbers and of arrays, and on the command line, as from arrays."""
+    tokens = np.random.default_rng(0).integers(0, 257, (8, 20))
+    targets = np.where(np.arange(20) > 10, np.roll(tokens, -1, 1), -1)
+    for name, array in (("tokens", tokens), ("targets", targets)):
+        np.save(tmp_path / f"{name}.npy", array)
+    files = {"text": tmp_path / "tokens.npy", "targets": tmp_path / "targets.npy"}
+    by_file = headway.ablate(neox, **files)
+    by_array = headway.ablate(neox, text=tokens[:4], targets=targets[:4], reference=tokens[4:])
+    assert by_file.exact.tokens.tolist() == [9] * 4
+    np.testing.assert_array_equal(by_file.exact.joint["mean"], by_array.exact.joint["mean"])
+    with pytest.raises(UserError, match="it has 2 sequences, and 3 are needed where no reference is given"):
+        headway.ablate(neox, text=tokens[:2], targets=targets[:2])
+    (tmp_path / "broken.npy").write_text("5 7")
+    with pytest.raises(UserError, match=r"it is no numpy file of tokens .*; write one with numpy.save"):
+        headway.ablate(neox, text=tmp_path / "broken.npy")
+    (tmp_path / "ids.txt").write_text("\n".join(" ".join(map(str, row)) for row in tokens))
+    read = {"text": tmp_path / "ids.txt", "tokenizer": "ids", "length": 19, "sequences": 4}
+    np.testing.assert_array_equal(headway.ablate(neox, **read).exact.loss, headway.ablate(neox, text=tokens).exact.loss)
+    (tmp_path / "words.txt").write_text("5 seven")
+    with pytest.raises(UserError, match="tokenizer ids: 'seven' is no token id; write whole numbers with spaces"):
+        headway.ablate(neox, **{**read, "text": tmp_path / "words.txt"})
+    assert (
+        headway.xray(neox, text=files["text"], draws=0).loss_nats == headway.xray(neox, text=tokens, draws=0).loss_nats
+    )
+
+
+def test_texts_of_token_ids_are_patched(neox):
+    given = {"clean": "5 17 3", "corrupted": "5 18 3", "sites": ("z",), "paths": False, "tokenizer": "ids"}
+    found = patch_texts(neox, answer=" 4", wrong=" 200", **given)
+    metric = lambda logits: logits[:, -1, 4] - logits[:, -1, 200]  # noqa: E731
+    same = headway.patch(neox, [[5, 17, 3]], [[5, 18, 3]], metric=metric, sites=("z",), paths=False)
+    np.testing.assert_array_equal(found.patching.effects["z"], same.effects["z"])
+    assert found.metric == "the logit of [ 4] after the text less that of [ 200]"
+
+
+def test_targets_of_a_pruned_models_text():
+    module = transformers.GPT2LMHeadModel(transformers.GPT2Config(**SIZES, bos_token_id=0, eos_token_id=0)).eval()
+    tokens = np.random.default_rng(0).integers(0, 257, (6, 20))
+    targets = np.where(np.arange(20) > 10, tokens, -1)
+    found = headway.prune(module, by="taylor", keep=4, text=tokens, targets=targets)
+    logits = module(torch.from_numpy(tokens)).logits.log_softmax(2)
+    loss = -logits.gather(2, torch.from_numpy(tokens)[:, :, None])[:, 11:].mean()
+    assert found.losses["text"].before == nearly(float(loss.detach()), dtype=np.float32)
 
 
 CLEAN, CORRUPTED = "Tim went out and", "Sue went out and"

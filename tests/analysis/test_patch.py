@@ -1,6 +1,7 @@
 """Patching a model from the outside: by tokens, in words and JSON, and what is refused."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -103,9 +104,41 @@ def test_where_the_texts_do_not_differ_no_head_restores_anything():
     model, _, clean, corrupted, _ = pair()
     sign = torch.tensor([1.0, -1.0]).repeat(len(clean))[: len(clean)]
     found = headway.patch(model, clean, corrupted, metric=lambda x: sign.to(x) * 1e-3 + 0 * x[:, -1, 0], sites=("z",))
-    assert found.sentences[1:] == (
+    assert found.sentences[0].startswith("the metric is not found to be above 0 on the clean text: if it is a logit ")
+    assert found.sentences[2:] == (
         "that difference is not told from none over the examples, so there is nothing to be restored",
     )
+
+
+def made(shares, noise, clean=2.0, seed=0, asks="logit difference"):
+    """A patching of heads that restore these shares of a difference, whose examples differ by some noise."""
+    random = np.random.default_rng(seed)
+    values = clean + noise * random.normal(size=24)
+    effects = np.array(shares)[:, None] * values + noise * random.normal(size=(len(shares), 24))
+    heads = tuple((0, head) for head in range(len(shares)))
+    return Patching(
+        heads=heads, clean=values, corrupted=np.zeros(24), effects={"z": effects}, estimates={"z": effects},
+        cancels=(False,) * len(shares), asks=asks,
+    )  # fmt: skip
+
+
+def test_the_order_of_heads_is_told_where_it_is_clear():
+    order = next(each for each in made([0.2, 0.6, 0.602], 0.05).sentences if each.startswith("heads in the order of "))
+    assert re.search(r"\(z\): L0H[12] and L0H[12], then L0H0; the order of heads joined by “and” is not clear$", order)
+    order = next(each for each in made([0.2, 0.9, 0.5], 0.05).sentences if each.startswith("heads in the order of "))
+    assert order.endswith("(z): L0H1, then L0H2, then L0H0")
+
+
+@pytest.mark.parametrize("asks", ["logit difference", None])
+def test_equal_heads_have_no_order_and_unknown_answers_no_shares(asks):
+    told = sum(", then " in " ".join(made([0.5] * 4, 0.3, seed=seed, asks=asks).sentences) for seed in range(100))
+    assert told <= 10
+    unknown = [made([0.5, 0.1], 1.0, clean=0.0, seed=seed, asks=asks).sentences for seed in range(100)]
+    known = sum(said[0].startswith("the model knows the answer") for said in unknown)
+    assert known <= 8  # 2.5 expected
+    if asks:
+        assert sum("restores" in " ".join(said) for said in unknown) <= known
+    assert all("does not know" in made([0.5], 0.3, clean=-1.0, seed=s).sentences[0] for s in range(20))
 
 
 def test_by_position_there_is_a_number_for_each():

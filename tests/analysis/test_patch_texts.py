@@ -15,6 +15,7 @@ from headway.data.tokenizer import bytes_tokenizer
 from headway.errors import UserError
 from headway.hf.write import export
 from headway.models.weights import initial_weights
+from headway.report.models.patching import patch_page
 
 CLEAN, CORRUPTED = "A heron stood in", "A stork waded at"
 
@@ -28,16 +29,16 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    return patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="a", wrong="b", paths=True)
+    return patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="b", wrong="a", paths=True)
 
 
 def test_it_is_what_patch_gives(found, folder):
     a, b = ord("a"), ord("b")
     tokens = [[list(text.encode())] for text in (CLEAN, CORRUPTED)]
-    same = headway.patch(folder, *tokens, metric=lambda logits: logits[:, -1, a] - logits[:, -1, b], paths=True)
+    same = headway.patch(folder, *tokens, metric=lambda logits: logits[:, -1, b] - logits[:, -1, a], paths=True)
     assert_same(found.patching.effects["z"], same.effects["z"], dtype=np.float32)
     assert found.patching.difference == nearly(same.difference, dtype=np.float32)
-    assert found.metric == "the logit of [a] after the text less that of [b]"
+    assert found.metric == "the logit of [b] after the text less that of [a]"
     assert found.clean == tuple(CLEAN)
 
 
@@ -73,10 +74,11 @@ def test_a_probability_and_the_head_that_restores_most(folder):
 
 @pytest.mark.slow
 def test_the_verb_draws_a_page(folder, tmp_path):
-    words = ("--clean", CLEAN, "--corrupted", CORRUPTED, "--answer", "a", "--by-position", "--sites", "z,k")
+    words = ("--clean", CLEAN, "--corrupted", CORRUPTED, "--answer", "b", "--by-position", "--sites", "z,k")
     done = verb("patch", folder, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("* the metric is −")
+    assert done.stdout.startswith("* the model gives the answer a mean probability of ")
+    assert "\n* the metric is −" in done.stdout
     assert done.stdout.endswith("page: results/patch-ragged/patch.html\n")
     drawn = {path.stem for path in (tmp_path / "results/patch-ragged/figures").glob("*.svg")}
     assert drawn == {"patched", "patched-z-by-position", "patched-k-by-position", "paths", "patterns"}
@@ -110,6 +112,27 @@ def test_what_is_refused_is_said(folder):
     refused(
         "pair 1 has texts of 16 tokens and pair 2 of 3, but each position is patched", folder, **two, by_position=True
     )
+
+
+def test_it_says_first_whether_the_model_knows_the_answer(folder, found):
+    first = found.findings[0].sentence
+    assert first.startswith("the model knows the answer on the clean text: the logit of the right answer less that of ")
+    assert first.endswith(", on one pair of texts")
+    assert found.to_json()["patching"]["knows_answer"] is True
+    wrong = patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="a", wrong="b", sites=("z",), paths=False)
+    assert [finding.sentence.partition(":")[0] for finding in wrong.findings] == [
+        "the model does not know the answer on the clean text",
+        "the metric is −0.813 on the clean text, 2.93 on the corrupted one, on one pair of texts",
+        "no share of this difference is stated, since the model is not found to know the answer",
+    ]
+    assert "restores" not in " ".join(finding.sentence for finding in wrong.findings)
+    assert wrong.to_json()["patching"]["restored"]["z"]["share"] == [None] * 6
+    page = patch_page(wrong)
+    assert {figure.name for figure in page.figures} == {"patterns"}
+    assert all("%" not in cell for table in (page.overview, page.heads) for row in table.rows for cell in row.cells)
+    assert "The model does not know the answer on the clean text: " in page.html("headway patch")
+    likelier = patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="a", sites=("z",), paths=False)
+    assert likelier.findings[-1].sentence.startswith("the corrupted text favours the answer more than the clean text")
 
 
 PAIRS = [("A heron stood in", "A stork waded at"), ("One day a heron", "Two men a stork"), ("a bc d", "e bc f")]

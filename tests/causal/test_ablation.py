@@ -6,7 +6,7 @@ import torch
 from support.drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, logits_of, ones, text
 from support.tolerance import assert_same, nearly
 
-from headway.causal.ablation import ablate, interactions
+from headway.causal.ablation import ablate, changes_without
 from headway.causal.effects import KINDS
 from headway.causal.removal import Removal, losses_without, reference_losses_without, work_of
 from headway.causal.substitutes import check_text, contexts_of, heads_of, sequence_losses, substitutes
@@ -104,17 +104,15 @@ def test_losses_of_sequences_are_those_of_the_logits(model):
             assert float(found[i]) == nearly(float(there), dtype=np.float32)
 
 
-def test_interactions_are_what_single_effects_leave():
+def test_changes_without_sets_are_those_of_whole_passes():
     module, (inputs, targets) = built(MODELS["unequal KV groups"]), read()
     stand_ins = substitutes(module, inputs, OTHER)
-    pairs = [((0, 0), (0, 1)), ((0, 6), (2, 1)), ((2, 0), (1, 3))]
-    found = interactions(module, inputs, targets, stand_ins, pairs)
+    sets = [(), ((0, 0),), ((0, 0), (0, 1)), ((0, 6), (2, 1)), ((2, 0), (1, 3))]
+    found = changes_without(module, inputs, targets, stand_ins, sets)
     for kind in KINDS:
-        sets = [(p[0],) for p in pairs] + [(p[1],) for p in pairs] + pairs
         removals = [Removal(heads, stand_ins.of[kind]) for heads in sets]
         losses = reference_losses_without(module, inputs, targets, removals)
-        first, second, both = (losses.without - losses.whole).numpy().reshape(3, 3, 2)
-        assert_same(found[kind], both - first - second, dtype=np.float32, scale=losses.whole)
+        assert_same(found[kind], losses.without - losses.whole, dtype=np.float32, scale=losses.whole)
 
 
 def test_the_share_of_the_joint_effect():
@@ -178,10 +176,6 @@ def test_wrong_requests_get_errors_that_teach():
         substitutes(module, inputs, inputs[:1])
     with pytest.raises(UserError, match="mean 'position' is no way to take a mean; did you mean positions"):
         substitutes(module, inputs, OTHER, mean_over="position")
-    with pytest.raises(UserError, match="the pair L0H1 and L0H1 was given, but the model's heads are 4-4-4; give two"):
-        interactions(module, inputs, targets, stand_ins, [((0, 1), (0, 1))])
-    with pytest.raises(UserError, match="the pair L0H1 and L3H0 was given"):
-        interactions(module, inputs, targets, stand_ins, [((0, 1), (3, 0))])
     dropping = built(Gpt2(family="gpt-2", d_model=48, n_layers=1, n_heads=2, n_positions=128, dropout=0.1)).train()
     with pytest.raises(UserError, match=r"drops 10% of entries at random, .* call model.eval\(\)"):
         ablate(dropping, inputs, targets, stand_ins)

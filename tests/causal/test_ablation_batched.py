@@ -6,7 +6,7 @@ import torch
 from support.drawn_transformers import LENGTH, MODELS, VOCAB, built
 from support.tolerance import assert_same, nearly
 
-from headway.causal.ablation import BatchedText, ablate, interactions
+from headway.causal.ablation import BatchedText, ablate, changes_without
 from headway.causal.attribution import attribute, integrated
 from headway.causal.effects import KINDS
 from headway.causal.substitutes import OtherText, substitutes
@@ -48,14 +48,14 @@ def test_batches_say_what_the_whole_text_says(name):
     whole, parts = ablate(module, INPUTS, TARGETS, stand_ins), text.exact()
     assert_same(parts.loss, whole.loss, dtype=np.float32)
     assert parts.forward_passes == nearly(whole.forward_passes)
-    together = interactions(module, INPUTS, TARGETS, stand_ins, PAIRS)
+    together = changes_without(module, INPUTS, TARGETS, stand_ins, PAIRS)
     estimates, along = attribute(module, INPUTS, TARGETS, stand_ins), integrated(module, INPUTS, TARGETS, stand_ins)
     for kind in KINDS:
         close(parts.single[kind], whole.single[kind])
         assert_same(parts.joint[kind], whole.joint[kind], dtype=np.float32, scale=np.log(VOCAB))
         close(text.attributed().first_order[kind], estimates.first_order[kind])
         close(text.integrated()[kind], along[kind])
-        assert_same(text.interactions(PAIRS)[kind], together[kind], dtype=np.float32, scale=np.log(VOCAB))
+        assert_same(text.without(PAIRS)[kind], together[kind], dtype=np.float32, scale=np.log(VOCAB))
     for one, other in zip(text.attributed().michel, estimates.michel, strict=True):
         assert_same(one, other, dtype=np.float32)
     assert said == []  # it takes no time

@@ -53,6 +53,20 @@ def test_the_commands_of_the_readme_are_about_experiments_that_exist(line):
     assert experiment.select(controls=controls).runs
 
 
+def test_the_numbers_of_architectures_are_those_of_the_generated_list():
+    page = (ROOT / "docs/architectures.md").read_text()
+    n_traced = int(re.search(r"^## (\d+) agree$", page, re.MULTILINE)[1])
+    titles = (
+        "decoders are patched, with paths",
+        "more are patched, but for paths",
+        "are patched by contexts and patterns",
+    )
+    n_ablated = sum(int(re.search(rf"^## (\d+) {title}", page, re.MULTILINE)[1]) for title in titles)
+    words = " ".join(README.split())
+    assert f"Of the {n_traced} architectures of `transformers` that it x-rays, it ablates {n_ablated} (" in words
+    assert f"It patches the same {n_ablated} architectures" in words
+
+
 def test_every_experiment_is_in_the_readme_with_its_question():
     for name in shipped():
         assert f"| `{name}` | {load(name).question} |" in README

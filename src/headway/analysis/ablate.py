@@ -18,8 +18,9 @@ from headway.analysis.inputs import TextInput, described, own_text, two_inputs
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted
-from headway.causal.ablation_result import Ablation, PairEffects, effect_scores
-from headway.causal.effects import KINDS, ExactEffects, Head, Kind
+from headway.causal.ablation_result import MATTERS, Ablation, PairEffects, effect_scores
+from headway.causal.effects import KINDS, ExactEffects, Head, Kind, mean_over_tokens
+from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, single_of
 from headway.errors import UserError, near
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ def _head(name: str) -> Head:
 
 _ALIKE, _IMPORTANT = 5, 5
 """Pairs that are most alike, and heads whose pairs are looked at because they matter most."""
+_SUSPECTS, _LOWERING, _SEARCHED = 4, 2, 10
+"""Heads that a search suspects to be redundant, heads that lower the loss when removed, and both with the heads of the
+largest effects: so many are removed in pairs."""
 _FEW = 6
 """Sequences below which intervals are called wide."""
 _OUTPUTS = "output_dissimilarity"
@@ -115,7 +119,7 @@ def ablate(
     *,
     text: "str | Path | TokenIds | TextInput | None" = None,
     reference: "str | Path | TokenIds | TextInput | None" = None,
-    targets: "TokenIds | None" = None,
+    targets: "str | Path | TokenIds | None" = None,
     mean: str = "positions",
     pairs: bool = False,
     circuit: Sequence[str] | None = None,
@@ -138,7 +142,8 @@ def ablate(
         targets: the target at each of the text's tokens, -1 for none; None: every next token.
         mean: the mean of a head is over `positions` (and sequences) of the other text, or over its sequences
             `per-position`.
-        pairs: whether interactions of the most similar and the most important pairs of heads are measured.
+        pairs: whether the result has the interactions of all pairs that were removed together. Redundant pairs are
+            named in any case.
         circuit: heads such as `["L0H3", "L1H0"]`; the share of the loss that they keep alone is measured.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         sequences: the largest number of sequences of each text; None: as many as have 8,192 tokens.
@@ -167,7 +172,8 @@ def ablate(
     exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
     alike, attentions = _alike(work)
     names = {attention.layer: attention.name for attention in attentions}
-    return Ablation(
+    repair = _together(work, exact, alike, names)
+    return AblationTogether(
         **own.facts(opened),
         attentions=tuple(map(described, attentions)),
         scores=effect_scores(names, exact, estimates.michel, estimates.first_order, integrated),
@@ -178,8 +184,9 @@ def ablate(
         michel=estimates.michel,
         first_order=estimates.first_order,
         integrated=integrated,
-        pairs=_pairs(work, exact, alike, names) if pairs else None,
+        pairs=repair.pairs if pairs and repair is not None else None,
         circuit=None if chosen is None else work.faithfulness(chosen, seed=seed),
+        repair=repair,
     )
 
 
@@ -211,30 +218,80 @@ def _alike(work: "BatchedText") -> "tuple[HeadScores, list[AttentionTrace]]":
     return stream.scores()[_OUTPUTS], first
 
 
-def _pairs(
+def _together(
     work: "BatchedText", exact: ExactEffects, alike: "HeadScores", names: Mapping[int, str]
-) -> PairEffects | None:
-    """Interactions of the most alike pairs, and of those of the heads that matter most; None of a single head."""
-    cosine = {
+) -> SelfRepair | None:
+    """Measure what several heads do together; None of a single head."""
+    from headway.causal.substitutes import heads_of
+
+    every, up, down = heads_of(work.model), heads_beyond(exact, 1), heads_beyond(exact, -1)
+    if len(every) < 2:
+        return None
+    cosine = _cosines(alike, names)
+    most_alike = sorted(cosine, key=lambda pair: -cosine[pair])[:_ALIKE]
+    by_size = [head for head, _ in sorted(exact.single["mean"].heads(), key=lambda pair: -abs(pair[1]))]
+    others = tuple(head for head in every if head not in up)
+    suspects = _suspects(work, exact, up, others)
+    searched = list(dict.fromkeys([*suspects, *down[:_LOWERING], *by_size]))[:_SEARCHED]
+    important = list(combinations(sorted(by_size[:_IMPORTANT]), 2))
+    pairs = list(dict.fromkeys([*most_alike, *important, *combinations(sorted(searched), 2)]))
+    groups = [(up + down, ()), (others, suspects)]
+    sets = [*pairs, *(kept for heads, left in groups for kept in [heads, *_all_but_one(heads, left)])]
+    changes, alone = work.without(sets), {head: {k: single_of(exact, head, k) for k in KINDS} for head in every}
+    rest = iter(range(len(pairs), len(sets)))
+
+    def change() -> dict[Kind, np.ndarray]:
+        at = next(rest)
+        return {kind: changes[kind][at] for kind in KINDS}
+
+    found = [GroupEffect(heads=h, joint=change(), left_in={head: change() for head in left}) for h, left in groups]
+    return SelfRepair(
+        exact=exact,
+        pairs=PairEffects(
+            heads=tuple(pairs),
+            why=tuple("alike" if p in most_alike else "important" if p in important else "searched" for p in pairs),
+            cosine=tuple(cosine.get(pair, float("nan")) for pair in pairs),
+            per_sequence={
+                kind: changes[kind][: len(pairs)] - np.array([alone[a][kind] + alone[b][kind] for a, b in pairs])
+                for kind in KINDS
+            },
+            tokens=exact.tokens,
+        ),
+        named=found[0] if len(found[0].heads) > 1 else None,
+        others=found[1] if len(found[1].heads) > 1 else None,
+    )
+
+
+def _cosines(alike: "HeadScores", names: Mapping[int, str]) -> dict[tuple[Head, Head], float]:
+    """Return the cosine of what every two heads of a layer write."""
+    return {
         ((layer, i), (layer, j)): -float(value[i, j])
         for layer, name in names.items()
         for value in [alike.values[name]]
         for i, j in combinations(range(len(value)), 2)
         if np.isfinite(value[i, j])
     }
-    most_alike = sorted(cosine, key=lambda pair: -cosine[pair])[:_ALIKE]
-    by_size = sorted(exact.single["mean"].heads(), key=lambda pair: -abs(pair[1]))[:_IMPORTANT]
-    important = list(combinations(sorted(head for head, _ in by_size), 2))
-    chosen = list(dict.fromkeys([*most_alike, *important]))
-    if not chosen:
-        return None
-    return PairEffects(
-        heads=tuple(chosen),
-        why=tuple("alike" if pair in most_alike else "important" for pair in chosen),
-        cosine=tuple(cosine.get(pair, float("nan")) for pair in chosen),
-        per_sequence=work.interactions(chosen),
-        tokens=exact.tokens,
-    )
+
+
+def _suspects(
+    work: "BatchedText", exact: ExactEffects, named: tuple[Head, ...], others: tuple[Head, ...]
+) -> tuple[Head, ...]:
+    """Return heads whose effect grows most when other heads are gone: all the others, or those that are named.
+
+    The search reads the first sequences alone, with heads at their mean.
+    """
+    sets = [others, named, *_all_but_one(others, others), *((*named, head) for head in others)]
+    nats = work.first_without(sets, "mean")
+    tokens = exact.tokens[: nats.shape[1]]
+    without_others, without_named, *_ = mean_over_tokens(nats, tokens)
+    left_in, added = np.split(mean_over_tokens(nats, tokens)[2:], 2)
+    alone = [mean_over_tokens(single_of(exact, head, "mean")[: len(tokens)], tokens) for head in others]
+    grows = np.maximum(without_others - left_in, added - without_named) - np.array(alone)
+    return tuple(others[at] for at in np.argsort(-grows)[:_SUSPECTS] if grows[at] > MATTERS)
+
+
+def _all_but_one(heads: tuple[Head, ...], left_in: Sequence[Head]) -> list[tuple[Head, ...]]:
+    return [tuple(head for head in heads if head != one) for one in left_in]
 
 
 def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:

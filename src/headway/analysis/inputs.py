@@ -174,7 +174,7 @@ class TextInput:
 
 
 def text_input(text: "str | Path | TokenIds | TextInput", asked: str = "text") -> TextInput:
-    """Return the input that a user gives: a text file or another corpus, or (sequence, pos) tokens.
+    """Return the input that a user gives: a text file or another corpus, or (sequence, pos) tokens, also as a .npy.
 
     Args:
         text: what the user gives.
@@ -185,10 +185,24 @@ def text_input(text: "str | Path | TokenIds | TextInput", asked: str = "text") -
     """
     if isinstance(text, TextInput):
         return text
+    if isinstance(text, str | Path) and Path(text).suffix == ".npy" and Path(text).is_file():
+        return TextInput(name=str(text), inputs=_array_in(Path(text), asked), asked=asked)
     if isinstance(text, str | Path):
         corpus = find_corpus(str(text), limit=None, asked=asked)
         return TextInput(name=str(text), corpus=corpus, asked=asked)
     return TextInput(name="the given tokens", inputs=np.atleast_2d(array_of(text)), asked=asked)
+
+
+def _array_in(file: Path, asked: str) -> np.ndarray:
+    """Return the (sequence, pos) tokens of a numpy file.
+
+    Raises:
+        UserError: for another file.
+    """
+    try:
+        return np.atleast_2d(np.load(file, allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{asked} {file}: it is no numpy file of tokens ({error}); write one with numpy.save") from None
 
 
 def one_input(model: object, text: Any, tokens: Any, needs: str) -> TextInput:
@@ -290,7 +304,7 @@ def two_inputs(
     opened: Opened,
     text: "str | Path | TokenIds | TextInput",
     reference: "str | Path | TokenIds | TextInput | None",
-    targets: "TokenIds | None" = None,
+    targets: "str | Path | TokenIds | None" = None,
     *,
     sequences: int | None,
     length: int | None,
@@ -315,7 +329,7 @@ def two_inputs(
         return _two_of_examples(opened, own, reference, sequences, length)
     other = None if reference is None else text_input(reference, "reference")
     if targets is not None or own.targets is not None:
-        return _with_targets(opened, own, own.targets if targets is None else targets, other)
+        return with_targets(opened, own, own.targets if targets is None else targets, other)
     if reference is not None and _same(text, reference):
         raise UserError(
             "reference: it is the text itself, so heads would be replaced by what they do anyway; give another "
@@ -374,18 +388,20 @@ def _two_of_examples(
     return own, replace(others, name=f"{counted(len(different), 'other')} of them", inputs=different)
 
 
-def _with_targets(
-    opened: Opened, text: TextInput, targets: Any, other: TextInput | None
-) -> tuple[TextInput, TextInput]:
+def with_targets(opened: Opened, text: TextInput, targets: Any, other: TextInput | None) -> tuple[TextInput, TextInput]:
     """Return tokens with the targets that a user gives, which need not be every next token.
+
+    Without other tokens, the second half of the sequences stands in for the first half.
 
     Raises:
         UserError: for what are no tokens of the model, targets of another shape, or nothing to stand in.
     """
-    if text.corpus is not None or other is None or other.corpus is not None:
+    if isinstance(targets, str | Path):
+        targets = _array_in(Path(targets), "targets")
+    if text.corpus is not None or (other is not None and other.corpus is not None):
         raise UserError(
-            "targets were given, so the text and the other text must be tokens, too; give both text and reference as "
-            "(sequence, pos) tokens"
+            "targets were given, so the text and the other text must be tokens, too; give text, and reference if there "
+            "is one, as (sequence, pos) tokens"
         )
     inputs, wanted = opened.checked(text.tokens), np.atleast_2d(array_of(targets))
     opened.checked(np.where(wanted == -1, 0, wanted))
@@ -394,9 +410,15 @@ def _with_targets(
             f"targets of {list(wanted.shape)} were given for tokens of {list(inputs.shape)} (sequence, position); give "
             "one for each, -1 where none is counted"
         )
+    own = replace(text, inputs=inputs, targets=wanted.astype(np.int64))
+    if other is None:
+        if len(own) < 3:
+            raise UserError(f"{text.name}: it has {len(own)} sequences, and 3 are needed where no reference is given")
+        half = -(-len(own) // 2)
+        own, other = own.part(np.s_[:half]), own.part(np.s_[half:])
     others = opened.checked(other.tokens)
     return (
-        replace(text, inputs=inputs, targets=wanted.astype(np.int64)),
+        own,
         replace(other, name=f"{counted(len(others), 'sequence')} of other tokens", inputs=others),
     )
 

@@ -75,6 +75,20 @@ def _ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
     return list(tokenizer(text, verbose=False, **options)["input_ids"])
 
 
+def _written_ids(text: str) -> list[int]:
+    """Return the tokens of a text that consists of their numbers.
+
+    Raises:
+        UserError: for a word that is no whole number.
+    """
+    words = text.split()
+    if wrong := [word for word in words if not word.isdecimal()]:
+        raise UserError(
+            f"tokenizer ids: {wrong[0][:40]!r} is no token id; write whole numbers with spaces between them"
+        )
+    return [int(word) for word in words]
+
+
 def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:
     """Return a letter, and some of the vocabulary's own words if it has no token for the letter, as one of digits."""
     yield "a"
@@ -95,7 +109,7 @@ _TOKENS = 200
 """The default number of generated tokens."""
 _ENOUGH = 64
 """Characters of a document that are read for each token that is wanted: more than any tokenizer takes for one."""
-_GIVE = "tokenizer: give the one that it was trained with, as a folder, or as bytes or gpt2"
+_GIVE = "tokenizer: give the one that it was trained with, as a folder, or as bytes or gpt2; or ids for token ids"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -117,6 +131,7 @@ class Opened:
         longest: tokens of the longest text that it can read, likewise.
         brought: whether it is the user's own module, which tells itself what its heads do.
         no_text: why it reads no text, in a clause of which it is the subject; empty where it does.
+        reads_ids: whether a text holds the numbers of its tokens, instead of words.
     """
 
     name: str
@@ -132,6 +147,7 @@ class Opened:
     longest: int | None
     brought: bool = False
     no_text: str = ""
+    reads_ids: bool = False
 
     def __repr__(self) -> str:
         return f"Opened({self.name}, {', '.join(f'{key}: {fact}' for key, fact in self.facts.items())})"
@@ -203,6 +219,8 @@ class Opened:
         Raises:
             UserError: when there is no tokenizer.
         """
+        if self.reads_ids:
+            return Encoder(encode=_written_ids, before=(), after=(), end=None, some=(0,))
         if self.tokenizer is None and self.no_text:
             raise UserError(f"{self.name} {self.no_text}")
         if self.tokenizer is None:
@@ -468,9 +486,17 @@ def model_folder(asked: str | Path) -> ModelFolder:
     raise UserError(f"{asked}: {_what_else(asked)}")
 
 
+def _download(name: str) -> str:
+    """Return how to download a model, if a name may be that of one on the hub of Hugging Face."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", name):
+        return ""
+    folder = name.rpartition("/")[2]
+    return f". Headway downloads no models; if it is one of the hub: hf download {name} --local-dir {folder}"
+
+
 def _what_else(path: Path) -> str:
     if not path.exists():
-        return f"there is no such folder; give {KINDS}"
+        return f"there is no such folder; give {KINDS}{_download(str(path))}"
     if not path.is_dir():
         return f"it is a file; give {KINDS}"
     if runs := entries(path, "runs/*/seed-*"):

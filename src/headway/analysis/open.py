@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from headway.analysis.inputs import evaluating
@@ -37,6 +38,8 @@ Purpose = Literal["trace", "intervene", "prune", "write"]
 _NOT_OWN = {"prune": not_prunable, "write": not_ours}
 """Why a model that is not Headway's own cannot be used in these ways, in words."""
 
+_IDS = "ids"
+"""The tokenizer of texts that hold the numbers of tokens."""
 _PADDING = 0.05
 """Some pad a vocabulary to a multiple of 64; where more than this share is spare, it belongs to another tokenizer."""
 
@@ -56,7 +59,7 @@ def open_model(
         path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory:
             Headway's own, one of transformers, or a module whose `trace(tokens)` returns what its heads do. A model in
             memory stays as and where it is.
-        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`; or `ids`: a text holds the numbers of tokens.
         for_: the use for which the model is checked: `trace` (it has heads), `intervene` (its heads can be masked and
             patched), `prune` or `write` (it is one of Headway's own). None: whatever it can.
         tokens: what a module of one's own will read, whole numbers (sequence, pos).
@@ -131,6 +134,8 @@ def _from_path(path: str | Path, tokenizer: str | None, for_: Purpose | None, *,
     if folder.kind == "run":
         spec = Run.open(folder.path).spec
         opened = replace(opened, n_ctx=spec.n_ctx, no_text=no_text(spec))
+    if tokenizer == _IDS:
+        return replace(opened, reads_ids=True)
     its = _fitting(_its_tokenizer(folder, writes=for_ == "write"), tokenizer, model.vocab_size, str(folder.path))
     return replace(opened, tokenizer=its)
 
@@ -205,6 +210,8 @@ def _of_transformers(pretrained: "Pretrained", name: str, whose: str) -> Opened:
 def _with_tokenizer(opened: Opened, tokenizer: str | None, whose: str | Path) -> Opened:
     if tokenizer is None:
         return opened
+    if tokenizer == _IDS:
+        return replace(opened, tokenizer=None, reads_ids=True)
     return replace(opened, tokenizer=_fitting(None, tokenizer, opened.vocab_size, str(whose)))
 
 
@@ -290,10 +297,25 @@ def _in_memory(model: Any, tokenizer: str | None, for_: Purpose | None, tokens: 
     if _is_of_transformers(model):
         from headway.hf.open import in_memory
 
+        if for_ == "prune" and (own := _as_own(model)) is not None:
+            return _with_tokenizer(_of_own(own, called), tokenizer, called)
         return _with_tokenizer(_of_transformers(in_memory(model), called, name), tokenizer, called)
     if for_ in ("intervene", "prune"):
         raise UserError(not_maskable(name))
     return _brought(model, tokens)
+
+
+def _as_own(model: Any) -> "Transformer | None":
+    """Return a model of transformers in memory as Headway's own; None for another architecture."""
+    from headway import hf
+    from headway.hf.read import is_own
+
+    with TemporaryDirectory() as folder:
+        model.config.save_pretrained(folder)
+        if not is_own(Path(folder)):
+            return None
+        model.save_pretrained(folder)
+        return hf.load(folder).to(model.device)
 
 
 def _is_of_transformers(model: "torch.nn.Module") -> bool:

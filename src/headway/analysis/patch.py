@@ -18,7 +18,15 @@ from headway.analysis.text_pairs import TextPairs
 from headway.base.text import counted
 from headway.causal.checks import check_sound
 from headway.causal.effects import Head
-from headway.causal.patch_result import PATCH_SITES, HeadPattern, PatchedModel, Patching, PatchSite, strongest_path
+from headway.causal.patch_result import (
+    PATCH_SITES,
+    Asks,
+    HeadPattern,
+    PatchedModel,
+    Patching,
+    PatchSite,
+    strongest_path,
+)
 from headway.causal.patching import (
     PatchMetric,
     TwoRuns,
@@ -74,7 +82,9 @@ def patch(
     return measured(TwoRuns(opened.decoder, *tokens, metric), asked, by_position=by_position, paths=paths)
 
 
-def measured(runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool) -> Patching:
+def measured(
+    runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool, asks: Asks | None = None
+) -> Patching:
     """Measure all that patching shows of two runs."""
     refused = why_no_paths(runs) if paths else None
     found = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
@@ -88,6 +98,7 @@ def measured(runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool, 
         cancels=cancelling(runs),
         paths=head_paths(runs) if paths and refused is None else None,
         no_paths=refused,
+        asks=asks,
     )
 
 
@@ -160,7 +171,8 @@ def patch_texts(
     runs = TwoRuns(opened.decoder, *tokens, pairs.metric)
     of_pairs = f", {counted(pairs.n, 'pair')} of texts" if pairs.n > 1 else ""
     tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
-    patching = measured(runs, asked, by_position=by_position, paths=paths)
+    asks: Asks = "log probability" if pairs.wrong is None else "logit difference"
+    patching = measured(runs, asked, by_position=by_position, paths=paths, asks=asks)
     return PatchedModel(
         name=opened.name,
         model=opened.described(),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from headway.analysis.inputs import TextInput, own_text, text_input, two_inputs
+from headway.analysis.inputs import TextInput, own_text, text_input, two_inputs, with_targets
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.files import write_json
@@ -194,13 +194,14 @@ class Pruned:
 
 
 def prune(
-    model: "str | Path | Transformer | Opened",
+    model: "str | Path | torch.nn.Module | Opened",
     *,
     by: str,
     keep: int | float | str,
     text: "str | Path | TokenIds | TextInput | None" = None,
     out: str | Path | None = None,
     held_out: "str | Path | TokenIds | TextInput | None" = None,
+    targets: "str | Path | TokenIds | None" = None,
     steps: int = 1,
     tokenizer: str | None = None,
     sequences: int | None = None,
@@ -212,8 +213,8 @@ def prune(
     """Prune the heads of a finished model; heads that share their keys and values go together.
 
     Args:
-        model: a path of a run, its checkpoint or a folder of Hugging Face; or one of Headway's models, in
-            memory or open.
+        model: a path of a run, its checkpoint or a folder of Hugging Face; or a model in memory:
+            Headway's own, or a GPT-Neo, GPT-2, Llama or Mistral of transformers.
         by: `taylor` (Michel's importance), `ablation` (the exact effect of each), `gates` and `budget` (learned),
             `alike` (the less effective of the two most similar heads), `alike-either` (a random one of them), `output`
             (the head that adds least), `magnitude` (the norm of the output that a head can write), or `random`.
@@ -222,6 +223,7 @@ def prune(
             examples of a run's task, if the task is no text.
         out: a new folder for the model; None: the model is not written.
         held_out: another text, on which the loss is measured before and after.
+        targets: the target at each of the text's tokens, -1 for none; None: every next token.
         steps: the number of pruning steps; importance is measured again after each.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
         sequences: the largest number of sequences of each text; None: as many as have 8,192 tokens.
@@ -244,7 +246,9 @@ def prune(
     whole = opened.own
     number = heads_to_keep(keep, units_of(whole.model.layout))
     read = {"sequences": sequences, "length": length}
-    texts = {"text": _read(opened, source, **read)}
+    texts = {
+        "text": _read(opened, source, **read) if targets is None else with_targets(opened, source, targets, source)[0]
+    }
     if held_out is not None:
         texts["held_out"] = _read(opened, text_input(held_out, "held_out"), **read)
     batched = {what: _batched(opened, each, seed) for what, each in texts.items()}

@@ -3,13 +3,13 @@
 Without torch:
 
 * `effects`: the change of the loss without heads, per sequence, with intervals; `ablation_result`: all results of an
-  ablation, in sentences; `patch_result`: all results of patching.
+  ablation, in sentences; `self_repair`: heads that stand in for one another; `patch_result`: all results of patching.
 
 With torch:
 
 * `removal`: the losses without any sets of heads, from shared layers; `substitutes`: the replacement of a head's
   context;
-* `ablation`: the exact effect of every head, and interactions of pairs; `attribution`: its cheap estimates;
+* `ablation`: the exact effect of every head, and of sets of heads; `attribution`: its cheap estimates;
 * `patching`: one head's output on another text; `faithfulness`: the loss that a circuit recovers alone;
 * `importance`: the order in which heads are pruned; `pruning`: an ordinary model without some heads;
 * `checks`: properties that must hold on the model at hand before any number is given.

@@ -1,4 +1,4 @@
-"""The exact effect of every head on the loss by zero, mean and resample ablation, and interactions of heads.
+"""The exact effect of every head, and of several together, on the loss by zero, mean and resample ablation.
 
 Effects do not add up: a head that stands in for another matters only without it, and one that feeds another shares its
 effect. So the joint effect of all heads stands beside the single ones, and pairs have an interaction.
@@ -21,7 +21,7 @@ from headway.causal.checks import check_sound
 from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind, joined
 from headway.causal.faithfulness import DRAWS, faithfulness
 from headway.causal.removal import losses_by_kind
-from headway.causal.substitutes import Intervenable, OtherText, Substitutes, counted, heads_of, layout_of
+from headway.causal.substitutes import Intervenable, OtherText, Substitutes, counted, heads_of
 from headway.errors import UserError
 
 
@@ -60,34 +60,21 @@ def ablate(
     )
 
 
-def interactions(
+def changes_without(
     model: Intervenable,
     inputs: Int[Tensor, "batch pos"],
     targets: Int[Tensor, "batch pos"],
     stand_ins: Substitutes,
-    pairs: Sequence[tuple[Head, Head]],
-) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
-    """Return the effect of both heads of each pair minus those of each alone, in nats per token of each sequence.
-
-    Above 0, one head makes up for the loss of the other, as redundant heads do. Below 0, they work together.
+    sets: Sequence[tuple[Head, ...]],
+    kinds: Sequence[Kind] = KINDS,
+) -> dict[Kind, Float[np.ndarray, "set batch"]]:
+    """Return the change of the loss without each set of heads, in nats per token of each sequence.
 
     Raises:
-        UserError: as `check_text`, or when a pair names a head that is not there, or one twice.
+        UserError: as `check_text`.
     """
-    known = set(heads_of(model))
-    for pair in pairs:
-        if pair[0] == pair[1] or not known.issuperset(pair):
-            named = " and ".join(f"L{layer}H{head}" for layer, head in pair)
-            raise UserError(
-                f"the pair {named} was given, but the model's heads are {layout_of(model)}; give two heads of it"
-            )
-    alone = sorted({head for pair in pairs for head in pair})
-    sets = [*((head,) for head in alone), *pairs]
-    losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets)
-    place = {head: i for i, head in enumerate(alone)}
-    first, second = ([place[pair[i]] for pair in pairs] for i in (0, 1))
-    changes = {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
-    return {kind: change[len(alone) :] - change[first] - change[second] for kind, change in changes.items()}
+    losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets, kinds)
+    return {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
 
 
 BATCH = 1024
@@ -161,9 +148,13 @@ class BatchedText:
         """Return the integrated gradients of `integrated` over the whole text."""
         return joined([integrated(self.model, *batch) for batch in self._batches()])
 
-    def interactions(self, pairs: Sequence[tuple[Head, Head]]) -> dict[Kind, Float[np.ndarray, "pair batch"]]:
-        """Return the interactions of pairs over the whole text."""
-        return joined([interactions(self.model, *batch, pairs) for batch in self._told("pairs")])
+    def without(self, sets: Sequence[tuple[Head, ...]]) -> dict[Kind, Float[np.ndarray, "set batch"]]:
+        """Return the change of the loss without each set of heads over the whole text."""
+        return joined([changes_without(self.model, *batch, sets) for batch in self._told("heads together")])
+
+    def first_without(self, sets: Sequence[tuple[Head, ...]], kind: Kind) -> Float[np.ndarray, "set batch"]:
+        """Return the change of the loss without each set of heads on the first batch, by one kind of ablation."""
+        return changes_without(self.model, *next(self._batches()), sets, (kind,))[kind]
 
     def faithfulness(
         self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0

@@ -40,8 +40,15 @@ Row = tuple[Head, float, tuple[float, float]]
 
 
 def patch_sentences(patching: "Patching") -> Iterator[str]:
-    """Yield sentences: the difference to restore, the heads that restore it by site, and unreliable estimates."""
+    """Yield sentences: what the model knows, the difference to restore, heads that restore it, unreliable estimates."""
+    yield from _known(patching)
     yield _difference(patching)
+    if patching.knows is False:
+        yield "no share of this difference is stated, since the model is not found to know the answer"
+        return
+    if patching._reversed:
+        yield "the corrupted text favours the answer more than the clean text does, so there is nothing to be restored"
+        return
     if not patching.differs:
         said = "the metric does not differ between the texts" if len(patching.clean) < 2 else (
             "that difference is not told from none over the examples"
@@ -50,6 +57,7 @@ def patch_sentences(patching: "Patching") -> Iterator[str]:
         return
     for site in patching.effects:
         yield _heads(patching, site)
+    yield from _order(patching, next(iter(patching.effects)))
     if any(patching.cancels):
         heads = [named(head) for head, cancels in zip(patching.heads, patching.cancels, strict=True) if cancels]
         yield f"estimates of {', '.join(heads)} are not to be trusted: paths through later layers cancel"
@@ -71,6 +79,44 @@ def share_within(share: float, ends: Iterable[float]) -> str:
     return f"{amount(share)} ({amount(low, high)})"
 
 
+def _known(patching: "Patching") -> Iterator[str]:
+    """Yield whether the model knows the answer on the clean text, as far as the metric tells."""
+    clean, n = patching.clean, len(patching.clean)
+    ends = "" if n < 2 else " ({} to {})".format(*(number(float(end), 3) for end in interval(clean, patching._each)))
+    if patching.asks == "logit difference":
+        how = "knows" if patching.knows else "does not know" if clean.mean() <= 0 else "is not found to know"
+        right = f", above 0 in {int((clean > 0).sum()):,} of {n:,} pairs" if n > 1 else ", on one pair of texts"
+        what = f"the logit of the right answer less that of the wrong one is {number(float(clean.mean()), 3)}{ends}"
+        yield f"the model {how} the answer on the clean text: {what}{right}"
+    elif patching.asks == "log probability":
+        means = (f"{100 * float(np.exp(some).mean()):.3g} %" for some in (clean, patching.corrupted))
+        yield "the model gives the answer a mean probability of {} on the clean text, {} on the corrupted one".format(
+            *means
+        )
+    elif not (clean.mean() > 0 and (n < 2 or interval(clean, patching._each)[0] > 0)):
+        yield (
+            "the metric is not found to be above 0 on the clean text: if it is a logit difference, the model does not "
+            "know the answer, and shares of the difference say nothing"
+        )
+
+
+def _order(patching: "Patching", site: "PatchSite") -> Iterator[str]:
+    """Yield the order of the heads that restore most, and which of them are distinguished from the next."""
+    named_up = [row for row in _rows(patching, site) if _side(row) > 0]
+    order = sorted(named_up, key=lambda row: -row[1])[:NAMED]
+    if len(order) < 2 or len(patching.clean) < 2:
+        return
+    totals, n = patching._totals(site), len(patching.heads)
+    at = [patching.heads.index(head) for head, _, _ in order]
+    low, _ = share_interval(
+        totals[at[:-1]] - totals[at[1:]], patching.clean - patching.corrupted, patching._each, 1 - 0.1 / (n * (n - 1))
+    )
+    steps = [" and " if not end > 0 else ", then " for end in low]
+    said = named(order[0][0]) + "".join(step + named(row[0]) for step, row in zip(steps, order[1:], strict=True))
+    unclear = "; the order of heads joined by “and” is not clear" if " and " in steps else ""
+    yield f"heads in the order of what they restore with {PARTS[site]}: {said}{unclear}"
+
+
 def _difference(patching: "Patching") -> str:
     clean, corrupted = (number(float(values.mean()), 3) for values in (patching.clean, patching.corrupted))
     said = f"the metric is {clean} on the clean text, {corrupted} on the corrupted one"
@@ -81,12 +127,16 @@ def _difference(patching: "Patching") -> str:
     return f"{said}: a difference of {difference} ({low} to {high}) over {counted(n, 'pair')} of texts"
 
 
-def _heads(patching: "Patching", site: "PatchSite") -> str:
+def _rows(patching: "Patching", site: "PatchSite") -> list[Row]:
     shares, ends = patching.restored_by_heads(site), patching.corrected_interval(site)
-    rows: list[Row] = [
+    return [
         (head, float(share), (float(low), float(high)))
         for head, share, (low, high) in zip(patching.heads, shares, ends, strict=True)
     ]
+
+
+def _heads(patching: "Patching", site: "PatchSite") -> str:
+    rows = _rows(patching, site)
     up = sorted((row for row in rows if _side(row) > 0), key=lambda row: -row[1])
     down = sorted((row for row in rows if _side(row) < 0), key=lambda row: row[1])
     rest = [row for row in rows if row not in up and row not in down]
@@ -143,6 +193,9 @@ PatchSite = Literal["z", "q", "k", "v", "pattern"]
 PATCH_SITES: tuple[PatchSite, ...] = get_args(PatchSite)
 """The parts of a head that are taken from the clean run: its context, queries, keys or values, or attention weights."""
 
+Asks = Literal["logit difference", "log probability"]
+"""The metrics of an answer: its logit less that of the wrong one, or the logarithm of its probability."""
+
 Through = Literal["q", "k", "v"]
 THROUGH: tuple[Through, ...] = get_args(Through)
 """The inputs of a later head that an earlier one may write into."""
@@ -177,6 +230,7 @@ class Patching:
             so that paths cancel and the estimate is not to be trusted.
         paths: direct effects between heads; None where nobody asked, or they cannot be measured.
         no_paths: why they cannot be, in a sentence, where somebody asked.
+        asks: what the metric is; None: a function of the user's own.
     """
 
     heads: tuple[Head, ...]
@@ -187,6 +241,25 @@ class Patching:
     cancels: tuple[bool, ...]
     paths: HeadPaths | None = None
     no_paths: str | None = None
+    asks: Asks | None = None
+
+    @property
+    def knows(self) -> bool | None:
+        """True if the clean logit difference is above 0, by its interval over examples; None for another metric."""
+        if self.asks != "logit difference":
+            return None
+        low = self.clean[0] if len(self.clean) < 2 else interval(self.clean, self._each)[0]
+        return bool(low > 0)
+
+    @property
+    def _reversed(self) -> bool:
+        """True if the metric is one of an answer, and is not larger on the clean text than on the corrupted one."""
+        return self.asks is not None and self.differs and self.difference < 0
+
+    @property
+    def restorable(self) -> bool:
+        """True if there is a difference that patching can restore: the runs differ, and the model knows the answer."""
+        return self.differs and self.knows is not False and not self._reversed
 
     @property
     def difference(self) -> float:
@@ -208,9 +281,9 @@ class Patching:
         return float(low), float(high)
 
     def restored(self, site: PatchSite) -> Float[np.ndarray, "..."]:
-        """Return the share of the difference that each head brings back; NaN if the runs do not differ."""
+        """Return the share of the difference that each head brings back; NaN if there is nothing to restore."""
         mean = self.effects[site].mean(-1)
-        return np.asarray(mean / self.difference if self.differs else np.full_like(mean, np.nan))
+        return np.asarray(mean / self.difference if self.restorable else np.full_like(mean, np.nan))
 
     def interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head *pos 2"]:
         """Return Student's interval of each mean effect over examples; NaN with one."""
@@ -221,11 +294,15 @@ class Patching:
         share = self.restored(site)
         return share if share.ndim == 1 else share.sum(1)
 
+    def _totals(self, site: PatchSite) -> Float[np.ndarray, "_head example"]:
+        """Return each head's effect, over all positions."""
+        effects = self.effects[site]
+        return effects if effects.ndim == 2 else effects.sum(1)
+
     def restored_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
         """Return Student's interval of each head's restored share over examples; NaN if nothing can be told."""
-        effects = self.effects[site]
-        totals = effects if effects.ndim == 2 else effects.sum(1)
-        if not self.differs:
+        totals = self._totals(site)
+        if not self.restorable:
             return np.full((len(totals), 2), np.nan)
         return np.stack(share_interval(totals, self.clean - self.corrupted, self._each, confidence), axis=-1)
 
@@ -235,11 +312,12 @@ class Patching:
 
     @property
     def _each(self) -> Int[np.ndarray, " example"]:
+        """The weight of each example: 1."""
         return np.ones(len(self.clean), int)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences on the difference to restore, the heads that restore it by site, and unreliable estimates."""
+        """Sentences on what the model knows, the difference, the heads that restore it, and unreliable estimates."""
         return tuple(patch_sentences(self))
 
     def to_json(self) -> dict[str, Any]:
@@ -248,6 +326,8 @@ class Patching:
             "schema": 1,
             "heads": [named(head) for head in self.heads],
             "n_examples": len(self.clean),
+            "metric": self.asks,
+            "knows_answer": self.knows,
             "clean": five_digits(float(self.clean.mean())),
             "corrupted": five_digits(float(self.corrupted.mean())),
             "difference": {"value": five_digits(self.difference), "interval": five_digits(self.difference_interval())},
@@ -314,7 +394,7 @@ class PatchedModel(ModelOnText):
         corrupted: those of the corrupted one.
         positions: what each position is called over all pairs.
         patching: all that patching showed.
-        patterns: of the heads of the strongest path, or where none was asked for of the head that restores most.
+        patterns: of the heads of the strongest path, or else of the head that moves the metric most.
     """
 
     nothing: ClassVar[str] = "the two texts do not differ for this metric"
@@ -336,7 +416,7 @@ class PatchedModel(ModelOnText):
     def findings(self) -> tuple[Finding, ...]:
         """Findings: the metric on both texts, the heads that restore it, and the strongest path."""
         found = [Finding(about="patching", sentence=sentence) for sentence in self.patching.sentences]
-        path = strongest_path(self.patching) if self.patching.differs else None
+        path = strongest_path(self.patching) if self.patching.restorable else None
         return (*found, *([] if path is None else [Finding(about="paths", sentence=path.sentence)]))
 
     def to_json(self) -> dict[str, Any]:

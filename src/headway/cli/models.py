@@ -126,8 +126,11 @@ def ablate(
         str | None,
         typer.Option(metavar="L0H0,L1H0", help="Also what these heads keep alone, beside random ones of their number."),
     ] = None,
+    targets: Annotated[
+        str | None, typer.Option(metavar="FILE.npy", help="The target at each token of --text FILE.npy, -1 for none.")
+    ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also what the most alike and the most important pairs do together.")
+        bool, typer.Option("--pairs", help="Also what every pair does that was removed together.")
     ] = False,
     out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: opt.AsJson = False,
@@ -140,6 +143,7 @@ def ablate(
     """Measure the loss without each head: at zero, at its mean, resampled.
 
     Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
+    Heads are also taken away together, and those that stand in for each other are named.
     With --circuit everything outside some heads is taken away, too.
     Before any number the model is checked: a head masked must be the head removed.
     """
@@ -151,6 +155,7 @@ def ablate(
     found = measure(
         checkpoint,
         text=text,
+        targets=targets,
         pairs=pairs,
         circuit=None if circuit is None else [head.strip() for head in circuit.split(",") if head.strip()],
         device=device,
@@ -158,7 +163,9 @@ def ablate(
         tell=tell,
         **read,
     )
-    command = command_line("ablate", checkpoint, *["--pairs"] * pairs, text=text, out=out, circuit=circuit, **read)
+    command = command_line(
+        "ablate", checkpoint, *["--pairs"] * pairs, text=text, targets=targets, out=out, circuit=circuit, **read
+    )
     command += " --trust-code" * trust_code
     show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
 

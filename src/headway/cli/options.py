@@ -71,7 +71,8 @@ TextOrOwn = Annotated[
     typer.Option(
         callback=path_of,
         metavar="FILE",
-        help="A text file, documents parted by <|endoftext|>; of a run by default what it was judged on.",
+        help="A text file, documents parted by <|endoftext|>, or a .npy of tokens (sequence, pos); of a run by default "
+        "what it was judged on.",
     ),
 ]
 TextOrExamples = Annotated[
@@ -88,7 +89,11 @@ AsJson = Annotated[
 ]
 TokenizerOf = Annotated[
     str | None,
-    typer.Option(callback=path_of, metavar="FOLDER", help="Or bytes, or gpt2; where the checkpoint has none."),
+    typer.Option(
+        callback=path_of,
+        metavar="FOLDER",
+        help="Or bytes, gpt2, or ids (texts are token ids); where the checkpoint has none.",
+    ),
 ]
 Draws = Annotated[
     int | None,

@@ -269,8 +269,8 @@ def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
         "The change of the loss without both heads, minus that without each of them, in nats per token. Right of 0: "
         "one makes up for the loss of the other, as redundant heads do; left of 0: they do something together.",
         f"Thick: 95 % interval over sequences; thin: one that holds for all {counted(len(names), 'pair')} at once.",
-        f"Pairs are those of the heads that matter most, and those whose outputs are most alike (cosine): "
-        f"{', '.join(alike)}." if alike else "Pairs are those of the heads that matter most.",
+        "Pairs are those of heads that matter most or that a search found to matter more when others are gone"
+        + (f", and those whose outputs are most alike (cosine): {', '.join(alike)}." if alike else "."),
     )  # fmt: skip
     return Figure(
         name="interactions",

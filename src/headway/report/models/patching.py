@@ -116,7 +116,11 @@ def patterns(found: PatchedModel, *, part: str) -> Figure:
     return Figure(
         name="patterns",
         part=part,
-        title=("Where the heads of the strongest path look" if of_path else "Where the head that restores most looks")
+        title=(
+            "Where the heads of the strongest path look"
+            if of_path
+            else "Where the head that moves the metric most looks"
+        )
         + (", on the first pair" if len(found.patching.clean) > 1 else ""),
         caption="A row for each token that asks, a column for each that it may look at: attention weights, 0 white, 1 "
         "dark." + (" Above the head that writes, below the one that reads it." if of_path else ""),
@@ -160,7 +164,7 @@ MOST = 24
 
 def restored_intervals(found: Patching, *, part: str) -> Figure | None:
     """The heads that restore most by some site, those of the first site first; None without intervals."""
-    if len(found.clean) < 2 or not found.differs:
+    if len(found.clean) < 2 or not found.restorable:
         return None
     shares = {site: found.restored_by_heads(site) for site in found.effects}
     size = np.max([np.abs(share) for share in shares.values()], axis=0)
@@ -297,16 +301,17 @@ def most_restoring(found: PatchedModel) -> Table:
 
 
 def heads(found: PatchedModel) -> Table:
-    """A row for each head: the change of the metric by each site, exactly and as estimated."""
+    """A row for each head, the largest share first: the change of the metric by each site, exactly and as estimated."""
     patching, shares = found.patching, _shares(found)
     rows = []
-    for at, head in enumerate(patching.heads):
+    first = np.nan_to_num(next(iter(shares.values()))[0])
+    for at in np.argsort(-np.abs(first), kind="stable").tolist():
         cells = [
             cell
             for exact, estimate, ends in shares.values()
             for cell in (_cell(exact[at], ends[at]), percent(estimate[at]))
         ]
-        rows.append(Row(cells=(named(head), *cells, "paths cancel" if patching.cancels[at] else "")))
+        rows.append(Row(cells=(named(patching.heads[at]), *cells, "paths cancel" if patching.cancels[at] else "")))
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
         "Shares of the metric's difference that come back; estimated from one gradient, with softmaxes computed anew. "
@@ -320,7 +325,7 @@ def heads(found: PatchedModel) -> Table:
 def _shares(found: PatchedModel) -> dict[PatchSite, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return each site's shares by head, exact and estimated, and the exact shares' interval, over all positions."""
     patching, result = found.patching, dict[PatchSite, tuple[np.ndarray, np.ndarray, np.ndarray]]()
-    difference = patching.difference if patching.differs else float("nan")
+    difference = patching.difference if patching.restorable else float("nan")
     for site in patching.effects:
         estimate = patching.estimates[site].mean(-1) / difference
         estimate = estimate if estimate.ndim == 1 else estimate.sum(1)

@@ -1,0 +1,202 @@
+"""Self-repair: heads that stand in for one another, so that single removals hide what they do.
+
+Redundant heads have small single effects: while one is there, the other is not missed. So heads are also removed
+together. Three measurements show redundancy:
+
+* the joint effect of the heads that single removals name, beside the sum of their single effects;
+* the joint effect of all other heads, and how much of it comes back when one of them is left in;
+* pairs of heads: of few heads all pairs, of many those of heads that a search on the first sequences suspects.
+
+Numpy alone. Paper: McGrath et al. 2023, arXiv 2307.15771 (self-repair).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from headway.base.text import counted, listed
+from headway.causal.ablation_result import MATTERS, SAID, Ablation, PairEffects, nats, within
+from headway.causal.effects import KINDS, ExactEffects, Head, Kind, interval, mean_over_tokens, named
+from headway.heads.findings import Finding
+from headway.heads.scores import five_digits
+
+_SAID = 3
+"""The most pairs that a sentence names."""
+_LISTED = 6
+"""The most heads of a group that a sentence lists."""
+_ALIKE = 0.9
+"""The cosine from which on two heads are said to write nearly the same."""
+
+
+def single_of(exact: ExactEffects, head: Head, kind: Kind) -> Float[np.ndarray, " batch"]:
+    """Return the effect of a single head on each sequence."""
+    return np.asarray(exact.single[kind].per_sequence[head[0]][head[1]])
+
+
+def heads_beyond(exact: ExactEffects, sign: int) -> tuple[Head, ...]:
+    """Return heads whose removal raises (1) or lowers (-1) the loss, as sentences name them, the strongest first."""
+    found = dict[Head, float]()
+    for effects in exact.single.values():
+        ends = (pair for layer in effects.corrected_interval() for pair in sign * layer)
+        for (head, effect), end in zip(effects.heads(), ends, strict=True):
+            if min(end) > MATTERS:
+                found[head] = max(found.get(head, 0.0), sign * effect)
+    return tuple(sorted(found, key=lambda head: -found[head]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupEffect:
+    """The effect of removing some heads together, on each sequence.
+
+    Attributes:
+        heads: of the group.
+        joint: the change of the loss without all of them.
+        left_in: the change of the loss without all but one of them, by this one.
+    """
+
+    heads: tuple[Head, ...]
+    joint: Mapping[Kind, Float[np.ndarray, " batch"]]
+    left_in: Mapping[Head, Mapping[Kind, Float[np.ndarray, " batch"]]]
+
+    def singles(self, exact: ExactEffects, kind: Kind) -> Float[np.ndarray, " batch"]:
+        """Return the sum of the single effects of the heads."""
+        return np.sum([single_of(exact, head, kind) for head in self.heads], axis=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfRepair:
+    """Effects of removing several heads together.
+
+    Attributes:
+        exact: the single effects.
+        pairs: the interactions of the pairs that were measured.
+        named: the heads that single removals name; None if there are fewer than two.
+        others: the heads whose single removal is not found to raise the loss; None if there are fewer than two.
+    """
+
+    exact: ExactEffects
+    pairs: PairEffects
+    named: GroupEffect | None
+    others: GroupEffect | None
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield a finding for each kind of ablation by which heads do another thing together than one by one."""
+        for kind in KINDS:
+            of_groups = [said for group in (self.named, self.others) if group for said in self._group(group, kind)]
+            if said := [*self._pairs(kind), *of_groups]:
+                yield Finding(about="self_repair", sentence=f"several heads {SAID[kind]}: {'; '.join(said)}")
+
+    def _pairs(self, kind: Kind) -> Iterator[str]:
+        redundant = self.redundant(kind)
+        for at in redundant[:_SAID]:
+            one, other = self.pairs.heads[at]
+            low, high = self._both.corrected_interval(kind)
+            both = _per_token(float(self._both.mean(kind)[at]), (low[at], high[at]))
+            alone = [nats(self._mean(single_of(self.exact, head, kind))) for head in (one, other)]
+            cosine = self.pairs.cosine[at]
+            alike = f" (they write nearly the same: cosine {cosine:.2f})" if cosine > _ALIKE else ""
+            yield (
+                f"{named(one)} and {named(other)} stand in for each other{alike}: the loss rises by {both} without "
+                f"both, and changes by {alone[0]} without {named(one)} and by {alone[1]} without {named(other)}"
+            )
+        if len(redundant) > _SAID:
+            yield f"{counted(len(redundant) - _SAID, 'other pair')} of heads do so, too"
+
+    def redundant(self, kind: Kind) -> list[int]:
+        """Return the pairs most of whose joint effect shows only without both heads, the strongest first."""
+        (low, _), extra = self.pairs.corrected_interval(kind), self.pairs.mean(kind)
+        both = self._both.mean(kind)
+        return [int(at) for at in np.argsort(-extra) if low[at] > MATTERS and 2 * extra[at] > both[at] > 0]
+
+    def _group(self, group: GroupEffect, kind: Kind) -> Iterator[str]:
+        joint, singles = group.joint[kind], group.singles(self.exact, kind)
+        low, high = self._ends(joint - singles)
+        if low <= MATTERS and high >= -MATTERS:
+            return
+        heads = listed(map(named, group.heads)) if len(group.heads) <= _LISTED else f"all {len(group.heads)} heads"
+        which = "" if group is self.named else " whose single removal is not found to raise the loss"
+        change, alone = _per_token(self._mean(joint), self._ends(joint)), nats(self._mean(singles))
+        yield f"without {heads}{which} together the loss changes by {change}, but their single effects sum to {alone}"
+        for head, left in group.left_in.items():
+            back = joint - left[kind]
+            ends = self._ends(back, 1 - 0.05 / len(group.heads))
+            if ends[0] > MATTERS:
+                less = within(self._mean(back), ends)
+                yield f"if {named(head)} alone of these is left in, the loss is lower by {less}"
+
+    def _mean(self, per_sequence: np.ndarray) -> float:
+        return float(mean_over_tokens(per_sequence, self.exact.tokens))
+
+    def _ends(self, per_sequence: np.ndarray, confidence: float = 0.975) -> tuple[float, float]:
+        """Return both ends of an interval; by default of one that holds for both groups of heads at once."""
+        low, high = interval(per_sequence, self.exact.tokens, confidence)
+        return float(low), float(high)
+
+    @cached_property
+    def _both(self) -> PairEffects:
+        """The effects of removing both heads of each pair."""
+        alone = {
+            kind: np.array([sum(single_of(self.exact, head, kind) for head in pair) for pair in self.pairs.heads])
+            for kind in KINDS
+        }
+        return replace(self.pairs, per_sequence={k: self.pairs.per_sequence[k] + alone[k] for k in KINDS})
+
+    def group_json(self, group: GroupEffect | None) -> dict[str, Any] | None:
+        """Return the effects of a group as plain values, in nats per token."""
+        if group is None:
+            return None
+
+        def effect(values: np.ndarray) -> dict[str, Any]:
+            ends = interval(values, self.exact.tokens)
+            return {"effect_nats": five_digits(self._mean(values)), "interval": five_digits(ends)}
+
+        left_in = {named(head): {kind: effect(of[kind]) for kind in KINDS} for head, of in group.left_in.items()}
+        together: dict[str, Any] = {
+            kind: {"joint": effect(group.joint[kind]), "single_effects": effect(group.singles(self.exact, kind))}
+            for kind in KINDS
+        }
+        return {"heads": [named(head) for head in group.heads], **together, "all_but_one": left_in}
+
+
+def _per_token(value: float, ends: Sequence[float]) -> str:
+    number, _, span = within(value, ends).partition(" ")
+    return f"{number} nats per token {span}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationTogether(Ablation):
+    """An ablation of single heads, and of several heads together.
+
+    Attributes:
+        repair: effects of removing several heads together; None of a single head.
+    """
+
+    repair: SelfRepair | None = None
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """Findings about single heads, and about heads that do more together than one by one."""
+        found = (*super().findings, *(() if self.repair is None else self.repair.findings()))
+        return tuple(sorted(found, key=lambda finding: finding.about == "circuit"))  # last
+
+    @property
+    def not_found(self) -> tuple[Finding, ...]:
+        """The search for redundant heads, if no pair is redundant."""
+        repair = self.repair
+        if repair is None or any(repair.redundant(kind) for kind in KINDS):
+            return ()
+        n = counted(len(repair.pairs.heads), "pair")
+        return (Finding(about="self_repair", sentence=f"heads that stand in for each other: none in {n} of heads"),)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain values, as `Ablation.to_json`; `self_repair` has the joint effects."""
+        repair, found = self.repair, None
+        if repair is not None:
+            told = {kind: [list(map(named, repair.pairs.heads[at])) for at in repair.redundant(kind)] for kind in KINDS}
+            groups = {"named": repair.group_json(repair.named), "others": repair.group_json(repair.others)}
+            found = {**groups, "pairs": self._pairs(repair.pairs), "redundant": told}
+        return {**super().to_json(), "self_repair": found}
