@@ -19,7 +19,7 @@ from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted
 from headway.causal.ablation_result import Ablation, PairEffects, effect_scores
-from headway.causal.effects import KINDS, ExactEffects, Head, Kind
+from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind
 from headway.errors import UserError, near
 
 if TYPE_CHECKING:
@@ -105,8 +105,6 @@ def _head(name: str) -> Head:
 
 _ALIKE, _IMPORTANT = 5, 5
 """Pairs that are most alike, and heads whose pairs are looked at because they matter most."""
-_FEW = 6
-"""Sequences below which intervals are called wide."""
 _OUTPUTS = "output_dissimilarity"
 
 
@@ -245,8 +243,11 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
             f"the loss is a mean over the {asked:,} of {own.size:,} tokens at which an answer is asked for, "
             "and where nats per token are said, these tokens are meant"
         )
-    if len(own) < _FEW:
-        yield f"intervals are over {len(own)} sequences only, and so they are wide: give more text"
+    if len(own) < LEAST:
+        yield (
+            f"intervals are over {len(own)} sequences, which cannot show how skewed effects are: each interval holds "
+            f"only if they are not, and none holds for all heads at once; give a text of {LEAST} documents or more"
+        )
     if len(other) < len(own):
         yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some stand in more than once")
     if opened.kind == "future":
