@@ -8,14 +8,16 @@ is wrong, and an arm gets seeds only while a question that needs it is open, as 
 Detectable effects are those that the verdict itself states; equivalence is tested at a true difference of exactly the
 margin. Halving searches 32 layouts with true effects N(0, .5 %), the spread of a run .53 %. Associations are of a loss
 with two numbers of heads that it does not depend on, or of which half of its deviations are; statements on heads are
-those that were published, of models whose heads do nothing.
+those that were published, of models whose heads do nothing. Effects: how often intervals of ablation effects hold, of
+lognormal effects and of real ones, where documents are drawn from those of a trained model (shared/data).
 """
 
 import argparse
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from headway.stats.sequential import RULES, LookPlan
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from laws.test_associations_hold import KINDS, p_of
 from laws.test_curves_hold import off_the_curve
+from laws.test_effects_hold import covered, lognormal, normal
 from laws.test_family import FAMILIES, star
 from laws.test_odd_arms import PLACES
 from laws.test_statements_silent import verdicts
@@ -174,6 +177,42 @@ def beside_the_curve(n: int, sweeps: int, seed: int) -> int:
     return sum(off_the_curve(np.random.default_rng((seed, sweep)), n) for sweep in range(sweeps))
 
 
+def held(kind: str, n: int, sweeps: int, seed: int) -> np.ndarray:
+    """Of models with effects of so many documents, sums of three shares: see `covered`."""
+    if kind in ("normal", "lognormal"):
+        draw, truth = (normal, 0.0) if kind == "normal" else (lognormal, float(np.exp(0.5)))
+        return sweeps * covered(draw, truth, n, sweeps, seed)
+    every = real_effects()[kind]
+
+    def some(random: np.random.Generator, n: int) -> np.ndarray:
+        return every[:, random.choice(every.shape[1], n, replace=False)]
+
+    return sweeps * covered(some, every.mean(1), n, sweeps, seed)
+
+
+@cache
+def real_effects() -> dict[str, np.ndarray]:
+    """The effects of 40 heads of a TinyStories model on the beginnings of 1,000 stories, by kind of ablation."""
+    import torch
+    from support.shared import data
+    from support.stories260k import BOS, MODEL, VOCAB_SIZE, Tokenizer, load
+
+    from headway.causal.ablation import BatchedText
+    from headway.models.transformer import Transformer
+
+    torch.set_num_threads(1)
+    model = Transformer(MODEL, VOCAB_SIZE, load(data("stories260K/weights.npz"))).eval()
+    tokenizer = Tokenizer(data("stories260K/tok512.bin"))
+    texts = []
+    for file in ("valid.txt", "train.txt"):
+        stories = data(f"tinystories/{file}").read_text().split("<|endoftext|>")
+        tokens = ([BOS, *tokenizer.encode(story.strip()[:700])][:129] for story in stories)
+        texts.append(torch.tensor(list(islice((one for one in tokens if len(one) == 129), 1000))))
+    own, other = texts
+    found = BatchedText.read(model, own[:, :-1], own[:, 1:], other[:, :-1]).exact()
+    return {kind: np.concatenate(effects.per_sequence) for kind, effects in found.single.items()}
+
+
 LAYER_STATEMENTS = ("orthogonality-falls", "disagreement-rises", "layer-0-settles", "early-layers-differ")
 
 
@@ -311,6 +350,14 @@ def plain_curve(cell: Cell) -> None:
         print(f"| {n} | {cell(beside_the_curve, n)} |", flush=True)
 
 
+def effects(cell: Cell) -> None:
+    """How often intervals of ablation effects hold."""
+    print("\n| effects | documents | on its own | all heads at once | Bonferroni's t |\n|---|---|---|---|---|")
+    for kind in ("normal", "lognormal", "zero", "mean", "resample"):
+        for n in (8, 16, 32, 64):
+            print(f"| {kind} | {n} | {cell(held, kind, n)} |", flush=True)
+
+
 TABLES = {
     "families": families,
     "plans": plans,
@@ -320,6 +367,7 @@ TABLES = {
     "statements": statements,
     "odd_arms": odd_arms,
     "plain_curve": plain_curve,
+    "effects": effects,
 }
 
 

@@ -126,7 +126,19 @@ def test_the_share_of_the_joint_effect():
     assert found.single["zero"].ranked()[0][1] == max(found.single["zero"].flat())
 
 
-def test_intervals_are_students_of_sequences():
+def test_donors_are_paired_anew_where_a_sequence_would_get_its_own():
+    """Of a task with few inputs the other text has the same ones; as few donors as can be stand in twice."""
+    model = built(MODELS["published"])
+    inputs = torch.randint(0, VOCAB, (6, 8), generator=torch.Generator().manual_seed(3))
+    other = torch.cat((inputs[[0, 1, 2, 3]], inputs[[0, 0]]))
+    for seed in range(30):
+        donors = substitutes(model, inputs, other, seed=seed).donors
+        assert not any(torch.equal(inputs[at], other[donor]) for at, donor in enumerate(donors))
+        assert sorted(donors) == list(range(6))
+    assert substitutes(model, inputs[:2].repeat(2, 1), inputs[:2]).donors == (1, 0, 1, 0)
+
+
+def test_few_sequences_have_students_intervals():
     from scipy import stats
 
     module = built(MODELS["published"])
@@ -172,7 +184,7 @@ def test_wrong_requests_get_errors_that_teach():
         ablate(module, inputs, torch.stack((targets[0], torch.full_like(targets[1], -1))), stand_ins)
     with pytest.raises(UserError, match="the other text has 3 sequences of 69 tokens, but what they stand in"):
         substitutes(module, inputs, OTHER[:, :69])
-    with pytest.raises(UserError, match="stands in the other text too and would be resampled by itself"):
+    with pytest.raises(UserError, match="stands in the other text too, which has no different one"):
         substitutes(module, inputs, inputs[:1])
     with pytest.raises(UserError, match="mean 'position' is no way to take a mean; did you mean positions"):
         substitutes(module, inputs, OTHER, mean_over="position")

@@ -92,18 +92,35 @@ def test_a_large_effect_that_is_uncertain_is_bounded_and_not_named():
     exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
     from dataclasses import replace
 
-    assert "no head is found to matter; none by more than .16" in said(replace(found, exact=exact))
+    assert "no head is found to matter; none by more than .55" in said(replace(found, exact=exact))
 
 
 def test_corrected_intervals_hold_for_all_heads_at_once():
-    """Of 400 models of 20 idle heads about one in twenty has an interval that misses 0."""
+    """Of 400 models of 20 idle heads at most one in twenty has an interval that misses 0."""
     random = np.random.default_rng(1)
     missed = 0
     for _ in range(400):
         noise = HeadEffects(per_sequence=(random.normal(size=(20, 12)),), tokens=TOKENS)
         (ends,) = noise.corrected_interval()
         missed += bool(((ends[:, 0] > 0) | (ends[:, 1] < 0)).any())
-    assert 8 <= missed <= 34
+    assert missed <= 30
+
+
+def test_few_sequences_cannot_carry_many_claims():
+    few = HeadEffects(per_sequence=(np.full((48, 7), 0.5),), tokens=np.full(7, 100))
+    assert np.isnan(few.corrected_interval()[0]).all()
+    found = ablation([[0.5] * 48])
+    exact = ExactEffects(
+        loss=np.full(7, 2.0),
+        single=dict.fromkeys(KINDS, few),
+        joint=dict.fromkeys(KINDS, np.ones(7)),
+        forward_passes=1.0,
+    )
+    sentence = said(replace(found, exact=exact))
+    assert sentence == (
+        "heads at their mean: 7 sequences cannot carry 48 claims at once, so no head is named; give a text of 8 "
+        "documents or more"
+    )
 
 
 def test_effects_do_not_add_up_and_that_is_said():
@@ -195,9 +212,10 @@ def test_intervals_of_pairs_are_of_each_alone_and_of_all_at_once():
     found = ablation([[0.2] * 7], pairs)
     for at, pair in enumerate(found.to_json()["pairs"]):
         for kind in KINDS:
-            own = scipy.stats.t.interval(0.95, 11, values[at].mean(), scipy.stats.sem(values[at]))
-            all_at_once = scipy.stats.t.interval(1 - 0.05 / 6, 11, values[at].mean(), scipy.stats.sem(values[at]))
-            assert pair[kind]["interval"] == pytest.approx(own, rel=1e-3)
-            assert pair[kind]["corrected_interval"] == pytest.approx(all_at_once, rel=1e-3)
+            student = scipy.stats.t.interval(0.95, 11, values[at].mean(), scipy.stats.sem(values[at]))
+            own, all_at_once = pair[kind]["interval"], pair[kind]["corrected_interval"]
+            assert own[0] <= student[0] * (1 + 1e-4)
+            assert own[1] >= student[1] * (1 - 1e-4)
+            assert all_at_once[0] < own[0] < own[1] < all_at_once[1]
     low, high = pairs.corrected_interval("zero")
     assert within(float(pairs.mean("zero")[0]), (low[0], high[0])) in said(found, "interactions")

@@ -19,7 +19,7 @@ from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects, effect_scores
-from headway.causal.effects import KINDS, ExactEffects, Head, Kind, mean_over_tokens
+from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind, mean_over_tokens
 from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, single_of
 from headway.errors import UserError, near
 
@@ -109,8 +109,6 @@ _ALIKE, _IMPORTANT = 5, 5
 _SUSPECTS, _LOWERING, _SEARCHED = 4, 2, 10
 """Heads that a search suspects to be redundant, heads that lower the loss when removed, and both with the heads of the
 largest effects: so many are removed in pairs."""
-_FEW = 6
-"""Sequences below which intervals are called wide."""
 _OUTPUTS = "output_dissimilarity"
 
 
@@ -302,8 +300,11 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
             f"the loss is a mean over the {asked:,} of {own.size:,} tokens at which an answer is asked for, "
             "and where nats per token are said, these tokens are meant"
         )
-    if len(own) < _FEW:
-        yield f"intervals are over {len(own)} sequences only, and so they are wide: give more text"
+    if len(own) < LEAST:
+        yield (
+            f"intervals are over {len(own)} sequences, which cannot show how skewed effects are: each interval holds "
+            f"only if they are not, and none holds for all heads at once; give a text of {LEAST} documents or more"
+        )
     if len(other) < len(own):
         yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some stand in more than once")
     if opened.kind == "future":

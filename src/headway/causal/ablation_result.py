@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from headway.base.text import counted, listed
 from headway.causal.effects import (
     KINDS,
+    LEAST,
     ExactEffects,
     Head,
     HeadEffects,
@@ -106,6 +107,8 @@ def _bounded(effects: HeadEffects) -> list[tuple[Head, float, tuple[float, float
 
 def _heads(effects: HeadEffects, kind: Kind) -> str:
     heads = _bounded(effects)
+    if len(effects.tokens) < LEAST:
+        return f"heads {SAID[kind]}: {_too_few(len(effects.tokens), len(heads))}"
     up = sorted((h for h in heads if h[2][0] > MATTERS), key=lambda h: -h[1])
     down = sorted((h for h in heads if h[2][1] < -MATTERS), key=lambda h: h[1])
     rest = [h for h in heads if h not in up and h not in down]
@@ -118,6 +121,14 @@ def _heads(effects: HeadEffects, kind: Kind) -> str:
     if most is not None:
         said.append(f"no other head matters by more than {nats(max(most, _LEAST))}")
     return f"{begun}: {'; '.join(said)}"
+
+
+def _too_few(n: int, claims: int) -> str:
+    """Return why nothing is claimed of few sequences."""
+    return (
+        f"{counted(n, 'sequence')} cannot carry {counted(claims, 'claim')} at once, so no head is named; give a text "
+        f"of {LEAST} documents or more"
+    )
 
 
 def _some(heads: Sequence[tuple[Head, float, Sequence[float]]], moves: str) -> list[str]:
@@ -177,6 +188,8 @@ def _estimates(ablation: "Ablation") -> str:
     if len(ablation.exact.single["mean"].flat()) < _RANKED:
         return ""
     told, begun = ways_told(ablation), "rank correlation of estimates with the exact effects"
+    if len(ablation.exact.tokens) < LEAST:
+        return ""
     if not told:
         return f"{begun}: no head's effect is told from 0, so there is nothing to rank"
     parts = []
@@ -197,6 +210,8 @@ def _listed(values: Sequence[float]) -> str:
 def _pairs(ablation: "Ablation", kind: Kind) -> str:
     pairs = ablation.pairs
     assert pairs is not None
+    if len(pairs.tokens) < LEAST:
+        return f"pairs {SAID[kind]}: {_too_few(len(pairs.tokens), len(pairs.heads))}".replace("no head", "no pair")
     means, (low, high) = pairs.mean(kind), pairs.corrected_interval(kind)
     told = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
     if not told:
@@ -252,7 +267,7 @@ class Faithfulness:
 
     @property
     def circuit_interval(self) -> tuple[float, float]:
-        """Student's interval over sequences of the loss with the circuit alone, 95 %."""
+        """The interval over sequences of the loss with the circuit alone, 95 %."""
         low, high = interval(self.losses.circuit, self.tokens)
         return float(low), float(high)
 
@@ -269,7 +284,7 @@ class Faithfulness:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Student's interval of the share over sequences, 95 %; NaN with one sequence, or without a share."""
+        """The interval of the share over sequences, 95 %; NaN with one sequence, or without a share."""
         if not self.useful:
             return float("nan"), float("nan")
         none = self.losses.none
@@ -394,8 +409,9 @@ class PairEffects:
         return interval(self.per_sequence[kind], self.tokens, confidence)
 
     def corrected_interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
-        """Return both ends of intervals that hold for all of these pairs at once: Bonferroni's correction."""
-        return self.interval(kind, 1 - (1 - confidence) / max(1, len(self.heads)))
+        """Return both ends of intervals that hold for all pairs at once; NaN below eight sequences."""
+        trusted = confidence if len(self.tokens) >= LEAST else np.nan
+        return interval(self.per_sequence[kind], self.tokens, trusted, at_once=True)
 
 
 @dataclass(frozen=True, kw_only=True)

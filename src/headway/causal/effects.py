@@ -1,14 +1,23 @@
 """Effects of ablations on the loss: a number for each head and sequence, with intervals, and ranks of estimates.
 
 An estimate is compared with the exact effects by how far they agree. Numpy alone.
+
+Effects of sequences are skewed: a head matters much to few of them. Student's interval then misses too often, so the
+interval is a bootstrap-t: sequences are drawn again, and each mean is divided by its own standard error. Source: Hall,
+The Bootstrap and Edgeworth Expansion (1992), section 3.5. Intervals for all heads at once take the largest and the
+smallest of these ratios over heads, so that a head whose few sequences look alike gets the bound of heads that show
+their skewness.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from headway.base import rng
 
 Kind = Literal["zero", "mean", "resample"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -47,16 +56,20 @@ class HeadEffects:
         return tuple(mean_over_tokens(effects, self.tokens) for effects in self.per_sequence)
 
     def interval(self, confidence: float = 0.95) -> tuple[Float[np.ndarray, "_head 2"], ...]:
-        """Return Student's interval of each mean over sequences, weighted by tokens; NaN with one sequence.
+        """Return the interval of each mean over sequences, weighted by tokens; NaN with one sequence.
 
         Each interval holds for its head on its own: over many heads some intervals miss.
         """
-        return tuple(np.stack(interval(e, self.tokens, confidence), axis=-1) for e in self.per_sequence)
+        return self._ends(confidence, at_once=False)
 
     def corrected_interval(self, confidence: float = 0.95) -> tuple[Float[np.ndarray, "_head 2"], ...]:
-        """Return intervals that hold for all heads at once: Bonferroni's correction for their number."""
-        n_heads = sum(map(len, self.per_sequence))
-        return self.interval(1 - (1 - confidence) / max(1, n_heads))
+        """Return intervals that hold for all heads at once; NaN below eight sequences, which cannot carry them."""
+        return self._ends(confidence if len(self.tokens) >= LEAST else np.nan, at_once=True)
+
+    def _ends(self, confidence: float, *, at_once: bool) -> tuple[Float[np.ndarray, "_head 2"], ...]:
+        every = np.concatenate([*self.per_sequence, np.zeros((0, len(self.tokens)))])
+        ends = np.stack(interval(every, self.tokens, confidence, at_once=at_once), axis=-1)
+        return tuple(np.split(ends, np.cumsum([len(layer) for layer in self.per_sequence])[:-1]))
 
     def heads(self) -> Iterator[tuple[Head, float]]:
         """Return each head with its effect, in the order of the model."""
@@ -145,21 +158,85 @@ def mean_over_tokens(
     return np.asarray(per_sequence @ (tokens / tokens.sum()))
 
 
-def interval(
-    per_sequence: Float[np.ndarray, "*some batch"], tokens: Int[np.ndarray, " batch"], confidence: float = 0.95
-) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
-    """Return both ends of Student's interval of the mean over tokens; sequences are the sampled units.
+LEAST = 8
+"""Sequences from which on skewness can be seen, and intervals can hold for many heads at once."""
+_DRAWS, _MOST = 1999, 2048
+"""How often sequences are drawn again; above so many sequences a mean is close enough to normal."""
+_FLOOR = 0.1
+"""Drawn again, few different sequences may have next to no spread: their standard error is at least this share."""
+_TOGETHER = 512
 
-    The mean is a ratio of sums over sequences, so its spread is that of the sequences' deviations, weighted.
+
+def interval(
+    per_sequence: Float[np.ndarray, "*some batch"],
+    tokens: Int[np.ndarray, " batch"],
+    confidence: float = 0.95,
+    *,
+    at_once: bool = False,
+) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
+    """Return both ends of the interval of the mean over tokens; sequences are the sampled units.
+
+    The mean is a ratio of sums over sequences, so its spread is that of the sequences' deviations, weighted. The
+    interval is a bootstrap-t, and never narrower than Student's. Below eight sequences it is Student's, which holds for
+    normal deviations only.
+
+    Args:
+        per_sequence: the means of each sequence.
+        tokens: the weight of each.
+        confidence: the chance with which an interval holds.
+        at_once: whether this is the chance that all of the intervals hold.
     """
     from scipy.stats import t
 
-    mean, n = mean_over_tokens(per_sequence, tokens), len(tokens)
+    mean, n, level = mean_over_tokens(per_sequence, tokens), len(tokens), (1 - confidence) / 2
     if n < 2:
         return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     deviations = (per_sequence - mean[..., None]) * (tokens / tokens.sum())
-    half = t.ppf(0.5 + confidence / 2, n - 1) * np.sqrt(n / (n - 1) * np.square(deviations).sum(-1))
-    return np.asarray(mean - half), np.asarray(mean + half)
+    error = np.sqrt(n / (n - 1) * np.square(deviations).sum(-1))
+    drawn = LEAST <= n <= _MOST and bool(mean.size) and np.isfinite(level)
+    high = t.ppf(1 - level / (1 if drawn or not at_once else max(1, mean.size)), n - 1)
+    low = -high
+    if drawn:
+        ends = _drawn_ends(deviations.reshape(-1, n), error.reshape(-1), tokens, level, at_once)
+        low, high = (end if at_once else end.reshape(mean.shape) for end in ends)
+        least = t.ppf(1 - level, n - 1)
+        low, high = np.minimum(low, -least), np.maximum(high, least)
+    return np.asarray(mean - high * error), np.asarray(mean - low * error)
+
+
+def _drawn_ends(
+    deviations: Float[np.ndarray, "cell batch"],
+    error: Float[np.ndarray, " cell"],
+    tokens: Int[np.ndarray, " batch"],
+    level: float,
+    at_once: bool,
+) -> Float[np.ndarray, "end _cell"]:
+    """Return quantiles of deviations of means in their standard errors, of sequences drawn again."""
+    times, n = _drawn_times(len(tokens)), len(tokens)
+    weights = tokens / tokens.sum()
+    total = (times @ weights)[:, None]
+    found, extremes = [], []
+    for some in range(0, len(deviations), _TOGETHER):
+        here, least = deviations[some : some + _TOGETHER].T, np.maximum(_FLOOR * error[some : some + _TOGETHER], 1e-300)
+        mean = times @ here / total
+        squares = times @ here**2 - 2 * mean * (times @ (weights[:, None] * here)) + mean**2 * (
+            (times @ weights**2)[:, None]
+        )  # fmt: skip
+        ratios = mean / np.maximum(np.sqrt(np.maximum(n / (n - 1) * squares, 0)) / total, least)
+        if at_once:
+            extremes.append((ratios.min(1), ratios.max(1)))
+        else:
+            found.append(np.quantile(ratios, [level, 1 - level], axis=0))
+    if not at_once:
+        return np.concatenate(found, axis=1)
+    low, high = np.min([e[0] for e in extremes], axis=0), np.max([e[1] for e in extremes], axis=0)
+    return np.array([np.quantile(low, level), np.quantile(high, 1 - level)])
+
+
+@lru_cache(maxsize=4)
+def _drawn_times(n: int) -> Float[np.ndarray, "draw batch"]:
+    """Return how often each of so many sequences is drawn."""
+    return rng.generator(0, "sequences drawn again").multinomial(n, np.full(n, 1 / n), size=_DRAWS).astype(float)
 
 
 def share_interval(
@@ -167,15 +244,17 @@ def share_interval(
     wholes: Float[np.ndarray, " batch"],
     tokens: Int[np.ndarray, " batch"],
     confidence: float = 0.95,
+    *,
+    at_once: bool = False,
 ) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
-    """Return both ends of Student's interval of a part's share of a whole; NaN with one sequence.
+    """Return both ends of the interval of a part's share of a whole; NaN with one sequence.
 
     Part and whole are means over tokens. Their ratio is linear in the sequences' deviations, as in `interval`: it wants
     a whole that is far from 0.
     """
     whole = mean_over_tokens(wholes, tokens)
     shares = mean_over_tokens(parts, tokens) / whole
-    low, high = interval((parts - shares[..., None] * wholes) / whole, tokens, confidence)
+    low, high = interval((parts - shares[..., None] * wholes) / whole, tokens, confidence, at_once=at_once)
     return np.asarray(shares + low), np.asarray(shares + high)
 
 

@@ -268,7 +268,7 @@ class Patching:
 
     @property
     def differs(self) -> bool:
-        """True if the runs differ: by Student's interval over examples, or at all for one example."""
+        """True if the runs differ: by the interval over examples, or at all for one example."""
         difference = self.clean - self.corrupted
         if len(difference) < 2:
             return bool(difference.any())
@@ -276,7 +276,7 @@ class Patching:
         return low > 0 or high < 0
 
     def difference_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return Student's interval of the difference over examples; NaN with one."""
+        """Return the interval of the difference over examples; NaN with one."""
         low, high = interval(self.clean - self.corrupted, self._each, confidence)
         return float(low), float(high)
 
@@ -286,7 +286,7 @@ class Patching:
         return np.asarray(mean / self.difference if self.restorable else np.full_like(mean, np.nan))
 
     def interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head *pos 2"]:
-        """Return Student's interval of each mean effect over examples; NaN with one."""
+        """Return the interval of each mean effect over examples; NaN with one."""
         return np.stack(interval(self.effects[site], self._each, confidence), axis=-1)
 
     def restored_by_heads(self, site: PatchSite) -> Float[np.ndarray, " _head"]:
@@ -299,16 +299,19 @@ class Patching:
         effects = self.effects[site]
         return effects if effects.ndim == 2 else effects.sum(1)
 
-    def restored_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
-        """Return Student's interval of each head's restored share over examples; NaN if nothing can be told."""
+    def restored_interval(
+        self, site: PatchSite, confidence: float = 0.95, *, at_once: bool = False
+    ) -> Float[np.ndarray, "_head 2"]:
+        """Return the interval of each head's restored share over examples; NaN if nothing can be told."""
         totals = self._totals(site)
         if not self.restorable:
             return np.full((len(totals), 2), np.nan)
-        return np.stack(share_interval(totals, self.clean - self.corrupted, self._each, confidence), axis=-1)
+        wholes = self.clean - self.corrupted
+        return np.stack(share_interval(totals, wholes, self._each, confidence, at_once=at_once), axis=-1)
 
     def corrected_interval(self, site: PatchSite, confidence: float = 0.95) -> Float[np.ndarray, "_head 2"]:
-        """Return intervals that hold for all heads at once: Bonferroni's correction for their number."""
-        return self.restored_interval(site, 1 - (1 - confidence) / max(1, len(self.heads)))
+        """Return intervals that hold for all heads at once."""
+        return self.restored_interval(site, confidence, at_once=True)
 
     @property
     def _each(self) -> Int[np.ndarray, " example"]:

@@ -116,13 +116,26 @@ def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"
         )
     draw = rng.generator(seed, "donors of contexts")
     rounds = [draw.permutation(len(other)) for _ in range(-(-batch // len(other)))]
-    donors = tuple(int(i) for i in np.concatenate(rounds)[:batch])
-    if same := [i for i, donor in enumerate(donors) if torch.equal(inputs[i], other[donor, :length])]:
-        raise UserError(
-            f"sequence {same[0]} stands in the other text too and would be resampled by itself, so that no head would "
-            "seem to matter; give another text"
-        )
-    return donors
+    donors = np.concatenate(rounds)
+
+    def own(at: int, donor: int) -> bool:
+        return at < batch and torch.equal(inputs[at], other[donor, :length])
+
+    for at in range(batch):
+        if not own(at, donors[at]):
+            continue
+        # Exchanged with a sequence that keeps another's contexts too, or with a donor that nobody has.
+        free = (i for i in range(len(donors)) if not own(at, donors[i]) and not own(i, donors[at]))
+        if (found := next(free, None)) is not None:
+            donors[[at, found]] = donors[[found, at]]
+        elif len(others := [donor for donor in range(len(other)) if not own(at, donor)]):
+            donors[at] = others[0]
+        else:
+            raise UserError(
+                f"sequence {at} stands in the other text too, which has no different one, and would be resampled by "
+                "itself, so that no head would seem to matter; give another text"
+            )
+    return tuple(int(donor) for donor in donors[:batch])
 
 
 def donors_among(n: int, seed: int) -> tuple[int, ...]:

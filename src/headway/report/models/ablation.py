@@ -45,7 +45,7 @@ def ways(found: Ablation) -> Table:
             for kind in KINDS
         ],
         "single effects of it": [percent(share_that_is_told(exact, kind)) for kind in KINDS],
-        "heads that matter": [str(_mattering(found, kind)) for kind in KINDS],
+        "heads that matter": [_mattering(found, kind) for kind in KINDS],
     } | {
         f"rank by {said}": [_rank(values[kind]) if kind in told else "–" for kind in KINDS]
         for said, values in {
@@ -94,9 +94,11 @@ def heads(found: Ablation) -> Table:
     return Table(columns=columns, rows=tuple(rows), caption=caption)
 
 
-def _mattering(found: Ablation, kind: Kind) -> int:
+def _mattering(found: Ablation, kind: Kind) -> str:
     ends = _joined(found.exact.single[kind].corrected_interval())
-    return int(((ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)).sum())
+    if np.isnan(ends).any():
+        return "–"
+    return str(((ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)).sum())
 
 
 def percent(value: float) -> str:
