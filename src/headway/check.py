@@ -161,7 +161,7 @@ def traced() -> Trace:
     """Return a trace of the small model on random tokens."""
     tokens = torch.randint(0, VOCAB, (3, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        return small_model().trace(tokens)
+        return replace(small_model().trace(tokens), tokens=tokens)
 
 
 def head_metric(name: str, function: Callable[[MaskedAttention], Tensor]) -> Iterator[str]:

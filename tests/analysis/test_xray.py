@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support import planted
 from support.shared import data
 from support.stories_tokenizer import tokenizer as stories_tokenizer
 from support.tolerance import assert_same, nearly
@@ -125,7 +126,13 @@ def test_circuits_and_repeated_tokens_are_measured_too(found):
 
 
 def test_a_layer_with_one_head_needs_two(found):
-    assert found.notes == ("1 of 3 attentions have one head: a metric of pairs needs two heads",)
+    assert found.notes == (
+        "induction and duplicate tokens are not measured on the text's own repeats: 88 of 144 tokens of 3 sequences "
+        "occurred before in theirs, and 100 of 2 sequences are needed",
+        "1 of 3 attentions have one head: a metric of pairs needs two heads",
+        "scores have no intervals over 3 sequences: what is said of heads holds for this text; 8 sequences give "
+        "intervals",
+    )
     *_, last = layers(found).rows
     assert last.cells[:4] == ("L2", "1x16", "needs two", "needs two")
     assert np.isnan(found.scores["query_cka"].per_head()["layers.2.attention"]).all()
@@ -494,3 +501,26 @@ def test_a_users_error_of_the_verb_is_one_line_and_exit_2(ragged, tmp_path):
     assert "error: text nowhere.txt: there is no such file" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_induction_heads_are_named_on_drawn_repeats_and_on_the_text(reset):
+    """Of a model that follows a token by what followed it before; of one with random weights instead, none is."""
+    model, ((_, _), (layer, head)) = planted.planted(3, reset=reset)
+    found = headway.xray(model, tokens=planted.texts(0)[0])
+    sentences = {finding.about: finding for finding in found.looked_for}
+    said = sentences["induction_score"]
+    assert said.found is not reset
+    if reset:
+        assert said.sentence.startswith("no induction head (from .40 on): on repeated tokens drawn from the text L")
+        assert "; on the text's own repeats L" in said.sentence
+    else:
+        drawn, own = said.sentence.split("; 1 induction head ")
+        start = "induction head on repeated tokens drawn from the text (from .40 on): "
+        assert drawn.startswith(f"1 {start}L{layer}H{head} ")
+        assert own.startswith(f"on the text's own repeats (from .40 on): L{layer}H{head} ")
+        assert "95 % CI" in drawn
+        assert "positions alone" in own
+    assert not any("no intervals" in note or "own repeats" in note for note in found.notes)
+    content = found.to_json()["metrics"]["text_induction_score"]
+    assert np.shape(content["interval"]["layers.1.attention"]) == (2, len(content["values"]["layers.1.attention"]))

@@ -1,5 +1,7 @@
 """What stands out among heads, from scores whose answers are known, beside draws of heads that learnt nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.fabricate_scores import composition, names, scores
@@ -38,7 +40,9 @@ def said(found, **options):
 
 def test_special_heads_are_named_with_what_untrained_ones_show():
     one = planted("induction_score", [[0.01, 0.02], [0.893, 0.1]])
-    assert said(one) == ["1 induction head (from .40 on): L1H0 .89 (untrained .05)"]
+    assert said(one) == [
+        "1 induction head on repeated tokens drawn from the text (from .40 on): L1H0 .89 (untrained .05)"
+    ]
     (finding,) = looked_for(one)
     assert finding.p < 1e-3
     many = planted("previous_token_score", [[0.5, 0.9, 0.6], [0.7, 0.8, 0.95, 0.2]], untrained=0.02, spread=0.005)
@@ -65,7 +69,7 @@ def test_a_head_that_untrained_ones_can_be_is_not_special():
     (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
     assert not finding.found
     assert finding.sentence == (
-        "no previous-token head (from .40 on): L0H0 is highest, .50 (untrained .40), and they may reach that"
+        "no clear previous-token head (from .40 on): L0H0 is highest, .50 (untrained .40), and they may reach that"
     )
     (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
     assert not finding.found
@@ -77,6 +81,67 @@ def test_without_draws_no_head_stands_out():
     (finding,) = looked_for({"sink_score": score})
     assert not finding.found
     assert finding.p == 1
+    assert finding.sentence.startswith("no clear head that rests on the first token")
+
+
+def with_ends(found, half, **changes):
+    """The same scores with intervals of this half width."""
+    return {
+        metric: replace(
+            score, interval={name: np.stack((v - half, v + half)) for name, v in score.values.items()}, **changes
+        )
+        for metric, score in found.items()
+    }
+
+
+def test_a_role_is_named_by_its_interval():
+    """And no head is said to fall short of a number that its rounded score reaches."""
+    below = planted("positional_score", [[0.899, 0.2]])
+    (finding,) = looked_for(below)
+    assert finding.sentence == "no positional head (from .90 on): L0H0 is highest, .899 (untrained .05)"
+    (finding,) = looked_for(with_ends(below, 0.02))
+    assert finding.sentence == (
+        "no clear positional head (from .90 on): L0H0 is highest, .899 (95 % CI .88 to .92; untrained .05)"
+    )
+    above = planted("positional_score", [[0.91, 0.93, 0.98]])
+    assert said(with_ends(above, 0.02)) == [
+        "2 positional heads (from .90 on): L0H2 .98, L0H1 .93 (95 % CIs from .91 on; untrained .05); "
+        "not clear: L0H0 .91 (95 % CI .89 to .93; untrained .05)"
+    ]
+    (finding,) = looked_for(with_ends(planted("positional_score", [[0.91, 0.2]]), 0.02))
+    assert not finding.found
+
+
+def both(drawn, own, by_place=0.1):
+    """Induction on repeated tokens and on the text's own repeats."""
+    of_text = planted("text_induction_score", own, untrained=0.1)
+    placed = {name: np.full(len(value), by_place) for name, value in of_text["text_induction_score"].values.items()}
+    return planted("induction_score", drawn) | with_ends(of_text, 0.02, by_place=placed)
+
+
+def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
+    (finding,) = looked_for(both([[0.03, 0.02]], [[0.95, 0.1]]))
+    assert finding.about == "text_induction_score"
+    assert finding.sentence == (
+        "1 induction head on the text's own repeats (from .40 on): L0H0 .95 (95 % CI .93 to .97; untrained .10; "
+        "positions alone .10); on repeated tokens drawn from the text L0H0 is highest, .03 (untrained .05), and none "
+        "is clear"
+    )
+    (finding,) = looked_for(both([[0.03, 0.02]], [[0.15, 0.1]]))
+    assert not finding.found
+    assert finding.sentence == (
+        "no induction head (from .40 on): on repeated tokens drawn from the text L0H0 is highest, .03 (untrained .05); "
+        "on the text's own repeats L0H0 is highest, .15 (95 % CI .13 to .17; untrained .10; positions alone .10)"
+    )
+    (finding,) = looked_for(planted("induction_score", [[0.03, 0.02]]))
+    assert finding.sentence.startswith("no induction head on repeated tokens drawn from the text (from .40 on): ")
+
+
+def test_a_head_that_looks_where_any_text_repeats_is_no_induction_head():
+    (finding,) = looked_for(both([[0.03, 0.02]], [[0.55, 0.1]], by_place=0.5))
+    assert not finding.found
+    assert finding.sentence.startswith("no clear induction head (from .40 on): ")
+    assert finding.sentence.endswith("L0H0 is highest, .55 (95 % CI .53 to .57; untrained .10; positions alone .50)")
 
 
 def test_what_no_head_can_see_is_not_looked_for():

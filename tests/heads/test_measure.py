@@ -28,7 +28,8 @@ def with_streams(trace, seed=3):
     random = torch.Generator().manual_seed(seed)
     stream = torch.randn(BATCH, trace.q.shape[2], 8, generator=random)
     changed = stream + torch.randn(stream.shape, generator=random)
-    return Trace(attentions=(trace,), streams=(stream, changed))
+    tokens = torch.randint(4, (BATCH, trace.k.shape[2]), generator=random)
+    return Trace(attentions=(trace,), streams=(stream, changed), tokens=tokens)
 
 
 def check(found, expected, name):
@@ -45,7 +46,7 @@ def test_every_declared_metric_has_a_function_and_a_definition():
 def test_metrics_equal_their_definitions(trace):
     whole = with_streams(trace)
     scores = measure(whole, period=PERIOD)
-    slow = Slow(trace, whole.streams, PERIOD)
+    slow = Slow(trace, whole.streams, PERIOD, whole.tokens)
     for name in OF_TRACES:
         expected = DEFINITIONS[name](slow)
         if name not in scores:

@@ -32,7 +32,7 @@ def traced(model, seed=0) -> Trace:
     module = Transformer(model, VOCAB, initial_weights(model, VOCAB, seed)).double()
     tokens = torch.randint(0, VOCAB, (2, 2 * PERIOD), generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
-        return module.trace(tokens)
+        return replace(module.trace(tokens), tokens=tokens)
 
 
 def scores(trace):
@@ -147,7 +147,8 @@ def test_padding_is_in_no_metric(model, side):
         vectors = {name: padded(getattr(attention, name)) for name in "qkvz"}
         return replace(attention, **vectors, mask=mask, rows=rows)
 
-    long = replace(changed(alone, longer), streams=tuple(padded(stream) for stream in alone.streams))
+    tokens = torch.nn.functional.pad(alone.tokens, (n_pad, 0) if side == "left" else (0, n_pad))
+    long = replace(changed(alone, longer), streams=tuple(padded(stream) for stream in alone.streams), tokens=tokens)
     found, expected = scores(long), scores(alone)
     agree(found, expected)
     for name, score in expected.items():

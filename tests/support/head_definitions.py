@@ -122,6 +122,7 @@ class Slow:
     trace: AttentionTrace
     streams: tuple = ()
     period: int | None = None
+    tokens: torch.Tensor | None = None
 
     def __post_init__(self):
         t = self.trace
@@ -242,6 +243,20 @@ def ago(slow, head, distance, least, *, visible=False):
     return mean(slow.at(head, b, q, slow.place(q) - distance) for b, q in chosen)
 
 
+def on_twins(slow, head, distance):
+    """Mean weight on what stands so many places after earlier occurrences of the query's token, where one is seen."""
+    if slow.tokens is None or slow.trace.kind != "self" or slow.tokens.shape[1] != slow.trace.k.shape[2]:
+        return math.nan
+    found = []
+    for _, _, (b, q) in slow.queries(head, 2):
+        own = slow.place(q)
+        twins = [k for k in range(slow.keys[b][0], own) if slow.tokens[b, k] == slow.tokens[b, own]]
+        seen = [k + distance for k in twins if slow.sees[b, head, q, k + distance]]
+        if seen:
+            found.append(sum(slow.at(head, b, q, k) for k in seen))
+    return mean(found)
+
+
 def stream_similarity(slow):
     before, after = (slow.streams[i].double().numpy() for i in (0, slow.trace.layer + 1))
     return mean(cosine(before[b, q], after[b, q]) for b, q in slow.rows())
@@ -287,6 +302,8 @@ DEFINITIONS = {
     "positional_score": lambda s: heads(s, lambda h: neighbours(s, h)),
     "duplicate_token_score": lambda s: heads(s, lambda h: ago(s, h, s.period, s.period, visible=True)),
     "induction_score": lambda s: heads(s, lambda h: ago(s, h, s.period - 1, s.period, visible=True)),
+    "text_duplicate_score": lambda s: heads(s, lambda h: on_twins(s, h, 0)),
+    "text_induction_score": lambda s: heads(s, lambda h: on_twins(s, h, 1)),
     "output_dissimilarity_published": lambda s: (
         pairs(s, lambda i, j: -mean(cosine(slices(s, b, q)[i], slices(s, b, q)[j]) for b, q in s.rows()))
         if s.trace.W_O.shape[2] % s.H == 0

@@ -1,15 +1,15 @@
 """The x-ray: every head of a finished model, measured on a text.
 
 `xray` is `headway.xray` and its verb. It reads the text once, in batches, and measures each batch as it passes. It
-keeps nothing as large as heads times queries times keys. Induction and duplicate-token heads are found on repeated
-random tokens.
+keeps nothing as large as heads times queries times keys. Induction and duplicate-token heads are found on the text's
+own repeats, and on repeated tokens that are drawn from the text.
 
 `short_text_xray` measures a text that is too short for an x-ray: what few tokens can tell, and a note. `XRayNotes`
 collects sentences on the limits of the numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.metrics import metric_name
 from headway.errors import UserError
 from headway.heads.results import AttentionHeads, XRay, labels_of
+from headway.heads.scores import TEXTS
 
 if TYPE_CHECKING:
     import torch
@@ -125,6 +126,26 @@ class XRayNotes:
         if alone:
             self.add(f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads")
 
+    def repeats_enough(self, read: TextInput) -> bool:
+        """Return whether tokens of the text occur again often enough to measure what heads do then, or add a note."""
+        n = read.size - sum(len(np.unique(tokens)) for tokens in read.tokens)
+        if enough := n >= _LEAST_REPEATS and len(read) > 1:
+            return enough
+        self.add(
+            f"induction and duplicate tokens are not measured on the text's own repeats: {n:,} of {read.size:,} tokens "
+            f"of {counted(len(read), 'sequence')} occurred before in theirs, and {_LEAST_REPEATS} of 2 sequences are "
+            "needed"
+        )
+        return False
+
+    def about_intervals(self, read: TextInput) -> None:
+        """Add a note if the text has too few sequences for intervals."""
+        if len(read) < TEXTS:
+            self.add(
+                f"scores have no intervals over {counted(len(read), 'sequence')}: what is said of heads holds for this "
+                f"text; {TEXTS} sequences give intervals"
+            )
+
     def about_circuits(self, scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on circuits that are unknown in another library's model."""
         of_text = scores["sink_score"].values
@@ -203,6 +224,8 @@ _BATCH = 1024
 """Tokens that are traced at once: what a trace keeps of them is small beside the model."""
 _TRACE_BYTES = 32 * 2**20
 """More are, of a model of which a trace keeps less than this."""
+_LEAST_REPEATS = 100
+"""The fewest tokens with an earlier occurrence from which heads are measured on the text's own repeats."""
 _REPEATED, _PERIOD = 8, 64
 """Sequences of repeated random tokens, each after a period of its own, and the longest of these."""
 DRAWS = 16
@@ -273,14 +296,16 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     if read.targets is not None and is_too_few(read, _attentions(opened, read)):
         return short_text_xray(opened, read)
     length = read.length if read.wanted is None else read.wanted[1]
-    seen, notes = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened)), XRayNotes()
-    period = _period(opened, min(length, opened.longest or length), notes)
+    notes = XRayNotes()
+    repeats = opened.causal and not opened.reads_numbers and notes.repeats_enough(read)
+    seen = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened), repeats=repeats)
+    period = _period(opened, min(length, opened.longest or length), read, notes)
     with torch.inference_mode(), evaluating(opened.module):
         drawn = notes.drawable(opened, read.tokens, drawn)
         scores = examine_beside_untrained(
             seen.readings(),
             read=opened.read,
-            repetition=None if period is None else _repetition(opened, period, seed),
+            repetition=None if period is None else _repetition(opened, period, read, seed),
             weights=opened.ours,
             draws=drawn,
             n_rows=read.size,
@@ -288,6 +313,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
         composition = _composition(opened, notes, scores)
     attentions = tuple(seen.attentions)
     notes.about_text(read, attentions)
+    notes.about_intervals(read)
     notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
     if period is not None:
         notes.about_windows(attentions, scores)
@@ -306,11 +332,12 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """A text under measurement; `attentions` are those that its traces have."""
+    """A text under measurement; `attentions` are those that its traces have, `repeats` says that they have tokens."""
 
     opened: Opened
     read: TextInput
     loss: LossSoFar
+    repeats: bool
     attentions: list[AttentionHeads] = field(default_factory=list)
     shuffled: set[bool] = field(default_factory=set)
 
@@ -320,7 +347,10 @@ class _Seen:
         Raises:
             UserError: at the first, when the text has too few tokens to tell heads of this width from one another.
         """
-        start, at_once = 0, max(1, _BATCH // self.read.length)
+        import torch
+
+        # Of two texts, one shows what positions alone give in the other.
+        start, at_once = 0, max(2 if self.repeats else 1, _BATCH // self.read.length)
         while start < len(self.read):
             some = self.read.part(np.s_[start : start + at_once])
             found = self.opened.reading(some.tokens)
@@ -331,6 +361,9 @@ class _Seen:
                 self.attentions.extend(map(described, found.trace.attentions))
                 self.shuffled.add(found.shuffled)
                 self._check_enough()
+            if self.repeats:
+                tokens = torch.from_numpy(some.tokens).to(self.opened.device)
+                found = replace(found, trace=replace(found.trace, tokens=tokens))
             yield found
 
     def _check_enough(self) -> None:
@@ -350,26 +383,36 @@ def _bytes(trace: "Trace") -> int:
     return sum(x.numel() * x.element_size() for x in arrays)
 
 
-def _period(opened: Opened, length: int, notes: XRayNotes) -> int | None:
+def _period(opened: Opened, length: int, read: TextInput, notes: XRayNotes) -> int | None:
     """Return the period of the repeated tokens; None if induction and duplicate-token scores have no value."""
-    period = min(_PERIOD, length // 2, opened.vocab_size)
+    from headway.heads.measure import tokens_to_repeat
+
     if opened.reads_numbers:
         notes.add("induction and duplicate-token scores are of tokens, and this model reads numbers")
         return None
     if not opened.causal:
         notes.add("induction and duplicate-token scores are of causal models only: here they say nothing")
         return None
+    n_tokens = len(tokens_to_repeat(read.tokens))
+    period = min(_PERIOD, length // 2, n_tokens)
     if period < 2:
-        notes.add(f"a length of {length} is too short for tokens that are repeated: no induction score")
+        why = f"{counted(n_tokens, 'token')} of the text" if n_tokens < 2 else f"a length of {length}"
+        notes.add(f"{why} is too short for tokens that are repeated: no induction score")
         return None
     return period
 
 
-def _repetition(opened: Opened, period: int, seed: int) -> "tuple[Repeated, ...]":
+def _repetition(opened: Opened, period: int, read: TextInput, seed: int) -> "tuple[Repeated, ...]":
     from headway.heads.measure import repeated_batches
 
     return repeated_batches(
-        opened.vocab_size, period, sequences=_REPEATED, at_once=_REPEATED, seed=seed, device=opened.device
+        opened.vocab_size,
+        period,
+        sequences=_REPEATED,
+        at_once=_REPEATED,
+        seed=seed,
+        device=opened.device,
+        text=read.tokens,
     )
 
 

@@ -80,7 +80,8 @@ class HeadMetric:
         sentence: what it is, for figures.
         unit: such as `0 to 1`.
         of: what has one number: a head, a pair or a layer.
-        family: the group that `probes` switch on together; `causes` and the user's `own` are no such group.
+        family: the group that `probes` switch on together; `causes`, the user's `own` and `text`, whose metrics need
+            the tokens that were read, are no such group.
         high: what a high number means.
         null: its value when nothing is going on.
         value: how a trace or weights give it; None for effects, which interventions measure.
@@ -92,7 +93,7 @@ class HeadMetric:
     sentence: str
     unit: str
     of: Literal["head", "pair", "layer"]
-    family: Literal["diversity", "patterns", "circuits", "published", "outputs", "causes", "own"]
+    family: Literal["diversity", "patterns", "text", "circuits", "published", "outputs", "causes", "own"]
     high: str
     null: Null
     value: OfSums | PerQuery | OfCircuits | None = None
@@ -140,6 +141,16 @@ def on_repetition(queries: Any) -> Any:
 def after_repetition(queries: Any) -> Any:
     """Return the queries on a repeated token that see the token after the earlier occurrence."""
     return every_query(queries) & queries.repeated & queries.sees_at(queries.twin + 1)
+
+
+def after_twin(queries: Any) -> Any:
+    """Return the queries that see a key after an earlier occurrence of their token."""
+    return two_keys(queries) & queries.sees_some(queries.after_twins(1))
+
+
+def on_twin(queries: Any) -> Any:
+    """Return the queries that see an earlier occurrence of their token."""
+    return two_keys(queries) & queries.sees_some(queries.after_twins(0))
 
 
 _GROWS = Null("not known: it grows with rows, widths and scale")
@@ -340,6 +351,22 @@ _HEAD = (
         high="an induction head",
         value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
         repeated=True,
+    ),
+    _pattern(
+        name="text_duplicate_score",
+        family="text",
+        sentence="on the text itself, mean weight on earlier occurrences of the query's token, where there are some",
+        high="a duplicate-token head",
+        null=Null("even attention: the share of such keys", "even"),
+        value=PerQuery(lambda q: q.weight_on(q.after_twins(0)), over=on_twin),
+    ),
+    _pattern(
+        name="text_induction_score",
+        family="text",
+        sentence="on the text itself, mean weight on what followed earlier occurrences of the query's token",
+        high="an induction head",
+        null=Null("even attention: the share of such keys", "even"),
+        value=PerQuery(lambda q: q.weight_on(q.after_twins(1)), over=after_twin),
     ),
     HeadMetric(
         name="output_dissimilarity_published",

@@ -31,6 +31,8 @@ class MaskedAttention:
     """The period of repeated random tokens: one, or one for each text."""
     begins: int | Int[Tensor, " batch"] = 0
     """The first position that is repeated, counted from the first key of the text."""
+    tokens: Int[Tensor, "batch token"] | None = None
+    """The tokens of the text, if the keys are theirs."""
 
     @property
     def n_heads(self) -> int:
@@ -70,6 +72,7 @@ def mask_attention(
     streams: Sequence[Tensor] = (),
     period: int | Int[Tensor, " batch"] | None = None,
     begins: int | Int[Tensor, " batch"] = 0,
+    tokens: Int[Tensor, "batch token"] | None = None,
 ) -> MaskedAttention:
     """Return an attention with the queries and keys that count.
 
@@ -78,6 +81,7 @@ def mask_attention(
         streams: those of the whole trace, or none.
         period: of random tokens that are repeated, one for all texts or one for each.
         begins: the first position that is repeated, likewise.
+        tokens: of the text; None: not given.
     """
     attention = _in_float32(attention)
     sees = attention.sees().any(1).expand(len(attention.q), -1, -1)
@@ -92,7 +96,12 @@ def mask_attention(
         after=streams[attention.layer + 1] if streams else None,
         period=period,
         begins=begins,
+        tokens=tokens if _are_of_keys(tokens, attention) else None,
     )
+
+
+def _are_of_keys(tokens: Int[Tensor, "batch token"] | None, attention: AttentionTrace) -> bool:
+    return tokens is not None and attention.kind == "self" and tokens.shape[1] == attention.k.shape[2]
 
 
 def rows_of(

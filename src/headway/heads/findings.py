@@ -16,7 +16,7 @@ Heads that share keys and values form a group; alikeness is compared within and 
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Literal
 
@@ -148,21 +148,30 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class _Special:
-    """Heads with one known behaviour: their name, and the least score of a finding."""
+    """Heads with one known behaviour: their name, the least score of a finding, and the metrics by what is read."""
 
-    metric: str
     called: str
     least: float
+    on: Mapping[str, str]
 
 
+_DRAWN, _OWN = "on repeated tokens drawn from the text", "on the text's own repeats"
 SPECIAL = (
-    _Special(metric="induction_score", called="induction head", least=0.4),
-    _Special(metric="previous_token_score", called="previous-token head", least=0.4),
-    _Special(metric="duplicate_token_score", called="duplicate-token head", least=0.4),
-    _Special(metric="positional_score", called="positional head", least=0.9),
-    _Special(metric="sink_score", called="head that rests on the first token", least=0.5),
+    _Special(called="induction head", least=0.4, on={"induction_score": _DRAWN, "text_induction_score": _OWN}),
+    _Special(called="previous-token head", least=0.4, on={"previous_token_score": ""}),
+    _Special(
+        called="duplicate-token head", least=0.4, on={"duplicate_token_score": _DRAWN, "text_duplicate_score": _OWN}
+    ),
+    _Special(called="positional head", least=0.9, on={"positional_score": ""}),
+    _Special(called="head that rests on the first token", least=0.5, on={"sink_score": ""}),
 )
-"""The special heads with their least scores; a head must also exceed untrained heads on the same stream."""
+"""The special heads with their least scores.
+
+A head's interval must lie above. The head must also exceed untrained heads on the same stream, and, on the text's own
+repeats, what its positions alone give.
+"""
+_BEYOND_PLACE = 0.2
+"""The least score beyond what positions alone give."""
 _ALIKE_OUTPUTS, _ALIKE_QUERIES, _IDLE, _COMPOSED = 0.2, 0.1, 0.25, 1.1
 """The limits of a finding: least cosine of outputs, CKA above untrained heads', share of an even share, multiple of
 chance.
@@ -171,12 +180,27 @@ chance.
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """A head or a pair with its score, its chance on a page, and the mean score of untrained ones of its layer."""
+    """A head or a pair with its score, its chance on a page, and the mean score of untrained ones of its layer.
+
+    Of a head also its interval over texts, and what its positions alone give; NaN where there is none.
+    """
 
     value: float
     p: float
     untrained: float
     name: str
+    interval: tuple[float, float] = (np.nan, np.nan)
+    by_place: float = np.nan
+
+    @property
+    def low(self) -> float:
+        """The low end of the interval, else the score."""
+        return self.interval[0] if np.isfinite(self.interval[0]) else self.value
+
+    @property
+    def high(self) -> float:
+        """The high end of the interval, else the score."""
+        return self.interval[1] if np.isfinite(self.interval[1]) else self.value
 
 
 def findings(
@@ -196,7 +220,11 @@ def findings(
         composition: how much of what each head writes later heads read, where that is known.
     """
     kinds: list[Callable[[int], Finding | None]] = [
-        partial(_special, scores[special.metric], labels, special) for special in SPECIAL if special.metric in scores
+        partial(
+            _special, {on: scores[metric] for metric, on in special.on.items() if metric in scores}, labels, special
+        )
+        for special in SPECIAL
+        if special.on.keys() & scores.keys()
     ]
     if "output_dissimilarity" in scores:
         kinds.append(partial(_alike_outputs, scores["output_dissimilarity"], labels))
@@ -217,14 +245,14 @@ def findings(
     return sorted(results, key=lambda finding: not finding.found)
 
 
-def brief(value: float) -> str:
-    """Return a score to two digits after the point, without a leading 0.
+def brief(value: float, digits: int = 2) -> str:
+    """Return a score to two digits after the point, or to more, without a leading 0.
 
     Examples:
         >>> brief(0.893), brief(-0.1), brief(1.0), brief(-0.001)
         ('.89', '−.10', '1.00', '.00')
     """
-    text = f"{value + 0.0:.2f}".replace("-0.00", "0.00")
+    text = f"{value + 0.0:.{digits}f}".replace("-0.00", "0.00")
     return text.replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else text.replace("-", "−")
 
 
@@ -247,44 +275,100 @@ def _searched(
         yield _Found(value=float(number), p=p, untrained=mean, name=name)
 
 
-def _special(score: HeadScores, labels: Mapping[str, str], special: _Special, kinds: int) -> Finding | None:
-    searched = [name for name, values in score.values.items() if np.isfinite(values).any()]
-    if not searched:
+def _special(
+    scores: Mapping[str, HeadScores], labels: Mapping[str, str], special: _Special, kinds: int
+) -> Finding | None:
+    """Return the heads of one kind, by everything on which they are looked for."""
+    found: list[str] = []
+    silent: dict[str, Sequence[_Found]] = {}
+    named: dict[str, float] = {}
+    for on, score in scores.items():
+        heads = _heads(score, labels, kinds * len(scores))
+        enough = [head for head in heads if head.p <= FAMILY_WISE and head.low >= _least(head, special)]
+        if enough:
+            found.append(_said_of_heads(enough, heads, special, on, score))
+            named.setdefault(score.metric, min(head.p for head in enough))
+        elif heads:
+            silent[on] = heads
+    if found:
+        also = [f"{on} {_highest(heads, special)}, and none is clear" for on, heads in silent.items()]
+        return Finding(about=next(iter(named)), sentence="; ".join([*found, *also]), p=min(named.values()))
+    if not silent:
         return None
-    heads = [
-        head
-        for name in searched
-        for head in _searched(
-            score.values[name],
-            score.draws.get(name),
-            head_names(labels[name], len(score.values[name])),
-            "share",
-            kinds * len(searched),
-        )
-        if np.isfinite(head.value)
-    ]
-    heads.sort(key=lambda head: -head.value)
-    enough = [head for head in heads if head.value >= special.least and head.p <= FAMILY_WISE]
-    start = f"(from {brief(special.least)} on)"
-    if not enough:
-        first = heads[0]
-        sentence = f"no {special.called} {start}: {first.name} is highest, {brief(first.value)}{_untrained([first])}"
-        if first.value >= special.least and np.isfinite(first.untrained):
-            sentence += ", and they may reach that"
-        return Finding(about=special.metric, sentence=sentence, p=first.p, found=False)
-    noun = special.called
+    clear = all(head.high < special.least for heads in silent.values() for head in heads)
+    on, heads = next(iter(silent.items()))
+    where, rest = (f" {on}", "") if len(silent) == 1 and on else ("", f"{on} " if on else "")
+    others = [f"; {other} {_highest(found, special)}" for other, found in silent.items() if other != on]
+    sentence = (
+        f"{'no' if clear else 'no clear'} {special.called}{where} (from {brief(special.least)} on): "
+        f"{rest}{_highest(heads, special)}{''.join(others)}"
+    )
+    return Finding(about=scores[on].metric, sentence=sentence, p=heads[0].p, found=False)
+
+
+def _least(head: _Found, special: _Special) -> float:
+    return max(special.least, head.by_place + _BEYOND_PLACE) if np.isfinite(head.by_place) else special.least
+
+
+def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Found]:
+    """Return every head that has a score, highest first."""
+    heads = []
+    searched = [name for name, values in score.values.items() if np.isfinite(values).any()]
+    for name in searched:
+        names = head_names(labels[name], len(score.values[name]))
+        for at, head in enumerate(
+            _searched(score.values[name], score.draws.get(name), names, "share", tests * len(searched))
+        ):
+            low, high = score.interval.get(name, np.full((2, len(names)), np.nan))[:, at]
+            alone = float(score.by_place[name][at]) if name in score.by_place else np.nan
+            heads.append(replace(head, interval=(float(low), float(high)), by_place=alone))
+    return sorted((head for head in heads if np.isfinite(head.value)), key=lambda head: -head.value)
+
+
+def _said_of_heads(
+    enough: Sequence[_Found], heads: Sequence[_Found], special: _Special, on: str, score: HeadScores
+) -> str:
+    noun, where = special.called, f" {on}" if on else ""
     if len(enough) > 1:
         noun = noun.replace("head", "heads", 1).replace("that rests", "that rest")
-    sentence = f"{len(enough)} {noun} {start}: {_named(enough)}{_untrained(enough)}"
-    chancy = [head for head in heads if head.value >= special.least and head not in enough]
-    if known := [head for head in chancy if np.isfinite(head.untrained)]:
-        sentence += f"; {_named(known)} may be chance, as far as {len(next(iter(score.draws.values())))} draws tell"
-    return Finding(about=special.metric, sentence=sentence, p=min(head.p for head in enough))
+    sentence = f"{len(enough)} {noun}{where} (from {brief(special.least)} on): {_named(enough)}{_beside(enough)}"
+    others = [head for head in heads if head.high >= special.least and head not in enough]
+    if chancy := [
+        head for head in others if head.value >= special.least and head.p > FAMILY_WISE and np.isfinite(head.untrained)
+    ]:
+        sentence += f"; {_named(chancy)} may be chance, as far as {len(next(iter(score.draws.values())))} draws tell"
+    if unclear := [head for head in others if head.p <= FAMILY_WISE]:
+        sentence += f"; not clear: {_named(unclear)}{_beside(unclear)}"
+    return sentence
+
+
+def _highest(heads: Sequence[_Found], special: _Special) -> str:
+    """Return which head is highest; digits enough to show that a score is below the least one."""
+    first = heads[0]
+    short = next((n for n in range(2, 9) if first.value >= special.least or round(first.value, n) < special.least), 9)
+    sentence = f"{first.name} is highest, {brief(first.value, short)}{_beside([first])}"
+    reached = first.value >= special.least and np.isfinite(first.untrained) and first.p > FAMILY_WISE
+    return sentence + (", and they may reach that" if reached else "")
 
 
 def _named(heads: Sequence[_Found]) -> str:
     listed = ", ".join(f"{head.name} {brief(head.value)}" for head in heads[:NAMED])
     return listed + (f" and {len(heads) - NAMED} more" if len(heads) > NAMED else "")
+
+
+def _beside(heads: Sequence[_Found]) -> str:
+    """Return intervals, and what untrained heads and positions alone give, in parentheses."""
+    ends = [head.interval for head in heads if np.isfinite(head.interval).all()]
+    parts = [f"95 % CI {brief(ends[0][0])} to {brief(ends[0][1])}"] if len(ends) == 1 else []
+    if len(ends) > 1:
+        parts = [f"95 % CIs from {brief(min(low for low, _ in ends))} on"]
+    for said, numbers in (
+        ("untrained", [head.untrained for head in heads]),
+        ("positions alone", [head.by_place for head in heads]),
+    ):
+        if np.isfinite(numbers).all():
+            parts.append(f"{said} {brief(float(np.mean(numbers)))}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _untrained(heads: Sequence[_Found]) -> str:

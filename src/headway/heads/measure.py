@@ -12,7 +12,7 @@ therefore show its own rule. Paper: Olsson et al. 2022, arXiv 2209.11895.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from headway.heads.attention import MaskedAttention, mask_attention
 from headway.heads.circuits import CIRCUITS, circuit_scores, readable
 from headway.heads.nulls import gaussian_attention, logit_variance, reach
 from headway.heads.patterns import QueryAttention, blocks
-from headway.heads.scores import HeadScores
+from headway.heads.scores import HeadScores, text_intervals
 from headway.heads.sums import SUMS
 from headway.models.trace import Trace
 from headway.models.transformer import Transformer
@@ -65,6 +65,7 @@ class HeadStream:
         period: of the random tokens that are traced, which are repeated; None for a text.
         repeats: whether the traces are of random tokens that are repeated, each text after a period of its own.
         nulls: whether to measure nulls, and raw and published metrics; not for heads drawn anew.
+        intervals: whether to measure intervals over texts.
 
     Raises:
         UserError: for an unknown metric, one that is read off the weights, or one that needs a period and has none.
@@ -77,8 +78,9 @@ class HeadStream:
         period: int | None = None,
         repeats: bool = False,
         nulls: bool = True,
+        intervals: bool = False,
     ) -> None:
-        self._asked, self._period, self._nulls = metrics, period, nulls
+        self._asked, self._period, self._nulls, self._intervals = metrics, period, nulls, intervals
         repeated = repeats or period is not None
         names = _of_traces(repeated, whole=nulls) if metrics is None else tuple(metrics)
         for name in names:
@@ -107,7 +109,7 @@ class HeadStream:
         with torch.no_grad():
             for attention in trace.attentions:
                 period, first = self._period if periods is None else periods, 0 if begins is None else begins
-                masked = mask_attention(attention, trace.streams, period, first)
+                masked = mask_attention(attention, trace.streams, period, first, trace.tokens)
                 tally = _tally(masked, self._metrics, self._nulls) if masked.is_finite() else None
                 if tally is None or not tally.is_finite():
                     raise UserError(
@@ -148,9 +150,40 @@ class HeadStream:
             null = _null(metric, tally) if self._nulls else None
             if null is not None and bool(null.isfinite().all()):
                 nulls[attention] = null.cpu().numpy()
-        return HeadScores(metric=metric.name, values=values, null=nulls, n_rows=n_rows)
+        return HeadScores(
+            metric=metric.name,
+            values=values,
+            null=nulls,
+            n_rows=n_rows,
+            interval=self._interval(metric) if self._intervals else {},
+            by_place={
+                attention: (tally.sums[part] / tally.sums[f"{part}/queries"]).cpu().numpy()
+                for attention, tally in self._tallies.items()
+                if (part := f"{metric.name}/moved") in tally.sums
+            },
+        )
+
+    def _interval(self, metric: HeadMetric) -> dict[str, np.ndarray]:
+        """Return intervals over texts for all heads of the model together, by name of the attention."""
+        there = {name: tally for name, tally in self._tallies.items() if metric.name in tally.by_text}
+        if not there:
+            return {}
+        of_all = np.concatenate([tally.by_text[metric.name] for tally in there.values()], -1)
+        found = text_intervals(of_all[:-1], of_all[-1])
+        ends = np.cumsum([tally.n_heads for tally in there.values()])[:-1]
+        if found is None:
+            return {}
+        return dict(zip(there, np.split(found.clip(*metric.limits), ends, axis=-1), strict=True))
 
     def _check_model(self, trace: Trace) -> None:
+        if trace.tokens is None:
+            of_tokens = [metric for metric in self._metrics if metric.family == "text"]
+            if self._asked is not None and of_tokens:
+                raise UserError(
+                    f"{of_tokens[0].name} was asked for, but the trace holds no tokens, whose earlier occurrences it "
+                    "is about; give them: dataclasses.replace(trace, tokens=tokens)"
+                )
+            self._metrics = tuple(metric for metric in self._metrics if metric not in of_tokens)
         if not trace.streams:
             of_streams = [metric for metric in self._metrics if _needs_streams(metric)]
             if self._asked is not None and of_streams:
@@ -177,10 +210,16 @@ class _Tally:
     d_head: int
     reach: dict[tuple[int, int], float]
     """Counts of queries by the keys they see, as `nulls.reach` returns them."""
+    by_text: dict[str, np.ndarray]
+    """By metric of heads (.., text, head): sums over queries of each variant, and last the numbers of queries."""
 
     def __add__(self, other: "_Tally") -> "_Tally":
         sums, counts = _added(self.sums, other.sums), _added(self.reach, other.reach)
-        return _Tally(sums=sums, reach=counts, n_heads=self.n_heads, d_head=self.d_head)
+        by_text = self.by_text | {
+            name: np.concatenate((self.by_text[name], of), 1) if name in self.by_text else of
+            for name, of in other.by_text.items()
+        }
+        return _Tally(sums=sums, reach=counts, n_heads=self.n_heads, d_head=self.d_head, by_text=by_text)
 
     def is_finite(self) -> bool:
         return all(bool(value.isfinite().all()) for value in self.sums.values())
@@ -197,34 +236,46 @@ def _tally(masked: MaskedAttention, metrics: Sequence[HeadMetric], nulls: bool) 
         ["rows", "texts", *(each for rule in rules if isinstance(rule, OfSums) for each in rule.sums)]
     )
     sums = {each: (SUMS[each] if isinstance(each, str) else each)(masked) for each in needed}
-    sums |= _sums_over_queries(masked, metrics, nulls)
+    over_queries, by_text = _sums_over_queries(masked, metrics, nulls)
+    sums |= over_queries
     gaussian = nulls and any(metric.null.value == "gaussian" for metric in metrics)
     if gaussian:
         sums["logit_variance"], sums["logit_queries"] = logit_variance(masked)
     counts = reach(masked) if gaussian else {}
-    return _Tally(sums=sums, reach=counts, n_heads=masked.n_heads, d_head=masked.attention.q.shape[3])
+    kept = {name: of.cpu().numpy() for name, of in by_text.items()}
+    return _Tally(sums=sums, reach=counts, n_heads=masked.n_heads, d_head=masked.attention.q.shape[3], by_text=kept)
 
 
-def _sums_over_queries(masked: MaskedAttention, metrics: Sequence[HeadMetric], nulls: bool) -> dict[Any, Tensor]:
-    """Return sums of per-query metrics of attention, of their even nulls, and the number of queries."""
+def _sums_over_queries(
+    masked: MaskedAttention, metrics: Sequence[HeadMetric], nulls: bool
+) -> tuple[dict[Any, Tensor], dict[str, Tensor]]:
+    """Return sums of per-query metrics of attention, of its nulls, and numbers of queries; and both by text."""
     sums: dict[Any, Tensor] = {}
+    shape = len(masked.counted), masked.n_heads
     rules = [(metric, metric.value) for metric in metrics if isinstance(metric.value, PerQuery)]
+    by_text: dict[str, Tensor] = {}
     for block in blocks(masked) if rules else ():
         for metric, rule in rules:
-            parts = {metric.name: _total(rule, block.measured), f"{metric.name}/queries": _number(rule, block.measured)}
+            totals, numbers = _of_texts(rule, block.measured)
+            parts = {metric.name: totals.sum(-2), f"{metric.name}/queries": numbers.sum(0)}
             if nulls and metric.null.value == "even":
-                parts[f"{metric.name}/even"] = _total(rule, block.even)
+                parts[f"{metric.name}/even"] = _of_texts(rule, block.even)[0].sum(-2)
+            if nulls and metric.family == "text" and block.moved is not None:
+                moved, n_moved = _of_texts(rule, block.moved)
+                parts |= {f"{metric.name}/moved": moved.sum(-2), f"{metric.name}/moved/queries": n_moved.sum(0)}
             sums = _added(sums, parts)
-    return sums
+            if nulls and metric.of == "head":
+                variants = totals if totals.ndim == 3 else totals[None]
+                both = torch.cat((variants, numbers.expand_as(variants[:1])))
+                by_text.setdefault(metric.name, both.new_zeros(len(both), *shape))[:, block.examples] += both
+    return sums, by_text
 
 
-def _total(rule: PerQuery, queries: QueryAttention) -> Tensor:
+def _of_texts(rule: PerQuery, queries: QueryAttention) -> tuple[Tensor, Tensor]:
+    """Return for each text the sums of values over queries, and the numbers of queries."""
     chosen = rule.over(queries) & queries.counted
-    return torch.where(chosen, rule.function(queries), 0).sum((-3, -1), dtype=torch.float64)
-
-
-def _number(rule: PerQuery, queries: QueryAttention) -> Tensor:
-    return (rule.over(queries) & queries.counted).sum((0, 2), dtype=torch.float64)
+    totals = torch.where(chosen, rule.function(queries), 0).sum(-1, dtype=torch.float64)
+    return totals, chosen.sum(2, dtype=torch.float64)
 
 
 def _rule(metric: HeadMetric, whole: bool) -> Any:
@@ -373,11 +424,46 @@ class Repeated:
     begins: Int[Tensor, " batch"]
 
 
+def repeats_of_text(tokens: Int[np.ndarray, "text pos"], longest: int, batch: int, seed: int) -> DrawnRepeats:
+    """Draw such sequences of a text's own tokens; each begins with the first token of one of its sequences.
+
+    A first token may say what is asked for, or take attention that has no other place. It is not repeated.
+
+    Raises:
+        UserError: as `drawn_repeats`.
+
+    Examples:
+        >>> found = repeats_of_text(np.array([[7, 3, 4, 3, 5]]), longest=3, batch=2, seed=0)
+        >>> found.tokens[:, 0].tolist(), sorted(set(found.tokens[:, 1:].flatten().tolist()))
+        ([7, 7], [3, 4, 5])
+    """
+    own = tokens_to_repeat(tokens)
+    drawn = drawn_repeats(len(own), longest, batch, seed)
+    found = own[drawn.tokens]
+    found[:, 0] = np.resize(tokens[:, 0], batch)
+    return replace(drawn, tokens=found, begins=drawn.begins.clip(1))
+
+
+def tokens_to_repeat(tokens: Int[np.ndarray, "text pos"]) -> Int64[np.ndarray, " token"]:
+    """Return the tokens of a text that stand after the first of a sequence, ascending."""
+    return np.unique(tokens[:, 1:]).astype(np.int64)
+
+
 def repeated_batches(
-    vocab_size: int, longest: int, *, sequences: int, at_once: int, seed: int, device: torch.device
+    vocab_size: int,
+    longest: int,
+    *,
+    sequences: int,
+    at_once: int,
+    seed: int,
+    device: torch.device,
+    text: Int[np.ndarray, "text pos"] | None = None,
 ) -> tuple[Repeated, ...]:
-    """Draw sequences of twice the longest period with `drawn_repeats`, in batches."""
-    drawn = drawn_repeats(vocab_size, longest, sequences, seed)
+    """Draw sequences of twice the longest period in batches, of the vocabulary or of a text's own tokens."""
+    if text is None:
+        drawn = drawn_repeats(vocab_size, longest, sequences, seed)
+    else:
+        drawn = repeats_of_text(text, longest, sequences, seed)
     parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
     return tuple(
         Repeated(tokens=tokens, periods=periods, begins=begins) for tokens, periods, begins in zip(*parts, strict=True)

@@ -10,7 +10,7 @@ of these metrics.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -54,6 +54,8 @@ class QueryAttention(ABC):
     """The period of repeated tokens."""
     begins: Int[Tensor, "#batch 1"]
     """The first repeated key, counted from `first`."""
+    tokens: Int[Tensor, "batch token"] | None
+    """The tokens of the text, at all its keys."""
 
     @property
     @abstractmethod
@@ -80,6 +82,10 @@ class QueryAttention(ABC):
         """Return the weight on one key for each query; 0 on a key that is not seen or does not exist."""
 
     @abstractmethod
+    def weight_on(self, keys: Bool[Tensor, "batch query key"]) -> Values:
+        """Return the weight on some of the block's keys together."""
+
+    @abstractmethod
     def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
         """Return 1 where the largest weight is on that key, else 0; of equal weights the first is the largest."""
 
@@ -98,6 +104,20 @@ class QueryAttention(ABC):
         """True for a query on the second or a later occurrence of a repeated token."""
         assert self.period is not None, "measured without a period"
         return (self.places >= self.first + self.begins + self.period)[:, None] & self.one_text
+
+    def after_twins(self, distance: int) -> Bool[Tensor, "batch query key"]:
+        """Return the block's keys so many places after an earlier occurrence of the query's token, if known."""
+        if self.tokens is None:
+            return torch.zeros_like(self.sees[:, 0]).expand(len(self.counted), -1, -1)
+        start = self.start - distance
+        twins = torch.arange(start, start + self.sees.shape[3], device=self.tokens.device)
+        earlier = (twins >= self.first[:, :, None]) & (twins < self.places[..., None])
+        own = self.tokens.gather(1, self.places.expand(len(self.tokens), -1))
+        return earlier & (self.tokens[:, None, twins.clamp(min=0)] == own[..., None])
+
+    def sees_some(self, keys: Bool[Tensor, "batch query key"]) -> Bool[Tensor, "batch some query"]:
+        """Return whether a query sees one of these keys of the block."""
+        return (self.sees & keys[:, None]).any(3)
 
     def sees_at(self, keys: Int[Tensor, "#batch query"]) -> Bool[Tensor, "batch some query"]:
         """Return whether a query sees one key."""
@@ -148,6 +168,9 @@ class MeasuredAttention(QueryAttention):
         found = self.powers.gather(3, entries.expand(-1, self.powers.shape[1], -1, -1))[..., 0]
         return torch.where(seen, found / self.total, 0)
 
+    def weight_on(self, keys: Bool[Tensor, "batch query key"]) -> Values:  # noqa: D102
+        return torch.einsum("bhqk,bqk->bhq", self.powers, keys.to(self.powers.dtype)) / self.total
+
     def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
         entries, seen = self._seen_at(keys)
         return (seen & (self._largest_key == entries[..., 0])).to(self.powers.dtype)
@@ -181,6 +204,9 @@ class EvenAttention(QueryAttention):
     def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
         return self._seen_at(keys)[1] / self._n_seen
 
+    def weight_on(self, keys: Bool[Tensor, "batch query key"]) -> Values:  # noqa: D102
+        return (self.sees & keys[:, None]).sum(3) / self._n_seen
+
     @property
     def _n_seen(self) -> Float[Tensor, "batch some query"]:
         return self.n_keys.clamp(min=1)
@@ -195,6 +221,8 @@ class Block:
 
     measured: MeasuredAttention
     even: EvenAttention
+    moved: MeasuredAttention | None
+    """The attention of the model's heads beside the tokens of another text; None without tokens, or of one text."""
     examples: slice
     keys: slice
 
@@ -245,13 +273,17 @@ def cut_block(
         "first": masked.keys_counted[examples].int().argmax(1, keepdim=True),
         "period": None if masked.period is None else _of_examples(masked.period, examples, sees.device),
         "begins": _of_examples(masked.begins, examples, sees.device),
+        "tokens": None if masked.tokens is None else masked.tokens[examples],
     }
     logits = attention.logits(batch=examples, queries=queries, keys=keys)
     largest = logits.amax(3, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
     powers = logits.sub_(largest).exp_()
     total = powers.sum(3).clamp(min=torch.finfo(powers.dtype).tiny)
     measured = MeasuredAttention(powers=powers, total=total, **placed)
-    return Block(measured=measured, even=EvenAttention(**placed), examples=examples, keys=keys)
+    moved = None
+    if masked.tokens is not None and len(masked.tokens) > 1:
+        moved = replace(measured, tokens=masked.tokens.roll(1, 0)[examples])
+    return Block(measured=measured, even=EvenAttention(**placed), moved=moved, examples=examples, keys=keys)
 
 
 def _of_examples(number: int | Int[Tensor, " batch"], examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from headway.base.rng import generator
 from headway.config.head_metrics import HEAD_CAUSES, HEAD_METRICS, HeadMetric
 from headway.config.metrics import metric_name as metric_name
 
@@ -36,6 +37,10 @@ class HeadScores:
         draws: what untrained heads on the same stream show, by name of the attention: (draw, ...) beside the values;
             empty where no heads were drawn anew.
         formula: the mean of that over all draws where a formula gives it, by name of the attention.
+        interval: (low and high, head) by name of the attention: 95 % intervals over texts, of all heads of the model
+            together; empty where there are too few texts.
+        by_place: what the heads' attention scores beside the tokens of other texts, by name of the attention: what
+            positions alone give.
     """
 
     metric: str
@@ -44,6 +49,8 @@ class HeadScores:
     n_rows: int
     draws: Mapping[str, np.ndarray] = field(default_factory=dict)
     formula: Mapping[str, np.ndarray] = field(default_factory=dict)
+    interval: Mapping[str, np.ndarray] = field(default_factory=dict)
+    by_place: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def declared(self) -> HeadMetric:
@@ -102,6 +109,50 @@ class Composition:
     chances: Mapping[str, Float[np.ndarray, "earlier later"]] = field(default_factory=dict)
 
 
+TEXTS = 8
+"""The fewest texts whose scores give an interval; of fewer, intervals miss too often."""
+_RESAMPLES = 999
+_LEAST_ERROR = 0.2
+"""The least standard error of a resample, as a share of the scores' own: a few texts may agree by accident."""
+
+
+def text_intervals(
+    totals: Float[np.ndarray, "variant text head"], numbers: Float[np.ndarray, "text head"]
+) -> Float[np.ndarray, "2 head"] | None:
+    """Return simultaneous 95 % intervals of means over queries, by a studentised bootstrap over texts.
+
+    The largest deviation of any head in standard errors is resampled. In a simulation of 8 or 48 heads, all intervals
+    hold in 94 to 99 of 100 cases from 8 texts on, where few texts are unlike all others.
+
+    Args:
+        totals: sums over the queries of each text; the variant with the largest mean is taken.
+        numbers: of queries.
+
+    Returns:
+        Low and high ends, NaN for a head that counts in fewer than 8 texts; None with fewer texts.
+    """
+    n_texts = len(numbers)
+    if n_texts < TEXTS:
+        return None
+    known = (numbers > 0).sum(0) >= TEXTS
+    chosen = np.take_along_axis(totals, totals.sum(1).argmax(0)[None, None], 0)[0]
+
+    def estimated(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        number = np.where(known, times @ numbers, np.nan)
+        mean = times @ chosen / number
+        squares = times @ chosen**2 - 2 * mean * (times @ (chosen * numbers)) + mean**2 * (times @ numbers**2)
+        return mean, np.sqrt(np.clip(squares, 0, None) * n_texts / (n_texts - 1)) / number
+
+    random = generator(0, "intervals over texts", n_texts)
+    drawn = random.multinomial(n_texts, np.full(n_texts, 1 / n_texts), size=_RESAMPLES).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        (mean, error), (means, errors) = estimated(np.ones(n_texts)), estimated(drawn)
+        deviations = np.abs(means - mean) / np.maximum(errors, _LEAST_ERROR * error)
+    deviations = np.where(error > 1e-6 * np.abs(mean), np.nan_to_num(deviations), 0)
+    half = np.quantile(deviations.max(1), 0.95) * error
+    return np.stack((mean - half, mean + half))
+
+
 def of_pairs(value: np.ndarray) -> np.ndarray:
     """Return the entries that means are over: each pair of different heads once, or all heads.
 
@@ -131,7 +182,7 @@ def _over_others(pairs: np.ndarray) -> np.ndarray:
 def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
     """Return scores as arrays of one file: `METRIC/ATTENTION`, `METRIC/ATTENTION/null`, `METRIC/n_rows`; float32.
 
-    If heads were re-initialised, `METRIC/ATTENTION/untrained` holds every draw.
+    If heads were re-initialised, `METRIC/ATTENTION/untrained` holds every draw; `/interval` has low and high ends.
     """
     arrays: Arrays = {}
     for score in scores:
@@ -142,6 +193,8 @@ def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
                 arrays[f"{score.metric}/{name}/null"] = np.asarray(score.null[name], np.float32)
             if name in score.draws:
                 arrays[f"{score.metric}/{name}/untrained"] = np.asarray(score.draws[name], np.float32)
+            if name in score.interval:
+                arrays[f"{score.metric}/{name}/interval"] = np.asarray(score.interval[name], np.float32)
     return arrays
 
 
@@ -156,6 +209,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> 
             null={name: arrays[f"{metric}/{name}/null"] for name in ordered if f"{metric}/{name}/null" in arrays},
             n_rows=int(arrays[f"{metric}/n_rows"]),
             draws={name: arrays[of] for name in ordered if (of := f"{metric}/{name}/untrained") in arrays},
+            interval={name: arrays[of] for name in ordered if (of := f"{metric}/{name}/interval") in arrays},
         )
         for metric in metrics
     }
@@ -179,6 +233,10 @@ def score_json(score: HeadScores) -> dict[str, Any]:
         "untrained": {name: None if name in wide else five_digits(value) for name, value in score.untrained.items()},
         "untrained_spread": {name: None if name in wide else five_digits(v) for name, v in score.spread.items()},
     }
+    if score.interval:
+        content["interval"] = {name: five_digits(value) for name, value in score.interval.items()}
+    if score.by_place:
+        content["by_place"] = {name: five_digits(value) for name, value in score.by_place.items()}
     if declared.of == "pair":
         content["per_head"] = {name: five_digits(value) for name, value in score.per_head().items()}
     return content

@@ -56,7 +56,7 @@ def examine_beside_untrained(
     Raises:
         UserError: as `HeadStream` and `circuit_scores`.
     """
-    of_text = _Beside(draws, lambda nulls: HeadStream(nulls=nulls), n_rows)
+    of_text = _Beside(draws, lambda own: HeadStream(nulls=own, intervals=own), n_rows)
     first: Redrawable | None = None
     for reading in text:
         first = first or reading
@@ -68,7 +68,7 @@ def examine_beside_untrained(
         by_attention = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
         scores[metric] = replace(scores[metric], formula=by_attention)
     if repetition is not None:
-        repeated = _Beside(draws, lambda nulls: HeadStream(REPEATED, repeats=True, nulls=nulls))
+        repeated = _Beside(draws, lambda own: HeadStream(REPEATED, repeats=True, nulls=own, intervals=own))
         for batch in repetition:
             repeated.add(read(batch.tokens), batch.periods, batch.begins)
         scores |= repeated.scores()
@@ -96,7 +96,7 @@ class _Beside:
         counted = {} if chosen is None else {at.name: mask_attention(at).keys_counted for at in attentions}
         for draw, stream in enumerate(self._drawn):
             some = None if chosen is None else _some(reading.trace, counted, chosen, draw + self._batches)
-            stream.add(reading.redraw(draw, some), periods, begins)
+            stream.add(replace(reading.redraw(draw, some), tokens=reading.trace.tokens), periods, begins)
         self._batches += 1
 
     def _chosen(

@@ -217,6 +217,8 @@ class Trace:
     """The attentions in the order of the pass; a layer without heads has none."""
     streams: tuple[Float[Tensor, "batch pos d_model"], ...] = ()
     """The stream before each layer and, last, before the final norm; empty for models that others wrote."""
+    tokens: Int[Tensor, "batch token"] | None = None
+    """The tokens of a text, for metrics of what a token's earlier occurrences are followed by; None: not given."""
 
     def with_rows(self, rows: Bool[Tensor, "batch query"] | None) -> "Trace":
         """Return the trace with the queries that count; padding does not count."""

@@ -10,6 +10,7 @@ heads. Before it reports a number, it checks that the ablations do what they are
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -102,7 +103,7 @@ class _Probe:
             assert trace is not None
             n_targets = int(asked(targets).sum())
             losses.append((float(mean_loss(logits, targets)) * n_targets, n_targets))
-            yield trace.with_rows(rows)
+            yield replace(trace.with_rows(rows), tokens=inputs if inputs.ndim == 2 else None)
 
     @property
     def _at_once(self) -> int:
