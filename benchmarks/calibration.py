@@ -24,17 +24,20 @@ from typing import Any
 import numpy as np
 
 from headway.stats.best_arm import chances, new_seeds, ranked
-from headway.stats.blocks import block_test, needed_arms, run_plan
+from headway.stats.blocks import block_test, needed_arms, reading, run_plan
 from headway.stats.sequential import RULES, LookPlan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from laws.test_associations_hold import KINDS, p_of
 from laws.test_curves_hold import off_the_curve
 from laws.test_effects_hold import covered, lognormal, normal
-from laws.test_family import FAMILIES, star
+from laws.test_family import FAMILIES as LARGER
+from laws.test_family import star
 from laws.test_odd_arms import PLACES
 from laws.test_statements_silent import verdicts
 from support.many_families import ODD, judged, missed, of_odd_arms, wrong_in_plans
+
+FAMILIES = {"2 arms": np.array([[-1.0, 1.0]]), **LARGER}
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]
 """From a generator, a number of arms and of seeds to runs (arm, seed) of arms that do not differ."""
@@ -134,12 +137,30 @@ def searched(seeds: tuple[int, ...], sweeps: int, seed: int) -> np.ndarray:
     return sums
 
 
+def followed(arms: int, n: int, margin: float, effect: float | None, sweeps: int, seed: int) -> np.ndarray:
+    """Sums of three numbers: open differences, the stated chances to settle them, and those that the seeds settle.
+
+    True differences of the first arm are `effect` times the margin, or drawn with the margin as standard deviation.
+    """
+    weights, rng, sums = np.eye(arms)[1:] - np.eye(arms)[0], np.random.default_rng(seed), np.zeros(3)
+    plan = LookPlan(looks=(n,), margin=margin)
+    for _ in range(sweeps):
+        true = margin * (rng.normal() if effect is None else effect)
+        before = runs(rng, arms, n, spread="normal") + true * np.eye(arms)[1][:, None]
+        test = block_test(before, weights)
+        if reading(test.contrasts[0], margin) == "open" and (settling := test.settling(plan, 0)):
+            more = runs(rng, arms, settling[0], spread="normal") + true * np.eye(arms)[1][:, None]
+            later = block_test(np.hstack([before, more]), weights).contrasts[0]
+            sums += 1, settling[1], reading(later, margin) != "open"
+    return sums
+
+
 def found_of_stated(family: str, n: int, sweeps: int, seed: int) -> int:
-    """Sweeps in which a planted difference of the stated size, at the true spread, is told apart."""
+    """Sweeps in which a planted difference of the median stated size is told apart."""
     weights, rng, count = FAMILIES[family], np.random.default_rng(seed), 0
     arms = weights.shape[1]
     stated = [block_test(runs(rng, arms, n, spread="normal"), weights).contrasts[0] for _ in range(2_000)]
-    effect = float(np.sqrt(np.mean([(one.detectable or 0.0) ** 2 for one in stated])))
+    effect = float(np.median([one.detectable or 0.0 for one in stated]))
     lift = effect * np.linalg.pinv(weights[:1])[:, 0]
     for _ in range(sweeps):
         one = block_test(runs(rng, arms, n, spread="normal") + lift[:, None], weights).contrasts[0]
@@ -288,6 +309,15 @@ def detectable(cell: Cell) -> None:
             )
 
 
+def settling(cell: Cell) -> None:
+    """How often open differences are settled by the seeds that verdicts state, and how often they were to be."""
+    print("\n| arms | seeds | margin, sd | true difference, margins | open | stated | settled |\n" + "|---" * 7 + "|")
+    for arms, n, margin in ((2, 3, 2.0), (4, 3, 2.0), (4, 6, 1.0)):
+        for effect in (None, 0.0, 0.5, 1.0):
+            found = cell(followed, arms, n, margin, effect)
+            print(f"| {arms} | {n} | {margin} | {'drawn' if effect is None else effect} | {found} |", flush=True)
+
+
 def halving(cell: Cell) -> None:
     """How often halving finds the best of many."""
     print("\n| search | runs | best found | within .2 % of it | loss against it, % | stated chance |")
@@ -362,6 +392,7 @@ TABLES = {
     "families": families,
     "plans": plans,
     "detectable": detectable,
+    "settling": settling,
     "halving": halving,
     "associations": associations,
     "statements": statements,

@@ -9,7 +9,7 @@ from support.house import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from calibration import runs, same_until, searched, verdicts_until, wrong_until
+from calibration import followed, found_of_stated, runs, same_until, searched, verdicts_until, wrong_until
 
 from headway.stats.best_arm import new_seeds
 from headway.stats.sequential import LookPlan
@@ -25,6 +25,21 @@ def test_nothing_is_told_apart_that_is_alike():
 @pytest.mark.slow
 def test_nothing_is_the_same_that_differs_by_the_margin():
     assert same_until("order", "normal", 2.0, SWEEPS, 0) / SWEEPS <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arms", "n", "margin"), [(2, 3, 2.0), (4, 6, 1.0)])
+def test_so_many_more_seeds_settle_a_difference_as_often_as_is_stated(arms, n, margin):
+    n_open, stated, settled = followed(arms, n, margin, None, 300, 0)
+    assert settled / n_open == pytest.approx(stated / n_open, abs=0.13)
+    n_open, _, settled = followed(arms, n, margin, 0.5, 200, 1)
+    assert settled / n_open > 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "n"), [("2 arms", 3), ("order", 3)])
+def test_differences_of_the_detectable_size_are_found_in_four_of_five_experiments(family, n):
+    assert found_of_stated(family, n, SWEEPS, 0) / SWEEPS == pytest.approx(0.8, abs=0.05)
 
 
 def test_an_arm_that_is_settled_takes_no_more_runs():

@@ -100,7 +100,7 @@ def test_two_arms():
     (one,) = built(A).comparisons
     assert (one.estimate, one.se, one.p, one.bound) == near(-0.2, 0.057735, 0.074180, 4.302653)
     assert one.interval == near(-0.448414, 0.048414)
-    assert one.detectable == pytest.approx(0.326404, abs=1e-6)
+    assert one.detectable == pytest.approx(0.326404 * 1.201123, abs=1e-6)
     assert (one.freedom, one.n_pairs, one.outcome) == (2, 3, "same")
 
 
@@ -116,7 +116,9 @@ def test_a_complete_star():
     expected = [(0.099962, 2.233371), (-1.190569, 1.257236), (-2.382207, 0.648873)]
     assert [c.interval for c in found.comparisons] == [pytest.approx(ends, abs=3e-3) for ends in expected]
     assert [c.p_family for c in found.comparisons] == pytest.approx([0.035280, 0.999504, 0.268046], abs=1e-3)
-    assert [c.detectable for c in found.comparisons] == pytest.approx([1.405287, 1.612381, 1.996587], abs=3e-3)
+    assert [c.detectable for c in found.comparisons] == pytest.approx(
+        [1.061396 * x for x in (1.405287, 1.612381, 1.996587)], abs=3e-3
+    )
     assert [c.outcome for c in found.comparisons] == ["apart", "open", "open"]
 
 

@@ -12,6 +12,7 @@ from support.tolerance import nearly
 
 from headway.stats.evidence import Comparison
 from headway.stats.paired import compare, detectable_effect, holm, paired, pairs_to_detect
+from headway.stats.simultaneous import median_widening
 
 
 def of(arm, baseline):
@@ -22,7 +23,7 @@ def test_the_fields_are_those_of_results_json():
     assert [field.name for field in fields(Comparison)] == [
         *("metric", "control", "rule", "n_pairs", "means", "difference", "relative", "estimate", "interval", "se"),
         *("freedom", "bound", "p", "p_family", "outcome", "detectable", "seeds_for_margin"),
-        *("doubts", "seeds", "look", "unit", "seed_s"),
+        *("doubts", "seeds", "look", "unit", "seed_s", "seeds_to_settle", "chance_to_settle"),
         *("arm", "baseline", "group", "verdict"),
     ]
 
@@ -39,7 +40,7 @@ def test_an_example_by_hand():
     # t = 4/1.5811 = 2.5298; with 4 degrees of freedom P(T > t) = 1/2 - u(1 + (1 - u^2)/2)/2, u = t/sqrt(4 + t^2).
     u = 4 / error / math.sqrt(4 + 16 / 2.5)
     assert c.p == pytest.approx(1 - u * (1 + (1 - u * u) / 2), rel=1e-12)
-    assert c.detectable == pytest.approx(1.681997 * math.sqrt(12.5), rel=1e-6)
+    assert c.detectable == pytest.approx(1.681997 * math.sqrt(12.5) * median_widening(4), rel=1e-6)
 
 
 def test_it_is_the_paired_t_test_of_scipy():

@@ -193,9 +193,11 @@ def test_what_another_seed_costs_is_undisturbed_and_stands_in_the_sentence(store
             run.metrics["wall_s"] = wall_s
     one = results.build(store).judged[0]
     assert (one.outcome, one.seed_s) == ("open", 90.0)
-    more = one.seeds_for_margin[0] - 3
-    assert f"about {more} more seeds (" in one.verdict
-    assert one.verdict.endswith(f" settle 1 %, about {duration(90.0 * more)} of training")
+    more = one.seeds_to_settle
+    chance = "with a chance of about 80 %"
+    assert one.verdict.endswith(
+        f"; about {more} more seeds settle 1 % {chance}, about {duration(90.0 * more)} of training"
+    )
     for run in store.content:
         run.execution = {"together": 2}
     assert results.build(store).judged[0].seed_s == 45.0

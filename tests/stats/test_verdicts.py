@@ -51,6 +51,8 @@ def told(estimate, low, high, outcome, **changes):
         outcome=outcome,
         detectable=per_cent(2.0),
         seeds_for_margin=(15, 11, 22),
+        seeds_to_settle=9,
+        chance_to_settle=0.807,
     )
     return replace(one, **changes)
 
@@ -70,7 +72,7 @@ def test_every_reading_of_an_interval_has_its_sentence():
     )
     assert say(told(0.3, -0.9, 1.5, "open")) == (
         "descending and constant are not told apart yet: 0.3 % (−0.9 to 1.5 %), 6 seeds; "
-        "about 9 more seeds (5 to 16) settle 1 %"
+        "about 9 more seeds settle 1 % with a chance of about 80 %"
     )
 
 
@@ -81,12 +83,12 @@ def test_an_end_that_is_not_0_is_not_written_as_0():
 
 
 def test_what_settles_it_is_told_as_it_is_known():
-    wide = told(0.3, -0.9, 1.5, "open", seeds_for_margin=(7, 3, 5_000))
-    assert say(wide).endswith("6 seeds; about 1 more seed settles 1 %")
-    assert say(replace(wide, seeds_for_margin=(4_000, 900, 9_000))).endswith("; more than 1,000 more seeds settle 1 %")
-    assert say(replace(wide, seeds_for_margin=None)).endswith("(−0.9 to 1.5 %), 6 seeds")
+    wide = told(0.3, -0.9, 1.5, "open", seeds_to_settle=1, chance_to_settle=0.88)
+    assert say(wide).endswith("6 seeds; about 1 more seed settles 1 % with a chance of about 90 %")
+    assert say(replace(wide, seeds_to_settle=2_048)).endswith("; more than 1,000 more seeds settle 1 %")
+    assert say(replace(wide, seeds_to_settle=None)).endswith("(−0.9 to 1.5 %), 6 seeds")
     half = replace(FAMILY, plan=LookPlan(looks=(3, 6), margin=0.5))
-    assert say(told(0.3, -0.9, 1.5, "open"), half).endswith(" settle 0.5 %")
+    assert say(told(0.3, -0.9, 1.5, "open"), half).endswith(" settle 0.5 % with a chance of about 80 %")
 
 
 NO_TEST = {"interval": None, "se": None, "p": None, "p_family": None, "bound": None, "detectable": None}
@@ -153,16 +155,21 @@ def test_notes_follow():
 def test_what_holds_for_a_family_is_told_once():
     found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", detectable=per_cent(2.4))]
     assert scope(FAMILY, found) == (
-        "95 % intervals that hold for all 13 comparisons at once, at look 2 of 2; a true difference of 2.0 to 2.4 % is "
-        "told apart in 80 of 100 experiments; seeds explain 22 % of the spread; less is better"
+        "95 % intervals that hold for all 13 comparisons at once, at look 2 of 2; this experiment can detect "
+        "differences of about 2.0 to 2.4 % (80 % power); seeds explain 22 % of the spread; less is better"
     )
     alone = replace(FAMILY, size=1, pairing=None)
-    assert scope(alone, found[:1]).startswith("a 95 % interval, at look 2 of 2; a true difference of 2.0 % is")
+    said = "a 95 % interval, at look 2 of 2; this experiment can detect differences of about 2.0 % ("
+    assert scope(alone, found[:1]).startswith(said)
+        "a 95 % interval, at look 2 of 2; this experiment can detect differences of about 2.0 % ("
+    )
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert (
         scope(replace(FAMILY, look=1), few)
         == "look 1 of 2, at 3 seeds: no interval; it takes 3 seeds or more; less is better"
     )
+    alike = [replace(few[0], outcome="none", n_pairs=3)]
+    assert "no interval; no difference varies from seed to seed; less" in scope(replace(FAMILY, look=1), alike)
     paired = replace(FAMILY, rule="paired")
     assert scope(paired, found) == (
         "13 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"

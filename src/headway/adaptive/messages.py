@@ -8,7 +8,8 @@ from headway.config.metrics import METRICS, metric_name
 from headway.stats.best_arm import MOST_FINALISTS, arms_by_round, planned_runs
 from headway.stats.blocks import PlanState
 from headway.stats.evidence import SETTLED, Difference, Outcome
-from headway.stats.sequential import FEWEST
+from headway.stats.sequential import FEWEST, look_plan
+from headway.stats.verdicts import more_seeds
 from headway.stats.warnings import recounted
 from headway.store.look_plans import RoundMade, StoredPlan, StoredSearch, stored, stored_plan
 
@@ -163,13 +164,10 @@ def ending(plan: StoredPlan, state: PlanState, seconds_of: Sequence[float | None
 
 
 def _cost(plan: StoredPlan, state: PlanState, index: int, seconds: float | None) -> str:
-    n_pairs, needed = state.contrasts[index].n_pairs, state.test.seeds_for(plan.margin, index)
-    if n_pairs < FEWEST or needed is None:
+    settling = state.test.settling(look_plan(plan), index)
+    if state.contrasts[index].n_pairs < FEWEST or settling is None:
         return ""
-    more, low, high = (max(1, n - n_pairs) for n in needed)
-    long = "" if seconds is None else f", about {brief(more * seconds)}"
-    span = f" ({low:,} to {high:,})" if low < high else ""
-    return f"; about {counted(more, 'more seed')}{span} would settle {per_cent(plan.margin)}{long}"
+    return f"; {more_seeds(*settling, per_cent(plan.margin), seconds)}"
 
 
 def search_plan(search: StoredSearch) -> str:

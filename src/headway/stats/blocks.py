@@ -26,13 +26,23 @@ from scipy import special
 
 from headway.stats.evidence import Difference, Outcome
 from headway.stats.sequential import FEWEST, RULES, LookPlan
-from headway.stats.simultaneous import LEVEL, POWER, LargestT, detectable_ratio, root
+from headway.stats.simultaneous import (
+    LEVEL,
+    POWER,
+    LargestT,
+    chance_to_settle,
+    detectable_ratio,
+    median_widening,
+    root,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
 _WILD = 100.0
 """An arm is judged by itself if its runs vary by this factor more than the other arms' (in variance)."""
+_FAR = 2048
+"""Seeds from which on it does not matter how many settle a contrast."""
 OWN_SHARE = 4
 """A contrast's own spread never weighs less than one part in five."""
 
@@ -88,6 +98,22 @@ class BlockTest:
         scaled = variance * difference.freedom
         low, high = (scaled / float(special.chdtri(difference.freedom, tail)) for tail in (0.1, 0.9))
         return needed(variance), needed(low), needed(high)
+
+    def settling(self, plan: LookPlan, contrast: int) -> tuple[int, float] | None:
+        """Return how many more seeds settle a contrast in four of five cases, and their chance; None without a spread.
+
+        The later test has the level of the plan's last interim analysis.
+        """
+        found, largest = self.contrasts[contrast], LargestT.of(self.correlation)
+        if found.se is None:
+            return None
+        level, n = plan.level_at(len(plan.looks)), found.n_pairs
+
+        def chance(more: int) -> float:
+            return chance_to_settle(found, n + more, largest, margin=plan.margin, level=level)
+
+        more = 1 if chance(1) >= POWER else smallest(lambda more: chance(more) >= POWER, most=_FAR)
+        return more, chance(more)
 
 
 def block_test(
@@ -222,7 +248,7 @@ def _judged(
         bound=bound,
         p=p,
         p_family=p_family,
-        detectable=se * detectable_ratio(freedom, bound),
+        detectable=se * median_widening(freedom) * detectable_ratio(freedom, bound),
     )
 
 

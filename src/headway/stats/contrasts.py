@@ -135,8 +135,14 @@ def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weig
     if judged.look is None or judged.outcome in ("few", "none"):
         return replace(judged, interval=None, bound=None, p=None, p_family=None, detectable=None)
     seeds = state.test.seeds_for(plan.margin, index)
-    # Two seeds tell nothing, however small the spread.
-    return replace(judged, seeds_for_margin=None if seeds is None else tuple(max(FEWEST, n) for n in seeds))
+    more, chance = (state.test.settling(plan, index) if judged.outcome == "open" else None) or (None, None)
+    return replace(
+        judged,
+        # Two seeds tell nothing, however small the spread.
+        seeds_for_margin=None if seeds is None else tuple(max(FEWEST, n) for n in seeds),
+        seeds_to_settle=more,
+        chance_to_settle=chance,
+    )
 
 
 def _by_pairs(question: Question) -> list[Difference]:

@@ -59,7 +59,8 @@ class Difference:
         p_family: the p corrected for the other differences.
         outcome: a clear difference; a clear one below the margin; none beyond it; open; too few seeds (one or two);
             no answer (no seed, or no spread).
-        detectable: the true difference that this very verdict finds with 80 % power.
+        detectable: the true difference that this very verdict finds with 80 % power: the median over what the spread
+            may be.
         seeds_for_margin: about how many seeds would detect a difference of the margin, and the ends of a range of 80 %.
         doubts: the reasons why `outcome` is worth nothing.
         seeds: the seeds of all these numbers.
@@ -67,6 +68,8 @@ class Difference:
             the first.
         unit: of `estimate`, `interval`, `se` and `detectable`: "100 ln" of a ratio, or that of the metric.
         seed_s: the seconds of a run of each arm, one after the other: the cost of another seed.
+        seeds_to_settle: of an open difference, how many more seeds give a verdict in four of five cases.
+        chance_to_settle: the chance that so many more seeds give a verdict.
     """
 
     of: ClassVar[Kind] = "comparisons"
@@ -99,6 +102,8 @@ class Difference:
         },
     )
     seed_s: float | None = None
+    seeds_to_settle: int | None = None
+    chance_to_settle: float | None = None
 
     @classmethod
     def partly_known(cls, **known: Any) -> "Difference":

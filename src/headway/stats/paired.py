@@ -18,7 +18,7 @@ from scipy.special import chdtri, stdtr, stdtrit
 
 from headway.stats.blocks import smallest
 from headway.stats.evidence import Difference, Outcome
-from headway.stats.simultaneous import LEVEL, detectable_ratio
+from headway.stats.simultaneous import LEVEL, detectable_ratio, median_widening
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -99,7 +99,7 @@ def compare(pairs: Pairs, *, scale: float = 1.0) -> Difference:
         bound=bound,
         p=p,
         outcome=outcome_of(n, p),
-        detectable=detectable_effect(n) * deviation,
+        detectable=detectable_effect(n) * median_widening(n - 1) * deviation,
         seeds_for_margin=_seeds_for(one_percent, deviation, n) if one_percent > 0 else None,
     )
 

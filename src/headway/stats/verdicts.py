@@ -23,6 +23,7 @@ from headway.config.metrics import METRICS, Metric
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, title, values_of
 from headway.stats.evidence import Difference, Family
 from headway.stats.paired import is_finite
+from headway.stats.sequential import FEWEST
 from headway.stats.shares import Share
 from headway.stats.simultaneous import LEVEL
 from headway.store.look_plans import Picked, StoredSearch
@@ -370,14 +371,26 @@ def _unsaid(c: Difference, family: Family, metric: Metric, what: str, on: str) -
 
 
 def _cost(c: Difference, margin: str) -> str:
-    """About how many more seeds settle an open question, as a clause."""
-    if not c.seeds_for_margin:
+    """Return how many more seeds settle an open question with which chance, as a clause."""
+    if c.seeds_to_settle is None or c.chance_to_settle is None:
         return ""
-    more, low, high = (max(1, n - c.n_pairs) for n in c.seeds_for_margin)
-    far = f" ({low} to {high})" if low < high < _FAR else ""
-    time = f", about {brief(more * c.seed_s)} of training" if c.seed_s and more < _FAR else ""
-    seeds = f"{about(more)} more seed{'' if more == 1 else 's'}{far}"
-    return f"; {seeds} {'settles' if more == 1 else 'settle'} {margin}{time}"
+    return f"; {more_seeds(c.seeds_to_settle, c.chance_to_settle, margin, c.seed_s)}"
+
+
+def more_seeds(more: int, chance: float, margin: str, seconds: float | None) -> str:
+    """Return how many more seeds settle a margin, with which chance, and how long they train.
+
+    Examples:
+        >>> more_seeds(5, 0.812, "1 %", 60.0)
+        'about 5 more seeds settle 1 % with a chance of about 80 %, about 5 min 00 s of training'
+        >>> more_seeds(2048, 0.3, "1 %", 60.0)
+        'more than 1,000 more seeds settle 1 %'
+    """
+    said = f"{about(more)} more seed{' settles' if more == 1 else 's settle'} {margin}"
+    if more >= _FAR:
+        return said
+    time = f", about {brief(more * seconds)} of training" if seconds else ""
+    return f"{said} with a chance of about {round(10 * chance)}0 %{time}"
 
 
 _FAR = 1_000
@@ -400,7 +413,9 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
         return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing{better}"
     looks = f"look {family.look} of {len(family.plan.looks)}"
     if not any(c.interval for c in differences):
-        return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; it takes 3 seeds or more{better}"
+        enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
+        why = "no difference varies from seed to seed" if enough else f"it takes {FEWEST} seeds or more"
+        return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; {why}{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     together = f"intervals that hold for all {family.size} {of}s at once"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
@@ -418,7 +433,7 @@ def _detectable(differences: Sequence[Difference]) -> list[str]:
         return []
     write = Amount.of_share(sizes[0], None)
     span = write(sizes[0]) if write(sizes[0]) == write(sizes[-1]) else write(sizes[0], sizes[-1])
-    return [f"a true difference of {span} is told apart in 80 of 100 experiments"]
+    return [f"this experiment can detect differences of about {span} (80 % power)"]
 
 
 _MOST_DIGITS = 9
