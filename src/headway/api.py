@@ -428,7 +428,7 @@ def _about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run],
         chosen: all runs that were chosen.
         store: their directory.
     """
-    sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batch_key is not None]
+    sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batching.key is not None]
     if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
         yield (
             f"--batch-runs {asked} holds for runs that are made from now on: {counted(len(sizes), 'run')} that "

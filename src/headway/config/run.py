@@ -146,6 +146,22 @@ class Comparability:
         return "one of them sees the token that it is to predict" if self.sees_targets != other.sees_targets else ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Batching:
+    """The terms on which a run can be trained with others, as one batched program.
+
+    Law: `key` is None exactly if there is an obstacle. Runs with one key differ only in their seeds, and in numbers of
+    training and of initial weights.
+    """
+
+    key: str | None = None
+    """The key of runs that can be trained together; None if this run cannot."""
+    obstacles: tuple[str, ...] = ()
+    """The reasons that keep this run out of a batched program, a clause each."""
+    is_cheap: bool = False
+    """True if steps are so small that several at once take hardly longer than one."""
+
+
 class Training(Spec):
     """The training settings that all laboratories share."""
 
@@ -236,25 +252,9 @@ class RunSpec(Spec):
         return ()
 
     @property
-    def batch_key(self) -> str | None:
-        """The key of runs that can be trained as one batched program; None if this run cannot.
-
-        Law: runs with one key differ only in their seeds, and in numbers of training and of initial weights.
-        """
-        return None
-
-    @property
-    def unbatchable(self) -> tuple[str, ...]:
-        """The reasons that keep this run out of a batched program, a clause each; none if it can be batched.
-
-        Law: there is a reason exactly if `batch_key` is None.
-        """
-        return ("its laboratory trains runs one by one",)
-
-    @property
-    def is_cheap(self) -> bool:
-        """True if steps are so small that several at once take hardly longer than one."""
-        return False
+    def batching(self) -> Batching:
+        """The terms on which it can be trained with others as one program; by default it is trained alone."""
+        return Batching(obstacles=("its laboratory trains runs one by one",))
 
     @property
     def comparability(self) -> Comparability:

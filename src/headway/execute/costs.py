@@ -151,7 +151,7 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
     found: dict[str, list[str]] = defaultdict(list)
     for arm in experiment.selected:
         run = arm.resolved_spec
-        for remark in filter(None, (*run.warnings, reasons_not_batchable(run) if run.is_cheap else "")):
+        for remark in filter(None, (*run.warnings, reasons_not_batchable(run) if run.batching.is_cheap else "")):
             found[remark].append(arm.full_name)
     n = len(experiment.selected)
     return tuple(remark if len(arms) == n else f"{together(arms, n)}: {remark}" for remark, arms in found.items())

@@ -271,8 +271,8 @@ class Making:
         shapes: dict[str, list[Name]] = {}
         said: dict[str, None] = {}
         for name, spec in runs.items():
-            if spec.batch_key is not None:
-                shapes.setdefault(spec.batch_key, []).append(name)
+            if spec.batching.key is not None:
+                shapes.setdefault(spec.batching.key, []).append(name)
             elif self.at_most is not None and self.at_most > 1:
                 said[f"{name[0]}: {reasons_not_batchable(spec)}"] = None
         found: dict[Name, RunBatch] = {}
@@ -331,7 +331,7 @@ def reasons_not_batchable(spec: RunSpec) -> str:
     """Return a sentence on why a run is not trained together with others; empty if it can be."""
     return (
         f"trained alone, and not together with others of its shape: {'; '.join(why)}"
-        if (why := spec.unbatchable)
+        if (why := spec.batching.obstacles)
         else ""
     )
 
@@ -344,9 +344,9 @@ def how_many(spec: RunSpec, at_most: int | None, gpu_bytes: int | None = None) -
         at_most: so many; None: `USUAL` of those whose steps are small, otherwise one.
         gpu_bytes: what is free of a GPU's memory; None: the machine's own counts.
     """
-    if spec.batch_key is None:
+    if spec.batching.key is None:
         return 1, ""
-    asked = at_most if at_most is not None else USUAL if spec.is_cheap else 1
+    asked = at_most if at_most is not None else USUAL if spec.batching.is_cheap else 1
     if asked == 1:
         return 1, ""
     free = psutil.virtual_memory().total if gpu_bytes is None else gpu_bytes

@@ -38,21 +38,21 @@ GIVEN = {
 
 def test_a_plain_run_is_not_alone():
     run = resolve({**PARITY, "arms": {"a": {}}}).arm("a").resolved_spec
-    assert run.unbatchable == ()
-    assert run.batch_key is not None
+    assert run.batching.obstacles == ()
+    assert run.batching.key is not None
 
 
 @pytest.mark.parametrize("key", GIVEN)
 def test_each_reason_is_named_and_has_no_shape(key):
     run = resolve({**PARITY, "arms": {"a": GIVEN[key]}}).arm("a").resolved_spec
-    assert [why.split(":")[0] for why in run.unbatchable] == [key]
-    assert run.batch_key is None
+    assert [why.split(":")[0] for why in run.batching.obstacles] == [key]
+    assert run.batching.key is None
 
 
 def test_no_shape_exactly_where_there_is_a_reason():
     for name in ("prune-heads", "icl-heads", "heads-for-parity", "regularized"):
         for arm in load(name).arms:
-            assert (arm.resolved_spec.batch_key is None) == bool(arm.resolved_spec.unbatchable), arm.full_name
+            assert (arm.resolved_spec.batching.key is None) == bool(arm.resolved_spec.batching.obstacles), arm.full_name
 
 
 def test_the_docs_list_them():

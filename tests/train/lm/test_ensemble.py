@@ -182,7 +182,7 @@ def test_an_interrupted_step_is_gone_on_with_by_nobody(monkeypatch):
     ],
 )
 def test_runs_of_one_shape_differ_in_numbers_alone(change, same):
-    assert (run_of(**change).batch_key == run_of().batch_key) == same
+    assert (run_of(**change).batching.key == run_of().batching.key) == same
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_runs_of_one_shape_differ_in_numbers_alone(change, same):
     ],
 )
 def test_what_is_trained_alone_has_no_shape(change):
-    assert run_of(**change).batch_key is None
+    assert run_of(**change).batching.key is None
 
 
 def test_members_are_views_of_one_stack():

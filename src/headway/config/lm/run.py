@@ -18,7 +18,7 @@ from headway.config.lm.synthetic import EndpointTask, HopsTask, InductionTask, P
 from headway.config.lm.task import TokensTask
 from headway.config.lm.text import TextTask
 from headway.config.lm.training import TokensTraining
-from headway.config.run import Budget, Comparability, RunSpec, Traits
+from headway.config.run import Batching, Budget, Comparability, RunSpec, Traits
 from headway.config.spec import Spec, check_numbers
 from headway.errors import DeclarationError
 
@@ -225,26 +225,20 @@ class TokensRun(RunSpec):
         )
         return (*about_importance(self.probes, self.training, self.expected_steps), *untrained)
 
-    @property
-    def batch_key(self) -> str | None:
-        """The key of runs that can be trained as one batched program; None if a setting in `UNBATCHABLE` forbids it."""
-        if self.unbatchable:
-            return None
+    @cached_property
+    def batching(self) -> Batching:
+        """The settings that keep this run out of a batched program, keys of `UNBATCHABLE`; its key if there is none."""
+        plain = ((key, value == attrgetter(key)(self), reason) for key, (value, reason) in UNBATCHABLE.items())
+        obstacles = tuple(f"{key}: {reason}" for key, is_plain, reason in plain if not is_plain)
         content = {key: value for key, value in self.content().items() if key != "seed"}
         for part, own in _OWN.items():
             content[part] = {key: value for key, value in content[part].items() if key not in own}
-        return digest({**content, "steps": self.declared_steps})
-
-    @property
-    def unbatchable(self) -> tuple[str, ...]:
-        """The settings that keep this run out of a batched program: keys of `UNBATCHABLE`, with their reasons."""
-        plain = ((key, value == attrgetter(key)(self), reason) for key, (value, reason) in UNBATCHABLE.items())
-        return tuple(f"{key}: {reason}" for key, is_plain, reason in plain if not is_plain)
-
-    @property
-    def is_cheap(self) -> bool:
-        """True if examples are drawn and a step takes at most some million operations."""
-        return not self.task.corpora and self.budget.flops_per_example * self.training.batch_size <= _CHEAP
+        return Batching(
+            key=None if obstacles else digest({**content, "steps": self.declared_steps}),
+            obstacles=obstacles,
+            # Examples are drawn, and a step takes at most some million operations.
+            is_cheap=not self.task.corpora and self.budget.flops_per_example * self.training.batch_size <= _CHEAP,
+        )
 
     @property
     def comparability(self) -> Comparability:

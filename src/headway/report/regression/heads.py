@@ -99,7 +99,7 @@ def dynamics(material: ReportData) -> Figure | None:
 def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n_heads: int, width: int) -> Any:
     quantity, output = row
     spec = declared(arm.shown)
-    heads: list[str | alt.FieldName] = [*head_colours(spec.model.n_heads)]
+    heads: list[Any] = [*head_colours(spec.model.n_heads)]
     style = {
         "color": colours_of_column("head", head_colours(n_heads), "stroke", title="head", orient="right"),
         "detail": "seed:N",

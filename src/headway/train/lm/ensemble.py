@@ -415,15 +415,15 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Col
     """Open a study of each run; studies that are advanced in turn take their steps together.
 
     Args:
-        runs: of one shape (`RunSpec.batch_key`).
+        runs: of one shape (`RunSpec.batching`).
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         joins: steps at which runs that were stored there are put in.
 
     Raises:
         UserError: as `open_study`.
     """
-    assert len({run.batch_key for run in runs}) == 1
-    assert runs[0].batch_key is not None
+    assert len({run.batching.key for run in runs}) == 1
+    assert runs[0].batching.key is not None
     on = find_device(device)
     examples = open_examples(runs[0].task)
     steps = steps_of(runs[0], examples)
