@@ -14,6 +14,7 @@ from support.planted import planted, texts
 from support.tolerance import assert_same, nearly
 
 import headway
+from headway.analysis.inputs import two_inputs
 from headway.causal.effects import KINDS
 from headway.config.head_metrics import HEAD_CAUSES
 from headway.config.lm.model import GptNeo
@@ -77,6 +78,26 @@ def test_effects_are_losses_with_and_without(found, ragged, text):
         whole, masked = (mean_nll(opened.own(tokens[:, :-1], gates=g)[0], tokens[:, 1:]) for g in (None, gates))
     assert found.loss_nats == nearly(float(whole), dtype=np.float32)
     assert found.exact.single["zero"].mean[2][1] == nearly(float(masked - whole), dtype=np.float32, scale=whole)
+
+
+def test_pieces_of_a_document_are_one_unit(ragged, tmp_path):
+    """Long documents give their beginnings where there are many, and pieces that count as one where there are few."""
+    long = [chr(97 + n % 26) * (n // 26 + 1) + "".join(chr(97 + n * at % 26) for at in range(90)) for n in range(70)]
+    text = tmp_path / "long.txt"
+    text.write_text("\n<|endoftext|>\n".join(long) + "\n<|endoftext|>\n")
+    opened = headway.open_model(ragged, for_="intervene")
+    own, _ = two_inputs(opened, text, None, sequences=32, length=32)
+    assert own.documents.tolist() == list(range(32))
+    assert ["".join(map(chr, row[:9])) for row in own.tokens.tolist()] == [each[:9] for each in long[:32]]
+    found = headway.ablate(ragged, text=text, sequences=30, length=32)
+    assert found.n_sequences == 30
+    assert 8 <= len(found.exact.tokens) < 20
+    assert found.exact.tokens.sum() == 30 * 32
+    assert all(np.shape(found.exact.single[kind].per_sequence[0])[1] == len(found.exact.tokens) for kind in KINDS)
+    (tmp_path / "one.txt").write_text("".join(long[1:12]))
+    one = headway.ablate(ragged, text=tmp_path / "one.txt", sequences=12, length=32)
+    assert "the text has 1 document: intervals are over its 12 sequences, and hold for it only" in one.notes
+    assert len(one.exact.tokens) == 12
 
 
 def test_batches_change_nothing(found, ragged, text, monkeypatch):

@@ -161,8 +161,6 @@ def test_what_holds_for_a_family_is_told_once():
     alone = replace(FAMILY, size=1, pairing=None)
     said = "a 95 % interval, at look 2 of 2; this experiment can detect differences of about 2.0 % ("
     assert scope(alone, found[:1]).startswith(said)
-        "a 95 % interval, at look 2 of 2; this experiment can detect differences of about 2.0 % ("
-    )
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert (
         scope(replace(FAMILY, look=1), few)

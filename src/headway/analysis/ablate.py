@@ -8,6 +8,7 @@ every head in all three kinds of ablation, then the estimates, from the same seq
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -197,7 +198,15 @@ def _batched(
     inputs, targets = own.tensors(opened)
     assert targets is not None, "a loss has targets"
     others = inputs if other.inputs is own.inputs else opened.on_device(other.tokens)
-    return BatchedText.read(opened.decoder, inputs, targets, others, mean_over=mean, seed=seed, tell=tell)
+    read = BatchedText.read(opened.decoder, inputs, targets, others, mean_over=mean, seed=seed, tell=tell)
+    units = _units(own)
+    return replace(read, documents=None if units == len(own) or own.documents is None else own.documents)
+
+
+def _units(own: TextInput) -> int:
+    """Return the number of units of intervals: documents, or sequences where these are of too few documents."""
+    n = len(own) if own.documents is None else len(np.unique(own.documents))
+    return n if n >= LEAST else len(own)
 
 
 def _alike(work: "BatchedText") -> "tuple[HeadScores, list[AttentionTrace]]":
@@ -299,6 +308,12 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
         yield (
             f"the loss is a mean over the {asked:,} of {own.size:,} tokens at which an answer is asked for, "
             "and where nats per token are said, these tokens are meant"
+        )
+    if own.documents is not None and 1 <= (n := len(np.unique(own.documents))) < min(LEAST, len(own)):
+        its, only = ("its", "it") if n == 1 else ("their", "them")
+        yield (
+            f"the text has {counted(n, 'document')}: intervals are over {its} {len(own)} sequences, and hold for "
+            f"{only} only"
         )
     if len(own) < LEAST:
         yield (

@@ -33,6 +33,8 @@ TOKENS = 4096
 """The default number of tokens of a trace: enough for two digits, in seconds on two cores."""
 LOSS_TOKENS, LOSS_LENGTH = 8192, 256
 """The default numbers of tokens, and of tokens in a sequence, of a loss: intervals are over sequences."""
+DOCUMENTS = 32
+"""The documents that a loss is measured on, where a text has them: effects are skewed, and few do not show it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,7 @@ class TextInput:
         complete: whether these examples are all inputs that the task has.
         asked: the parameter that named it, for errors.
         wanted: the numbers of sequences, and of tokens of each, that were wanted of a text.
+        documents: the document of each sequence of a text; None where each sequence is one.
     """
 
     name: str
@@ -58,6 +61,7 @@ class TextInput:
     complete: bool = False
     asked: str = "text"
     wanted: tuple[int, int] | None = None
+    documents: np.ndarray | None = None
 
     @property
     def tokens(self) -> np.ndarray:
@@ -81,7 +85,9 @@ class TextInput:
     def part(self, some: Any) -> "TextInput":
         """Return some of the sequences, or of their positions, by a slice of each."""
         inputs, targets = self.tokens[some], None if self.targets is None else self.targets[some]
-        return replace(self, inputs=inputs, targets=targets, complete=self.complete and inputs.size == self.tokens.size)
+        documents = None if self.documents is None else self.documents[some[0] if isinstance(some, tuple) else some]
+        complete = self.complete and inputs.size == self.tokens.size
+        return replace(self, inputs=inputs, targets=targets, complete=complete, documents=documents)
 
     def check_tokens(self, model: object, verb: str) -> None:
         """Raise UserError for examples that are no tokens.
@@ -130,7 +136,7 @@ class TextInput:
 
         Args:
             opened: the model.
-            sequences: the largest number; None: as many as have 8,192 tokens, and at least 2.
+            sequences: the largest number; None: as many as have 8,192 tokens, and at least 32.
             length: the tokens of each, of a text; None: what the model was made for, at most 256.
             times: read so many times as many sequences.
 
@@ -138,7 +144,8 @@ class TextInput:
             UserError: for tokens that cannot be, or a text that is shorter than one sequence.
         """
         wanted = length_of(opened, length, LOSS_LENGTH)
-        n = times * (positive(sequences, "sequences") or max(2, LOSS_TOKENS // wanted))
+        n = times * (positive(sequences, "sequences") or max(DOCUMENTS, LOSS_TOKENS // wanted))
+        documents = None
         if self.corpus is None:
             tokens = opened.checked(self.tokens, predicted=True)[:n]
             if tokens.shape[1] < 2:
@@ -146,13 +153,18 @@ class TextInput:
                     f"{self.asked}: sequences of one token were given, and nothing is predicted in them; give longer"
                 )
         else:
-            tokens = opened.sequences(self.corpus.pieces(), n=n, length=wanted + 1, predicted=True)
+            read, n_documents = self.corpus.pieces, times * DOCUMENTS
+            tokens, documents = opened.pieces(read(), n=n, length=wanted + 1, predicted=True)
+            if len(np.unique(documents)) < n_documents <= n:
+                # Of long documents the beginnings, where that gives more documents.
+                given = opened.pieces(read(), n=n, length=wanted + 1, predicted=True, each=n // n_documents)
+                tokens, documents = given if len(given[0]) >= n else (tokens, documents)
             if tokens.shape[1] <= wanted:
                 raise UserError(
                     f"{self.asked} {self.name}: it has only {tokens.size:,} tokens, fewer than one sequence of "
                     f"{wanted:,} and the token after it; give a longer text, or a smaller length"
                 )
-        return replace(self, corpus=None, inputs=tokens[:, :-1], targets=tokens[:, 1:])
+        return replace(self, corpus=None, inputs=tokens[:, :-1], targets=tokens[:, 1:], documents=documents)
 
     def tensors(self, opened: Opened) -> "tuple[torch.Tensor, torch.Tensor | None]":
         """Return inputs and targets where the model is."""

@@ -277,14 +277,36 @@ class Opened:
         Raises:
             UserError: for no tokenizer, fewer than two tokens, or tokens outside the model's vocabulary.
         """
+        return self.pieces(documents, n=n, length=length, predicted=predicted)[0]
+
+    def pieces(
+        self,
+        documents: "Iterable[str] | Iterable[tuple[str, bool]]",
+        *,
+        n: int,
+        length: int,
+        predicted: bool = False,
+        each: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the pieces of `sequences`, and the document in which each begins.
+
+        With `each`, no two documents share a piece's text: at most so many pieces are taken of a document, or of short
+        documents that make up a piece together, and the rest of it is left out.
+        """
         encoder = self.encoder
         room = length - len(encoder.before) - len(encoder.after)
         if room < 1:
             raise UserError(f"length {length}: the tokenizer puts {length - room} tokens around a text; give more")
         between = [encoder.end] if self.causal and encoder.end is not None else []
         stream: list[int] = []
-        for document in _beginnings(documents, _ENOUGH * n * room):
+        ends: list[int] = []
+        for document in _beginnings(documents, _ENOUGH * (each or n) * room):
             stream += [*encoder.encode(document), *between]
+            begun = ends[-1] if ends else 0
+            if each is not None:
+                del stream[begun + room * min(each, (len(stream) - begun) // room or each) :]
+            if each is None or len(stream) >= begun + room:
+                ends.append(len(stream))
             if len(stream) >= n * room:
                 break
         found = min(n, len(stream) // room)
@@ -296,7 +318,7 @@ class Opened:
                 f"the text gives a sequence of {tokens.shape[1]} token, and no metric of attention can be measured on "
                 "fewer than 2; give a longer text, or a larger length"
             )
-        return tokens
+        return tokens, np.searchsorted(ends, room * np.arange(len(tokens)), side="right")
 
     def write(self, prompt: str = "", *, n_tokens: int | None = None, stop: bool = True, **sampling: Any) -> str:
         """A prompt and what the model writes after it; with an empty prompt, a text from its beginning.

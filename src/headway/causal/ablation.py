@@ -9,6 +9,7 @@ A text is read in batches, since gradients hold a whole pass.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,7 +19,7 @@ from headway.base.text import duration
 from headway.causal.ablation_result import Faithfulness
 from headway.causal.attribution import Attribution, attribute, integrated
 from headway.causal.checks import check_sound
-from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind, joined
+from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind, joined, over_documents
 from headway.causal.faithfulness import DRAWS, faithfulness
 from headway.causal.removal import losses_by_kind
 from headway.causal.substitutes import Intervenable, OtherText, Substitutes, counted, heads_of
@@ -96,6 +97,7 @@ class BatchedText:
         other: the other text, read.
         at_once: sequences that are read together.
         tell: is given how long it takes, where that is long.
+        documents: the document of each sequence, the unit of intervals; None: each sequence is one.
     """
 
     model: Intervenable
@@ -104,6 +106,7 @@ class BatchedText:
     other: OtherText
     at_once: int
     tell: Callable[[str], object] = lambda _: None
+    documents: Int[np.ndarray, " batch"] | None = None
 
     @classmethod
     def read(
@@ -138,7 +141,7 @@ class BatchedText:
 
     def exact(self) -> ExactEffects:
         """Return the exact effects of `ablate` over the whole text."""
-        return ExactEffects.joined([ablate(self.model, *batch) for batch in self._told("exact effects")])
+        return self._units(ExactEffects.joined([ablate(self.model, *batch) for batch in self._told("exact effects")]))
 
     def attributed(self) -> Attribution:
         """Return the estimates of `attribute` over the whole text."""
@@ -150,7 +153,8 @@ class BatchedText:
 
     def without(self, sets: Sequence[tuple[Head, ...]]) -> dict[Kind, Float[np.ndarray, "set batch"]]:
         """Return the change of the loss without each set of heads over the whole text."""
-        return joined([changes_without(self.model, *batch, sets) for batch in self._told("heads together")])
+        batches = self._told("heads together")
+        return self._units(joined([changes_without(self.model, *batch, sets) for batch in batches]))
 
     def first_without(self, sets: Sequence[tuple[Head, ...]], kind: Kind) -> Float[np.ndarray, "set batch"]:
         """Return the change of the loss without each set of heads on the first batch, by one kind of ablation."""
@@ -161,7 +165,12 @@ class BatchedText:
     ) -> dict[Kind, Faithfulness]:
         """Return the faithfulness of a circuit over the whole text."""
         batches = self._told("the circuit")
-        return faithfulness(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed)
+        return self._units(faithfulness(self.model, batches, heads, kinds=kinds, draws=draws, seed=seed))
+
+    def _units(self, found: Any) -> Any:
+        """Return results over the units of intervals."""
+        tokens = counted(self.targets).cpu().numpy()
+        return found if self.documents is None else over_documents(found, tokens, self.documents)
 
     def _batches(self) -> Iterator[Batch]:
         for start in range(0, len(self.inputs), self.at_once):

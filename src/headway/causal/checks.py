@@ -134,8 +134,8 @@ def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> 
 def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
     inputs = tokens[:, :-1]
     targets = tokens[:, 1:].clamp(max=logits_of(model, inputs[:1]).shape[2] - 1)  # a read-out may be narrow
-    # The tokens backwards serve as the other text.
-    stand_ins = substitutes(model, inputs, tokens.flip(1)[:, :-1])
+    # Each token's neighbour in the vocabulary serves as the other text, which so differs from every text.
+    stand_ins = substitutes(model, inputs, torch.where(inputs > 0, inputs - 1, inputs + 1))
     heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
     removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
     fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))

@@ -10,9 +10,9 @@ their skewness.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -151,6 +151,31 @@ def joined(parts: Sequence[Any]) -> Any:
     return replace(first, **{name: joined([getattr(part, name) for part in parts]) for name in names})
 
 
+def over_documents(found: Any, tokens: Int[np.ndarray, " batch"], documents: Int[np.ndarray, " batch"]) -> Any:
+    """Return results on sequences as those on documents: their pieces are one unit, with the tokens of all of them.
+
+    Args:
+        found: as of `joined`.
+        tokens: the number of tokens of each sequence that count.
+        documents: the document of each sequence.
+
+    Examples:
+        >>> over_documents(np.array([1.0, 4.0, 5.0]), np.array([2, 1, 1]), np.array([0, 0, 7])).tolist()
+        [2.0, 5.0]
+    """
+    if isinstance(found, np.ndarray):
+        of = documents[:, None] == np.unique(documents)
+        return tokens @ of if found.dtype.kind == "i" else (found * tokens) @ of / (tokens @ of)
+    if isinstance(found, Mapping):
+        return {key: over_documents(part, tokens, documents) for key, part in found.items()}
+    if isinstance(found, tuple):
+        return tuple(over_documents(part, tokens, documents) for part in found)
+    if not is_dataclass(found):
+        return found
+    parts = {field.name: over_documents(getattr(found, field.name), tokens, documents) for field in fields(found)}
+    return replace(cast(Any, found), **parts)
+
+
 def mean_over_tokens(
     per_sequence: Float[np.ndarray, "*some batch"], tokens: Int[np.ndarray, " batch"]
 ) -> Float[np.ndarray, "*some"]:
@@ -162,8 +187,11 @@ LEAST = 8
 """Sequences from which on skewness can be seen, and intervals can hold for many heads at once."""
 _DRAWS, _MOST = 1999, 2048
 """How often sequences are drawn again; above so many sequences a mean is close enough to normal."""
-_FLOOR = 0.1
-"""Drawn again, few different sequences may have next to no spread: their standard error is at least this share."""
+_FLOOR, _FLOOR_AT_ONCE = 0.3, 0.1
+"""Drawn again, few different sequences may have next to no spread: their standard error is at least this share.
+
+The smaller share is needed far out in the tail, where intervals for many heads end.
+"""
 _TOGETHER = 512
 
 
@@ -215,9 +243,9 @@ def _drawn_ends(
     times, n = _drawn_times(len(tokens)), len(tokens)
     weights = tokens / tokens.sum()
     total = (times @ weights)[:, None]
-    found, extremes = [], []
+    found, extremes, floor = [], [], _FLOOR_AT_ONCE if at_once else _FLOOR
     for some in range(0, len(deviations), _TOGETHER):
-        here, least = deviations[some : some + _TOGETHER].T, np.maximum(_FLOOR * error[some : some + _TOGETHER], 1e-300)
+        here, least = deviations[some : some + _TOGETHER].T, np.maximum(floor * error[some : some + _TOGETHER], 1e-300)
         mean = times @ here / total
         squares = times @ here**2 - 2 * mean * (times @ (weights[:, None] * here)) + mean**2 * (
             (times @ weights**2)[:, None]
