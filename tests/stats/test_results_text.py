@@ -82,7 +82,7 @@ def test_fits_are_of_the_arms_in_groups_and_of_each_control(content):
     ]
     assert fits[1].arms == ("constant-low", "constant-medium", "constant-high")
     assert {fit.at for fit in fits} == {180}
-    assert "at 180 heads, descending is 0." in fits[2].sentence
+    assert "at 180 heads, no clear difference between descending and constant: −0.30 %, " in fits[2].sentence
     assert {fit.control for fit in content.fits} == {None, "learning-rates-half", "learning-rates-double"}
 
 

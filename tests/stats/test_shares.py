@@ -27,6 +27,21 @@ def test_mid_p_by_its_definition(b, c):
     assert mid_p(b, c) == pytest.approx(slow_mid_p(b, c))
 
 
+def any_of_24_misses(interval, n, rng):
+    """The share of 2,000 maps of 24 arms, each with its own true share, in which an interval misses."""
+    ends = np.array([interval(Share(yes=yes, n=n)) for yes in range(n + 1)])
+    true = rng.beta(0.5, 0.5, size=(2_000, 24))
+    low, high = ends[rng.binomial(n, true)].transpose(2, 0, 1)
+    return ((true < low) | (true > high)).any(1).mean()
+
+
+@pytest.mark.parametrize("n", [8, 16, 32])
+def test_the_intervals_of_a_map_hold_for_all_of_its_arms_at_once(n):
+    rng = np.random.default_rng(0)
+    assert any_of_24_misses(lambda share: share.interval_among(24), n, rng) <= 0.06
+    assert any_of_24_misses(lambda share: share.interval, n, rng) > 0.5
+
+
 def test_wilson_at_the_ends():
     low, high = Share(yes=0, n=64).interval
     assert low == 0

@@ -176,6 +176,10 @@ def span(values: Iterable[float], digits: int = 3) -> str:
     return " to ".join(dict.fromkeys(number(value, digits) for value in (ends[0], ends[-1])))
 
 
+_TEN_TIMES = 9.0
+"""A share by which a number is ten times another: from here on factors are told, not per cent."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Amount:
     """A format that writes a number and the ends of its interval to one count of decimals.
@@ -189,9 +193,10 @@ class Amount:
     decimals: int
     factor: float = 1.0
     unit: str = ""
+    offset: float = 0.0
 
     @classmethod
-    def within(cls, low: float, high: float, *, factor: float = 1.0, unit: str = "") -> "Amount":
+    def within(cls, low: float, high: float, *, factor: float = 1.0, unit: str = "", offset: float = 0.0) -> "Amount":
         """Make a format that shows the first digit an interval leaves uncertain, and at least one decimal.
 
         Examples:
@@ -205,16 +210,25 @@ class Amount:
         # Up to two more digits keep an end that is not 0 from being written as 0.
         for _ in range(2):
             decimals += any(end and not round(factor * end, decimals) for end in (low, high))
-        return cls(decimals=decimals, factor=factor, unit=unit)
+        return cls(decimals=decimals, factor=factor, unit=unit, offset=offset)
 
     @classmethod
     def of_share(cls, share: float, interval: tuple[float, float] | None) -> "Amount":
-        """Make a format for shares in per cent; without an interval it shows two significant digits of the share."""
+        """Make a format for shares in per cent, or as factors if one of them is ten times or more.
+
+        Without an interval it shows two significant digits of the share.
+
+        Examples:
+            >>> Amount.of_share(250.0, (217.8, 286.9))(217.8, 286.9)
+            '218.8 to 287.9 times'
+        """
+        if max(interval or (share,)) >= _TEN_TIMES:
+            return cls.within(*(interval or (0.0, 0.2 * share)), unit=" times", offset=1.0)
         return cls.within(*(interval or (0.0, 0.2 * share)), factor=100.0, unit=" %")
 
     def __call__(self, *values: float) -> str:
         """Return one number, or the range between two, with the unit."""
-        return " to ".join(self._number(self.factor * value) for value in values) + self.unit
+        return " to ".join(self._number(self.offset + self.factor * value) for value in values) + self.unit
 
     def _number(self, value: float) -> str:
         if self.decimals > 6 or abs(value) >= 1e6:

@@ -181,13 +181,8 @@ class Case:
 
     @cached_property
     def gains(self) -> dict[str, float]:
-        """The share by which each arm is worse at the document's learning rate than at its best one."""
-        gains = {}
-        for entry in self.rates:
-            means = {rate.factor: rate.mean for rate in entry.rates}
-            if 1.0 in means and means[entry.best] > 0:
-                gains[entry.arm] = means[1.0] / means[entry.best] - 1
-        return gains
+        """The share by which each arm is certainly worse at the document's learning rate than at another one."""
+        return {entry.arm: gain for entry in self.rates if (gain := max(rate.gain for rate in entry.rates)) > 0}
 
     def beyond(self, changes: Mapping[str, float]) -> "Beyond":
         """Return the arms whose changes exceed the answers' differences; without an answer, how far arms are apart."""
@@ -246,5 +241,7 @@ def _fall(records: Sequence[Mapping[str, object]], metric: str) -> float | None:
     if len(series) < 2:
         return None
     start = (1 - _LAST) * series[-1][0]
+    if series[-2][0] < (1 - 2 * _LAST) * series[-1][0]:
+        return None  # a fall that came early looks like one at the end
     steps, values = (np.array(column, dtype=float) for column in zip(*series, strict=True))
     return float(np.exp(np.interp(start, steps, np.log(values))) / values[-1] - 1) if values.min() > 0 else None

@@ -5,7 +5,7 @@ rate has the least mean loss. The verdict against the baseline is then made agai
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,16 @@ Values = Mapping[str, Mapping[int, float | None]]
 
 @dataclass(frozen=True, kw_only=True)
 class RateMean:
-    """A factor of an arm's own learning rate, and the mean of the metric over so many seeds."""
+    """A factor of an arm's own learning rate, and the mean of the metric over so many seeds.
+
+    `gain` is the share by which the arm is at least worse at its own rate, over the seeds that both have: an end of
+    intervals that hold for all rates and arms at once. It is 0 without a certain gain.
+    """
 
     factor: float
     mean: float
     n_seeds: int
+    gain: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +97,7 @@ def at_best_rates(
     metric = METRICS[experiment.primary]
     values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
     rates = {arm.name: _rates(arm, experiment, values) for arm in experiment.arms if arm.control is None}
-    rates = {name: of_arm for name, of_arm in rates.items() if len(of_arm) > 1}
+    rates = _with_gains({name: of_arm for name, of_arm in rates.items() if len(of_arm) > 1}, runs, metric.name, looks)
     best = {name: min(of_arm, key=lambda variant: of_arm[variant].mean) for name, of_arm in rates.items()}
     at_best: dict[str, list[ComparedAtBest]] = {name: [] for name in rates}
     if again := [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]:
@@ -143,6 +148,24 @@ def _rates(arm: Arm, experiment: Experiment, values: Values) -> dict[str, RateMe
             factor = float(f"{_rate(variant) / _rate(arm):.3g}")
             rates[variant.full_name] = RateMean(factor=factor, mean=float(np.mean(finite)), n_seeds=len(finite))
     return dict(sorted(rates.items(), key=lambda entry: entry[1].factor))
+
+
+def _with_gains(
+    rates: Mapping[str, Mapping[str, RateMean]], runs: RunsOfArm, metric: str, looks: Looking
+) -> dict[str, dict[str, RateMean]]:
+    """Return the rates of arms with their certain gains: all rates of all arms are judged together."""
+    others = [(arm, other) for arm, of_arm in rates.items() for other in of_arm if arm in of_arm and other != arm]
+    asked = [{arm: 1.0, other: -1.0} for arm, other in others if METRICS[metric].better == "lower"]
+    found = judged(Question.from_runs(asked, runs, metric=metric), looks)[1] if asked else ()
+    gains = {
+        other: max(0.0, difference.share_interval[0])
+        for (_, other), difference in zip(others, found, strict=False)
+        if difference.share_interval is not None
+    }
+    return {
+        name: {variant: replace(rate, gain=gains.get(variant, 0.0)) for variant, rate in of_arm.items()}
+        for name, of_arm in rates.items()
+    }
 
 
 def _rate(arm: Arm) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from headway.stats.evidence import Difference
 from headway.stats.paired import outcome_of, paired, untested_difference
+from headway.stats.simultaneous import LEVEL
 
 _Z = 1.959963984540054
 """The quantile of the normal distribution for a 95 % interval."""
@@ -41,6 +42,22 @@ class Share:
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         # At 0 and 1 the formula is exact, and its rounding is not.
         return (0.0 if self.yes == 0 else middle - half, 1.0 if self.yes == n else middle + half)
+
+    def interval_among(self, n_shares: int) -> tuple[float, float]:
+        """Return an interval that holds in 95 % together with those of all shares.
+
+        It is Clopper and Pearson's (1934), which covers whatever the true share is, at Bonferroni's level.
+
+        Examples:
+            >>> low, high = Share(yes=8, n=8).interval_among(24)
+            >>> f"{low:.2f} to {high:.2f}"
+            '0.42 to 1.00'
+        """
+        from scipy.special import betaincinv
+
+        tail, no = LEVEL / 2 / n_shares, self.n - self.yes
+        low = float(betaincinv(self.yes, no + 1, tail)) if self.yes else 0.0
+        return low, float(betaincinv(self.yes + 1, no, 1 - tail)) if no else 1.0
 
 
 def mid_p(first_only: int, second_only: int) -> float:

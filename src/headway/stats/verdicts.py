@@ -405,8 +405,8 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
         return f"{counted(family.size, of)} by paired t tests: 95 % intervals one by one, p with Holm's correction{why}"
     if family.rule == "shares":
         return (
-            f"{counted(family.size, of)} of shares of seeds: Wilson's 95 % intervals, and McNemar's exact test of "
-            "pairs (mid-p) with Holm's correction"
+            f"{counted(family.size, of)} of shares of seeds: Wilson's 95 % intervals one by one, and McNemar's exact "
+            "test of pairs (mid-p) with Holm's correction"
         )
     better = {"lower": "; less is better", "higher": "; more is better", None: ""}[METRICS[family.metric].better]
     if family.look is None:

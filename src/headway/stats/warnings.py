@@ -184,10 +184,11 @@ def rates_matter(case: Case) -> Iterator[str]:
     """Yield the arms that the learning rate moves by more than the arms differ."""
     beyond = case.beyond(case.gains)
     if beyond.arms:
-        best = next(entry.best for entry in case.rates if entry.arm == beyond.most)
+        of_most = next(entry.rates for entry in case.rates if entry.arm == beyond.most)
+        best = max(of_most, key=lambda rate: rate.gain).factor
         yield (
             f"the learning rate moves {_some(case, beyond.arms, len(case.rates))} by more than the arms differ "
-            f"({case.title(beyond.most)}: by {in_per_cent(case.gains[beyond.most])} at x{best:g}; "
+            f"({case.title(beyond.most)}: by at least {in_per_cent(case.gains[beyond.most])} at x{best:g}; "
             f"{beyond.apart}); believe the verdicts at the best rates, not these"
         )
 

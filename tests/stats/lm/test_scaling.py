@@ -15,6 +15,7 @@ from headway.stats.lm.scaling import (
     minima,
     refitted,
 )
+from headway.stats.lm.verdicts import scheme_sentence
 
 TOTALS = np.array([16.0, 24.0, 32.0, 48.0, 64.0])
 
@@ -97,6 +98,15 @@ def test_seeds_are_resampled_for_all_arms_together():
     assert entry.intervals["c"][1] - entry.intervals["c"][0] > 0.1
     assert entry.sentence.startswith("at 64 heads, descending is 3.8")
     assert "better than constant, 95 % interval " in entry.sentence
+
+
+def test_curves_whose_interval_contains_0_are_neither_better_nor_worse():
+    said = scheme_sentence(("descending", "constant"), 180, 0.003, (-0.002, 0.008), loss=1.6, n_seeds=3)
+    assert said == (
+        "at 180 heads, no clear difference between descending and constant: 0.3 %, 95 % interval −0.2 to 0.8 %"
+    )
+    two = scheme_sentence(("descending", "constant"), 180, 0.003, (0.002, 0.004), loss=1.6, n_seeds=2)
+    assert "too few seeds to say (2): 0.3" in two
 
 
 def test_at_is_the_largest_total_that_every_scheme_reaches():

@@ -27,6 +27,8 @@ from headway.stats.evidence import Comparison
 from headway.stats.learning_rates import rate_controls
 from headway.stats.lm.diversity import scores_at
 from headway.stats.lm.scaling import PARAMETERS, AgainstScheme, Fit
+from headway.stats.lm.verdicts import better_by
+from headway.stats.sequential import FEWEST
 
 
 def answers(material: ReportData) -> Iterator[Figure | None]:
@@ -299,19 +301,21 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
             same = (f for f in fits if (f.scheme, f.control, f.form) == (fit.scheme, fit.control, free_form))
             free = [f.against for f in same if f.against]
             said = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
-            said += f"; with a free amplitude {_other(free[0])})" if free and len(fit.seeds) > 1 else ")"
+            said += (
+                f"; with a free amplitude {_other(free[0], len(fit.seeds))})" if free and len(fit.seeds) > 1 else ")"
+            )
             said += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
             yield Statement(sentence=said, colour=SCHEME_COLOURS[fit.scheme])
 
 
-def _other(against: AgainstScheme) -> str:
+def _other(against: AgainstScheme, n_seeds: int) -> str:
     relative, interval = against.relative, against.interval
     amount = Amount.of_share(relative, interval)
-    said = f"{amount(abs(relative))} {'better' if relative < 0 else 'worse'}"
     if interval is None:
-        return said
-    ends = sorted((-1 if relative < 0 else 1) * end for end in interval)
-    return f"{said}, 95 % interval {amount(*ends)}"
+        return f"{amount(relative)}, no interval"
+    if n_seeds >= FEWEST and not interval[0] <= 0 <= interval[1]:
+        return better_by(relative, interval)
+    return f"{amount(relative)}, 95 % interval {amount(*interval)}"
 
 
 LABORATORY = TokensReportSlice()

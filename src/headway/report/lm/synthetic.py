@@ -225,7 +225,8 @@ PART = "Outcome"
 
 def solved_map(material: ReportData) -> Figure | None:
     """A cell for each arm: tasks by heads, with the threshold of what is possible; None where two arms share one."""
-    rows = [row for arm in material.arms if (row := _row(arm)) is not None]
+    n_arms = sum(len(arm.final("solved")) > 0 for arm in material.arms)
+    rows = [row for arm in material.arms if (row := _row(arm, n_arms)) is not None]
     places = {(row["task"], row["heads"], row["control"]) for row in rows}
     if not rows or len(places) < len(rows):  # arms that differ in something else have no place in a map of heads
         return None
@@ -237,6 +238,7 @@ def solved_map(material: ReportData) -> Figure | None:
         caption=join(
             f"Share of up to {counted(material.n_seeds, 'seed')} of each arm that end with the task solved, and in "
             "brackets the best accuracy of any seed.",
+            f"Hints give 95 % intervals that hold for {counted(n_arms, 'arm')} at once.",
             "Dashed frames: no model of that shape can solve it, by theory." if bounded else "",
         ),
         chart=_panels(rows),
@@ -267,14 +269,14 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
     return grid(panels, 1)
 
 
-def _row(arm: ArmResults) -> dict[str, Any] | None:
+def _row(arm: ArmResults, n_arms: int) -> dict[str, Any] | None:
     """Return the row of an arm; None if its runs have no yes or no."""
     solved = arm.final("solved")
     if not len(solved):
         return None
     run = declared(arm.shown)
     share = Share(yes=int((solved > 0).sum()), n=len(solved))
-    low, high = share.interval
+    low, high = share.interval_among(n_arms)
     best = max(arm.final("accuracy"), default=0.0)
     return {
         "arm": arm.label,

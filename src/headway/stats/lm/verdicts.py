@@ -82,15 +82,28 @@ def scheme_sentence(
         'at 180 heads, descending is 1.2 % better than constant, 95 % interval 0.4 to 2.0 %'
     """
     name, against = schemes
-    better, amount = relative < 0, Amount.of_share(relative, interval)
+    amount = Amount.of_share(relative, interval)
     if n_seeds == 1:
         ends = (number(end, 4) for end in (loss, loss / (1 + relative)))
         return f"at {at} heads, {name} and {against} cannot be compared: one seed ({' and '.join(ends)} nats)"
-    said = f"at {at} heads, {name} is {amount(abs(relative))} {'better' if better else 'worse'} than {against}"
     if interval is None:
-        reason = "the curves have as many parameters as totals"
-        return f"{said} (no interval: {reason if n_seeds else 'no seed finished in every arm'})"
-    return f"{said}, 95 % interval {amount(*sorted(-end if better else end for end in interval))}"
+        reason = "the curves have as many parameters as totals" if n_seeds else "no seed finished in every arm"
+        side = "below" if relative < 0 else "above"
+        return (
+            f"at {at} heads, the curve of {name} lies {amount(abs(relative))} {side} {against} (no interval: {reason})"
+        )
+    if n_seeds < FEWEST or interval[0] <= 0 <= interval[1]:
+        why = f"{name} and {against}: too few seeds to say ({n_seeds})"
+        why = why if n_seeds < FEWEST else f"no clear difference between {name} and {against}"
+        return f"at {at} heads, {why}: {amount(relative)}, 95 % interval {amount(*interval)}"
+    return f"at {at} heads, {name} is {better_by(relative, interval, f' than {against}')}"
+
+
+def better_by(relative: float, interval: tuple[float, float], than: str = "") -> str:
+    """Return how much better or worse a loss is, with an interval that excludes 0."""
+    sign, amount = -1 if relative < 0 else 1, Amount.of_share(relative, interval)
+    said = f"{amount(abs(relative))} {'better' if relative < 0 else 'worse'}{than}"
+    return f"{said}, 95 % interval {amount(*sorted(sign * end for end in interval))}"
 
 
 def size_sentence(title: str, found: Difference, interval: tuple[float, float] | None, n_models: int) -> str:
