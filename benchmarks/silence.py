@@ -3,11 +3,16 @@
     python benchmarks/silence.py     # some minutes; --models 20: fewer
     python benchmarks/silence.py --rows 2048 --planted 0    # heads are then drawn anew at some queries alone
     python benchmarks/silence.py --coverage 6    # how many further draws the intervals of the draws hold
+    python benchmarks/silence.py --kinds 20    # so many models of each kind of untrained weights, a row a kind
 
 Models are drawn: 1 to 6 layers of 1 to 16 heads, ragged, grouped, windowed, d_head 2 to 128, d_model up to 256, with
 norms before, after or none, learned, rotary, sinusoidal or no positions, initial weights from 1 to 20 times .01. Their
 texts are random tokens of which few are frequent. A page may have a finding in 5 of 100; a planted head is one that
 does what its name says with the strength that is stated, among untrained heads.
+
+Kinds of untrained weights have two or three layers of 2, 4 or 8 heads. Each kind changes all matrices of the layers:
+gains of norms folded into queries, keys and values, rank 2, rows of unequal scale, a shifted mean, heavy tails, and so
+on. A shared subspace is a layer whose queries all read the subspace of its first head, each in a basis of its own.
 """
 
 import argparse
@@ -235,6 +240,93 @@ def untrained(seed: int, rows: int = 256) -> tuple[TransformerModel, list[Findin
     return declared, page(model, texts(seed, vocab_size, length, max(2, rows // length)))
 
 
+UNTRAINED = {
+    "usual": lambda g, o, i: g.normal(size=(o, i)),
+    "folded gains": lambda g, o, i: g.normal(size=(o, i)),
+    "rank 2": lambda g, o, i: g.normal(size=(o, 2)) @ g.normal(size=(2, i)),
+    "unequal rows": lambda g, o, i: g.normal(size=(o, i)) * np.exp(g.normal(size=(o, 1))),
+    "graded rows": lambda g, o, i: g.normal(size=(o, i)) * np.logspace(-0.5, 0.5, o)[:, None],
+    "shifted mean": lambda g, o, i: 1 + g.normal(size=(o, i)),
+    "heavy tails": lambda g, o, i: g.standard_t(2, size=(o, i)),
+    "all positive": lambda g, o, i: abs(g.normal(size=(o, i))),
+    "orthogonal": lambda g, o, i: _orthogonal(g, o, i),
+    "sparse": lambda g, o, i: g.normal(size=(o, i)) * (g.random((o, i)) < 0.1),
+    "uniform": lambda g, o, i: g.uniform(-1, 1, (o, i)),
+    "low precision": lambda g, o, i: np.round(2 * g.normal(size=(o, i))),
+}
+"""Kinds of untrained matrices, which then get the size of the usual ones. Graded rows make the first heads of a layer
+smaller than the last: a page calls them idle, which they are."""
+
+
+def _orthogonal(random: Any, rows: int, columns: int) -> np.ndarray:
+    Q = np.linalg.qr(random.normal(size=(max(rows, columns), min(rows, columns))))[0]
+    return Q if rows >= columns else Q.T
+
+
+def small_model(kind: str, seed: int, family: type | None = None) -> tuple[TransformerModel, int, Weights]:
+    """A small GPT-2 or Llama with weights of a kind, and its vocabulary."""
+    random = np.random.default_rng([seed, 77])
+    family = family or (Gpt2, Llama)[seed % 2]
+    d_model, n_heads, d_head = (int(random.choice(n)) for n in ([32, 64, 128], [2, 4, 8], [4, 8, 16]))
+    n_layers = int(random.choice([2, 3]))
+    declared = family(
+        family={Gpt2: "gpt-2", Llama: "llama"}[family],
+        d_model=d_model,
+        n_layers=n_layers,
+        n_heads="-".join([f"{n_heads}x{d_head}"] * n_layers),
+        windows=(None,),
+        n_positions=48,
+        init_std=float(random.choice([0.02, 0.1])),
+        norm_place="before",
+    )
+    weights = {name: np.array(array) for name, array in initial_weights(declared, 64, seed).items()}
+    for name, own in weights.items():
+        if own.ndim != 2 or not name.startswith("layers."):
+            continue
+        drawn = UNTRAINED[kind](random, *own.shape)
+        weights[name] = (drawn * np.sqrt(np.square(own).mean() / np.square(drawn).mean())).astype(np.float32)
+        if kind == "folded gains" and name.endswith(("q.weight", "k.weight", "v.weight")):
+            gain = np.random.default_rng([seed, int(name.split(".")[1])]).normal(size=own.shape[1])
+            weights[name] *= np.exp(gain).astype(np.float32)
+    return declared, 64, weights
+
+
+def of_kind(kind: str, seed: int) -> list[Finding]:
+    """The findings of an untrained model; compositions apart, which are read off weights."""
+    declared, vocab_size, weights = small_model(kind, seed)
+    model = Transformer(declared, vocab_size, weights).eval()
+    found = page(model, texts(seed, vocab_size, 48, 6))
+    return [finding for finding in found if not finding.about.endswith("_composition")]
+
+
+def shares_subspace(seed: int) -> tuple[str, list[Finding]]:
+    """A layer whose heads all read one subspace: its label, and what the page finds."""
+    declared, vocab_size, weights = small_model("usual", seed, Gpt2)  # a turn would change the bases
+    random, heads = np.random.default_rng([seed, 78]), declared.layout.layers[0]
+    layer = int(random.integers(declared.n_layers))
+    queries = weights[f"layers.{layer}.attention.q.weight"].reshape(heads.n_heads, heads.d_head, -1)
+    for head in range(1, heads.n_heads):
+        queries[head] = _orthogonal(random, heads.d_head, heads.d_head) @ queries[0]
+    model = Transformer(declared, vocab_size, weights).eval()
+    return f"L{layer}", page(model, texts(seed, vocab_size, 48, 6))
+
+
+def of_kinds(models: int) -> None:
+    """Print a row for each kind, and how many shared subspaces are found."""
+    began, total = time.perf_counter(), 0
+    for kind in UNTRAINED:
+        found = [of_kind(kind, seed) for seed in range(models)]
+        about = Counter(finding.about for findings_of in found for finding in findings_of)
+        total += sum(map(bool, found)) * (kind != "graded rows")
+        print(f"{kind:15} {sum(map(bool, found)):3} of {models} pages have a finding; {dict(about)}", flush=True)
+    print(f"without graded rows {total} of {models * (len(UNTRAINED) - 1)}; {time.perf_counter() - began:.0f} s")
+    told = [
+        any(f"alike queries: {label}H" in f.sentence for f in found)
+        for label, found in map(shares_subspace, range(models))
+    ]
+    print(f"shared subspaces: {sum(told)} of {models} found")
+
+
 def coverage(seed: int, rows: int, further: int = 32) -> dict[str, tuple[int, int]]:
     """By metric: of further draws, measured at every query, how many lie in the intervals of 16 at some of them."""
     declared, vocab_size, length = drawn_model(seed)
@@ -263,9 +355,13 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--rows", type=int, default=256, help="tokens of a text")
     parser.add_argument("--coverage", type=int, metavar="MODELS", help="of intervals alone, in so many models")
+    parser.add_argument("--kinds", type=int, metavar="MODELS", help="kinds of untrained weights alone, so many of each")
     parser.add_argument("--planted", type=int, default=100, help="models with planted heads")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    if asked.kinds:
+        of_kinds(asked.kinds)
+        return
     if asked.coverage:
         with torch.inference_mode():
             of_models = [

@@ -150,14 +150,22 @@ def test_what_no_head_can_see_is_not_looked_for():
 
 
 def test_alike_heads_are_named():
-    value = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
-    assert said(pairs("output_dissimilarity", value)) == [
-        "alike outputs: L0H0 and H2 (cosine .83); the mean of 3 pairs is .31 (untrained .00)"
+    value = np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
+    assert said(pairs("output_correlation", value)) == [
+        "alike outputs: L0H0 and H2 (centred cosine .83); the mean of 3 pairs is .31 (untrained .00)"
     ]
-    assert said(pairs("output_dissimilarity", value, spread=0.8)) == []
-    assert said(pairs("query_cka_centred", -value, untrained=0.3)) == [
+    assert said(pairs("output_correlation", value, spread=0.8)) == []
+    assert said(pairs("query_cka_centred", value, untrained=0.3)) == [
         "alike queries: L0H0 and H2 (CKA .83); the mean of 3 pairs is .31 (untrained .30)"
     ]
+
+
+def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
+    value = np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
+    share = HeadScores(metric="output_constant_share", values={"layers.0.a": np.array([0.96, 0.2, 0.5])}, n_rows=9)
+    (finding,) = looked_for(pairs("output_correlation", value) | {share.metric: share})
+    assert not finding.found
+    assert finding.sentence == "1 head adds a constant (from .90 of the squared output on): L0H0 .96"
 
 
 def test_idle_heads_are_named():
@@ -173,15 +181,17 @@ def test_a_layer_that_adds_nothing_is_named():
 
 
 def test_heads_that_share_keys_are_told_from_others():
-    value = -np.array([[1, 0.8, 0.1, 0.1], [0.8, 1, 0.1, 0.1], [0.1, 0.1, 1, 0.6], [0.1, 0.1, 0.6, 1]])
-    found = pairs("output_dissimilarity", value)
-    sentence = "heads that share their keys and values write at a cosine of .70 in the mean, those that do not at .10"
+    value = np.array([[1, 0.8, 0.1, 0.1], [0.8, 1, 0.1, 0.1], [0.1, 0.1, 1, 0.6], [0.1, 0.1, 0.6, 1]])
+    found = pairs("output_correlation", value)
+    sentence = (
+        "heads that share their keys and values write at a centred cosine of .70 in the mean, those that do not at .10"
+    )
     assert said(found, kv_of={"layers.0.a": (0, 0, 1, 1)})[1:] == [sentence]
     assert said(found, kv_of={"layers.0.a": (0, 1, 2, 3)})[1:] == []
 
 
 def test_a_single_head_has_no_pair_and_is_not_idle():
-    found = scores((1,), ["output_dissimilarity"])
+    found = scores((1,), ["output_correlation"])
     assert said(found | planted("output_share", [[1.0]])) == []
 
 

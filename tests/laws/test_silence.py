@@ -28,6 +28,21 @@ def test_an_x_ray_of_an_untrained_model_is_silent(silence):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["folded gains", "rank 2", "unequal rows", "shifted mean", "all positive"])
+def test_an_x_ray_is_silent_whatever_untrained_weights_are(silence, kind):
+    """Gaussian null heads spoke of half of these models or more."""
+    said = [found for seed in range(4) if (found := silence.of_kind(kind, seed))]
+    assert not said, said
+
+
+@pytest.mark.slow
+def test_a_shared_subspace_is_found(silence):
+    for seed in range(3):
+        label, found = silence.shares_subspace(seed)
+        assert any(f"alike queries: {label}H" in finding.sentence for finding in found), (seed, label)
+
+
+@pytest.mark.slow
 def test_planted_heads_are_found(silence):
     """At least 95 of 100 are; of these, all but one."""
     planted = [silence.planted(seed) for seed in range(3)]

@@ -5,7 +5,7 @@ import torch
 from support.drawn_transformers import LENGTH, MODELS, VOCAB, weights_of
 from support.tolerance import assert_same
 
-from headway.models.redraw import drawn_weight, read, redrawn, shuffled_rows
+from headway.models.redraw import drawn_weight, read, redrawn
 from headway.models.trace import SomeQueries
 from headway.models.transformer import Transformer
 
@@ -62,16 +62,27 @@ def test_within_the_model_has_the_heads_of_the_draw_and_after_it_its_own():
     assert all(torch.equal(parameter, before[name]) for name, parameter in module.named_parameters())
 
 
-def test_matrices_are_gaussian_vectors_are_shuffled_and_fused_rows_keep_their_entries():
-    weight = 3 * torch.randn(200, 50, generator=torch.Generator().manual_seed(0)) + 5
+@pytest.mark.parametrize("rows", [48, 200])
+def test_a_drawn_matrix_keeps_mean_spectrum_and_scales_and_a_vector_its_entries(rows):
+    random = torch.Generator().manual_seed(0)
+    weight = torch.randn(rows, 2, generator=random) @ torch.randn(2, 40, generator=random) + 0.1
     drawn = drawn_weight(weight, 0, "here")
-    assert float(drawn.mean()) == pytest.approx(0, abs=0.2)
-    assert float(drawn.square().mean()) == pytest.approx(float(weight.square().mean()), rel=0.05)
+    assert int(torch.linalg.matrix_rank(drawn, rtol=1e-4)) <= 5  # three, and the mean before and after
+    uneven = torch.randn(rows, 40, generator=random) * torch.logspace(-1, 1, rows)[:, None]
+    sizes = [matrix.square().mean(1).sqrt() for matrix in (uneven, drawn_weight(uneven, 0, "here"))]
+    assert float(torch.log(sizes[1] / sizes[0]).abs().max()) < 1
+    assert float(drawn_weight(uneven.abs(), 0, "here").mean()) == pytest.approx(float(uneven.abs().mean()), rel=0.2)
+    written = drawn_weight(uneven, 0, "here", "writes").norm(dim=1)
+    assert_same(written.sort().values, uneven.norm(dim=1).sort().values)
     bias = torch.arange(20.0)
     assert drawn_weight(bias, 0, "here").sort().values.equal(bias)
-    rows = shuffled_rows(weight, 0, "here")
-    assert rows.sort(1).values.equal(weight.sort(1).values)
-    assert not torch.equal(rows, weight)
+
+
+@pytest.mark.parametrize("role", ["reads", "values"])
+def test_a_gain_may_stand_in_the_norm_or_in_the_projection(role):
+    random = torch.Generator().manual_seed(0)
+    weight, gain = torch.randn(24, 40, generator=random), torch.randn(40, generator=random).exp()
+    assert_same(drawn_weight(weight * gain, 3, "here", role), drawn_weight(weight, 3, "here", role) * gain)
 
 
 @pytest.mark.parametrize("name", CHOSEN)

@@ -20,7 +20,7 @@ from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects, effect_scores
-from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind, mean_over_tokens
+from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind
 from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, single_of
 from headway.errors import UserError, near
 
@@ -238,7 +238,7 @@ def _together(
     most_alike = sorted(cosine, key=lambda pair: -cosine[pair])[:_ALIKE]
     by_size = [head for head, _ in sorted(exact.single["mean"].heads(), key=lambda pair: -abs(pair[1]))]
     others = tuple(head for head in every if head not in up)
-    suspects = _suspects(work, exact, up, others)
+    suspects = _suspects(work, up, others)
     searched = list(dict.fromkeys([*suspects, *down[:_LOWERING], *by_size]))[:_SEARCHED]
     important = list(combinations(sorted(by_size[:_IMPORTANT]), 2))
     pairs = list(dict.fromkeys([*most_alike, *important, *combinations(sorted(searched), 2)]))
@@ -280,20 +280,17 @@ def _cosines(alike: "HeadScores", names: Mapping[int, str]) -> dict[tuple[Head, 
     }
 
 
-def _suspects(
-    work: "BatchedText", exact: ExactEffects, named: tuple[Head, ...], others: tuple[Head, ...]
-) -> tuple[Head, ...]:
+def _suspects(work: "BatchedText", named: tuple[Head, ...], others: tuple[Head, ...]) -> tuple[Head, ...]:
     """Return heads whose effect grows most when other heads are gone: all the others, or those that are named.
 
     The search reads the first sequences alone, with heads at their mean.
     """
-    sets = [others, named, *_all_but_one(others, others), *((*named, head) for head in others)]
-    nats = work.first_without(sets, "mean")
-    tokens = exact.tokens[: nats.shape[1]]
-    without_others, without_named, *_ = mean_over_tokens(nats, tokens)
-    left_in, added = np.split(mean_over_tokens(nats, tokens)[2:], 2)
-    alone = [mean_over_tokens(single_of(exact, head, "mean")[: len(tokens)], tokens) for head in others]
-    grows = np.maximum(without_others - left_in, added - without_named) - np.array(alone)
+    singles = [(head,) for head in others]
+    added = [(*named, head) for head in others]
+    nats = work.first_without([others, named, *singles, *_all_but_one(others, others), *added], "mean")
+    without_others, without_named = nats[:2]
+    alone, left_in, added_to_named = np.split(nats[2:], 3)
+    grows = np.maximum(without_others - left_in, added_to_named - without_named) - alone
     return tuple(others[at] for at in np.argsort(-grows)[:_SUSPECTS] if grows[at] > MATTERS)
 
 

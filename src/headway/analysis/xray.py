@@ -180,7 +180,7 @@ class XRayNotes:
         attentions: Sequence[AttentionHeads],
         scores: "Mapping[str, HeadScores]",
         *,
-        shuffled: bool,
+        joined: bool,
     ) -> None:
         """Add notes on the untrained heads of this text, and on where they were not drawn."""
         if not draws:
@@ -190,10 +190,10 @@ class XRayNotes:
             return
         if draws < 4:
             self.add(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
-        if shuffled:
+        if joined:
             self.add(
-                "queries, keys and values come out of one matrix here: untrained heads have the entries of each of its "
-                "rows shuffled, where others' are drawn"
+                "queries, keys and values come out of one matrix here: re-initialised heads keep the spectrum of that "
+                "matrix, not of each of the three"
             )
         wide = [each for each in attentions if each.n_heads > 1 and each.name not in scores["query_cka"].draws]
         if wide:
@@ -314,7 +314,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     attentions = tuple(seen.attentions)
     notes.about_text(read, attentions)
     notes.about_intervals(read)
-    notes.about_draws(drawn, seen.attentions, scores, shuffled=True in seen.shuffled)
+    notes.about_draws(drawn, seen.attentions, scores, joined=True in seen.joined)
     if period is not None:
         notes.about_windows(attentions, scores)
     if seen.loss.why:
@@ -339,7 +339,7 @@ class _Seen:
     loss: LossSoFar
     repeats: bool
     attentions: list[AttentionHeads] = field(default_factory=list)
-    shuffled: set[bool] = field(default_factory=set)
+    joined: set[bool] = field(default_factory=set)
 
     def readings(self) -> "Iterator[Redrawable]":
         """Yield the traces of the text batch by batch, each with the activations of other heads on request.
@@ -359,7 +359,7 @@ class _Seen:
             if not self.attentions:
                 at_once *= max(1, _TRACE_BYTES // _bytes(found.trace))
                 self.attentions.extend(map(described, found.trace.attentions))
-                self.shuffled.add(found.shuffled)
+                self.joined.add(found.joined)
                 self._check_enough()
             if self.repeats:
                 tokens = torch.from_numpy(some.tokens).to(self.opened.device)

@@ -19,7 +19,16 @@ from headway.base.text import duration
 from headway.causal.ablation_result import Faithfulness
 from headway.causal.attribution import Attribution, attribute, integrated
 from headway.causal.checks import check_sound
-from headway.causal.effects import KINDS, ExactEffects, Head, HeadEffects, Kind, joined, over_documents
+from headway.causal.effects import (
+    KINDS,
+    ExactEffects,
+    Head,
+    HeadEffects,
+    Kind,
+    joined,
+    mean_over_tokens,
+    over_documents,
+)
 from headway.causal.faithfulness import DRAWS, faithfulness
 from headway.causal.removal import losses_by_kind
 from headway.causal.substitutes import Intervenable, OtherText, Substitutes, counted, heads_of
@@ -156,9 +165,11 @@ class BatchedText:
         batches = self._told("heads together")
         return self._units(joined([changes_without(self.model, *batch, sets) for batch in batches]))
 
-    def first_without(self, sets: Sequence[tuple[Head, ...]], kind: Kind) -> Float[np.ndarray, "set batch"]:
-        """Return the change of the loss without each set of heads on the first batch, by one kind of ablation."""
-        return changes_without(self.model, *next(self._batches()), sets, (kind,))[kind]
+    def first_without(self, sets: Sequence[tuple[Head, ...]], kind: Kind) -> Float[np.ndarray, " set"]:
+        """Return the mean change of the loss without each set of heads on the first batch, by one kind of ablation."""
+        first = next(self._batches())
+        tokens = counted(first[1]).cpu().numpy()
+        return mean_over_tokens(changes_without(self.model, *first, sets, (kind,))[kind], tokens)
 
     def faithfulness(
         self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0

@@ -164,6 +164,7 @@ _layers = partial(_diversity, of="layer", unit="-1 to 1")
 _pattern = partial(HeadMetric, family="patterns", of="head", unit="0 to 1", null=_EVEN)
 _circuit = partial(HeadMetric, family="circuits", of="head")
 _uneven = partial(_diversity, of="head", high="uneven attention", null=_GAUSSIAN)
+_MEAN_OUTPUTS = ("output_products", "output_totals", "rows")
 _CKA_NULL = "untrained ones share more: they read one stream"
 
 
@@ -422,6 +423,26 @@ _HEAD = (
         null=Null("an even split: 1/H", OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
         # Contributions that cancel or reinforce one another do so in the stream: shares compare the heads' own sizes.
         value=OfSums(lambda sizes: (sizes / sizes.sum()).where(sizes.sum() > 0, 0), ("output_sizes",)),
+    ),
+    HeadMetric(
+        name="output_correlation",
+        sentence="cosine of what two heads add to the stream, less each head's mean, over all positions at once",
+        unit="-1 to 1",
+        of="pair",
+        family="outputs",
+        high="alike outputs",
+        null=_ZERO,
+        value=OfSums("headway.heads.sums.output_correlation", _MEAN_OUTPUTS),
+    ),
+    HeadMetric(
+        name="output_constant_share",
+        sentence="share of the squared size of a head's output that is the same vector at every position",
+        unit="0 to 1",
+        of="head",
+        family="outputs",
+        high="a head that adds a constant",
+        null=Null("not known: averages over many keys are nearly constant, untrained or not"),
+        value=OfSums("headway.heads.sums.constant_share", _MEAN_OUTPUTS),
     ),
 )
 

@@ -173,9 +173,11 @@ repeats, what its positions alone give.
 _BEYOND_PLACE = 0.2
 """The least score beyond what positions alone give."""
 _ALIKE_OUTPUTS, _ALIKE_QUERIES, _IDLE, _COMPOSED = 0.2, 0.1, 0.25, 1.1
-"""The limits of a finding: least cosine of outputs, CKA above untrained heads', share of an even share, multiple of
-chance.
+"""The limits of a finding: least centred cosine of outputs, CKA above untrained heads', share of an even share,
+multiple of chance.
 """
+_CONSTANT = 0.9
+"""The share of its squared output from which on a head is said to add a constant, and is like no other head."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,12 +228,13 @@ def findings(
         for special in SPECIAL
         if special.on.keys() & scores.keys()
     ]
-    if "output_dissimilarity" in scores:
-        kinds.append(partial(_alike_outputs, scores["output_dissimilarity"], labels))
+    constant = _values(scores, "output_constant_share")
+    if "output_correlation" in scores:
+        kinds.append(partial(_alike_outputs, _of_varying(scores["output_correlation"], constant), labels))
     if "query_cka_centred" in scores:
         kinds.append(partial(_alike_queries, scores["query_cka_centred"], labels))
-    if kv_of and "output_dissimilarity" in scores:
-        kinds.append(partial(_grouped, scores["output_dissimilarity"], kv_of))
+    if kv_of and "output_correlation" in scores:
+        kinds.append(partial(_grouped, scores["output_correlation"], kv_of))
     if "output_share" in scores:
         kinds.append(partial(_idle, scores["output_share"], labels))
     if composition is not None:
@@ -242,6 +245,8 @@ def findings(
         results.append(
             Finding(about="output_share", sentence=f"the heads of {', '.join(dead)} add nothing to the stream")
         )
+    if constant:
+        results += _constant(scores["output_constant_share"], labels)
     return sorted(results, key=lambda finding: not finding.found)
 
 
@@ -376,16 +381,38 @@ def _untrained(heads: Sequence[_Found]) -> str:
     return f" (untrained {brief(mean)})" if np.isfinite(mean) else ""
 
 
-def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int, sign: int) -> list[_Found]:
+def _of_varying(score: HeadScores, constant: Mapping[str, np.ndarray]) -> HeadScores:
+    """Return a score of pairs, NaN for pairs with a head that adds a constant."""
+    varies = {name: np.where(share < _CONSTANT, 0, np.nan) for name, share in constant.items()}
+    known = {name: np.add.outer(varies[name], varies[name]) if name in varies else 0 for name in score.values}
+    return replace(score, values={name: value + known[name] for name, value in score.values.items()})
+
+
+def _constant(score: HeadScores, labels: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a result that names the heads with a constant output, which heads that learnt nothing may have, too."""
+    heads = [
+        head
+        for name, share in score.values.items()
+        for head in _searched(share, score.draws.get(name), head_names(labels[name], len(share)), "share", 1)
+        if head.value >= _CONSTANT
+    ]
+    if heads:
+        heads.sort(key=lambda head: -head.value)
+        several = "s add constants" if len(heads) > 1 else " adds a constant"
+        start = f"{len(heads)} head{several} (from {brief(_CONSTANT)} of the squared output on)"
+        yield Finding(about=score.metric, sentence=f"{start}: {_named(heads)}{_untrained(heads)}", found=False)
+
+
+def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int) -> list[_Found]:
     """Return every pair of different heads of an attention that was drawn anew, highest first."""
     searched = [name for name, value in score.values.items() if len(value) > 1 and name in score.draws]
     pairs: list[_Found] = []
     for attention in searched:
-        value = sign * score.values[attention]
+        value = score.values[attention]
         indices = np.triu_indices(len(value), k=1)
         names = head_names(labels[attention], len(value))
         called = [f"{names[i]} and {names[j].removeprefix(labels[attention])}" for i, j in zip(*indices, strict=True)]
-        drawn = sign * score.draws[attention][:, *indices]
+        drawn = score.draws[attention][:, *indices]
         # Most pairs are far from standing out, and there may be many.
         pairs += _searched(value[indices], drawn, called, scale, kinds * len(searched))
     pairs = [pair for pair in pairs if np.isfinite(pair.value)]
@@ -393,13 +420,13 @@ def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: in
 
 
 def _alike_outputs(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
-    pairs = _pairs(score, labels, "cosine", kinds, -1)
+    pairs = _pairs(score, labels, "cosine", kinds)
     enough = [pair for pair in pairs if pair.value >= _ALIKE_OUTPUTS and pair.p <= FAMILY_WISE]
-    return _said_of_pairs(enough, pairs, "outputs", "cosine", score.metric)
+    return _said_of_pairs(enough, pairs, "outputs", "centred cosine", score.metric)
 
 
 def _alike_queries(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
-    pairs = _pairs(score, labels, "share", kinds, 1)
+    pairs = _pairs(score, labels, "share", kinds)
     enough = [pair for pair in pairs if pair.value >= pair.untrained + _ALIKE_QUERIES and pair.p <= FAMILY_WISE]
     return _said_of_pairs(enough, pairs, "queries", "CKA", score.metric)
 
@@ -412,7 +439,7 @@ def _said_of_pairs(
     listed = ", ".join(f"{pair.name} ({measure} {brief(pair.value)})" for pair in enough[: NAMED - 2])
     more = f" and {counted(len(enough) - NAMED + 2, 'more pair')}" if len(enough) > NAMED - 2 else ""
     mean = brief(float(np.mean([pair.value for pair in pairs])))
-    sentence = f"alike {what}: {listed}{more}; the mean of {counted(len(pairs), 'pair')} is {mean}{_untrained(enough)}"
+    sentence = f"alike {what}: {listed}{more}; the mean of {counted(len(pairs), 'pair')} is {mean}{_untrained(pairs)}"
     return Finding(about=about, sentence=sentence, p=min(pair.p for pair in enough))
 
 
@@ -422,17 +449,17 @@ def _grouped(score: HeadScores, kv_of: Mapping[str, Sequence[int]], kinds: int) 
     there = [name for name, means in zip(score.values, both, strict=True) if np.isfinite(means).all()]
     if not there or not all(name in score.draws for name in there):
         return None
-    within, between = -both[np.isfinite(both).all(1)].mean(0)
+    within, between = both[np.isfinite(both).all(1)].mean(0)
     drawn = [
-        -np.array([within_and_between(pairs, kv_of[name]) for pairs in score.draws[name]]) @ [1, -1] for name in there
+        np.array([within_and_between(pairs, kv_of[name]) for pairs in score.draws[name]]) @ [1, -1] for name in there
     ]
     p = min(1.0, kinds * chance(within - between, np.mean(drawn, 0), "cosine"))
     if p > FAMILY_WISE or within - between < _ALIKE_OUTPUTS / 2:
         return None
     return Finding(
         about=score.metric,
-        sentence=f"heads that share their keys and values write at a cosine of {brief(within)} in the mean, those that "
-        f"do not at {brief(between)}",
+        sentence=f"heads that share their keys and values write at a centred cosine of {brief(within)} in the mean, "
+        f"those that do not at {brief(between)}",
         p=p,
     )
 

@@ -62,11 +62,44 @@ def output_sizes(masked: MaskedAttention) -> Float[Tensor, " head"]:
     It is summed over rows. A contribution is as long as its coordinates in the directions that W_O^h writes in, so no
     vector of d_model is needed. The square of those coordinates is never negative, however little W_O^h lets through.
     """
-    attention = masked.attention
-    R = torch.linalg.qr(attention.W_O.mT, mode="r").R
-    z = attention.z if attention.gain is None else attention.z * attention.gain[:, None, :, None]
-    coordinates = torch.einsum("rhd,hed->rhe", rows_of(z, masked.counted), R)
+    R = torch.linalg.qr(masked.attention.W_O.mT, mode="r").R
+    coordinates = torch.einsum("rhd,hed->rhe", _gained_contexts(masked), R)
     return coordinates.square().sum((0, 2), dtype=torch.float64)
+
+
+def output_products(masked: MaskedAttention) -> Pairs:
+    """Return scalar products of what two heads add to the stream (gain included), summed over rows."""
+    directions, R = torch.linalg.qr(masked.attention.W_O.mT)
+    written = torch.einsum("rhd,hed->rhe", _gained_contexts(masked), R).flatten(1)
+    basis = directions.mT.flatten(0, 1)
+    products = (basis @ basis.mT).double() * (written.mT @ written).double()
+    n_heads, width = directions.shape[0], directions.shape[2]
+    return products.view(n_heads, width, n_heads, width).sum((1, 3))
+
+
+def output_totals(masked: MaskedAttention) -> Float[Tensor, "head d_model"]:
+    """Return what each head adds to the stream (gain included), summed over rows."""
+    total = _gained_contexts(masked).sum(0, dtype=torch.float64)
+    return torch.einsum("hd,hdm->hm", total, masked.attention.W_O.double())
+
+
+def _gained_contexts(masked: MaskedAttention) -> Float[Tensor, "rows head width"]:
+    attention = masked.attention
+    z = attention.z if attention.gain is None else attention.z * attention.gain[:, None, :, None]
+    return rows_of(z, masked.counted)
+
+
+def output_correlation(products: Pairs, totals: Float[Tensor, "head d_model"], rows: Number) -> Pairs:
+    """Return the cosine of two heads' outputs less their means, over all rows at once; 0 with a constant head."""
+    centred = products - totals @ totals.mT / rows
+    constant = centred.diagonal() <= ROUNDING * products.diagonal()
+    return _normalised(centred.masked_fill(constant[:, None] | constant, 0))
+
+
+def constant_share(products: Pairs, totals: Float[Tensor, "head d_model"], rows: Number) -> Float[Tensor, " head"]:
+    """Return the share of the mean output in a head's squared output; 0 for a head that adds nothing."""
+    sizes = products.diagonal()
+    return torch.where(sizes > 0, totals.square().sum(1) / rows / sizes, 0).clamp(max=1)
 
 
 def value_cosines(masked: MaskedAttention) -> Pairs:
@@ -185,6 +218,8 @@ SUMS: dict[str, Callable[[MaskedAttention], Tensor]] = {
     "shared_values": shared_values,
     "output_cosines": output_cosines,
     "output_sizes": output_sizes,
+    "output_products": output_products,
+    "output_totals": output_totals,
     "stream_cosines": stream_cosines,
     "slice_cosines": slice_cosines,
     "sliced_rows": lambda masked: masked.counted.sum(dtype=torch.float64) * _sliceable(masked),

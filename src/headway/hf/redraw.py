@@ -18,7 +18,7 @@ from transformers.pytorch_utils import Conv1D
 from headway.hf.read import CONVERTED, converted
 from headway.hf.recorder import Call, check_tokens, recorded_pass, traceable
 from headway.models import redraw
-from headway.models.redraw import Redrawable, drawn_weight, shuffled_rows
+from headway.models.redraw import Redrawable, drawn_weight
 from headway.models.trace import AttentionTrace, PlainWeights, SomeQueries, Trace
 
 _POSITIONS = 16
@@ -105,9 +105,8 @@ _PLAIN = 3
 def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
     """Return what every head does with tokens, together with re-initialised heads on the same stream.
 
-    If queries, keys and values have a matrix each, those are drawn as in `models.redraw`. If one map holds several,
-    whose scales may differ, the entries of each of its rows are shuffled instead. Norms of queries and keys, and
-    everything that is not a linear map, stay.
+    Matrices are drawn as in `models.redraw`. A map that holds queries, keys and values is drawn as a whole. Norms of
+    queries and keys, and everything that is not a linear map, stay.
 
     Raises:
         UserError: as `recorder.trace`.
@@ -122,7 +121,7 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
     def drawn(draw: int, some: Mapping[str, SomeQueries] | None = None) -> Trace:
         attentions = []
         for at, (attention, call) in enumerate(zip(trace.attentions, recorded.calls, strict=True)):
-            W_O = drawn_weight(call.W_O.flatten(0, 1), draw, f"{attention.name}.o").view_as(call.W_O)
+            W_O = drawn_weight(call.W_O.flatten(0, 1), draw, f"{attention.name}.o", "writes").view_as(call.W_O)
             again = recorded.again(at, _parameters(call, draw, attention.name), W_O, call.b_O)
             whole = replace(again, rows=attention.rows)
             attentions.append(whole.at(some[attention.name] if some else None))
@@ -137,19 +136,17 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
         inputs=tuple(call.x for call in recorded.calls),
         turns=tuple(_turn(call, *a.q.shape[2:]) for a, call in zip(trace.attentions, recorded.calls, strict=True)),
         redraw=drawn,
-        shuffled=any(len(_maps(call)) < _PLAIN for call in recorded.calls),
+        joined=any(len(_maps(call)) < _PLAIN for call in recorded.calls),
     )
 
 
 def _parameters(call: Call, draw: int, where: str) -> Mapping[str, Tensor]:
     """Return the parameters of an attention's linear maps, drawn anew."""
-    maps = _maps(call)
-    plain = len(maps) >= _PLAIN
     found: dict[str, Tensor] = {}
-    for name, module in maps.items():
+    for name, module in _maps(call).items():
         # An output is a row of a Linear's weight, and a column of a Conv1D's.
         weight = module.weight if isinstance(module, nn.Linear) else module.weight.T
-        drawn = (drawn_weight if plain else shuffled_rows)(weight, draw, f"{where}.{name}.weight")
+        drawn = drawn_weight(weight, draw, f"{where}.{name}.weight")
         found[f"{name}.weight"] = drawn if isinstance(module, nn.Linear) else drawn.T
         if module.bias is not None:
             found[f"{name}.bias"] = drawn_weight(module.bias, draw, f"{where}.{name}.bias")

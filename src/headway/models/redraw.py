@@ -2,9 +2,17 @@
 
 The heads of a layer read the same tokens, and their contexts are averages over the same past. Even heads that know
 nothing of each other are therefore alike, to a degree that depends on the stream. So the null is measured on the same
-stream: each projection of the layer is replaced by Gaussian entries of its own scale, the root mean square of its
-entries, and the entries of its bias are shuffled. The stream before the layer, norms, positions and windows stay as
-they are. An untrained layer is one more such draw, which makes a test of its heads against the draws exact.
+stream: each projection of the layer is drawn anew, and the entries of its bias are shuffled. The stream before the
+layer, norms, positions and windows stay as they are.
+
+A drawn projection keeps what an initialisation without any learning may have: the scales of rows and of columns, the
+mean, and the spectrum of all heads together. It loses the directions. The matrix is divided by its scales, turned by
+random rotations from both sides, and multiplied by its scales again. Weights of rank 2, with rows of unequal scale, or
+all positive are therefore compared with such weights. Scales of columns are taken first, so that a norm's gain may
+stand in the norm or in the projection: the drawn heads do the same. Values and outputs get the scales of their rows
+in another order, lest an idle head stay idle in every draw. Two other nulls were measured and not taken
+(`benchmarks/silence.py`): Gaussian entries speak of half of such initialisations, and rows dealt to other heads miss
+twins of few dimensions.
 
 `plain_attention` takes an attention written as plain matrices, to bring in a toy model. Its trace keeps the matrices,
 so that its circuits can be read off them and its heads re-initialised on the same stream.
@@ -14,8 +22,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -42,8 +51,8 @@ class Redrawable:
     """The attentions with other heads, by the number of the draw; also, by the name of each attention, at some of
     its queries alone. The stream after a layer, where it is there, is what would come after these heads: of each layer
     for itself, on the model's own stream before it."""
-    shuffled: bool = False
-    """True if rows of some matrices had their entries shuffled, instead of being drawn."""
+    joined: bool = False
+    """True if queries, keys and values of some attention come out of one matrix, which is drawn as a whole."""
 
 
 def read(model: Transformer, tokens: Inputs) -> Redrawable:
@@ -117,31 +126,76 @@ def _wearing(modules: Mapping[str, Attention], draw: int) -> Iterator[None]:
         for name, module in modules.items():
             for which, parameter in module.named_parameters():
                 own.append((parameter, parameter.data))
-                parameter.data = drawn_weight(parameter, draw, f"{name}.{which}").detach()
+                role = _ROLES.get(which[0], "reads") if parameter.ndim > 1 else "reads"
+                rows = parameter.T if role == "writes" else parameter  # a row for each dimension of a head
+                drawn = drawn_weight(rows, draw, f"{name}.{which}", role)
+                parameter.data = (drawn.T.contiguous() if role == "writes" else drawn).detach()
         yield
     finally:
         for parameter, data in own:
             parameter.data = data
 
 
-def drawn_weight(weight: Tensor, draw: int, where: str) -> Tensor:
-    """Return one array drawn anew: a matrix Gaussian of its own root mean square, a vector shuffled.
+Role = Literal["reads", "values", "writes"]
+"""What a projection does: queries and keys read, values are passed on, and outputs are written into the stream."""
+_ROLES: Mapping[str, Role] = {"v": "values", "o": "writes"}
+_EXACT = 128
+"""The most rows that are turned by a random rotation; more are mixed by random signs and a Hartley transform."""
+_ROUNDS = 3
+"""Divisions by the scales of columns and rows, until both are even."""
+
+
+def drawn_weight(weight: Tensor, draw: int, where: str, role: Role = "reads") -> Tensor:
+    """Return a matrix with the scales, mean and spectrum of another, in other directions, or a vector shuffled.
 
     It is fixed by draw and place.
+
+    Args:
+        weight: of all heads, a row for each dimension of a head; or a bias.
+        draw: its number.
+        where: the name of the projection.
+        role: queries and keys keep the scale of each row. Values have these scales in another order, and outputs
+            the lengths of rows.
     """
     random = rng.generator(draw, "redrawn heads", where)
+
+    def dealt(x: Tensor) -> Tensor:
+        return x[torch.from_numpy(random.permutation(len(x))).to(x.device)]
+
     if weight.ndim == 1:
-        return weight[torch.from_numpy(random.permutation(len(weight))).to(weight.device)]
-    drawn = torch.from_numpy(random.standard_normal(tuple(weight.shape), "float32")).to(weight.device)
-    size = torch.linalg.vector_norm(weight.detach().float()) / weight.numel() ** 0.5
-    return (drawn * size).to(weight.dtype)
+        return dealt(weight)
+    own = weight.detach().float()
+    rows, columns, even = _evened(own)
+    mean = even.mean()
+    turned = mean + _turned(_turned(even - mean, random).T, random).T
+    drawn = (dealt(rows) if role == "values" else rows) * turned * columns
+    if role == "writes":
+        lengths = torch.linalg.vector_norm(own, dim=1, keepdim=True)
+        drawn = nn.functional.normalize(drawn, dim=1) * dealt(lengths)
+    return drawn.to(weight.dtype)
 
 
-def shuffled_rows(weight: Tensor, draw: int, where: str) -> Tensor:
-    """Return a matrix with each row's entries shuffled: for matrices that join several kinds of rows."""
-    random = rng.generator(draw, "redrawn heads", where)
-    order = torch.from_numpy(random.random(tuple(weight.shape), "float32").argsort(1)).to(weight.device)
-    return weight.gather(1, order)
+def _evened(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return scales of rows and of columns, and the matrix divided by both; a row of zeros has the scale 1."""
+    scales = [torch.ones_like(matrix[:, :1]), torch.ones_like(matrix[:1])]
+    for _ in range(_ROUNDS):
+        for dim in (0, 1):  # columns first: a norm's gain then is in their scale, and nowhere else
+            scale = matrix.square().mean(dim, keepdim=True).sqrt()
+            scale = torch.where(scale > 0, scale, 1)
+            matrix = matrix / scale
+            scales[1 - dim] = scales[1 - dim] * scale
+    return scales[0], scales[1], matrix
+
+
+def _turned(x: Tensor, random: np.random.Generator) -> Tensor:
+    """Return the rows of a matrix mixed by a random orthogonal matrix, which leaves singular values as they are."""
+    n = len(x)
+    if n <= _EXACT:
+        Q, R = torch.linalg.qr(torch.from_numpy(random.standard_normal((n, n), "float32")))
+        return (Q * R.diagonal().sign()).to(x.device) @ x
+    signs = torch.from_numpy(random.choice(np.float32([-1, 1]), (n, 1))).to(x.device)
+    waves = torch.fft.fft(signs * x, dim=0, norm="ortho")
+    return (waves.real - waves.imag)[torch.from_numpy(random.permutation(n)).to(x.device)]
 
 
 def plain_attention(
@@ -229,10 +283,15 @@ def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
     for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"):
         own = getattr(weights, name)
         if own is not None:  # a bias is shuffled as the vector of all heads
-            flat = own.flatten() if name.startswith("b") else own
-            fields[name] = drawn_weight(flat, draw, f"{attention.name}.{name}").view_as(own)
+            where = f"{attention.name}.{name}"
+            if name.startswith("b"):
+                fields[name] = drawn_weight(own.flatten(), draw, where).view_as(own)
+            else:
+                rows = drawn_weight(own.mT.flatten(0, 1), draw, where, "values" if name == "W_V" else "reads")
+                fields[name] = rows.unflatten(0, (len(own), -1)).mT
     drawn = PlainWeights(**fields)
-    W_O = drawn_weight(attention.W_O, draw, f"{attention.name}.W_O")
+    W_O = attention.W_O
+    W_O = drawn_weight(W_O.flatten(0, 1), draw, f"{attention.name}.W_O", "writes").view_as(W_O)
     recorded = replace(attention, q=drawn.queries(), k=drawn.keys(), v=drawn.values(), W_O=W_O, plain=drawn)
     return replace(recorded, z=recorded.patterns() @ recorded.v[:, list(recorded.kv_of)])
 
