@@ -247,9 +247,9 @@ def _searched(
     known = np.where(np.isfinite(drawn), drawn, -np.inf)
     highest = known.max(1)
     mean = float(drawn[np.isfinite(drawn)].mean()) if np.isfinite(drawn).any() else np.nan
-    for number, name in zip(value, names, strict=True):
-        p = min(1.0, tests * chance(float(number), highest, scale))
-        yield _Found(value=float(number), p=p, untrained=mean, name=name)
+    for score, name in zip(value, names, strict=True):
+        p = min(1.0, tests * chance(float(score), highest, scale))
+        yield _Found(value=float(score), p=p, untrained=mean, name=name)
 
 
 def _special(score: HeadScores, labels: Mapping[str, str], special: _Special, kinds: int) -> Finding | None:
@@ -446,7 +446,8 @@ def _beyond_redraws(scores: Mapping[str, HeadScores], labels: Mapping[str, str],
         f"{most.names[at]}, whose {metric_name(most.metric)} is {number(float(most.value[at]), 2)} against "
         f"{number(float(most.untrained[at]), 2)}"
     )
-    said = f"{n:,} of {m:,} metrics of heads and pairs differ from re-initialised heads, most of all {furthest}"
+    verb = "differs" if n == 1 else "differ"
+    said = f"{n:,} of {m:,} metrics of heads and pairs {verb} from re-initialised heads, most of all {furthest}"
     if not n:
         said = f"none of {m:,} metrics of heads and pairs differs from re-initialised heads: furthest is {furthest}"
     p = min(1.0, kinds * chance(float(most.own[at]), highest, "size"))
