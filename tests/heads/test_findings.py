@@ -133,7 +133,10 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     labels = row_labels(name for name, _ in found.heads)
     (finding,) = findings({}, labels, composition=found)
     assert finding.about == "k_composition"
-    assert finding.sentence == "strongest K-composition (into keys): L0H1 → L1H0 .60; at random .10"
+    assert (
+        finding.sentence
+        == "strongest K-composition (into keys): L0H1 → L1H0 .60 (.60 of the score on the text); at random .10"
+    )
     assert finding.p < 1e-3
 
 

@@ -55,7 +55,7 @@ class Sorter(torch.nn.Module):
         x, random = torch.eye(10, 32)[tokens], torch.Generator().manual_seed(1)
         W_Q, W_K = torch.zeros(1, 32, 10), torch.eye(32)[None, :, :10]
         W_Q[0, torch.arange(9), torch.arange(1, 10)] = 4
-        W_V, W_O = torch.randn(1, 32, 16, generator=random), torch.randn(1, 16, 32, generator=random)
+        W_V, W_O = torch.randn(1, 32, 10, generator=random), torch.randn(1, 10, 32, generator=random)
         attention = headway.plain_attention(x, W_Q=W_Q, W_K=W_K, W_V=W_V, W_O=W_O, causal=False, scale=1.0)
         return headway.Trace(attentions=(attention,))
 

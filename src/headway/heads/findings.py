@@ -171,6 +171,8 @@ _ALIKE_OUTPUTS, _ALIKE_QUERIES, _IDLE, _COMPOSED = 0.2, 0.1, 0.25, 1.1
 """The limits of a finding: least cosine of outputs, CKA above untrained heads', share of an even share, multiple of
 chance.
 """
+_CARRIED, _CARRIED_NATS = 0.1, 0.5
+"""The least share of a composed path in a head's score on the text, or in its output, and of the score in nats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,18 +391,24 @@ def _percent(share: float) -> str:
 
 
 def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, kinds: int) -> Finding | None:
-    """Return the pairs that compose most, if they exceed circuits turned at random."""
+    """Return the pairs that compose most, if they exceed circuits turned at random and carry the score on the text."""
     if kind not in composition.chances:
         return None
     table, chances = np.asarray(getattr(composition, kind)), composition.chances[kind]
     p = np.minimum(1, chances * np.isfinite(chances).sum() * kinds)
     beyond = np.isfinite(table) & (np.nan_to_num(p, nan=1.0) <= FAMILY_WISE) & (table >= _COMPOSED * composition.null)
+    # Composition of weights alone is a number: the path must also carry what the later head does on the text.
+    share = composition.shares.get(kind, np.full(table.shape, np.nan))
+    beyond &= (share >= _CARRIED) & (composition.nats.get(kind, share / share) >= _CARRIED_NATS)
     if not beyond.any():
         return None
     order = np.argsort(np.where(beyond, table, -1), axis=None)[::-1][: min(3, int(beyond.sum()))]
     pairs = [divmod(int(at), table.shape[1]) for at in order]
     names = [f"{labels[attention]}H{head}" for attention, head in composition.heads]
-    listed = ", ".join(f"{names[i]} → {names[j]} {brief(table[i, j])}" for i, j in pairs)
+    of = "output" if kind == "v" else "score"
+    listed = ", ".join(
+        f"{names[i]} → {names[j]} {brief(table[i, j])} ({brief(share[i, j])} of the {of} on the text)" for i, j in pairs
+    )
     more = f" and {counted(int(beyond.sum()) - 3, 'more pair')}" if beyond.sum() > 3 else ""
     kind_named, null = f"{kind.upper()}-composition ({COMPOSITIONS[kind]})", brief(composition.null)
     sentence = f"strongest {kind_named}: {listed}{more}; at random {null}"
