@@ -31,7 +31,13 @@ def pairs(metric, value, untrained=0.0, spread=0.02, seed=0):
 
 def looked_for(found, **options):
     labels = row_labels(next(iter(found.values())).values)
-    return findings(found, labels, **options)
+    return [each for each in findings(found, labels, **options) if "re-initialised heads" not in each.sentence]
+
+
+def counts(found):
+    labels = row_labels(next(iter(found.values())).values)
+    (only,) = [each for each in findings(found, labels) if "re-initialised heads" in each.sentence]
+    return only
 
 
 def said(found, **options):
@@ -200,7 +206,10 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     labels = row_labels(name for name, _ in found.heads)
     (finding,) = findings({}, labels, composition=found)
     assert finding.about == "k_composition"
-    assert finding.sentence == "strongest K-composition (into keys): L0H1 → L1H0 .60; at random .10"
+    assert (
+        finding.sentence
+        == "strongest K-composition (into keys): L0H1 → L1H0 .60 (.60 of the score on the text); at random .10"
+    )
     assert finding.p < 1e-3
 
 
@@ -211,3 +220,40 @@ def test_many_layers_are_searched_at_a_price(metric):
     many = planted(metric, [[0.55, 0.1], *[[0.1, 0.1]] * 30], untrained=0.1, spread=0.05)
     (of_few,), (of_many,) = looked_for(few), looked_for(many)
     assert_same(of_many.p, min(1, 31 * of_few.p))
+
+
+def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
+    confident = planted("attention_confidence", [[0.05, 0.06], [0.74, 0.05]])
+    even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
+    assert counts(confident | even).found
+    assert counts(confident | even).sentence == (
+        "1 of 8 metrics of heads and pairs differs from re-initialised heads, most of all L1H0, whose attention "
+        "confidence is 0.74 against 0.049"
+    )
+    alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
+    assert "most of all L0H0 and H2, whose output dissimilarity is −0.83" in (
+        counts(pairs("output_dissimilarity", alike)).sentence
+    )
+    nothing = counts(even)
+    assert not nothing.found
+    assert nothing.sentence.startswith("none of 4 metrics of heads and pairs differs from re-initialised heads")
+
+
+def test_few_draws_count_nothing():
+    few = planted("attention_confidence", [[0.9, 0.06]])["attention_confidence"]
+    few = {"attention_confidence": replace(few, draws={name: drawn[:3] for name, drawn in few.draws.items()})}
+    assert findings(few, row_labels(few["attention_confidence"].values)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("heads", "layers"), [(1, 8), (4, 6)])
+def test_one_more_draw_differs_in_no_metric(heads, layers):
+    """Heavy-tailed values of 200 models that are one more draw; of 100 pages at most 5 may count anything."""
+    random, told = np.random.default_rng(0), 0
+    for _ in range(200):
+        drawn = np.exp(0.3 * random.standard_t(5, (DRAWS + 1, layers, heads)))
+        values = dict(zip(names(drawn[0]), drawn[0], strict=True))
+        draws = {name: drawn[1:, layer] for layer, name in enumerate(values)}
+        score = HeadScores(metric="attention_excess", values=values, draws=draws, n_rows=9)
+        told += counts({"attention_excess": score}).found
+    assert told <= 0.05 * 200

@@ -1,5 +1,7 @@
 """What circuits say in tokens: planted copying, suppressing and matching heads are read off their weights."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ from support.tolerance import assert_same
 
 from headway.config.lm.model import Gpt2, GptNeo, Llama
 from headway.heads.circuits import read_out_rows, written_rows
-from headway.heads.token_circuits import token_circuits
+from headway.heads.token_circuits import composed_on_text, compositions, token_circuits
+from headway.models.attention import rotate
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 
@@ -78,3 +81,30 @@ def test_rows_are_what_the_model_reads_and_writes(model):
         assert_same(normed @ read_out_rows(drawn, tokens).T + bias, logits, dtype=torch.float32)
         rows = written_rows(drawn, tokens)
     assert_same(rows.square().mean(1), torch.ones(VOCAB, dtype=torch.float64), dtype=torch.float32)
+
+
+@pytest.mark.parametrize("family", [Gpt2, Llama])
+def test_paths_on_a_text_are_scores_of_writes_alone(family):
+    """The slow way: what a head wrote, through the norm as it was, the later head's matrices and turn, key by key."""
+    declared = family(
+        family="gpt-2" if family is Gpt2 else "llama", d_model=16, n_layers=2, n_heads="2-2", init_std=0.3
+    )
+    model = Transformer(declared, 11, initial_weights(declared, 11, 0)).eval().double()
+    with torch.no_grad():
+        trace = model.trace(torch.randint(11, (2, 7), generator=torch.Generator().manual_seed(0)))
+        found = composed_on_text(model, trace, compositions(model))
+        (first, last), layer = trace.attentions, model.layers[1]
+        stream, c = trace.streams[1], first.contributions()[:, 1]
+        if family is Gpt2:
+            stream, c = (x - x.mean(2, keepdim=True) for x in (stream, c))
+        c = c / (stream.square().mean(2, keepdim=True) + declared.norm_eps).sqrt() * layer.attention_norm.weight
+        k = (c @ layer.attention.k.weight.T).unflatten(2, (2, -1)).transpose(1, 2)
+        k = k if family is Gpt2 else rotate(k, model.get_buffer("rotary_8")[:, :7])
+        path, whole, p = last.q @ k.mT * last.scale, last.logits(), last.patterns()
+        part = total = 0
+        for text, at in product(range(2), range(1, 7)):
+            more = p[text, 0, at, : at + 1] - 1 / (at + 1)
+            part += float(more @ path[text, 0, at, : at + 1])
+            total += float(more @ whole[text, 0, at, : at + 1])
+    assert found.shares["k"][1, 2] == pytest.approx(part / total, rel=1e-5)
+    assert found.nats["k"][1, 2] == pytest.approx(part / 12, rel=1e-5)

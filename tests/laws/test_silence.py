@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+import headway
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/silence.py"
 
@@ -54,3 +57,27 @@ def test_planted_heads_are_found(silence):
     ]
     assert sum(len(names) for names, _ in planted) >= 12
     assert len(missed) <= 1, missed
+
+
+class Sorter(torch.nn.Module):
+    """One head whose tokens attend to the next larger value that was given, so far as the logits go."""
+
+    def __init__(self):
+        super().__init__()
+        self.anything = torch.nn.Parameter(torch.zeros(1))
+
+    def trace(self, tokens):
+        x, random = torch.eye(10, 32)[tokens], torch.Generator().manual_seed(1)
+        W_Q, W_K = torch.zeros(1, 32, 10), torch.eye(32)[None, :, :10]
+        W_Q[0, torch.arange(9), torch.arange(1, 10)] = 4
+        W_V, W_O = torch.randn(1, 32, 10, generator=random), torch.randn(1, 10, 32, generator=random)
+        attention = headway.plain_attention(x, W_Q=W_Q, W_K=W_K, W_V=W_V, W_O=W_O, causal=False, scale=1.0)
+        return headway.Trace(attentions=(attention,))
+
+
+def test_a_sorting_head_has_no_role_and_is_counted():
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.stack([torch.randperm(10, generator=random)[:6] for _ in range(64)])
+    (finding,) = headway.xray(Sorter(), tokens=tokens).findings
+    assert "differ" in finding.sentence
+    assert "most of all L0H0" in finding.sentence

@@ -14,8 +14,9 @@ On four different letters that are repeated, as other models are read, L1H0 has 
 import numpy as np
 import pytest
 import torch
-from support.induction import CONTEXT, VOCAB, read
+from support.induction import CONTEXT, VOCAB, on_its_task, read
 
+import headway
 from headway.heads.circuits import circuit_scores
 from headway.heads.measure import measure, repeated_tokens
 from headway.heads.token_circuits import compositions
@@ -85,3 +86,11 @@ def test_the_induction_head_reads_the_previous_token_head_through_its_keys():
     assert found.k[0, 1] > 2 * found.q[0, 1]
     assert found.v[0, 1] < found.null
     assert copying.values["layers.1.attention"][0] > 0.99
+
+
+@pytest.mark.parametrize(("file", "composes"), [("trained", True), ("destroyed", False)])
+def test_composition_is_a_finding_where_the_path_carries_the_score(file, composes):
+    """The weights compose in both, by .48 and .50; after the fine-tune hardly any score is left."""
+    tokens = np.concatenate([on_its_task(period, 40) for period in range(2, CONTEXT)])
+    said = " ".join(finding.sentence for finding in headway.xray(read(file), tokens=tokens).findings)
+    assert ("K-composition" in said) == composes

@@ -37,7 +37,9 @@ def composition(n_heads: Sequence[int] = (2, 3), strong: tuple[int, int] = (1, 2
     keys[strong] = 0.6
     chances = {kind: np.where(np.isfinite(table), 0.5, np.nan) for kind in "qkv"}
     chances["k"][strong] = 1e-6
-    return Composition(heads=heads, q=table, k=keys, v=table, null=0.1, chances=chances)
+    return Composition(
+        heads=heads, q=table, k=keys, v=table, null=0.1, chances=chances, shares={"k": keys}, nats={"k": 5 * keys}
+    )
 
 
 def _drawn(metric: str, n: int, random: np.random.Generator) -> np.ndarray:

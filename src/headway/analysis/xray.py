@@ -310,7 +310,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
             draws=drawn,
             n_rows=read.size,
         )
-        composition = _composition(opened, notes, scores)
+        composition = _composition(opened, notes, scores, read)
     attentions = tuple(seen.attentions)
     notes.about_text(read, attentions)
     notes.about_intervals(read)
@@ -416,9 +416,11 @@ def _repetition(opened: Opened, period: int, read: TextInput, seed: int) -> "tup
     )
 
 
-def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]") -> "Composition | None":
-    """Return the composition of heads, for Headway's own models."""
-    from headway.heads.token_circuits import compositions
+def _composition(
+    opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]", read: TextInput
+) -> "Composition | None":
+    """Return the composition of heads, for Headway's own models, with its paths on about the first 1,024 tokens."""
+    from headway.heads.token_circuits import composed_on_text, compositions
 
     model = opened.ours
     if model is None:
@@ -435,4 +437,5 @@ def _composition(opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadSco
     if 3 * model.model.d_model * sum(widths) ** 2 > _COMPOSITION_FLOPS:
         notes.add(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
         return None
-    return compositions(model)
+    some = read.part(np.s_[: max(1, _BATCH // read.length)])
+    return composed_on_text(model, opened.reading(some.tokens).trace, compositions(model))

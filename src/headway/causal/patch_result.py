@@ -10,7 +10,7 @@ The results include the patterns of the named heads on the first pair. Numpy alo
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -400,14 +400,17 @@ class PatchedModel(ModelOnText):
         patterns: of the heads of the strongest path, or else of the head that moves the metric most.
     """
 
-    nothing: ClassVar[str] = "the two texts do not differ for this metric"
-
     metric: str
     clean: tuple[str, ...]
     corrupted: tuple[str, ...]
     positions: tuple[str, ...]
     patching: Patching
     patterns: tuple[HeadPattern, ...]
+
+    @property
+    def nothing(self) -> str:
+        """The sentence of a page without findings."""
+        return "the two texts do not differ for this metric"
 
     @property
     def read(self) -> str:

@@ -11,6 +11,9 @@ a scale without bounds: the logit of a share, the inverse hyperbolic tangent of 
 estimation of its two parameters. For an untrained layer, which is one more draw, the chance is uniform. As a safeguard
 it is never below 1 / (draws + 1) if one draw's highest is not exceeded.
 
+One search covers every metric at once: how far each head's value lies from the same head's re-initialised values. The
+largest distance of all is compared with the largest distance of each draw from the others.
+
 Heads that share keys and values form a group; alikeness is compared within and between groups. Numpy alone.
 """
 
@@ -23,7 +26,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from headway.base.text import counted
+from headway.base.text import counted, number
+from headway.config.metrics import metric_name
 from headway.heads.scores import Composition, HeadScores, head_names
 
 FAMILY_WISE = 0.05
@@ -178,6 +182,8 @@ multiple of chance.
 """
 _CONSTANT = 0.9
 """The share of its squared output from which on a head is said to add a constant, and is like no other head."""
+_CARRIED, _CARRIED_NATS = 0.1, 0.5
+"""The least share of a composed path in a head's score on the text, or in its output, and of the score in nats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +245,7 @@ def findings(
         kinds.append(partial(_idle, scores["output_share"], labels))
     if composition is not None:
         kinds += [partial(_strongest, composition, labels, kind) for kind in COMPOSITIONS]
+    kinds.append(lambda n: _beyond_redraws(scores, labels, n))
     results = [finding for kind in kinds if (finding := kind(len(kinds)))]
     dead = [labels[name] for name, share in _values(scores, "output_share").items() if not np.any(share)]
     if dead:
@@ -275,9 +282,9 @@ def _searched(
     known = np.where(np.isfinite(drawn), drawn, -np.inf)
     highest = known.max(1)
     mean = float(drawn[np.isfinite(drawn)].mean()) if np.isfinite(drawn).any() else np.nan
-    for number, name in zip(value, names, strict=True):
-        p = min(1.0, tests * chance(float(number), highest, scale))
-        yield _Found(value=float(number), p=p, untrained=mean, name=name)
+    for score, name in zip(value, names, strict=True):
+        p = min(1.0, tests * chance(float(score), highest, scale))
+        yield _Found(value=float(score), p=p, untrained=mean, name=name)
 
 
 def _special(
@@ -495,19 +502,103 @@ def _percent(share: float) -> str:
 
 
 def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, kinds: int) -> Finding | None:
-    """Return the pairs that compose most, if they exceed circuits turned at random."""
+    """Return the pairs that compose most, if they exceed circuits turned at random and carry the score on the text."""
     if kind not in composition.chances:
         return None
     table, chances = np.asarray(getattr(composition, kind)), composition.chances[kind]
     p = np.minimum(1, chances * np.isfinite(chances).sum() * kinds)
     beyond = np.isfinite(table) & (np.nan_to_num(p, nan=1.0) <= FAMILY_WISE) & (table >= _COMPOSED * composition.null)
+    # Composition of weights alone is a number: the path must also carry what the later head does on the text.
+    share = composition.shares.get(kind, np.full(table.shape, np.nan))
+    beyond &= (share >= _CARRIED) & (composition.nats.get(kind, share / share) >= _CARRIED_NATS)
     if not beyond.any():
         return None
     order = np.argsort(np.where(beyond, table, -1), axis=None)[::-1][: min(3, int(beyond.sum()))]
     pairs = [divmod(int(at), table.shape[1]) for at in order]
     names = [f"{labels[attention]}H{head}" for attention, head in composition.heads]
-    listed = ", ".join(f"{names[i]} → {names[j]} {brief(table[i, j])}" for i, j in pairs)
+    of = "output" if kind == "v" else "score"
+    listed = ", ".join(
+        f"{names[i]} → {names[j]} {brief(table[i, j])} ({brief(share[i, j])} of the {of} on the text)" for i, j in pairs
+    )
     more = f" and {counted(int(beyond.sum()) - 3, 'more pair')}" if beyond.sum() > 3 else ""
     kind_named, null = f"{kind.upper()}-composition ({COMPOSITIONS[kind]})", brief(composition.null)
     sentence = f"strongest {kind_named}: {listed}{more}; at random {null}"
     return Finding(about=f"{kind}_composition", sentence=sentence, p=float(p[beyond].min()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Distances:
+    """Values of one metric at one attention, by head or pair, with their distances from re-initialised ones."""
+
+    metric: str
+    value: np.ndarray
+    untrained: np.ndarray
+    names: Sequence[str]
+    own: np.ndarray
+    drawn: np.ndarray
+    """The distances of each draw from the other draws: (draw, head or pair)."""
+
+
+_SCALES: Mapping[str, Scale] = {"0 to 1": "share", "-1 to 1": "cosine"}
+
+
+def _beyond_redraws(scores: Mapping[str, HeadScores], labels: Mapping[str, str], kinds: int) -> Finding | None:
+    """Return how many metrics of heads and pairs lie beyond re-initialised heads, and which lies furthest.
+
+    Metrics read off weights alone are left out: they say how weights were initialised, not what a head does.
+    """
+    searched = [
+        found
+        for score in scores.values()
+        if score.declared.of != "layer" and score.declared.family != "circuits"
+        for attention in score.draws
+        if len((found := _distances(score, attention, labels[attention])).own)
+    ]
+    if not searched or len(searched[0].drawn) < 4:
+        return None
+    highest = np.max([found.drawn.max(1) for found in searched], 0)
+    beyond = threshold(highest, FAMILY_WISE / kinds, "size")
+    n, m = sum(int((found.own >= beyond).sum()) for found in searched), sum(len(found.own) for found in searched)
+    most = max(searched, key=lambda found: float(found.own.max()))
+    at = int(most.own.argmax())
+    furthest = (
+        f"{most.names[at]}, whose {metric_name(most.metric)} is {number(float(most.value[at]), 2)} against "
+        f"{number(float(most.untrained[at]), 2)}"
+    )
+    verb = "differs" if n == 1 else "differ"
+    said = f"{n:,} of {m:,} metrics of heads and pairs {verb} from re-initialised heads, most of all {furthest}"
+    if not n:
+        said = f"none of {m:,} metrics of heads and pairs differs from re-initialised heads: furthest is {furthest}"
+    p = min(1.0, kinds * chance(float(most.own[at]), highest, "size"))
+    return Finding(about=most.metric, sentence=said, p=p, found=n > 0)
+
+
+def _distances(score: HeadScores, attention: str, label: str) -> _Distances:
+    """Return distances in standard deviations of draws, which the heads or pairs of an attention have in common.
+
+    A draw is compared with the other draws alone, as the model's own heads are with heads that are not among them.
+    """
+    value, drawn = score.values[attention], score.draws[attention]
+    names = head_names(label, len(value))
+    if value.ndim == 2:
+        indices = np.triu_indices(len(value), k=1)
+        names = [f"{names[i]} and {names[j].removeprefix(label)}" for i, j in zip(*indices, strict=True)]
+        value, drawn = value[indices], drawn[:, *indices]
+    known = np.isfinite(value) & np.isfinite(drawn).all(0)
+    value, drawn, names = value[known], drawn[:, known], [name for name, here in zip(names, known, strict=True) if here]
+    scale, n = _SCALES.get(score.declared.unit, "size"), len(drawn)
+    unbounded = _unbounded(drawn, scale)
+    off = unbounded - unbounded.mean(0)
+    squares, least = np.square(off), _LEAST[scale] ** 2
+    # The variance of the draws that are left when one is taken out, and that draw's distance from their mean.
+    others = (squares.sum(0) - squares * n / (n - 1)) / max(1, n - 2)
+    spread = np.sqrt(np.maximum(squares.sum(0).mean() / (n - 1) if names else 1.0, least))
+    spreads = np.sqrt(np.maximum(others.mean(1, keepdims=True) if names else 1.0, least))
+    return _Distances(
+        metric=score.metric,
+        value=value,
+        untrained=drawn.mean(0),
+        names=names,
+        own=np.abs(_unbounded(value, scale) - unbounded.mean(0)) / spread,
+        drawn=np.abs(off) * n / (n - 1) / spreads,
+    )

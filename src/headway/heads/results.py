@@ -60,8 +60,6 @@ class ModelOnText:
         notes: what was not measured and why, and what limits the rest.
     """
 
-    nothing: ClassVar[str] = "nothing stands out"
-    """The sentence of a page without findings."""
     held: ClassVar[str] = ""
     """The comparison that a finding has to pass, in sentences."""
 
@@ -74,6 +72,11 @@ class ModelOnText:
     attentions: tuple[AttentionHeads, ...]
     scores: Mapping[str, HeadScores]
     notes: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> str:
+        """The sentence of a page without findings."""
+        return "nothing stands out"
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -135,7 +138,6 @@ class XRay(ModelOnText):
         unit: what the loss is a mean over: tokens, or the answers that a task asks for.
     """
 
-    nothing: ClassVar[str] = "nothing stands out of untrained heads on the same stream"
     held: ClassVar[str] = (
         "Heads are held against untrained ones on the same stream: the same layers with fresh weights of the same "
         "scale. A page of a model that learnt nothing has a finding in at most 5 of 100 cases, over everything that "
@@ -152,6 +154,13 @@ class XRay(ModelOnText):
         if self.loss_nats is None:
             return super().read
         return f"{super().read}; its loss there is {self.loss_nats:.4g} nats per {self.unit}"
+
+    @property
+    def nothing(self) -> str:
+        """The sentence of a page without findings; without enough re-initialised heads nothing was searched."""
+        if any(len(drawn) >= 4 for score in self.scores.values() for drawn in score.draws.values()):
+            return "nothing stands out of untrained heads on the same stream"
+        return "the heads were not compared with untrained heads, so what stands out is not known"
 
     @cached_property
     def looked_for(self) -> tuple[Finding, ...]:

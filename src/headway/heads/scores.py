@@ -97,6 +97,10 @@ class Composition:
             whatever their spectra: 1 / sqrt(the entries of the stream, less one for a LayerNorm's mean).
         chances: for each of q, k and v, (head, head): how likely so much is for circuits turned at random; empty where
             that was not computed.
+        shares: for each of q and k, (head, head): the earlier head's share of the amount by which the keys that the
+            later head attends to outscore the mean key on a text; for v, of the variance of the later head's output.
+            Empty where that was not measured.
+        nats: for q and k, how much that part of the score is.
 
     Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
     """
@@ -107,6 +111,8 @@ class Composition:
     v: Float[np.ndarray, "earlier later"]
     null: float
     chances: Mapping[str, Float[np.ndarray, "earlier later"]] = field(default_factory=dict)
+    shares: Mapping[str, Float[np.ndarray, "earlier later"]] = field(default_factory=dict)
+    nats: Mapping[str, Float[np.ndarray, "earlier later"]] = field(default_factory=dict)
 
 
 TEXTS = 8

@@ -19,8 +19,8 @@ other, less the weight that even attention would give there. So pairs do not lea
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import combinations, product
 from math import log
 from typing import TypeGuard
 
@@ -40,7 +40,8 @@ from headway.heads.circuits import (
 )
 from headway.heads.results import AttendedPair, Circuits, Head, TokenCircuits
 from headway.heads.scores import Composition
-from headway.models.trace import AttentionTrace
+from headway.models.attention import rotate
+from headway.models.trace import AttentionTrace, Trace
 from headway.models.transformer import Transformer
 
 TOP = 6
@@ -145,6 +146,61 @@ def compositions(model: Transformer) -> Composition:
             of_reader = strongest_read[later][kind]
             chances[kind][here] = composition_chance(tables[kind][here], strongest_written[earlier], of_reader, width)
     return Composition(heads=heads, **tables, null=width**-0.5, chances=chances)
+
+
+def composed_on_text(model: Transformer, trace: Trace, found: Composition) -> Composition:
+    """Return compositions with the share of each path in what later heads do on a text.
+
+    The norm before a later head is taken as it is on the text, so its reading of the stream is linear and the shares of
+    all that is in the stream sum to 1, but for biases. Nothing is measured where later heads read no such sum.
+    """
+    declared = model.model
+    after = declared.norm_place == "after" and declared.norm != "none"
+    if after or not declared.residual or declared.smeared_keys or any(each.scores for each in trace.attentions):
+        return found
+    layers = circuits(model)
+    first = np.cumsum([0, *(len(here.ov.left) for here in layers)])
+    shares = {kind: np.full_like(found.q, np.nan) for kind in "qkv"}
+    nats = {kind: np.full_like(found.q, np.nan) for kind in "qk"}
+    for later, reader in enumerate(trace.attentions[1:], 1):
+        of_kinds = _read_on_text(model, trace.streams, reader, layers[later])
+        for earlier, (kind, (gradient, total, n)) in product(range(later), of_kinds.items()):
+            here = slice(first[earlier], first[earlier + 1]), slice(first[later], first[later + 1])
+            written = torch.einsum(
+                "bhtd,hdm->bhtm", trace.attentions[earlier].z.cpu().double(), layers[earlier].ov.right
+            )
+            part = torch.einsum("bitm,bjtm->ij", written, gradient)
+            shares[kind][here] = (part / total).numpy()
+            if kind != "v":
+                nats[kind][here] = (part / n).numpy()
+    return replace(found, shares=shares, nats=nats)
+
+
+def _read_on_text(
+    model: Transformer, streams: Sequence[Tensor], attention: AttentionTrace, here: HeadCircuits
+) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    """Return by kind what a write into the stream is multiplied with, what all writes together give, and queries."""
+    stream, kv = streams[attention.layer].cpu().double(), list(attention.kv_of)
+    q, k, z = (x.cpu().double() for x in (attention.q, attention.k[:, kv], attention.z))
+    logits, p = (x.cpu().double() for x in (attention.logits(), attention.patterns()))
+    seen = attention.sees().cpu().expand_as(p)
+    more = torch.where(seen, p - 1 / seen.sum(3, keepdim=True).clamp(min=1), 0)
+    total, n = (more * logits.masked_fill(~seen, 0)).sum((0, 2, 3)), (seen.sum(3) > 1).sum((0, 2))
+    scores = {"q": more @ k * attention.scale, "k": more.mT @ q * attention.scale}
+    if model.model.positions == "rotary":
+        cos, sin = model.get_buffer(f"rotary_{q.shape[3]}")[:, : q.shape[2]].cpu()
+        scores = {kind: rotate(x, torch.stack((cos, -sin))) for kind, x in scores.items()}
+    out = torch.einsum("bhtd,hdm->bhtm", z, here.ov.right)
+    out = out - out.mean((0, 2), keepdim=True)
+    values = p.mT @ torch.einsum("bhtm,hdm->bhtd", out, here.ov.right)
+    back = {"q": here.qk.left.mT, "k": here.qk.right, "v": here.ov.left.mT}
+    size = torch.ones(1, 1, 1, 1)
+    if model.model.norm != "none":
+        centred = stream - stream.mean(2, keepdim=True) if model.model.norm == "layer" else stream
+        size = (centred.square().mean(2) + model.model.norm_eps).sqrt()[:, None, :, None]
+    wanted = {**scores, "v": values}
+    totals = {"q": total, "k": total, "v": out.square().sum((0, 2, 3))}
+    return {kind: (torch.einsum("bhtd,hdm->bhtm", x, back[kind]) / size, totals[kind], n) for kind, x in wanted.items()}
 
 
 def composition_chance(
