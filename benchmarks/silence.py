@@ -31,7 +31,7 @@ from scipy.stats import t as student
 
 from headway.config.lm.model import Gpt2, GptNeo, Llama, TransformerModel
 from headway.heads.findings import Finding, findings
-from headway.heads.measure import Repeated, repeated_batches
+from headway.heads.measure import Repeated, in_batches, repeats_of_text, tokens_to_repeat
 from headway.heads.scores import row_labels
 from headway.heads.token_circuits import compositions
 from headway.heads.untrained import examine_beside_untrained
@@ -89,10 +89,11 @@ def page(
     model: Transformer, tokens: torch.Tensor, draws: int = DRAWS, plants: "tuple[Plant, ...]" = ()
 ) -> list[Finding]:
     """What an x-ray finds, with some heads' patterns planted."""
-    longest = min(64, tokens.shape[1] // 2, model.vocab_size)
-    repetition = repeated_batches(model.vocab_size, longest, sequences=8, at_once=8, seed=0, device=torch.device("cpu"))
+    longest = min(64, tokens.shape[1] // 2, len(tokens_to_repeat(tokens.numpy())))
+    repetition = in_batches(repeats_of_text(tokens.numpy(), longest, 8, seed=0), 8, torch.device("cpu"))
     with torch.inference_mode():
         reading = planted_reading(redraw.read(model, tokens), plants, None)
+        reading = replace(reading, trace=replace(reading.trace, tokens=tokens))
         scores = examine_beside_untrained(
             [reading],
             read=lambda given: planted_reading(redraw.read(model, given), plants, repetition[0]),

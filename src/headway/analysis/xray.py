@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import torch
 
     from headway.analysis.model import TokenIds
-    from headway.heads.measure import Repeated
     from headway.heads.scores import Composition, HeadScores
     from headway.models.redraw import Redrawable
     from headway.models.trace import Trace
@@ -125,6 +124,11 @@ class XRayNotes:
         alone = sum(attention.n_heads == 1 for attention in attentions)
         if alone:
             self.add(f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads")
+        if len(read) < TEXTS:
+            self.add(
+                f"scores have no intervals over {counted(len(read), 'sequence')}: what is said of heads holds for this "
+                f"text; {TEXTS} sequences give intervals"
+            )
 
     def repeats_enough(self, read: TextInput) -> bool:
         """Return whether tokens of the text occur again often enough to measure what heads do then, or add a note."""
@@ -137,14 +141,6 @@ class XRayNotes:
             "needed"
         )
         return False
-
-    def about_intervals(self, read: TextInput) -> None:
-        """Add a note if the text has too few sequences for intervals."""
-        if len(read) < TEXTS:
-            self.add(
-                f"scores have no intervals over {counted(len(read), 'sequence')}: what is said of heads holds for this "
-                f"text; {TEXTS} sequences give intervals"
-            )
 
     def about_circuits(self, scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on circuits that are unknown in another library's model."""
@@ -288,6 +284,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     """
     import torch
 
+    from headway.heads.measure import in_batches, repeats_of_text
     from headway.heads.untrained import examine_beside_untrained
 
     drawn = DRAWS if draws is None else draws
@@ -305,7 +302,9 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
         scores = examine_beside_untrained(
             seen.readings(),
             read=opened.read,
-            repetition=None if period is None else _repetition(opened, period, read, seed),
+            repetition=None
+            if period is None
+            else in_batches(repeats_of_text(read.tokens, period, _REPEATED, seed), _REPEATED, opened.device),
             weights=opened.ours,
             draws=drawn,
             n_rows=read.size,
@@ -313,7 +312,6 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
         composition = _composition(opened, notes, scores, read)
     attentions = tuple(seen.attentions)
     notes.about_text(read, attentions)
-    notes.about_intervals(read)
     notes.about_draws(drawn, seen.attentions, scores, joined=True in seen.joined)
     if period is not None:
         notes.about_windows(attentions, scores)
@@ -400,20 +398,6 @@ def _period(opened: Opened, length: int, read: TextInput, notes: XRayNotes) -> i
         notes.add(f"{why} is too short for tokens that are repeated: no induction score")
         return None
     return period
-
-
-def _repetition(opened: Opened, period: int, read: TextInput, seed: int) -> "tuple[Repeated, ...]":
-    from headway.heads.measure import repeated_batches
-
-    return repeated_batches(
-        opened.vocab_size,
-        period,
-        sequences=_REPEATED,
-        at_once=_REPEATED,
-        seed=seed,
-        device=opened.device,
-        text=read.tokens,
-    )
 
 
 def _composition(

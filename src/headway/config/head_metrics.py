@@ -143,16 +143,6 @@ def after_repetition(queries: Any) -> Any:
     return every_query(queries) & queries.repeated & queries.sees_at(queries.twin + 1)
 
 
-def after_twin(queries: Any) -> Any:
-    """Return the queries that see a key after an earlier occurrence of their token."""
-    return two_keys(queries) & queries.sees_some(queries.after_twins(1))
-
-
-def on_twin(queries: Any) -> Any:
-    """Return the queries that see an earlier occurrence of their token."""
-    return two_keys(queries) & queries.sees_some(queries.after_twins(0))
-
-
 _GROWS = Null("not known: it grows with rows, widths and scale")
 _ZERO = Null("0", OfSums(lambda rows: 0 * rows, ("rows",)))
 _GAUSSIAN = Null("Gaussian queries and keys of the measured spread", "gaussian")
@@ -194,6 +184,21 @@ def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centre
             estimate=OfSums(
                 "headway.heads.sums.estimated_centred_cka", (gram, total, thirds, fourths, "rows", "whole_rows")
             ),
+        ),
+    )
+
+
+def _of_text(distance: int, name: str, keys: str, high: str) -> HeadMetric:
+    """Return the weight on keys so many places after earlier occurrences of the query's token."""
+    return _pattern(
+        name=f"text_{name}_score",
+        family="text",
+        sentence=f"on the text itself, mean weight on {keys}",
+        high=high,
+        null=Null("even attention: the share of such keys", "even"),
+        value=PerQuery(
+            lambda q: q.weight_on(q.after_twins(distance)),
+            over=lambda q: two_keys(q) & q.sees_some(q.after_twins(distance)),
         ),
     )
 
@@ -353,22 +358,10 @@ _HEAD = (
         value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
         repeated=True,
     ),
-    _pattern(
-        name="text_duplicate_score",
-        family="text",
-        sentence="on the text itself, mean weight on earlier occurrences of the query's token, where there are some",
-        high="a duplicate-token head",
-        null=Null("even attention: the share of such keys", "even"),
-        value=PerQuery(lambda q: q.weight_on(q.after_twins(0)), over=on_twin),
+    _of_text(
+        0, "duplicate", "earlier occurrences of the query's token, where there are some", high="a duplicate-token head"
     ),
-    _pattern(
-        name="text_induction_score",
-        family="text",
-        sentence="on the text itself, mean weight on what followed earlier occurrences of the query's token",
-        high="an induction head",
-        null=Null("even attention: the share of such keys", "even"),
-        value=PerQuery(lambda q: q.weight_on(q.after_twins(1)), over=after_twin),
-    ),
+    _of_text(1, "induction", "what followed earlier occurrences of the query's token", high="an induction head"),
     HeadMetric(
         name="output_dissimilarity_published",
         sentence="as published: minus the mean cosine of slices of the vector after the output projection, no heads",

@@ -190,25 +190,17 @@ _CARRIED, _CARRIED_NATS = 0.1, 0.5
 class _Found:
     """A head or a pair with its score, its chance on a page, and the mean score of untrained ones of its layer.
 
-    Of a head also its interval over texts, and what its positions alone give; NaN where there is none.
+    Of a head also the ends of its interval over texts, which are the score where there is none; and what its positions
+    alone give.
     """
 
     value: float
     p: float
     untrained: float
     name: str
-    interval: tuple[float, float] = (np.nan, np.nan)
+    low: float = np.nan
+    high: float = np.nan
     by_place: float = np.nan
-
-    @property
-    def low(self) -> float:
-        """The low end of the interval, else the score."""
-        return self.interval[0] if np.isfinite(self.interval[0]) else self.value
-
-    @property
-    def high(self) -> float:
-        """The high end of the interval, else the score."""
-        return self.interval[1] if np.isfinite(self.interval[1]) else self.value
 
 
 def findings(
@@ -292,7 +284,7 @@ def _special(
 ) -> Finding | None:
     """Return the heads of one kind, by everything on which they are looked for."""
     found: list[str] = []
-    silent: dict[str, Sequence[_Found]] = {}
+    silent: dict[str, list[_Found]] = {}
     named: dict[str, float] = {}
     for on, score in scores.items():
         heads = _heads(score, labels, kinds * len(scores))
@@ -302,20 +294,22 @@ def _special(
             named.setdefault(score.metric, min(head.p for head in enough))
         elif heads:
             silent[on] = heads
+    highest = {on: _highest(heads, special) for on, heads in silent.items()}
     if found:
-        also = [f"{on} {_highest(heads, special)}, and none is clear" for on, heads in silent.items()]
+        also = [f"{on} {first}, and none is clear" for on, first in highest.items()]
         return Finding(about=next(iter(named)), sentence="; ".join([*found, *also]), p=min(named.values()))
     if not silent:
         return None
     clear = all(head.high < special.least for heads in silent.values() for head in heads)
     on, heads = next(iter(silent.items()))
-    where, rest = (f" {on}", "") if len(silent) == 1 and on else ("", f"{on} " if on else "")
-    others = [f"; {other} {_highest(found, special)}" for other, found in silent.items() if other != on]
-    sentence = (
-        f"{'no' if clear else 'no clear'} {special.called}{where} (from {brief(special.least)} on): "
-        f"{rest}{_highest(heads, special)}{''.join(others)}"
-    )
+    no, from_on = f"{'no' if clear else 'no clear'} {special.called}", f"(from {brief(special.least)} on):"
+    of_all = "; ".join(f"{on} {first}" for on, first in highest.items())
+    sentence = f"{no} {from_on} {of_all}" if len(silent) > 1 else f"{no}{_on(on)} {from_on} {highest[on]}"
     return Finding(about=scores[on].metric, sentence=sentence, p=heads[0].p, found=False)
+
+
+def _on(where: str) -> str:
+    return f" {where}" if where else ""
 
 
 def _least(head: _Found, special: _Special) -> float:
@@ -327,27 +321,27 @@ def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Fo
     heads = []
     searched = [name for name, values in score.values.items() if np.isfinite(values).any()]
     for name in searched:
-        names = head_names(labels[name], len(score.values[name]))
-        for at, head in enumerate(
-            _searched(score.values[name], score.draws.get(name), names, "share", tests * len(searched))
-        ):
-            low, high = score.interval.get(name, np.full((2, len(names)), np.nan))[:, at]
-            alone = float(score.by_place[name][at]) if name in score.by_place else np.nan
-            heads.append(replace(head, interval=(float(low), float(high)), by_place=alone))
+        values = score.values[name]
+        names, drawn = head_names(labels[name], len(values)), score.draws.get(name)
+        unknown = np.full(len(values), np.nan)
+        ends = np.where(np.isfinite(given := score.interval.get(name, unknown)), given, values)
+        low, high = np.broadcast_to(ends, (2, len(values)))
+        alone = score.by_place.get(name, unknown)
+        for at, head in enumerate(_searched(values, drawn, names, "share", tests * len(searched))):
+            heads.append(replace(head, low=float(low[at]), high=float(high[at]), by_place=float(alone[at])))
     return sorted((head for head in heads if np.isfinite(head.value)), key=lambda head: -head.value)
 
 
 def _said_of_heads(
     enough: Sequence[_Found], heads: Sequence[_Found], special: _Special, on: str, score: HeadScores
 ) -> str:
-    noun, where = special.called, f" {on}" if on else ""
+    noun = special.called
     if len(enough) > 1:
         noun = noun.replace("head", "heads", 1).replace("that rests", "that rest")
-    sentence = f"{len(enough)} {noun}{where} (from {brief(special.least)} on): {_named(enough)}{_beside(enough)}"
+    sentence = f"{len(enough)} {noun}{_on(on)} (from {brief(special.least)} on): {_named(enough)}{_beside(enough)}"
     others = [head for head in heads if head.high >= special.least and head not in enough]
-    if chancy := [
-        head for head in others if head.value >= special.least and head.p > FAMILY_WISE and np.isfinite(head.untrained)
-    ]:
+    known = [head for head in others if head.value >= special.least and np.isfinite(head.untrained)]
+    if chancy := [head for head in known if head.p > FAMILY_WISE]:
         sentence += f"; {_named(chancy)} may be chance, as far as {len(next(iter(score.draws.values())))} draws tell"
     if unclear := [head for head in others if head.p <= FAMILY_WISE]:
         sentence += f"; not clear: {_named(unclear)}{_beside(unclear)}"
@@ -370,16 +364,11 @@ def _named(heads: Sequence[_Found]) -> str:
 
 def _beside(heads: Sequence[_Found]) -> str:
     """Return intervals, and what untrained heads and positions alone give, in parentheses."""
-    ends = [head.interval for head in heads if np.isfinite(head.interval).all()]
-    parts = [f"95 % CI {brief(ends[0][0])} to {brief(ends[0][1])}"] if len(ends) == 1 else []
-    if len(ends) > 1:
-        parts = [f"95 % CIs from {brief(min(low for low, _ in ends))} on"]
-    for said, numbers in (
-        ("untrained", [head.untrained for head in heads]),
-        ("positions alone", [head.by_place for head in heads]),
-    ):
-        if np.isfinite(numbers).all():
-            parts.append(f"{said} {brief(float(np.mean(numbers)))}")
+    first, lowest = heads[0], min(head.low for head in heads)
+    interval = f" {brief(first.low)} to {brief(first.high)}" if len(heads) == 1 else f"s from {brief(lowest)} on"
+    parts = [f"95 % CI{interval}"] if any(head.low < head.high for head in heads) else []
+    means = {"untrained": [head.untrained for head in heads], "positions alone": [head.by_place for head in heads]}
+    parts += [f"{said} {brief(float(np.mean(of)))}" for said, of in means.items() if np.isfinite(of).all()]
     return f" ({'; '.join(parts)})" if parts else ""
 
 

@@ -1,7 +1,8 @@
 """Metrics of every head of a model, accumulated over the traces of any number of batches.
 
-Most metrics show on any text. Duplicate-token and induction heads show only on random tokens that are repeated.
-Circuits are read off the weights of Headway's own models. This module alone knows which metric needs which input.
+Most metrics show on any text. Duplicate-token and induction heads show on random tokens that are repeated, and where a
+token of the text occurs again. Circuits are read off the weights of Headway's own models. This module alone knows which
+metric needs which input.
 
 For each attention three things are added up: sums over rows (`heads.attention`), values per query (`heads.patterns`)
 and the ingredients of nulls. A metric is a function of them; no trace is kept. Most of their memory are two float64
@@ -176,22 +177,18 @@ class HeadStream:
         return dict(zip(there, np.split(found.clip(*metric.limits), ends, axis=-1), strict=True))
 
     def _check_model(self, trace: Trace) -> None:
-        if trace.tokens is None:
-            of_tokens = [metric for metric in self._metrics if metric.family == "text"]
-            if self._asked is not None and of_tokens:
-                raise UserError(
-                    f"{of_tokens[0].name} was asked for, but the trace holds no tokens, whose earlier occurrences it "
-                    "is about; give them: dataclasses.replace(trace, tokens=tokens)"
-                )
-            self._metrics = tuple(metric for metric in self._metrics if metric not in of_tokens)
-        if not trace.streams:
-            of_streams = [metric for metric in self._metrics if _needs_streams(metric)]
-            if self._asked is not None and of_streams:
-                raise UserError(
-                    f"{of_streams[0].name} was asked for, but the trace holds no residual stream, which only Headway's "
-                    "own models give; leave it out"
-                )
-            self._metrics = tuple(metric for metric in self._metrics if metric not in of_streams)
+        for there, needs, what in (
+            (trace.streams, _needs_streams, "residual stream, which only Headway's own models give; leave it out"),
+            (
+                trace.tokens is not None,
+                lambda each: each.family == "text",
+                "tokens; give replace(trace, tokens=tokens)",
+            ),
+        ):
+            lacking = [] if there else [metric for metric in self._metrics if needs(metric)]
+            if self._asked is not None and lacking:
+                raise UserError(f"{lacking[0].name} was asked for, but the trace holds no {what}")
+            self._metrics = tuple(metric for metric in self._metrics if metric not in lacking)
         names = [attention.name for attention in trace.attentions]
         if self._tallies and names != list(self._tallies):
             raise UserError(
@@ -450,20 +447,14 @@ def tokens_to_repeat(tokens: Int[np.ndarray, "text pos"]) -> Int64[np.ndarray, "
 
 
 def repeated_batches(
-    vocab_size: int,
-    longest: int,
-    *,
-    sequences: int,
-    at_once: int,
-    seed: int,
-    device: torch.device,
-    text: Int[np.ndarray, "text pos"] | None = None,
+    vocab_size: int, longest: int, *, sequences: int, at_once: int, seed: int, device: torch.device
 ) -> tuple[Repeated, ...]:
-    """Draw sequences of twice the longest period in batches, of the vocabulary or of a text's own tokens."""
-    if text is None:
-        drawn = drawn_repeats(vocab_size, longest, sequences, seed)
-    else:
-        drawn = repeats_of_text(text, longest, sequences, seed)
+    """Draw sequences of twice the longest period with `drawn_repeats`, in batches."""
+    return in_batches(drawn_repeats(vocab_size, longest, sequences, seed), at_once, device)
+
+
+def in_batches(drawn: DrawnRepeats, at_once: int, device: torch.device) -> tuple[Repeated, ...]:
+    """Return so many sequences at once, on a device."""
     parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
     return tuple(
         Repeated(tokens=tokens, periods=periods, begins=begins) for tokens, periods, begins in zip(*parts, strict=True)

@@ -239,10 +239,8 @@ def score_json(score: HeadScores) -> dict[str, Any]:
         "untrained": {name: None if name in wide else five_digits(value) for name, value in score.untrained.items()},
         "untrained_spread": {name: None if name in wide else five_digits(v) for name, v in score.spread.items()},
     }
-    if score.interval:
-        content["interval"] = {name: five_digits(value) for name, value in score.interval.items()}
-    if score.by_place:
-        content["by_place"] = {name: five_digits(value) for name, value in score.by_place.items()}
+    for of, given in (("interval", score.interval), ("by_place", score.by_place)):
+        content |= {of: {name: five_digits(value) for name, value in given.items()}} if given else {}
     if declared.of == "pair":
         content["per_head"] = {name: five_digits(value) for name, value in score.per_head().items()}
     return content
