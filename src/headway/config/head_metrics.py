@@ -407,17 +407,6 @@ _HEAD = (
         value=OfCircuits(lambda circuits, through: circuits.copying(through), in_tokens=True),
     ),
     HeadMetric(
-        name="output_share",
-        sentence="share of the head in the squared size of what its layer's heads add to the stream",
-        unit="0 to 1",
-        of="head",
-        family="outputs",
-        high="most of what the layer's heads add is this head's",
-        null=Null("an even split: 1/H", OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
-        # Contributions that cancel or reinforce one another do so in the stream: shares compare the heads' own sizes.
-        value=OfSums(lambda sizes: (sizes / sizes.sum()).where(sizes.sum() > 0, 0), ("output_sizes",)),
-    ),
-    HeadMetric(
         name="output_correlation",
         sentence="cosine of what two heads add to the stream, less each head's mean, over all positions at once",
         unit="-1 to 1",
@@ -436,6 +425,17 @@ _HEAD = (
         high="a head that adds a constant",
         null=Null("not known: averages over many keys are nearly constant, untrained or not"),
         value=OfSums("headway.heads.sums.constant_share", _MEAN_OUTPUTS),
+    ),
+    HeadMetric(
+        name="output_share",
+        sentence="share of the head in the squared size of what its layer's heads add to the stream",
+        unit="0 to 1",
+        of="head",
+        family="outputs",
+        high="most of what the layer's heads add is this head's",
+        null=Null("an even split: 1/H", OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
+        # Contributions that cancel or reinforce one another do so in the stream: shares compare the heads' own sizes.
+        value=OfSums(lambda sizes: (sizes / sizes.sum()).where(sizes.sum() > 0, 0), ("output_sizes",)),
     ),
 )
 
