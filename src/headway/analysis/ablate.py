@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.analysis.inputs import TextInput, described, own_text, two_inputs
+from headway.analysis.inputs import LOSS_TOKENS, TextInput, described, own_text, two_inputs
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted
@@ -265,5 +265,10 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
         )
     if len(other) < len(own):
         yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some stand in more than once")
+    if other.inputs is not own.inputs and other.size < LOSS_TOKENS:
+        yield (
+            f"{other.size:,} tokens stand in for heads: their own error moves the effects of heads at their mean, and "
+            "intervals do not include it; give a longer reference"
+        )
     if opened.kind == "future":
         yield "this model attends to what comes later; its loss is of the next token all the same, as in its training"
