@@ -140,7 +140,7 @@ def ablate(
         pairs: whether interactions of the most similar and the most important pairs of heads are measured.
         circuit: heads such as `["L0H3", "L1H0"]`; the share of the loss that they keep alone is measured.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
-        sequences: the largest number of sequences of each text; None: as many as have 8,192 tokens.
+        sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of which sequences stand in for which.

@@ -224,7 +224,7 @@ def prune(
         held_out: another text, on which the loss is measured before and after.
         steps: the number of pruning steps; importance is measured again after each.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
-        sequences: the largest number of sequences of each text; None: as many as have 8,192 tokens.
+        sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of what is drawn.
