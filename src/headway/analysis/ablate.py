@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.analysis.inputs import TextInput, described, own_text, two_inputs
+from headway.analysis.inputs import LOSS_TOKENS, TextInput, described, own_text, two_inputs
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted
@@ -145,7 +145,7 @@ def ablate(
             named in any case.
         circuit: heads such as `["L0H3", "L1H0"]`; the share of the loss that they keep alone is measured.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
-        sequences: the largest number of sequences of each text; None: as many as have 8,192 tokens.
+        sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of which sequences stand in for which.
@@ -319,5 +319,10 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
         )
     if len(other) < len(own):
         yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some stand in more than once")
+    if other.inputs is not own.inputs and other.size < LOSS_TOKENS:
+        yield (
+            f"{other.size:,} tokens stand in for heads: their own error moves the effects of heads at their mean, and "
+            "intervals do not include it; give a longer reference"
+        )
     if opened.kind == "future":
         yield "this model attends to what comes later; its loss is of the next token all the same, as in its training"

@@ -330,7 +330,7 @@ def two_inputs(
         text: a text file or another corpus, (sequence, pos) tokens, or the examples of a task.
         reference: the same of the other text.
         targets: the target at each of the text's tokens, -1 for none; None: every next token.
-        sequences: of each, at most; None: 8,192 tokens of them.
+        sequences: of each, at most; None: 8,192 tokens of them, and at least 32.
         length: of a sequence; None: what the model was made for, at most 256. Of tokens it is their own.
 
     Raises:

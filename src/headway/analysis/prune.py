@@ -226,7 +226,7 @@ def prune(
         targets: the target at each of the text's tokens, -1 for none; None: every next token.
         steps: the number of pruning steps; importance is measured again after each.
         tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
-        sequences: the largest number of sequences of each text; None: as many as have 8,192 tokens.
+        sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: of what is drawn.

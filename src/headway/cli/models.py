@@ -35,7 +35,7 @@ def _page_folder(verb: str) -> Any:
 
 
 LengthOf = Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 256.")]
-SequencesOf = "At most so many of each text; by default 8,192 tokens."
+SequencesOf = "At most so many of each text; by default 8,192 tokens, and at least 32."
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
 ]
