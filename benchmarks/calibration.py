@@ -118,14 +118,15 @@ def spent_until(family: str, effect: float, margin: float, sweeps: int, seed: in
 LAYOUTS, EFFECT, RUN = 32, 0.5, 0.53
 
 
-def searched(seeds: tuple[int, ...], sweeps: int, seed: int) -> np.ndarray:
+def searched(seeds: tuple[int, ...], sweeps: int, seed: int, kind: str = "normal") -> np.ndarray:
     """Of searches with so many new seeds in each round, sums of four numbers; one round gives each arm as many.
 
     Whether the best was picked, whether one within .2 % of it, what it lost against it, and the chance that was stated.
     """
     rng, sums = np.random.default_rng(seed), np.zeros(4)
     for _ in range(sweeps):
-        effects = EFFECT * rng.normal(size=LAYOUTS)
+        effects = EFFECT * rng.normal(size=LAYOUTS) * (1 if kind == "normal" else 0.1)
+        effects += np.arange(LAYOUTS) % 2 * 2 * EFFECT * (kind == "two groups")
         drawn = effects[:, None] + RUN * rng.normal(size=(LAYOUTS, sum(seeds)))
         shown, alive, n = np.full_like(drawn, np.nan), np.arange(LAYOUTS), 0
         for new in seeds:
@@ -133,8 +134,13 @@ def searched(seeds: tuple[int, ...], sweeps: int, seed: int) -> np.ndarray:
             n += new
             alive = alive[list(ranked(shown[alive, :n]))][: (len(alive) + 1) // 2]
         loss = effects[alive[0]] - effects.min()
-        sums += loss == 0, loss < 0.2, loss, chances(shown, seeds[0])[alive[0]]
+        sums += loss == 0, loss < 0.2, loss, chances(shown)[alive[0]]
     return sums
+
+
+def searched_kind(kind: str, sweeps: int, seed: int) -> np.ndarray:
+    """Sums of `searched` by halving, of layouts that scatter normally, that are alike, or that form two groups."""
+    return searched(new_seeds(LAYOUTS, 160), sweeps, seed, kind)
 
 
 def followed(arms: int, n: int, margin: float, effect: float | None, sweeps: int, seed: int) -> np.ndarray:
@@ -332,6 +338,13 @@ def halving(cell: Cell) -> None:
         print(f"| {name} | {cost} | {cell(searched, seeds)} |", flush=True)
 
 
+def best_of(cell: Cell) -> None:
+    """How often the picked arm is the best, and the chance that is stated."""
+    print("\n| effects | best found | within .2 % of it | loss against it, % | stated chance |\n" + "|---" * 5 + "|")
+    for kind in ("normal", "alike", "two groups"):
+        print(f"| {kind} | {cell(searched_kind, kind)} |", flush=True)
+
+
 def associations(cell: Cell) -> None:
     """How often what goes with the loss is found, where it does so by chance and where half of it does."""
     print("\n| series | probes | seeds | by chance | with half in common |\n|---|---|---|---|---|")
@@ -394,6 +407,7 @@ TABLES = {
     "detectable": detectable,
     "settling": settling,
     "halving": halving,
+    "best": best_of,
     "associations": associations,
     "statements": statements,
     "odd_arms": odd_arms,

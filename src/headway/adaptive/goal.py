@@ -190,7 +190,7 @@ def _lower_is_better(
 def _picked(search: StoredSearch, arm: str, n: int, context: SearchContext) -> Picked:
     if former := stored(context.path, "picked", Picked):
         return former
-    probabilities = chances(_lower_is_better(search, context, search.arms, n), search.new_seeds[0])
+    probabilities = chances(_lower_is_better(search, context, search.arms, n))
     chosen = finalists(search.arms.index(arm), probabilities)
     value = Picked(
         arm=arm,

@@ -38,6 +38,9 @@ LEAST_CHANCE = 0.05
 
 _DRAWS = 20_000
 
+_SPREADS = 1e-4, 1e2
+"""The least and the largest spread of arms, in spreads of a run, each factor between them as likely."""
+
 
 def arms_by_round(n_arms: int) -> tuple[int, ...]:
     """Return the number of arms in each round.
@@ -87,16 +90,16 @@ def ranked(y: Float[np.ndarray, "arm seed"]) -> tuple[int, ...]:
     return tuple(np.argsort(means, kind="stable").tolist())
 
 
-def chances(y: Float[np.ndarray, "arm seed"], first: int) -> Float[np.ndarray, " arm"]:
+def chances(y: Float[np.ndarray, "arm seed"]) -> Float[np.ndarray, " arm"]:
     """Return each arm's probability of having the least true mean, given all seeds.
 
-    Arms scatter normally about a common mean, with a spread that is read off the first round; runs about their arm and
-    seed, with the pooled spread. That arms of chance were dropped by the same seeds needs no correction then: given the
-    data, the probability does not depend on who chose what was run.
+    Arms scatter normally about a common mean, with a spread that may be any that agrees with all values; runs about
+    their arm and seed, with the pooled spread. Where arms form two groups, chances within the better group are too
+    high: 0.4 where 0.25 is found, for 16 arms. That arms of chance were dropped by the same seeds needs no correction
+    then: given the data, the probability does not depend on who chose what was run.
 
     Args:
         y: in per cent, of all arms of the search and all its seeds; NaN where it was not run.
-        first: seeds of the first round, which all arms have.
     """
     known = np.isfinite(y)
     if not known.any(1).sum() > 1:
@@ -107,13 +110,17 @@ def chances(y: Float[np.ndarray, "arm seed"], first: int) -> Float[np.ndarray, "
     filled = np.where(known, y, 0.0)
     right = (filled - counts * (filled.sum(0) / per_seed)).sum(1)
     noise = _noise(filled, known, precision, right)
-    early = np.where(known[:, :first], y[:, :first], np.nan)
-    means = np.array([np.nanmean(row) for row in early[np.isfinite(early).any(1)]])
-    between = max(float(means.var(ddof=1)) - noise / first, 1e-3 * noise) if len(means) > 1 else noise
-    posterior = np.linalg.inv(precision / noise + np.eye(len(y)) / between)
-    drawn = np.random.default_rng(0).multivariate_normal(
-        posterior @ right / noise, posterior, _DRAWS, method="cholesky"
-    )
+    # In the directions of the eigenvectors arms are independent, for whatever spread.
+    values, vectors = np.linalg.eigh(precision)
+    sure, found = np.maximum(values, 0.0) / noise, right @ vectors / noise
+    between = noise * np.geomspace(*_SPREADS, 48) ** 2
+    shrunk = 1 + between[:, None] * sure
+    likelihood = ((found**2 * between[:, None] / shrunk - np.log(shrunk)) / 2).sum(1)
+    weight = np.exp(likelihood - likelihood.max())
+    rng = np.random.default_rng(0)
+    places = rng.choice(len(between), _DRAWS, p=weight / weight.sum())
+    variance = (between[:, None] / shrunk)[places]
+    drawn = (variance * found + np.sqrt(variance) * rng.normal(size=variance.shape)) @ vectors.T
     drawn[:, ~known.any(1)] = np.inf
     return np.bincount(drawn.argmin(1), minlength=len(y)) / _DRAWS
 

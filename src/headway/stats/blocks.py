@@ -105,12 +105,13 @@ class BlockTest:
         The later test has the level of the plan's last interim analysis.
         """
         found, largest = self.contrasts[contrast], LargestT.of(self.correlation)
-        if found.se is None:
+        if found.estimate is None or found.se is None or found.freedom is None:
             return None
         level, n = plan.level_at(len(plan.looks)), found.n_pairs
+        known = found.estimate, n * found.se**2, found.freedom
 
         def chance(more: int) -> float:
-            return chance_to_settle(found, n + more, largest, margin=plan.margin, level=level)
+            return chance_to_settle(*known, (n, n + more), largest, margin=plan.margin, level=level)
 
         more = 1 if chance(1) >= POWER else smallest(lambda more: chance(more) >= POWER, most=_FAR)
         return more, chance(more)

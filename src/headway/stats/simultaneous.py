@@ -30,8 +30,6 @@ from scipy import special
 if TYPE_CHECKING:
     from jaxtyping import Float, UInt32
 
-    from headway.stats.evidence import Difference
-
 LEVEL = 0.05
 """The two-sided level of every test and of every family; intervals cover 1 minus it."""
 
@@ -222,7 +220,14 @@ _FUTURES = 9
 
 
 def chance_to_settle(
-    found: "Difference", n_seeds: int, largest: LargestT, *, margin: float, level: float = LEVEL
+    estimate: float,
+    variance: float,
+    before: float,
+    seeds: tuple[int, int],
+    largest: LargestT,
+    *,
+    margin: float,
+    level: float = LEVEL,
 ) -> float:
     """Return the chance that a difference has a verdict at a larger number of seeds.
 
@@ -230,25 +235,24 @@ def chance_to_settle(
     in the mean over many differences, and too high by up to 0.2 for differences of about half the margin.
 
     Args:
-        found: the difference, with its estimate, its error and its seeds.
-        n_seeds: all seeds of the later test.
+        estimate: of the difference.
+        variance: of the difference of one seed, as it is estimated.
+        before: the degrees of freedom of `variance`.
+        seeds: of the estimate, and all seeds of the later test.
         largest: the contrasts that are tested together.
         margin: the verdicts are: the interval excludes 0, or lies within the margin.
         level: of the later test.
     """
-    if found.estimate is None or found.se is None or found.freedom is None:
-        return 0.0
-    n, before = found.n_pairs, found.freedom
+    n, n_seeds = seeds
     freedom = before * (n_seeds - 1) / (n - 1)
     of_spread, of_new = sobol_points(2, _FUTURES, seed=0).T
-    variance = n * found.se**2
     true = variance * before / (2 * special.gammaincinv(before / 2, of_spread))
     new = true * 2 * special.gammaincinv((freedom - before) / 2, of_new)
     half = largest.bound(freedom, level) * np.sqrt((before * variance + new) / freedom / n_seeds)
     sd, inside = np.sqrt(true * (n_seeds - n) / (n * n_seeds)), np.clip(margin - half, 0, half)
 
     def within(reach: Float[np.ndarray, " future"]) -> Float[np.ndarray, " future"]:
-        below, above = ((end - found.estimate) / sd for end in (-reach, reach))
+        below, above = ((end - estimate) / sd for end in (-reach, reach))
         return special.ndtr(above) - special.ndtr(below)
 
     return float((1 - within(half) + within(inside)).mean())
