@@ -107,7 +107,7 @@ def _head(name: str) -> Head:
 
 _ALIKE, _IMPORTANT = 5, 5
 """Pairs that are most alike, and heads whose pairs are looked at because they matter most."""
-_SUSPECTS, _LOWERING, _SEARCHED = 4, 2, 10
+_SUSPECTS, _LOWERING, _SEARCHED = 4, 2, 8
 """Heads that a search suspects to be redundant, heads that lower the loss when removed, and both with the heads of the
 largest effects: so many are removed in pairs."""
 _OUTPUTS = "output_dissimilarity"
