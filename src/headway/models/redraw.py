@@ -193,7 +193,7 @@ def _turned(x: Tensor, random: np.random.Generator) -> Tensor:
     if n <= _EXACT:
         Q, R = torch.linalg.qr(torch.from_numpy(random.standard_normal((n, n), "float32")))
         return (Q * R.diagonal().sign()).to(x.device) @ x
-    signs = torch.from_numpy(random.choice(np.float32([-1, 1]), (n, 1))).to(x.device)
+    signs = torch.from_numpy(random.choice(np.array([-1, 1], np.float32), (n, 1))).to(x.device)
     waves = torch.fft.fft(signs * x, dim=0, norm="ortho")
     return (waves.real - waves.imag)[torch.from_numpy(random.permutation(n)).to(x.device)]
 
