@@ -10,9 +10,8 @@ mean, and the spectrum of all heads together. It loses the directions. The matri
 random rotations from both sides, and multiplied by its scales again. Weights of rank 2, with rows of unequal scale, or
 all positive are therefore compared with such weights. Scales of columns are taken first, so that a norm's gain may
 stand in the norm or in the projection: the drawn heads do the same. Values and outputs get the scales of their rows
-in another order, lest an idle head stay idle in every draw. Two other nulls were measured and not taken
-(`benchmarks/silence.py`): Gaussian entries speak of half of such initialisations, and rows dealt to other heads miss
-twins of few dimensions.
+in another order, lest an idle head stay idle in every draw. Two other nulls were measured and not taken. Gaussian
+entries gave findings for 26 of 66 untrained models of eleven kinds, and rows dealt to other heads missed 3 of 20 twins.
 
 `plain_attention` takes an attention written as plain matrices, to bring in a toy model. Its trace keeps the matrices,
 so that its circuits can be read off them and its heads re-initialised on the same stream.
