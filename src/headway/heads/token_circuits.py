@@ -145,7 +145,7 @@ def compositions(model: Transformer) -> Composition:
             tables[kind][here] = _ratios(writers[earlier], reader).numpy()
             of_reader = strongest_read[later][kind]
             chances[kind][here] = composition_chance(tables[kind][here], strongest_written[earlier], of_reader, width)
-    return Composition(heads=heads, **tables, null=width**-0.5, chances=chances)
+    return Composition(heads=heads, q=tables["q"], k=tables["k"], v=tables["v"], null=width**-0.5, chances=chances)
 
 
 def composed_on_text(model: Transformer, trace: Trace, found: Composition) -> Composition:
