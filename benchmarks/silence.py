@@ -33,7 +33,7 @@ from headway.config.lm.model import Gpt2, GptNeo, Llama, TransformerModel
 from headway.heads.findings import Finding, findings
 from headway.heads.measure import Repeated, in_batches, repeats_of_text, tokens_to_repeat
 from headway.heads.scores import row_labels
-from headway.heads.token_circuits import compositions
+from headway.heads.token_circuits import composed_on_text, compositions
 from headway.heads.untrained import examine_beside_untrained
 from headway.models import redraw
 from headway.models.redraw import Redrawable
@@ -102,7 +102,7 @@ def page(
             draws=draws,
             n_rows=tokens.numel(),
         )
-        composition = compositions(model)
+        composition = composed_on_text(model, reading.trace, compositions(model))
     labels = row_labels([attention.name for attention in reading.trace.attentions])
     kv_of = {attention.name: attention.kv_of for attention in reading.trace.attentions}
     return [finding for finding in findings(scores, labels, kv_of, composition) if finding.found]
@@ -179,8 +179,29 @@ def planted(seed: int) -> tuple[dict[str, str], list[Finding]]:
             names[kind] = f"L{layer}H{head}"
     _plant_twins(declared, weights, free, names, random)
     _plant_composed(declared, weights, free, names, random)
-    model = Transformer(declared, vocab_size, weights).eval()
-    return names, page(model, texts(seed, vocab_size, length, max(2, 256 // length)), plants=tuple(plants))
+    model, tokens = (
+        Transformer(declared, vocab_size, weights).eval(),
+        texts(seed, vocab_size, length, max(2, 256 // length)),
+    )
+    if "composed" in names:
+        _sharpen(model, tokens, names["composed"])
+    return names, page(model, tokens, plants=tuple(plants))
+
+
+def _sharpen(model: Transformer, tokens: torch.Tensor, pair: str) -> None:
+    """Let the earlier head write as much as the stream has, and the later one's logits spread by 3: a path must act."""
+    (first, writer), (last, reader) = (map(int, name[1:].split("H")) for name in pair.split(" → "))
+    with torch.no_grad():
+        trace = model.trace(tokens)
+        written = next(each for each in trace.attentions if each.layer == first).contributions()[:, writer]
+        share = 2 * float(trace.streams[last].std() / written.std())
+        for parameter in model.get_submodule(f"layers.{first}.attention.o").parameters():
+            if parameter.ndim == 2:
+                parameter[:, _rows(model.model, first, writer, "o")] *= share
+        logits = next(each for each in model.trace(tokens).attentions if each.layer == last).logits()[:, reader, -1]
+        spread = float(torch.stack([row[row.isfinite()].std() for row in logits]).mean())
+        for parameter in model.get_submodule(f"layers.{last}.attention.q").parameters():
+            parameter[_rows(model.model, last, reader, "q")] *= 3 / spread
 
 
 def _rows(declared: TransformerModel, layer: int, head: int, which: str) -> slice:
@@ -208,6 +229,8 @@ def _plant_twins(declared: TransformerModel, weights: Weights, free: list, names
 def _plant_composed(
     declared: TransformerModel, weights: Weights, free: list, names: dict[str, str], random: Any
 ) -> None:
+    if declared.norm_place == "after" and declared.norm != "none":  # there no path is measured on the text
+        return
     narrow = {layer for layer, heads in enumerate(declared.layout.layers) if 4 * heads.d_head <= declared.d_model}
     pairs = [(one, other) for one in free for other in free if one[0] < other[0] and {one[0], other[0]} <= narrow]
     if not pairs:
