@@ -388,7 +388,9 @@ def test_targets_that_do_not_fit():
         targets=targets[:, 1:],
         reference=other,
     )
-    refused("so the text and the other text must be tokens, too; give", model, text=inputs, targets=targets)
+    alone = headway.ablate(model, text=inputs, targets=targets)
+    halves = headway.ablate(model, text=inputs[:12], targets=targets[:12], reference=inputs[12:])
+    assert alone.loss_nats == halves.loss_nats, "without a reference the second half stands in"
     refused("token 16 was given", model, text=inputs, targets=targets + (targets == 15), reference=other)
     whole = headway.ablate(model, text=torch.cat([inputs, targets[:, -1:]], 1), reference=other, sequences=24)
     same = headway.ablate(model, text=inputs, targets=targets, reference=other[:, :-1])

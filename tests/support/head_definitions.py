@@ -267,6 +267,16 @@ def output_share(slow):
     return sizes / sizes.sum()
 
 
+def written(slow, head):
+    """What a head adds to the stream, a row for each position that counts."""
+    return np.stack([output(slow, b, head, q) for b, q in slow.rows()])
+
+
+def constant_share(slow, head):
+    rows = written(slow, head)
+    return (rows.mean(0) ** 2).sum() * len(rows) / (rows**2).sum()
+
+
 DEFINITIONS = {
     "query_orthogonality_raw": lambda s: pairs(s, lambda i, j: np.abs(s.stacked(s.q, i).T @ s.stacked(s.q, j)).sum()),
     "query_cka": lambda s: pairs(s, lambda i, j: cka(s.stacked(s.q, i), s.stacked(s.q, j))),
@@ -309,6 +319,10 @@ DEFINITIONS = {
         if s.trace.W_O.shape[2] % s.H == 0
         else np.full((s.H, s.H), math.nan)
     ),
+    "output_correlation": lambda s: pairs(
+        s, lambda i, j: cosine(centred(written(s, i)).ravel(), centred(written(s, j)).ravel())
+    ),
+    "output_constant_share": lambda s: heads(s, lambda h: constant_share(s, h)),
     "output_share": output_share,
     "attention_variance_published": lambda s: heads(s, lambda h: published_variance(s, h)),
 }
