@@ -83,9 +83,9 @@ def test_a_planted_null_is_found_at_the_level_only(n_pairs):
 
 
 def test_the_stated_size_is_the_detectable_one_of_the_true_spread():
-    stated = np.array([c.detectable for c in planted(5, 0.0)])
-    # The square of an estimated spread is right on average.
-    assert math.sqrt(np.mean(stated**2)) == pytest.approx(0.3 * detectable_effect(5), rel=0.04)
+    stated = [c.detectable for c in planted(5, 0.0)]
+    # As often too large as too small.
+    assert np.median(stated) == pytest.approx(0.3 * detectable_effect(5), rel=0.04)
 
 
 def test_the_advised_number_of_seeds_has_the_power_and_one_fewer_has_not():

@@ -97,16 +97,15 @@ def test_one_odd_arm_stays_below_a_tenth():
 def test_what_is_detectable_is_found_four_times_in_five(n):
     weights = FAMILIES["order"]
     rng = np.random.default_rng(n)
-    # What the verdict itself detects at the true spread: the mean of what families of this size state.
+    # Each family states the median over what its spread may be: the median of families is that of the true spread.
     stated = [block_test(drawn(rng, np.ones(10), n, "normal"), weights).contrasts[0] for _ in range(300)]
-    effect = float(np.sqrt(np.mean([one.detectable**2 for one in stated])))
+    effect = float(np.median([one.detectable for one in stated]))
     found = 0
     for _ in range(SWEEPS):
         y = drawn(rng, np.ones(10), n, "normal")
         y[[2, 5, 8]] += effect
         found += block_test(y, weights).contrasts[0].interval[0] > 0
-    # With three seeds, families of which a baseline is judged by its own spread state more, and the mean has them too.
-    assert 0.75 <= found / SWEEPS <= (0.9 if n == 3 else 0.86)
+    assert 0.75 <= found / SWEEPS <= 0.86
 
 
 @pytest.mark.slow

@@ -67,17 +67,17 @@ class Sorter(torch.nn.Module):
         self.anything = torch.nn.Parameter(torch.zeros(1))
 
     def trace(self, tokens):
-        x, random = torch.eye(10, 32)[tokens], torch.Generator().manual_seed(1)
-        W_Q, W_K = torch.zeros(1, 32, 10), torch.eye(32)[None, :, :10]
-        W_Q[0, torch.arange(9), torch.arange(1, 10)] = 4
-        W_V, W_O = torch.randn(1, 32, 10, generator=random), torch.randn(1, 10, 32, generator=random)
+        x, random = torch.eye(20, 64)[tokens], torch.Generator().manual_seed(1)
+        W_Q, W_K = torch.zeros(1, 64, 20), torch.eye(64)[None, :, :20]
+        W_Q[0, torch.arange(19), torch.arange(1, 20)] = 4
+        W_V, W_O = torch.randn(1, 64, 20, generator=random), torch.randn(1, 20, 64, generator=random)
         attention = headway.plain_attention(x, W_Q=W_Q, W_K=W_K, W_V=W_V, W_O=W_O, causal=False, scale=1.0)
         return headway.Trace(attentions=(attention,))
 
 
 def test_a_sorting_head_has_no_role_and_is_counted():
     random = torch.Generator().manual_seed(0)
-    tokens = torch.stack([torch.randperm(10, generator=random)[:6] for _ in range(64)])
+    tokens = torch.stack([torch.randperm(20, generator=random)[:16] for _ in range(64)])
     (finding,) = headway.xray(Sorter(), tokens=tokens).findings
     assert "differ" in finding.sentence
     assert "most of all L0H0" in finding.sentence

@@ -74,9 +74,9 @@ def open_model(
 
     Examples:
         >>> import headway
-        >>> headway.open_model("nowhere")
+        >>> headway.open_model("no where")
         Traceback (most recent call last):
-        headway.errors.UserError: nowhere: there is no such folder; give a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json
+        headway.errors.UserError: no where: there is no such folder; give a run's folder (DIR/runs/ARM/seed-N), its checkpoint, or a folder of Hugging Face with a config.json
     """  # noqa: E501 - the doctest's error stands on one line
     from headway.train.device import find_device, settle_elementary_functions
 

@@ -499,7 +499,9 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     beyond = np.isfinite(table) & (np.nan_to_num(p, nan=1.0) <= FAMILY_WISE) & (table >= _COMPOSED * composition.null)
     # Composition of weights alone is a number: the path must also carry what the later head does on the text.
     share = composition.shares.get(kind, np.full(table.shape, np.nan))
-    beyond &= (share >= _CARRIED) & (composition.nats.get(kind, share / share) >= _CARRIED_NATS)
+    beyond &= share >= _CARRIED
+    if kind in composition.nats:
+        beyond &= composition.nats[kind] >= _CARRIED_NATS
     if not beyond.any():
         return None
     order = np.argsort(np.where(beyond, table, -1), axis=None)[::-1][: min(3, int(beyond.sum()))]
