@@ -448,12 +448,11 @@ def test_a_text_that_is_too_short(ragged, tmp_path):
         headway.xray(ragged, text=tmp_path / "tiny.txt", length=32)
     (tmp_path / "short.txt").write_text("a story, an")
     found = headway.xray(ragged, text=tmp_path / "short.txt", length=32)
-    assert found.notes[0] == "the text has only 12 tokens: one sequence that is shorter than 32"
-    assert found.notes[1] == "on 12 positions heads that are 8 wide look much alike whatever they do: give more text"
+    assert "the text has only 12 tokens: one sequence that is shorter than 32" in found.notes
+    assert "on 12 positions heads that are 8 wide look much alike whatever they do: give more text" in found.notes
     (tmp_path / "two.txt").write_text("a" * 50)
-    assert headway.xray(ragged, text=tmp_path / "two.txt", length=20).notes[0] == (
-        "the text gives only 2 of 204 sequences of 20 tokens"
-    )
+    found = headway.xray(ragged, text=tmp_path / "two.txt", length=20)
+    assert "the text gives only 2 of 204 sequences of 20 tokens" in found.notes
 
 
 def test_a_length_that_the_model_cannot_read(ragged, text):

@@ -85,7 +85,15 @@ def test_nothing_is_left_to_be_filled_in(name):
     words = set(
         re.findall(r"(?<![\w-])[A-Z]{4,}(?:_[A-Z]+)*(?![\w-])", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     )
-    variables = {"HEADWAY_CACHE", "HEADWAY_NO_SKIPS", "TORCHINDUCTOR_CACHE_DIR", "GOMP_SPINCOUNT", "SLURM_JOB_ID"}
+    variables = {
+        "HEADWAY_CACHE",
+        "HEADWAY_NO_SKIPS",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "GOMP_SPINCOUNT",
+        "SLURM_JOB_ID",
+        "ATEN_CPU_CAPABILITY",
+        "ONEDNN_MAX_CPU_ISA",
+    }
     known = {
         "ICML",
         "YAML",
