@@ -29,16 +29,7 @@ from headway.adaptive.until import (
 from headway.base.text import brief, counted, listed
 from headway.config.metrics import METRICS
 from headway.errors import UserError
-from headway.stats.best_arm import (
-    MOST_FINALISTS,
-    arms_by_round,
-    chances,
-    finalists,
-    fresh_estimate,
-    new_seeds,
-    ranked,
-    titles_of,
-)
+from headway.stats import best_arm
 from headway.stats.cells import runs_of_arms
 from headway.stats.sequential import RULES, looks_until
 from headway.stats.simultaneous import LEVEL
@@ -118,12 +109,15 @@ class Best:
                     f"budget {brief(self.allowance.seconds)}: how long a run takes is not known yet; give a "
                     "number of runs"
                 )
-            runs = int(self.allowance.seconds / expected * len(each)) - MOST_FINALISTS * looks_until(self.at_most)[0]
+            runs = (
+                int(self.allowance.seconds / expected * len(each))
+                - best_arm.MOST_FINALISTS * looks_until(self.at_most)[0]
+            )
             said = f"budget {brief(self.allowance.seconds)} (about {counted(max(0, runs), 'run')}, and finalists)"
         try:
-            return new_seeds(len(arms), runs or 0)
+            return best_arm.new_seeds(len(arms), runs or 0)
         except ValueError:
-            rounds = arms_by_round(len(arms))
+            rounds = best_arm.arms_by_round(len(arms))
             raise UserError(
                 f"{said}: searching among {len(arms)} arms takes {counted(len(rounds), 'round')} and {sum(rounds)} "
                 "runs at least; give more, or choose fewer arms"
@@ -133,7 +127,7 @@ class Best:
 def _searched(search: StoredSearch, context: SearchContext) -> Sequence[str]:
     """Make every round, pick, and follow the plan of the finalists."""
     context.tell(messages.search_plan(search))
-    titles = titles_of(context.experiment)
+    titles = best_arm.titles_of(context.experiment)
     try_again(search.arms, range(sum(search.new_seeds)), context)
     alive, n = search.arms, 0
     for place, new in enumerate(search.new_seeds, start=1):
@@ -142,7 +136,7 @@ def _searched(search: StoredSearch, context: SearchContext) -> Sequence[str]:
         if made is None:
             if not _round(alive, n, context):
                 return (messages.unfinished_round(place, search, [titles[arm] for arm in alive]),)
-            order = ranked(_lower_is_better(search, context, alive, n))
+            order = best_arm.ranked(_lower_is_better(search, context, alive, n))
             kept = tuple(alive[index] for index in order[: (len(alive) + 1) // 2])
             made = keep(context.path, f"round-{place}", RoundMade(kept=kept))
             context.tell(messages.round_made(place, search, len(alive), n, [titles[arm] for arm in made.kept]))
@@ -153,7 +147,7 @@ def _searched(search: StoredSearch, context: SearchContext) -> Sequence[str]:
     plan = _final_plan(search, picked, context)
     context.tell_all(messages.planned(plan))
     findings = follow_plan(plan, context)
-    fresh = fresh_estimate(picked.arm, plan.metric, runs_of_arms(context.store().runs()), plan.seeds)
+    fresh = best_arm.fresh_estimate(picked.arm, plan.metric, runs_of_arms(context.store().runs()), plan.seeds)
     return (said, *findings, *([] if fresh is None else [fresh.sentence(titles[picked.arm])]))
 
 
@@ -190,8 +184,8 @@ def _lower_is_better(
 def _picked(search: StoredSearch, arm: str, n: int, context: SearchContext) -> Picked:
     if former := stored(context.path, "picked", Picked):
         return former
-    probabilities = chances(_lower_is_better(search, context, search.arms, n))
-    chosen = finalists(search.arms.index(arm), probabilities)
+    probabilities = best_arm.chances(_lower_is_better(search, context, search.arms, n))
+    chosen = best_arm.finalists(search.arms.index(arm), probabilities)
     value = Picked(
         arm=arm,
         chances={name: float(chance) for name, chance in zip(search.arms, probabilities, strict=True)},

@@ -12,18 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.analysis import look_tokens
 from headway.analysis.inputs import TextInput, evaluating, one_input, positive
-from headway.analysis.look_tokens import (
-    SMALLEST,
-    PageRoom,
-    SeenModel,
-    ShownPatterns,
-    attended_pairs,
-    circuit_tokens,
-    occurring,
-    shown_patterns,
-    token_words,
-)
 from headway.analysis.model import Opened, model_folder
 from headway.analysis.open import open_model
 from headway.analysis.xray import LENGTH as XRAY_LENGTH
@@ -47,8 +37,8 @@ _SMOOTHER = 2
 def kept_steps(
     run: "Run | None",
     steps: Sequence[int],
-    seen: SeenModel,
-    shown: ShownPatterns,
+    seen: look_tokens.SeenModel,
+    shown: look_tokens.ShownPatterns,
     tokens: Sequence[int],
     *,
     below: str,
@@ -96,14 +86,14 @@ def kept_steps(
     return fitted, (said,) if few < many else ()
 
 
-def _at(run: "Run", step: int, seen: SeenModel) -> SeenModel:
+def _at(run: "Run", step: int, seen: look_tokens.SeenModel) -> look_tokens.SeenModel:
     """The model as it was at a step, to be seen as the finished one is."""
     device = next(seen.opened.module.parameters()).device
     model = run.model(step).to(device).eval()
     return replace(seen, opened=replace(seen.opened, module=model, ours=model, traced=model.trace))
 
 
-def _fitting(shown: ShownPatterns, n_steps: int) -> int:
+def _fitting(shown: look_tokens.ShownPatterns, n_steps: int) -> int:
     """Return how many sequences may fit at every step; early, smooth patterns pack better than those of the end."""
     left = _SMOOTHER * shown.room
     for at in range(len(shown.sequences)):
@@ -220,8 +210,10 @@ def look(
 
     from headway.heads.token_circuits import in_tokens, token_circuits, why_no_circuits
 
-    if largest < SMALLEST:
-        raise UserError(f"largest {largest:,} bytes: a page without any patterns needs {SMALLEST:,}; give more")
+    if largest < look_tokens.SMALLEST:
+        raise UserError(
+            f"largest {largest:,} bytes: a page without any patterns needs {look_tokens.SMALLEST:,}; give more"
+        )
     n = positive(sequences, "sequences") or SEQUENCES
     run = _run_of(path)
     source = one_input(path, text, tokens, "a look needs either a text or tokens to read")
@@ -232,20 +224,20 @@ def look(
         raise UserError(f"sequences of {read.length} token were given: nothing is before it to look at")
     kept = [] if run is None else run.weight_steps()
     with torch.inference_mode(), evaluating(opened.module):
-        seen = SeenModel.first(opened, read.tokens, heads)
-        room = PageRoom(largest=largest, n_heads=seen.n_heads)
-        among, steps = circuit_tokens(opened, read.tokens), room.steps(kept)
-        shown = shown_patterns(seen, n, room.for_patterns(len(steps)), seed=seed, below=room.below)
-        pairs = attended_pairs(seen)
+        seen = look_tokens.SeenModel.first(opened, read.tokens, heads)
+        room = look_tokens.PageRoom(largest=largest, n_heads=seen.n_heads)
+        among, steps = look_tokens.circuit_tokens(opened, read.tokens), room.steps(kept)
+        shown = look_tokens.shown_patterns(seen, n, room.for_patterns(len(steps)), seed=seed, below=room.below)
+        pairs = look_tokens.attended_pairs(seen)
         circuits = token_circuits(opened.ours, among) if in_tokens(opened.ours) else None
         found = _numbers(opened, source, read, seen, draws, seed)
         composed = found.composition is not None
         trained, cuts = kept_steps(run, steps, seen, shown, among, below=room.below, composed=composed)
-    named = occurring(shown.sequences, pairs, [circuits, *(each.circuits for each in trained)])
+    named = look_tokens.occurring(shown.sequences, pairs, [circuits, *(each.circuits for each in trained)])
     return ModelView(
         name=opened.name,
         found=found,
-        words=token_words(opened, named),
+        words=look_tokens.token_words(opened, named),
         sequences=shown.sequences,
         patterns=shown.patterns,
         pairs=pairs,
@@ -265,7 +257,9 @@ def _run_of(path: object) -> Run | None:
     return Run.open(folder.path) if folder is not None and folder.kind == "run" else None
 
 
-def _numbers(opened: Opened, source: TextInput, read: TextInput, seen: SeenModel, draws: int | None, seed: int) -> XRay:
+def _numbers(
+    opened: Opened, source: TextInput, read: TextInput, seen: look_tokens.SeenModel, draws: int | None, seed: int
+) -> XRay:
     """Return the x-ray of the text; of a short text only the metrics that few tokens allow."""
     if is_too_few(read, seen.attentions):
         return short_text_xray(opened, read)

@@ -20,16 +20,7 @@ from headway.analysis.model import Opened
 from headway.base.text import counted
 from headway.config.spec import thinned
 from headway.data.tokenizer import NoEosTokenizer, Tokenizer, byte_characters
-from headway.heads.results import (
-    AttendedPair,
-    AttentionHeads,
-    Circuits,
-    Head,
-    PackedPatterns,
-    ShownSequence,
-    chosen_heads,
-    labels_of,
-)
+from headway.heads import results
 
 if TYPE_CHECKING:
     from headway.models.trace import Trace
@@ -39,7 +30,7 @@ _SHORTEST = 16
 """Sequences are not cut to fewer tokens than these."""
 _AT_ONCE = 1024
 """Tokens that are traced at once."""
-Patterns = Mapping[tuple[str, int], PackedPatterns]
+Patterns = Mapping[tuple[str, int], results.PackedPatterns]
 """Packed patterns by attention and number of the sequence."""
 
 
@@ -49,7 +40,7 @@ class SeenModel:
 
     opened: Opened
     tokens: np.ndarray
-    attentions: tuple[AttentionHeads, ...]
+    attentions: tuple[results.AttentionHeads, ...]
     chosen: Mapping[str, list[int]]
 
     @classmethod
@@ -58,8 +49,8 @@ class SeenModel:
         # A module of one's own may read sequences of one length alone.
         few = tokens[:1] if opened.brought else tokens[:1, :2]
         found = tuple(map(described, opened.trace(few).attentions))
-        labels = labels_of(found)
-        chosen = chosen_heads(heads, labels, {each.name: each.n_heads for each in found})
+        labels = results.labels_of(found)
+        chosen = results.chosen_heads(heads, labels, {each.name: each.n_heads for each in found})
         return cls(opened=opened, tokens=tokens, attentions=found, chosen=chosen)
 
     @property
@@ -84,11 +75,11 @@ class SeenModel:
         for first in range(0, len(self.tokens), at_once):
             yield first, self.opened.trace(self.tokens[first : first + at_once])
 
-    def packed(self, sequence: ShownSequence) -> dict[str, PackedPatterns]:
+    def packed(self, sequence: results.ShownSequence) -> dict[str, results.PackedPatterns]:
         """The patterns of the wanted heads in one sequence, by attention."""
         trace = self.opened.trace(np.array(sequence.tokens)[None])
         return {
-            each.name: PackedPatterns.of(each.patterns()[0, heads].float().cpu().numpy(), heads)
+            each.name: results.PackedPatterns.of(each.patterns()[0, heads].float().cpu().numpy(), heads)
             for each in trace.attentions
             if (heads := self.chosen.get(each.name))
         }
@@ -106,7 +97,7 @@ class ShownPatterns:
     """
 
     patterns: Patterns
-    sequences: tuple[ShownSequence, ...]
+    sequences: tuple[results.ShownSequence, ...]
     room: int
     cuts: tuple[str, ...]
 
@@ -124,7 +115,7 @@ def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str)
     length = seen.tokens.shape[1]
     while True:
         every = _sequences(seen, n, length, seed)
-        patterns: dict[tuple[str, int], PackedPatterns] = {}
+        patterns: dict[tuple[str, int], results.PackedPatterns] = {}
         left, fitted = room, 0
         for at, sequence in enumerate(every):
             packed = seen.packed(sequence)
@@ -149,9 +140,9 @@ def _cuts(fitted: int, asked: int, length: int, whole: int, below: str) -> Itera
         yield f"patterns of {fitted} of {counted(asked, 'sequence')} are kept, {below}"
 
 
-def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[ShownSequence, ...]:
+def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[results.ShownSequence, ...]:
     """Return sequences of the text and of repeated tokens, in turn, so that a few sequences contain both."""
-    texts = [ShownSequence(kind="text", tokens=tuple(row[:length].tolist())) for row in seen.tokens[:n]]
+    texts = [results.ShownSequence(kind="text", tokens=tuple(row[:length].tolist())) for row in seen.tokens[:n]]
     period = min(length // 2, seen.opened.vocab_size)
     if period < 2 or seen.of_one_length:
         return tuple(texts)
@@ -159,7 +150,7 @@ def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[ShownSe
 
     drawn = drawn_repeats(seen.opened.vocab_size, period, len(texts), seed)
     repeated = [
-        ShownSequence(kind="repeated", tokens=tuple(row.tolist()), begins=int(begins), period=int(each))
+        results.ShownSequence(kind="repeated", tokens=tuple(row.tolist()), begins=int(begins), period=int(each))
         for row, begins, each in zip(drawn.tokens, drawn.begins, drawn.periods, strict=True)
     ]
     return tuple(each for both in zip(texts, repeated, strict=True) for each in both)
@@ -169,7 +160,7 @@ _IN_CIRCUITS = 512
 """Tokens between which circuits are read: the text's most frequent, or a whole vocabulary that is no larger."""
 
 
-def attended_pairs(seen: SeenModel) -> dict[Head, tuple[AttendedPair, ...]]:
+def attended_pairs(seen: SeenModel) -> dict[results.Head, tuple[results.AttendedPair, ...]]:
     """The most attended pairs of tokens of every head, over the text."""
     from headway.heads.token_circuits import TokenPairs
 
@@ -202,9 +193,9 @@ def circuit_tokens(opened: Opened, tokens: np.ndarray) -> list[int]:
 
 
 def occurring(
-    sequences: Sequence[ShownSequence],
-    pairs: Mapping[Head, Sequence[AttendedPair]],
-    every_circuits: Iterable[Circuits | None],
+    sequences: Sequence[results.ShownSequence],
+    pairs: Mapping[results.Head, Sequence[results.AttendedPair]],
+    every_circuits: Iterable[results.Circuits | None],
 ) -> Iterator[int]:
     """The tokens that a page names."""
     for sequence in sequences:

@@ -20,16 +20,8 @@ from transformers.models.auto import modeling_auto
 
 from headway.data.tokenizer_files import check_growth, check_tokenizer
 from headway.errors import UserError, explained, shortened
+from headway.hf import safety
 from headway.hf.read import Arrays, check_types, config_of, named_architectures
-from headway.hf.safety import (
-    check_built,
-    check_declared,
-    check_memory,
-    check_named,
-    model_code,
-    refused,
-    tokenizer_code,
-)
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 
@@ -85,19 +77,19 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
     """
     folder = Path(folder)
     config = config_of(folder)
-    check_named(folder / "config.json", config)
+    safety.check_named(folder / "config.json", config)
     of_class, code = _class_of(folder, config, trust_code)
-    needs = tokenizer_code(folder)
+    needs = safety.tokenizer_code(folder)
     # A tokenizer.json can be read without running the code that its folder names.
     if needs is not None and not trust_code and not (folder / "tokenizer.json").is_file():
-        raise refused(folder, needs)
+        raise safety.refused(folder, needs)
     if run := [each for each in (code and code[1], needs) if each is not None and trust_code]:
         warnings.warn(f"running code of {folder}: {', '.join(run)}", RuntimeWarning, stacklevel=2)
     arrays = Arrays(folder, "")
     with _quiet(), explained(f"{folder}: transformers cannot open it", "fetch or write it again"):
         if code is None:
             _check_size(folder, config, of_class, arrays)
-        check_memory(folder, arrays.numbers)
+        safety.check_memory(folder, arrays.numbers)
         model = _loaded(folder, of_class, trust=code is not None)
         check_types(folder, config, _types_of(model, arrays))
         kind, tokenizer = _kind(folder, model, code), _tokenizer(folder, trust_code)
@@ -147,14 +139,14 @@ def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[A
     if isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel) and kind is not _BASE:
         _check_text(folder, kind)
         return kind, None
-    code = model_code(folder, config)
+    code = safety.model_code(folder, config)
     if code is None:
         raise UserError(
             f"{folder}/config.json: its architecture is {shortened(named[0])}, which transformers "
             f"{transformers.__version__} does not have; nor does the folder name code for it"
         )
     if not trust_code:
-        raise refused(folder, code[1])
+        raise safety.refused(folder, code[1])
     return getattr(transformers, code[0]), code
 
 
@@ -178,11 +170,11 @@ def _check_size(folder: Path, config: dict[str, Any], of_class: Any, arrays: Arr
         UserError: when it is far larger than they are.
     """
     try:
-        check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes), most_layers=_DEEPEST)
+        safety.check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes), most_layers=_DEEPEST)
         with torch.device("meta"):
             model = of_class(of_class.config_class.from_pretrained(folder, local_files_only=True))
         tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
-        check_built((each.numel() for each in model.parameters()), tables, numbers=arrays.numbers)
+        safety.check_built((each.numel() for each in model.parameters()), tables, numbers=arrays.numbers)
     except UserError as error:
         raise UserError(f"{folder}/config.json: {error}") from None
     except (RuntimeError, NotImplementedError) as error:
@@ -230,9 +222,9 @@ def _tokenizer(folder: Path, trust_code: bool) -> Any:
     if not any(list(folder.glob(name)) for name in _TOKENIZER_FILES):
         return None
     check_tokenizer(folder)
-    trust = trust_code and tokenizer_code(folder) is not None
+    trust = trust_code and safety.tokenizer_code(folder) is not None
     with explained(f"{folder}: its tokenizer cannot be read", "fetch its files again"):
-        if not trust and tokenizer_code(folder) is not None:
+        if not trust and safety.tokenizer_code(folder) is not None:
             found = transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
         else:
             found = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust)

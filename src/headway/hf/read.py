@@ -24,17 +24,7 @@ from headway.config.lm.model import TransformerModel
 from headway.config.lm.parameters import parameters_of
 from headway.data.tokenizer import Tokenizer
 from headway.errors import MOST_LINES, UserError, shortened
-from headway.hf.architectures import (
-    ARCHITECTURES,
-    BUFFERS,
-    Architecture,
-    NotOurs,
-    Table,
-    from_folder,
-    place_of,
-    shapes_of,
-    vocab_size_of,
-)
+from headway.hf import architectures
 from headway.hf.safety import LARGEST_TEXT, check_built, check_declared, check_files, check_header, check_memory
 from headway.models.transformer import Transformer
 from headway.models.weights import Weights
@@ -189,12 +179,12 @@ def load(folder: str | Path) -> Transformer:
     folder = Path(folder)
     config = config_of(folder)
     model_type = config.get("model_type")
-    if model_type not in ARCHITECTURES:
+    if model_type not in architectures.ARCHITECTURES:
         raise UserError(
             f"{folder}: its architecture is {shortened(repr(model_type))}, which Headway does not read; "
-            f"it reads {', '.join(ARCHITECTURES)}"
+            f"it reads {', '.join(architectures.ARCHITECTURES)}"
         )
-    architecture = ARCHITECTURES[model_type]
+    architecture = architectures.ARCHITECTURES[model_type]
     arrays = Arrays(folder, architecture.table["embedding"].module.partition(".")[0] if architecture.table else "")
     model, vocab_size = _declared(folder, config, architecture, arrays)
     check_memory(folder, arrays.numbers)
@@ -202,7 +192,7 @@ def load(folder: str | Path) -> Transformer:
 
 
 def _declared(
-    folder: Path, config: dict[str, Any], architecture: Architecture, arrays: Arrays
+    folder: Path, config: dict[str, Any], architecture: architectures.Architecture, arrays: Arrays
 ) -> tuple[TransformerModel, int]:
     """Return the model and vocabulary that config.json declares, if both fit these arrays.
 
@@ -211,7 +201,7 @@ def _declared(
     """
     try:
         check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes))
-        model, vocab_size = architecture.read(config), vocab_size_of(config)
+        model, vocab_size = architecture.read(config), architectures.vocab_size_of(config)
         check_built((), fixed_bytes(model), numbers=arrays.numbers)
     except KeyError as error:
         raise UserError(f"{folder}/config.json: {error.args[0]} is missing; give it a value") from None
@@ -239,7 +229,7 @@ def is_own(folder: Path) -> bool:
         UserError: when it has no config.json, or that is no JSON.
     """
     config = config_of(folder)
-    architecture = ARCHITECTURES.get(config.get("model_type", ""))
+    architecture = architectures.ARCHITECTURES.get(config.get("model_type", ""))
     if architecture is None:
         return False
     named = next(iter(named_architectures(config)), "")
@@ -247,7 +237,7 @@ def is_own(folder: Path) -> bool:
         return False
     try:
         architecture.read(config)
-    except NotOurs:
+    except architectures.NotOurs:
         return False
     except (KeyError, UserError, TypeError, ValueError, AttributeError, ArithmeticError):
         return True  # opening it reports the error
@@ -261,10 +251,10 @@ def check_own(folder: Path) -> None:
         UserError: saying what Headway's model does not have.
     """
     config = config_of(folder)
-    if (architecture := ARCHITECTURES.get(config.get("model_type", ""))) is not None:
+    if (architecture := architectures.ARCHITECTURES.get(config.get("model_type", ""))) is not None:
         try:
             architecture.read(config)
-        except NotOurs as error:
+        except architectures.NotOurs as error:
             raise UserError(f"{folder}/config.json: {error}") from None
         except KeyError as error:
             raise UserError(f"{folder}/config.json: it has no {error}; fetch or write it again") from None
@@ -325,18 +315,20 @@ def config_of(folder: Path) -> dict[str, Any]:
     return content
 
 
-def _weights(folder: Path, model: TransformerModel, vocab_size: int, table: Table | None, arrays: Arrays) -> Weights:
+def _weights(
+    folder: Path, model: TransformerModel, vocab_size: int, table: architectures.Table | None, arrays: Arrays
+) -> Weights:
     parameters = parameters_of(model, vocab_size)
-    found = {name: shape for name, shape in arrays.shapes.items() if not BUFFERS.fullmatch(name)}
+    found = {name: shape for name, shape in arrays.shapes.items() if not architectures.BUFFERS.fullmatch(name)}
     repeated = found.pop("lm_head.weight", None) if model.tied else None
-    if wrong := differences(shapes_of(table, parameters), found):
+    if wrong := differences(architectures.shapes_of(table, parameters), found):
         raise UserError(
             f"{folder}: {len(wrong)} arrays do not fit its config.json; one of the two is of another model:\n  "
             + "\n  ".join(wrong)
         )
-    wanted = {parameter.name: place_of(table, parameter.name)[0] for parameter in parameters}
+    wanted = {parameter.name: architectures.place_of(table, parameter.name)[0] for parameter in parameters}
     check_types(folder, config_of(folder), {name: arrays.types[name] for name in wanted.values()})
-    weights = {name: from_folder(table, name, arrays.read(there)) for name, there in wanted.items()}
+    weights = {name: architectures.from_folder(table, name, arrays.read(there)) for name, there in wanted.items()}
     if repeated and not np.array_equal(arrays.read("lm_head.weight"), weights["embedding.weight"]):
         raise UserError(
             f"{folder}: config.json ties the read-out to the embedding, but lm_head.weight differs from "
@@ -355,7 +347,7 @@ def converted(model: "PreTrainedModel") -> Transformer:
     Raises:
         UserError: for a configuration that Headway's model cannot be.
     """
-    architecture = ARCHITECTURES[model.config.model_type]
+    architecture = architectures.ARCHITECTURES[model.config.model_type]
     try:
         # A tied model has no separate array for the read-out.
         declared = architecture.read({**model.config.to_dict(), "tie_word_embeddings": True})
@@ -365,7 +357,7 @@ def converted(model: "PreTrainedModel") -> Transformer:
     arrays, prefix = body.state_dict(), f"{model.base_model_prefix}."
     weights = {}
     for parameter in parameters_of(declared, vocab_size):
-        there, _ = place_of(architecture.table, parameter.name)
+        there, _ = architectures.place_of(architecture.table, parameter.name)
         array = arrays[there.removeprefix(prefix)].detach().to("cpu", torch.float32).numpy()
-        weights[parameter.name] = from_folder(architecture.table, parameter.name, array)
+        weights[parameter.name] = architectures.from_folder(architecture.table, parameter.name, array)
     return Transformer(declared, vocab_size, weights).to(model.device).train(model.training)

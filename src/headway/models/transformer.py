@@ -16,19 +16,9 @@ from headway.base.torch_setup import uncompiled
 from headway.config.lm.model import TransformerModel
 from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
+from headway.models import layers
 from headway.models.attention import Attention, KVCache, NoHeads, rotary_table, sinusoids
 from headway.models.edits import Edits
-from headway.models.layers import (
-    InputEncoder,
-    Inputs,
-    Mlp,
-    Targets,
-    check_inputs,
-    enter,
-    lane_share,
-    norm,
-    read_entries,
-)
 from headway.models.trace import AttentionTrace, Trace
 from headway.models.weights import Weights, check_weights
 
@@ -69,13 +59,13 @@ class Transformer(nn.Module):
                 rows = vocab_size * model.n_positions if model.positions == "joint" else vocab_size
                 self.embedding = nn.Embedding(rows, model.embedding_width)
             else:
-                self.encoder = InputEncoder(vocab_size, model.encoder, model.embedding_width)
+                self.encoder = layers.InputEncoder(vocab_size, model.encoder, model.embedding_width)
             if model.class_token:
                 self.class_token = nn.Parameter(torch.empty(model.embedding_width))
             if model.positions == "learned":
                 self.positions = nn.Embedding(model.n_positions, width)
             self.layers = nn.ModuleList(_Layer(model, layer) for layer in range(model.n_layers))
-            self.norm = norm(model) if model.norm_place == "before" else nn.Identity()
+            self.norm = layers.norm(model) if model.norm_place == "before" else nn.Identity()
             if not model.tied:
                 self.readout = nn.Linear(model.embedding_width, model.readout or vocab_size, bias=False)
         self.to_empty(device="cpu")
@@ -120,7 +110,7 @@ class Transformer(nn.Module):
 
     def forward(
         self,
-        tokens: Inputs,
+        tokens: layers.Inputs,
         gates: Gates | None = None,
         record: bool = False,
         cache: KVCache | None = None,
@@ -144,7 +134,7 @@ class Transformer(nn.Module):
 
     def hidden(
         self,
-        tokens: Inputs,
+        tokens: layers.Inputs,
         gates: Gates | None = None,
         record: bool = False,
         cache: KVCache | None = None,
@@ -161,7 +151,7 @@ class Transformer(nn.Module):
             edits: see there.
             last: of how many of the last positions the stream is wanted; None: of all.
         """
-        check_inputs(tokens, None if self.model.encoder is None else self.vocab_size)
+        layers.check_inputs(tokens, None if self.model.encoder is None else self.vocab_size)
         past, n_new = (cache.length if cache is not None else 0), tokens.shape[1] + self.model.class_token
         self._check(past + n_new, gates, edits)
         if cache is not None:
@@ -180,7 +170,7 @@ class Transformer(nn.Module):
             cache.advance(n_new)
         return stream, Trace(attentions=tuple(attentions), streams=tuple(streams)) if record else None
 
-    def entered(self, tokens: Inputs) -> Float[Tensor, "batch place d_model"]:
+    def entered(self, tokens: layers.Inputs) -> Float[Tensor, "batch place d_model"]:
         """Return the stream before layer 0.
 
         Raises:
@@ -218,15 +208,15 @@ class Transformer(nn.Module):
             embedded = torch.cat((embedded, self.class_token.expand(len(embedded), 1, -1)), dim=1)
         if self.model.embedding_scale == "d_model":
             embedded = embedded * self.model.d_model**0.5
-        stream = enter(embedded, self._positions(here), self.model.d_model)
+        stream = layers.enter(embedded, self._positions(here), self.model.d_model)
         return nn.functional.dropout(stream, self.model.dropout, self.training)
 
     def read_out(self, stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos vocab"]:
         """Return logits from the stream after the last layer."""
-        entries = read_entries(self.norm(stream), self.model)
+        entries = layers.read_entries(self.norm(stream), self.model)
         return nn.functional.linear(entries, self.embedding.weight if self.model.tied else self.readout.weight)
 
-    def loss(self, inputs: Inputs, targets: Targets, last: int | None = None) -> Float[Tensor, ""]:
+    def loss(self, inputs: layers.Inputs, targets: layers.Targets, last: int | None = None) -> Float[Tensor, ""]:
         """Return the mean loss of the asked answers, from float32 logits; this is the function to compile.
 
         If only the `last` positions are asked, the last layer computes no others.
@@ -234,7 +224,7 @@ class Transformer(nn.Module):
         stream, _ = self.hidden(inputs, last=last)
         return mean_loss(self.read_out(stream), targets if last is None else targets[:, -last:])
 
-    def trace(self, tokens: Inputs, rows: Bool[Tensor, "batch place"] | None = None) -> Trace:
+    def trace(self, tokens: layers.Inputs, rows: Bool[Tensor, "batch place"] | None = None) -> Trace:
         """Return what every head does with a text, by a recorded pass without the read-out.
 
         Dropout follows the module's mode.
@@ -250,10 +240,10 @@ class Transformer(nn.Module):
         assert trace is not None
         return trace.with_rows(rows)
 
-    def lane_shares(self, tokens: Inputs) -> Float[Tensor, "stream batch place"]:
+    def lane_shares(self, tokens: layers.Inputs) -> Float[Tensor, "stream batch place"]:
         """Return the lane's share of each token's squared norm, before each layer and before the final norm."""
         streams = self.trace(tokens).streams
-        return torch.stack([lane_share(stream, self.model.embedding_width) for stream in streams])
+        return torch.stack([layers.lane_share(stream, self.model.embedding_width) for stream in streams])
 
     def _positions(self, here: slice) -> Tensor | None:
         if self.model.positions == "learned":
@@ -286,12 +276,12 @@ class Transformer(nn.Module):
             )
 
 
-def asked(targets: Targets) -> Bool[Tensor, "batch place"]:
+def asked(targets: layers.Targets) -> Bool[Tensor, "batch place"]:
     """Return where an answer is asked for: targets that are not -1, or numbers that are not NaN."""
     return ~targets.isnan().any(2) if targets.is_floating_point() else targets >= 0
 
 
-def mean_loss(answers: Float[Tensor, "batch place answers"], targets: Targets) -> Float[Tensor, ""]:
+def mean_loss(answers: Float[Tensor, "batch place answers"], targets: layers.Targets) -> Float[Tensor, ""]:
     """Return the training loss: `mean_nll` of classes, or the mean squared error of numbers."""
     if not targets.is_floating_point():
         return mean_nll(answers, targets)
@@ -333,12 +323,12 @@ class _Layer(nn.Module):
         self.residual = model.residual
         self.attention = self.emptied = self.mlp = None
         if model.layout.layers[layer].n_heads:
-            self.attention_norm, self.attention = norm(model), Attention(model, layer)
+            self.attention_norm, self.attention = layers.norm(model), Attention(model, layer)
         elif layer in model.emptied:
             # A norm before the attention would have no reader.
-            self.attention_norm, self.emptied = nn.Identity() if self.before else norm(model), NoHeads(model)
+            self.attention_norm, self.emptied = nn.Identity() if self.before else layers.norm(model), NoHeads(model)
         if model.mlp_widths[layer]:
-            self.mlp_norm, self.mlp = norm(model), Mlp(model, layer)
+            self.mlp_norm, self.mlp = layers.norm(model), layers.Mlp(model, layer)
 
     def forward(
         self,

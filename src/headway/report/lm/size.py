@@ -15,19 +15,7 @@ from headway.base.text import counted, join, listed, number, together
 from headway.config.lm.parameters import PARAMETER_GROUPS
 from headway.config.lm.run import is_text
 from headway.errors import DeclarationError
-from headway.report.charts import intervals
-from headway.report.charts.figure import (
-    QUIET,
-    SCHEME_COLOURS,
-    SOLID,
-    WIDTH,
-    Figure,
-    colours_of_column,
-    ends,
-    grid,
-    log_ends,
-    panel,
-)
+from headway.report.charts import figure, intervals
 from headway.report.charts.intervals import ENDS, SEEDS, names_beside, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.charts.parameters import Parts
@@ -38,7 +26,7 @@ from headway.stats.lm.scaling import PARAMETERS, PUBLISHED_FORM, Fit
 
 METRIC = "eval_loss_nats"
 POINTS = 120
-SIZE = (WIDTH - 60, 440)
+SIZE = (figure.WIDTH - 60, 440)
 
 SIDES = {
     "ascending": (intervals.NE, intervals.N, intervals.E),
@@ -50,7 +38,7 @@ SIDES = {
 FORMS = dict(zip(PARAMETERS, ("exp(−b n) + c, as published", "a exp(−b n) + c"), strict=True))
 
 
-def loss_against_heads(material: ReportData) -> Figure | None:
+def loss_against_heads(material: ReportData) -> figure.Figure | None:
     """Draw the loss against heads; None unless arms with a loss differ in total heads, and not by depth alone."""
     arms = [arm for arm in material.arms if len(arm.final(METRIC))]
     in_layers = {heads for arm in arms for heads in declared(arm.shown).model.layout.n_heads}
@@ -59,23 +47,25 @@ def loss_against_heads(material: ReportData) -> Figure | None:
     fits = [fit for fit in entries(material) if fit.params]
     points, bands = [_point_against_heads(material, arm, fits) for arm in arms], list(_bands(fits))
     seeds = [float(value) for arm in arms for value in arm.final(METRIC)]
-    domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ENDS)], beside=0.1)
+    domain = figure.ends([*seeds, *(row[end] for row in [*points, *bands] for end in ENDS)], beside=0.1)
     y = Axis("loss_nats", loss_metric(material).axis, domain=domain)
     totals = [row["heads"] for row in points]
     reach = 0.13 * (max(totals) - min(totals))
     width = [min(totals) - reach / 2, max(totals) + reach]
     x = Axis("heads", "heads in all layers", domain=width, ticks={"tickMinStep": 1})
-    schemes = [name for name in SCHEME_COLOURS if any(_scheme(arm) == _named(name) for arm in arms)]
-    colour = colours_of_column("scheme", {_named(name): SCHEME_COLOURS[name] for name in schemes}, "circle")
+    schemes = [name for name in figure.SCHEME_COLOURS if any(_scheme(arm) == _named(name) for arm in arms)]
+    colour = figure.colours_of_column(
+        "scheme", {_named(name): figure.SCHEME_COLOURS[name] for name in schemes}, "circle"
+    )
     layers = [*named_rules(material, y), *_fitted(list(_lines(fits, arms)), bands, x, y, colour)]
     layers += _points(points, arms, x, y, colour)
     layers += names_beside(points, x, y, colour, size=SIZE, first=lambda row: SIDES.get(row["scheme"], ()))
-    return Figure(
+    return figure.Figure(
         name="heads",
         part="Outcome",
         title="Loss against the number of heads",
         caption=_caption(material, arms, fits, domain),
-        chart=panel(layers, *SIZE),
+        chart=figure.panel(layers, *SIZE),
     )
 
 
@@ -134,7 +124,9 @@ def _fitted(lines: list[dict[str, Any]], bands: list[dict[str, Any]], x: Axis, y
     if lines:
         forms = [name for name in FORMS.values() if any(row["form"] == name for row in lines)]
         published = FORMS[PUBLISHED_FORM]
-        dash = keyed("form", [(name, QUIET, SOLID if name == published else (3, 3)) for name in forms])["strokeDash"]
+        dash = keyed("form", [(name, figure.QUIET, figure.SOLID if name == published else (3, 3)) for name in forms])[
+            "strokeDash"
+        ]
         style = {"color": colour, "strokeDash": dash}
         shown = ["scheme:N", "form:N"]
         layers += line_bands(lines, x, y, style, spread=None, clip=True, strokeWidth=1.6, shown=shown)
@@ -194,11 +186,11 @@ def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fi
     )
 
 
-SIZES_SIZE = (WIDTH - 60, 420)
+SIZES_SIZE = (figure.WIDTH - 60, 420)
 _POINTS = 61
 
 
-def loss_against_parameters(material: ReportData) -> Figure | None:
+def loss_against_parameters(material: ReportData) -> figure.Figure | None:
     """A labelled point per arm and the curve through the plain models; None unless those of arms differ.
 
     None of tasks that are no text either: what a plain model of a size would reach is known of text.
@@ -211,15 +203,15 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
     points = [_point_against_parameters(arm) for arm in arms]
     plain = sorted((row for row in points if row["plain"]), key=lambda row: row["parameters"])
     # To the right of the last point its name has to stand.
-    width = log_ends([row["parameters"] for row in points], left=0.04, right=0.18)
+    width = figure.log_ends([row["parameters"] for row in points], left=0.04, right=0.18)
     title = "trained parameters (millions, logarithmic axis)"
     x = Axis("parameters", title, domain=width, log=True, ticks={"tickCount": 8, "format": "~g"})
-    domain = ends([row[end] for row in points for end in ENDS], beside=0.1)
+    domain = figure.ends([row[end] for row in points for end in ENDS], beside=0.1)
     y = Axis("loss_nats", "evaluation loss (nats per token)", domain=domain)
-    colour = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    colour = figure.colours_of_column("arm", {arm.label: arm.colour for arm in arms})
     layers = list(named_rules(material, y))
     if len(plain) > 1:
-        layers += line_bands(_joined(plain), x, y, QUIET, spread=None, strokeWidth=1.6)
+        layers += line_bands(_joined(plain), x, y, figure.QUIET, spread=None, strokeWidth=1.6)
     shown = ["arm:N", "parameters:Q", "loss_nats:Q", "low:Q", "high:Q"]
     layers += points_with_intervals(
         points, x, y, colour, up=ENDS, size=95, hollow=lambda row: row["control"], shown=shown, strokeWidth=1.8
@@ -227,7 +219,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
     # A point under a control has the colour of its arm, whose name stands there already.
     named = [row for row in points if not row["control"]] or points
     layers += names_beside(named, x, y, colour, size=SIZES_SIZE)
-    return Figure(
+    return figure.Figure(
         name="parameters",
         part="Outcome",
         title="Loss against trained parameters",
@@ -244,7 +236,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
             "Hollow, in the colour of its arm: under a control." if any(row["control"] for row in points) else "",
             below_and_above(material, domain),
         ),
-        chart=panel(layers, *SIZES_SIZE),
+        chart=figure.panel(layers, *SIZES_SIZE),
     )
 
 
@@ -268,7 +260,7 @@ def _point_against_parameters(arm: ArmResults) -> dict[str, Any]:
     }
 
 
-def parameters_by_part(material: ReportData) -> Figure | None:
+def parameters_by_part(material: ReportData) -> figure.Figure | None:
     """A stacked bar per size of model; None where the tokenizer's folder is not at hand any more."""
     try:
         plain = [arm for arm in material.arms if arm.control is None]
@@ -283,7 +275,7 @@ def parameters_by_part(material: ReportData) -> Figure | None:
     names = {key: together(labels, len(counts)) for key, labels in bars.items()}
     shown = [part for part in PARAMETER_GROUPS if any(part in dict(key) for key in bars)]
     parts = Parts(counts={names[key]: {part: dict(key).get(part, 0) for part in shown} for key in bars})
-    return Figure(
+    return figure.Figure(
         name="parts",
         part="Model",
         title="What the parameters are for",
@@ -291,15 +283,15 @@ def parameters_by_part(material: ReportData) -> Figure | None:
             "Counted from the declaration, which is what the built model has.",
             "Arms with the same counts share a bar." if any(len(labels) > 1 for labels in bars.values()) else "",
         ),
-        chart=parts.bars(WIDTH - 260, 38, "trained parameters", labelLimit=320, ticks=False),
+        chart=parts.bars(figure.WIDTH - 260, 38, "trained parameters", labelLimit=320, ticks=False),
     )
 
 
-COST_SIZE = (WIDTH // 2 - 60, 300)
+COST_SIZE = (figure.WIDTH // 2 - 60, 300)
 COSTS = {"step_s": "seconds per training step", "memory_mib": "peak memory (MiB)"}
 
 
-def cost(material: ReportData) -> Figure | None:
+def cost(material: ReportData) -> figure.Figure | None:
     """Against total heads, or against parameters where all arms have as many heads; None without timings."""
     arms = [arm for arm in material.arms if arm.name in material.timings]
     if not arms:
@@ -307,11 +299,11 @@ def cost(material: ReportData) -> Figure | None:
     by_heads = len({total(arm) for arm in arms}) > 1
     rows = [_row(material, arm, by_heads) for arm in arms]
     panels = [
-        panel(_costs(rows, column, by_heads), *COST_SIZE, title)
+        figure.panel(_costs(rows, column, by_heads), *COST_SIZE, title)
         for column, title in COSTS.items()
         if all(row[column] is not None for row in rows)
     ]
-    return Figure(
+    return figure.Figure(
         name="cost",
         part="Cost",
         title=f"Time and memory against the number of {'heads' if by_heads else 'parameters'}",
@@ -322,7 +314,7 @@ def cost(material: ReportData) -> Figure | None:
             "All axes begin at 0, except that of parameters." if not by_heads else "The axes of cost begin at 0.",
             _executed(material, arms),
         ),
-        chart=grid(panels, 2, (40, 0)),
+        chart=figure.grid(panels, 2, (40, 0)),
     )
 
 
@@ -354,7 +346,9 @@ def _costs(rows: list[dict[str, Any]], column: str, by_heads: bool) -> list[Any]
     )
     top = 1.1 * max(row["high"] if column == "step_s" else row[column] or 0.0 for row in rows)
     y = Axis(column, COSTS[column], domain=[0, top])
-    colour = colours_of_column("what", {row["what"]: row["colour"] for row in rows}, "circle" if by_heads else None)
+    colour = figure.colours_of_column(
+        "what", {row["what"]: row["colour"] for row in rows}, "circle" if by_heads else None
+    )
     layers = points_with_intervals(
         rows, x, y, colour, up=ENDS if column == "step_s" else None, thick=1.6, opacity=0.75, stroke="white",
         strokeWidth=0.5, shown=["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_mib:Q"],

@@ -15,19 +15,8 @@ from headway.base.text import counted, join
 from headway.config.lm.synthetic import HopsTask, RetrievalTask
 from headway.config.run import RunSpec
 from headway.data.synthetic import guessed
-from headway.report.charts.figure import (
-    INK,
-    QUIET,
-    WIDTH,
-    Figure,
-    alt,
-    arm_colour,
-    colours_of_column,
-    grid,
-    hints,
-    inline,
-    panel,
-)
+from headway.report.charts import figure
+from headway.report.charts.figure import alt
 from headway.report.charts.intervals import arms_axis, strip
 from headway.report.charts.lines import Axis, line_bands
 from headway.report.charts.maps import head_map, valued
@@ -38,11 +27,11 @@ from headway.stats.verdicts import decimal
 
 LABELS = 300
 ROW = 30
-LIMITS = {"best possible": INK, "chance": QUIET}
+LIMITS = {"best possible": figure.INK, "chance": figure.QUIET}
 """The reference lines beside arms, and their colours."""
 
 
-def accuracies(material: ReportData) -> Figure | None:
+def accuracies(material: ReportData) -> figure.Figure | None:
     """Draw a row per arm with a point per seed, and lines at the best possible and at chance; None without arms."""
     arms = [arm for arm in material.arms if len(arm.final("accuracy"))]
     if not arms:
@@ -57,8 +46,8 @@ def accuracies(material: ReportData) -> Figure | None:
     medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
     y = arms_axis([arm.label for arm in arms], labelLimit=LABELS, labelFontSize=12)
     x = Axis("accuracy", "share of right answers", domain=[0, 1])
-    colour = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
-    lines = colours_of_column("what", {name: LIMITS[name] for name in there}, "square")
+    colour = figure.colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    lines = figure.colours_of_column("what", {name: LIMITS[name] for name in there}, "square")
     tick: dict[str, Any] = {"thickness": 3, "size": ROW - 6}
     ring: dict[str, Any] = {"size": 120, "filled": False, "strokeWidth": 2, "opacity": 1}
     layers = [
@@ -66,8 +55,8 @@ def accuracies(material: ReportData) -> Figure | None:
         strip(seeds, x, y, colour, size=34, opacity=0.45, shown=["arm:N", "seed:N", "accuracy:Q"]),
         strip(medians, x, y, colour, shown=["arm:N", "accuracy:Q"], **ring),
     ]
-    chart = panel(layers, WIDTH - LABELS - 60, ROW * len(arms)).resolve_scale(color="independent")
-    return Figure(
+    chart = figure.panel(layers, figure.WIDTH - LABELS - 60, ROW * len(arms)).resolve_scale(color="independent")
+    return figure.Figure(
         name="accuracy",
         part="Outcome",
         title="How much is right",
@@ -89,7 +78,7 @@ def _limits(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
     return [{"arm": arm.label, "what": name, "accuracy": at} for name, at in found.items() if at is not None]
 
 
-def by_kind(material: ReportData) -> Figure | None:
+def by_kind(material: ReportData) -> figure.Figure | None:
     """Draw the share of right answers by kind of question, such as the number of hops; None if there is one kind."""
     guesses = _guesses(material)
     chart = _lines(material, "accuracy_by_kind", "hops", lambda at: at, guesses)
@@ -98,7 +87,7 @@ def by_kind(material: ReportData) -> Figure | None:
     title, caption = "How much is right by the number of hops", _caption(material)
     if guesses:
         caption += " Dashed: what is right of one that guesses from the number of hops, the place and its letter alone."
-    return Figure(name="accuracy-by-kind", part="Outcome", title=title, caption=caption, chart=chart)
+    return figure.Figure(name="accuracy-by-kind", part="Outcome", title=title, caption=caption, chart=chart)
 
 
 def _guesses(material: ReportData) -> list[dict[str, float]]:
@@ -110,13 +99,15 @@ def _guesses(material: ReportData) -> list[dict[str, float]]:
     return [{"at": k, "accuracy": share} for k, share in enumerate(guessed(task))]
 
 
-def by_length(material: ReportData) -> Figure | None:
+def by_length(material: ReportData) -> figure.Figure | None:
     """Draw the accuracy by the number of tokens read before a question; None if that number never varies."""
     title, caption = "How much is right by what had been read", _caption(material)
     chart = _lines(material, "accuracy_by_length", "tokens read, up to", lambda at: 2**at)
     if chart is None:
         return None
-    return Figure(name="accuracy-by-length", part="Outcome", title=title, caption=caption, chart=chart, folded=True)
+    return figure.Figure(
+        name="accuracy-by-length", part="Outcome", title=title, caption=caption, chart=chart, folded=True
+    )
 
 
 def _caption(material: ReportData) -> str:
@@ -133,15 +124,15 @@ def _lines(
     if len({row["at"] for row in rows}) < 2:
         return None
     colours = {arm.label: arm.colour for arm in material.arms}
-    colour = colours_of_column("arm", colours, "stroke", orient="right", labelLimit=300)
+    colour = figure.colours_of_column("arm", colours, "stroke", orient="right", labelLimit=300)
     order = sorted({row["at"] for row in (*rows, *guesses)})
     x = Axis("at", axis, order=order, ticks={"labelAngle": 0})
     y = Axis("accuracy", "share of right answers", domain=[0, 1])
     shown = ["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
     layers = line_bands(rows, x, y, colour, spread="bar", points=30, strokeWidth=2, shown=shown)
     if guesses:
-        layers += line_bands(guesses, x, y, QUIET, spread=None, strokeDash=[4, 3], strokeWidth=1.6)
-    return panel(layers, WIDTH - 380, 280)
+        layers += line_bands(guesses, x, y, figure.QUIET, spread=None, strokeDash=[4, 3], strokeWidth=1.6)
+    return figure.panel(layers, figure.WIDTH - 380, 280)
 
 
 def _rows_known_parts(arm: ArmResults, metric: str, place: Callable[[int], int]) -> list[dict[str, Any]]:
@@ -159,22 +150,22 @@ SMALLEST = 1e-12
 """The value at which an error of 0 is drawn on a log axis."""
 
 
-def errors_by_heads(material: ReportData) -> Figure | None:
+def errors_by_heads(material: ReportData) -> figure.Figure | None:
     """Error over variance against the heads of a layer, a colour per task, a panel per control; None without errors."""
     rows = [row for arm in material.arms for row in _rows_known_errors(arm)]
     if not rows:
         return None
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    colour = colours_of_column(
-        "task", {task: arm_colour(at) for at, task in enumerate(tasks)}, "stroke", orient="right"
+    colour = figure.colours_of_column(
+        "task", {task: figure.arm_colour(at) for at, task in enumerate(tasks)}, "stroke", orient="right"
     )
     heads = sorted({row["heads"] for row in rows})
     panels: list[Any] = []
     for control in dict.fromkeys(row["control"] for row in rows):
         title = "" if control is None else material.experiment.control_label(control)
         layers = _errors([row for row in rows if row["control"] == control], colour, heads)
-        panels.append(panel(layers, min(420, 90 * len(heads)), 260, title))
-    return Figure(
+        panels.append(figure.panel(layers, min(420, 90 * len(heads)), 260, title))
+    return figure.Figure(
         name="error-by-heads",
         part="Outcome",
         title="Error by the number of heads",
@@ -223,7 +214,7 @@ def _rows_known_errors(arm: ArmResults) -> list[dict[str, Any]]:
 PART = "Outcome"
 
 
-def solved_map(material: ReportData) -> Figure | None:
+def solved_map(material: ReportData) -> figure.Figure | None:
     """A cell for each arm: tasks by heads, with the threshold of what is possible; None where two arms share one."""
     n_arms = sum(len(arm.final("solved")) > 0 for arm in material.arms)
     rows = [row for arm in material.arms if (row := _row(arm, n_arms)) is not None]
@@ -231,7 +222,7 @@ def solved_map(material: ReportData) -> Figure | None:
     if not rows or len(places) < len(rows):  # arms that differ in something else have no place in a map of heads
         return None
     bounded = any(row["possible"] == "no" for row in rows)
-    return Figure(
+    return figure.Figure(
         name="share-solved",
         part=PART,
         title="In how many seeds the task is solved",
@@ -254,19 +245,19 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
     blue = alt.Scale(scheme="blues", domain=[0, 1])
     colour = valued("share", blue, "share of seeds", orient="right", gradientLength=64, tickCount=3)
     shown = ["arm:N", "share:Q", "low:Q", "high:Q", "seeds:Q", "possible:N", "best:Q"]
-    shade = alt.condition("datum.share > 0.6", alt.value("white"), alt.value(INK))
+    shade = alt.condition("datum.share > 0.6", alt.value("white"), alt.value(figure.INK))
     panels = []
     for control, title in {row["control"]: row["panel"] for row in rows}.items():
         found = [row for row in rows if row["control"] == control]
-        base = alt.Chart(inline(found)).encode(x=x.encoded("x"), y=y.encoded("y"))
+        base = alt.Chart(figure.inline(found)).encode(x=x.encoded("x"), y=y.encoded("y"))
         # What theory rules out is framed, so that its edge is the threshold.
         framed = base.transform_filter("datum.possible === 'no'")
-        frame = framed.mark_rect(filled=False, stroke=INK, strokeWidth=2, strokeDash=[4, 2])
+        frame = framed.mark_rect(filled=False, stroke=figure.INK, strokeWidth=2, strokeDash=[4, 2])
         said = base.mark_text(fontSize=12).encode(text="said:N", color=shade)
         cells = head_map(found, x, y, colour, shown=shown)
-        layers = [cells, frame.encode(tooltip=hints(shown)), said]
-        panels.append(panel(layers, 90 * len(columns), 44 * len(tasks), title))
-    return grid(panels, 1)
+        layers = [cells, frame.encode(tooltip=figure.hints(shown)), said]
+        panels.append(figure.panel(layers, 90 * len(columns), 44 * len(tasks), title))
+    return figure.grid(panels, 1)
 
 
 def _row(arm: ArmResults, n_arms: int) -> dict[str, Any] | None:

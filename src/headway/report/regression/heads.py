@@ -17,18 +17,8 @@ from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask
 from headway.config.spec import thinned
 from headway.icl.circuits import circuits
 from headway.icl.theory import EffectiveLoss
-from headway.report.charts.figure import (
-    INK,
-    QUIET,
-    WIDTH,
-    Figure,
-    alt,
-    colours_of_column,
-    grid,
-    head_colours,
-    inline,
-    panel,
-)
+from headway.report.charts import figure
+from headway.report.charts.figure import alt
 from headway.report.charts.lines import Axis, line_bands, step_axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.experiment.data import ArmResults, Finished, ReportData
@@ -72,36 +62,36 @@ THEORY_HEADS = 2
 """Heads up to which mu*(w) is drawn: with more, heads that share a w share its mu in any proportion."""
 
 
-def dynamics(material: ReportData) -> Figure | None:
+def dynamics(material: ReportData) -> figure.Figure | None:
     """The w and mu of each head over the steps, a column per arm; None when no arm has them."""
     arms = [arm for arm in material.arms if has_one_layer(arm) and len(arm.shown.series("w")[0])]
     if not arms:
         return None
     columns = min(COLUMNS, len(arms))
-    width = min(420, (WIDTH - 60) // columns - 75)
+    width = min(420, (figure.WIDTH - 60) // columns - 75)
     n_heads = max(declared(arm.shown).model.n_heads for arm in arms)
     outputs = range(max(declared(arm.shown).task.d_y for arm in arms))
     rows = [(quantity, output) for quantity in ("w", "mu") for output in outputs]
     bands = [
-        grid([_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]], columns)
+        figure.grid([_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]], columns)
         for start in range(0, len(arms), columns)
         for row in rows
     ]
-    return Figure(
+    return figure.Figure(
         name="dynamics",
         part="Heads",
         title="What each head becomes during training",
         caption=_caption(arms),
-        chart=grid(bands, 1),
+        chart=figure.grid(bands, 1),
     )
 
 
 def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n_heads: int, width: int) -> Any:
     quantity, output = row
     spec = declared(arm.shown)
-    heads: list[Any] = [*head_colours(spec.model.n_heads)]
+    heads: list[Any] = [*figure.head_colours(spec.model.n_heads)]
     style = {
-        "color": colours_of_column("head", head_colours(n_heads), "stroke", title="head", orient="right"),
+        "color": figure.colours_of_column("head", figure.head_colours(n_heads), "stroke", title="head", orient="right"),
         "detail": "seed:N",
     }
     name = quantity if spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
@@ -110,18 +100,18 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
     y = Axis("value", name, ticks={"minExtent": 34, "tickCount": 5})
 
     def lines(rows: Iterable[dict[str, Any]], **line: Any) -> list[Any]:
-        chart = alt.Chart(inline(rows)).transform_fold(heads, as_=["head", "value"])
+        chart = alt.Chart(figure.inline(rows)).transform_fold(heads, as_=["head", "value"])
         shown = ["head:N", "step:Q", ("value:Q", "", name), "seed:N"]
         return line_bands(chart, x, y, style, spread=None, shown=shown, **line)
 
-    layers = [alt.Chart(inline([{}])).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))]
+    layers = [alt.Chart(figure.inline([{}])).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))]
     if len(arm.runs) > 1:
         others = [row for run in arm.runs[1 : 1 + OTHERS] for row in _rows(run, quantity, output)]
         layers += lines(others, opacity=0.22, strokeWidth=1)
     layers += lines(_rows(arm.shown, quantity, output))
     if quantity == "mu" and _has_theory(arm):
         layers += lines(_theory(arm.shown), strokeDash=[5, 3], strokeWidth=1.2)
-    return panel(layers, width, 150, alt.Title(arm.label, anchor="middle") if row == rows[0] else "")
+    return figure.panel(layers, width, 150, alt.Title(arm.label, anchor="middle") if row == rows[0] else "")
 
 
 def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]:
@@ -132,7 +122,7 @@ def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]
 
 
 def _by_head(values: np.ndarray) -> dict[str, float]:
-    return dict(zip(head_colours(len(values)), values, strict=True))
+    return dict(zip(figure.head_colours(len(values)), values, strict=True))
 
 
 def _has_theory(arm: ArmResults) -> bool:
@@ -144,7 +134,7 @@ def _theory(run: Finished) -> Iterator[dict[str, Any]]:
     effective = EffectiveLoss.of(declared(run).task)
     limit = 1.1 * float(np.abs(run.series("mu")[1]).max())
     rows = list(_rows(run, "w", 0))
-    heads = head_colours(declared(run).model.n_heads)
+    heads = figure.head_colours(declared(run).model.n_heads)
     best = np.array([effective.best_mu(np.array([row[head] for head in heads])) for row in rows])
     beyond = np.flatnonzero(np.abs(best).max(axis=1) > limit)
     for row, values in list(zip(rows, best, strict=True))[beyond.max(initial=-1) + 1 :]:
@@ -183,11 +173,11 @@ Tiles = dict[tuple[str, str], np.ndarray]
 """Maps by the titles of their row and column."""
 
 
-def final_circuits(arm: ArmResults) -> Figure:
+def final_circuits(arm: ArmResults) -> figure.Figure:
     """QK above OV for each head at the end of training, of the arm's shown seed."""
     task, found = declared(arm.shown).task, circuits_of(arm.shown)
     n_layers, n_heads = found["qk"].shape[:2]
-    size = max(70, min(120, WIDTH // min(CIRCUIT_MAPS_COLUMNS, n_heads) - 24))
+    size = max(70, min(120, figure.WIDTH // min(CIRCUIT_MAPS_COLUMNS, n_heads) - 24))
     inputs = _coordinates(task)
     rows = {"qk": inputs, "ov": inputs[task.d_x :]}
     grids = [
@@ -207,7 +197,7 @@ def final_circuits(arm: ArmResults) -> Figure:
         for first in range(0, n_heads, CIRCUIT_MAPS_COLUMNS)
         for kind in rows
     ]
-    return Figure(
+    return figure.Figure(
         name=f"circuits-{arm.name}",
         part="Heads",
         title=f"QK and OV circuits at the end: {arm.label}",
@@ -219,11 +209,11 @@ def final_circuits(arm: ArmResults) -> Figure:
             else "",
             "All QK share one scale and all OV another, both centred at 0; a line parts the x block from y.",
         ),
-        chart=grid(grids, 1, (16, 16)).resolve_scale(color="independent"),
+        chart=figure.grid(grids, 1, (16, 16)).resolve_scale(color="independent"),
     )
 
 
-def circuit_steps(arm: ArmResults) -> Figure | None:
+def circuit_steps(arm: ArmResults) -> figure.Figure | None:
     """QK of each head at the probed steps, a row per head; None when no step was probed."""
     steps = arm.shown.run.head_steps()
     if not steps:
@@ -237,10 +227,10 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
         for step, qk in probed.items()
     }
     task = declared(arm.shown).task
-    size = max(70, min(max(84, 13 * task.d_token), WIDTH // len(steps) - 24))
+    size = max(70, min(max(84, 13 * task.d_token), figure.WIDTH // len(steps) - 24))
     untrained = has_one_layer(arm)
     largest = max(_largest(qk, task, untrained) for qk in probed.values())
-    return Figure(
+    return figure.Figure(
         name=f"steps-{arm.name}",
         part="Heads",
         title=f"QK circuits during training: {arm.label}",
@@ -264,7 +254,7 @@ def _maps(
     ]
     ticks = {"ticks": False, "domain": False, "labels": cell >= 12, "labelFontSize": 9, "labelAngle": 0}
     x, y = (
-        Axis(column, order=names, scale={"padding": 0}, ticks={**ticks, "labelColor": QUIET})
+        Axis(column, order=names, scale={"padding": 0}, ticks={**ticks, "labelColor": figure.QUIET})
         for column, names in (("column", columns), ("row", rows))
     )
     key = {"orient": "right", "gradientLength": min(100, max(50, cell * len(rows))), "tickCount": 3}
@@ -272,14 +262,15 @@ def _maps(
     faint = f"!{json.dumps(pale)} || indexof(datum.column, 'y') < 0"
     cells = head_map(
         alt.Chart(), x, y, colour, gap=0.5, stroke="#eceef1",
-        opacity=alt.condition(faint, alt.value(1), alt.value(0.25)), shown=["across:N", "row:N", "column:N", "value:Q"],
+        opacity=alt.condition(faint, alt.value(1), alt.value(0.25)),
+        shown=["across:N", "row:N", "column:N", "value:Q"],
     )  # fmt: skip
-    line = alt.Chart(inline([{}])).mark_rule(color=INK, strokeWidth=1)
+    line = alt.Chart(figure.inline([{}])).mark_rule(color=figure.INK, strokeWidth=1)
     parts = [line.encode(x=alt.XDatum(columns[task.d_x], bandPosition=0))]
     if len(rows) > task.d_y:
         parts.append(line.encode(y=alt.YDatum(columns[task.d_x], bandPosition=0)))
     downs, acrosses = (list(dict.fromkeys(title[k] for title in tiles)) for k in (0, 1))
-    return panel([cells, *parts], size, cell * len(rows), rows=data).facet(
+    return figure.panel([cells, *parts], size, cell * len(rows), rows=data).facet(
         row=alt.Row("down:N", sort=downs, header=alt.Header(title=None, labelAngle=0, labelAlign="left")),
         column=alt.Column("across:N", sort=acrosses, header=alt.Header(title=None, labelPadding=4)),
         bounds="flush",

@@ -14,28 +14,9 @@ import numpy as np
 
 from headway.base.text import counted, join
 from headway.config.regression import RegressionTask
+from headway.icl import theory
 from headway.icl.second_head import effective_worth, effective_worth_at, exact_worth, worth_in_the_limit
-from headway.icl.theory import (
-    EffectiveLoss,
-    Flow,
-    gradient_flow,
-    proportional_bayes_risk,
-    proportional_gd_risk,
-    small_start,
-)
-from headway.report.charts.figure import (
-    INK,
-    QUIET,
-    WIDTH,
-    Figure,
-    alt,
-    arm_colour,
-    colours_of_column,
-    grid,
-    head_colours,
-    inline,
-    panel,
-)
+from headway.report.charts import figure
 from headway.report.charts.intervals import ENDS, points_with_intervals, strip
 from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.experiment.data import ArmResults, ReportData
@@ -50,18 +31,18 @@ STAGES = (5.5, 7.5)
 RATIOS = np.geomspace(0.02, 2.0, 80)
 
 
-def flow(material: ReportData) -> Figure | None:
+def flow(material: ReportData) -> figure.Figure | None:
     """Gradient flow of the effective loss of two heads from a small start; None where the theory does not hold."""
     arm = _reference(material)
     if arm is None:
         return None
     task = declared(arm.shown).task
-    effective, start = EffectiveLoss.of(task), small_start(2)
-    path = gradient_flow(effective, start, start, steps=round(FLOW_TIME / STEP), step_size=STEP, every=25)
+    effective, start = theory.EffectiveLoss.of(task), theory.small_start(2)
+    path = theory.gradient_flow(effective, start, start, steps=round(FLOW_TIME / STEP), step_size=STEP, every=25)
     best = np.array([effective.best_mu(w) for w in path.w])
     best = np.where(np.abs(best) < 1.3 * np.abs(path.mu).max(), best, np.nan)
     panels = [_path(path, path.w, "w"), _path(path, path.mu, "mu", best), _descent(path, effective)]
-    return Figure(
+    return figure.Figure(
         name="gradient-flow",
         part="Theory",
         title="What theory expects of two heads: gradient flow of the effective loss",
@@ -74,17 +55,17 @@ def flow(material: ReportData) -> Figure | None:
             "risk at d = 5, L = 40.",
             f"Grey: t = {STAGES[0]} and {STAGES[1]}, where the paper parts the stages.",
         ),
-        chart=grid(panels, 3),
+        chart=figure.grid(panels, 3),
     )
 
 
 TIME = Axis("time", "time")
-PANEL = (WIDTH // 3 - 75, 220)
+PANEL = (figure.WIDTH // 3 - 75, 220)
 
 
-def _path(path: Flow, values: np.ndarray, name: str, best: np.ndarray | None = None) -> Any:
-    heads, y = head_colours(2), Axis("value", name)
-    style = colours_of_column("head", heads, "stroke", title="head", orient="right")
+def _path(path: theory.Flow, values: np.ndarray, name: str, best: np.ndarray | None = None) -> Any:
+    heads, y = figure.head_colours(2), Axis("value", name)
+    style = figure.colours_of_column("head", heads, "stroke", title="head", orient="right")
 
     def lines(drawn: np.ndarray, **line: Any) -> list[Any]:
         rows = [
@@ -95,30 +76,30 @@ def _path(path: Flow, values: np.ndarray, name: str, best: np.ndarray | None = N
         return line_bands(rows, TIME, y, style, spread=None, shown=["head:N", "time:Q", "value:Q"], **line)
 
     dashed = [] if best is None else lines(best, strokeDash=[5, 3], strokeWidth=1.2)
-    return panel([_stages(), *lines(values), *dashed], *PANEL)
+    return figure.panel([_stages(), *lines(values), *dashed], *PANEL)
 
 
-def _descent(path: Flow, effective: EffectiveLoss) -> Any:
+def _descent(path: theory.Flow, effective: theory.EffectiveLoss) -> Any:
     rows = [{"time": t, "loss": loss} for t, loss in zip(path.time, path.loss, strict=True)]
     y = Axis("loss", "effective loss")
-    line = line_bands(rows, TIME, y, INK, spread=None, shown=["time:Q", "loss:Q"])
+    line = line_bands(rows, TIME, y, figure.INK, spread=None, shown=["time:Q", "loss:Q"])
     valley = rule([effective.valley_loss()], y=y, dash=(4, 2), colour="#7d838c")
-    return panel([_stages(), *line, valley], *PANEL)
+    return figure.panel([_stages(), *line, valley], *PANEL)
 
 
 def _stages() -> Any:
     return rule(STAGES, x=TIME, colour="#c3c7cd")
 
 
-def proportional(material: ReportData) -> Figure | None:
+def proportional(material: ReportData) -> figure.Figure | None:
     """The risks when d and L grow together, and where the arms ended; None where the theory does not hold."""
     reference = _reference(material)
     if reference is None:
         return None
-    noise = EffectiveLoss.of(declared(reference.shown).task).noise
+    noise = theory.EffectiveLoss.of(declared(reference.shown).task).noise
     limits = {
-        "best gradient descent step": (proportional_gd_risk, INK, [4, 2]),
-        "ridge (Bayes)": (proportional_bayes_risk, "#a07d4b", [8, 3, 2, 3]),
+        "best gradient descent step": (theory.proportional_gd_risk, figure.INK, [4, 2]),
+        "ridge (Bayes)": (theory.proportional_bayes_risk, "#a07d4b", [8, 3, 2, 3]),
     }
     arms = [
         arm
@@ -126,7 +107,7 @@ def proportional(material: ReportData) -> Figure | None:
         if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))
     ]
     palette = {name: colour for name, (_, colour, _) in limits.items()} | {arm.label: arm.colour for arm in arms}
-    colour = colours_of_column("what", palette, "stroke", orient="right")
+    colour = figure.colours_of_column("what", palette, "stroke", orient="right")
     x = Axis("ratio", "d / L", log=True)
     y = Axis("risk", "risk ÷ variance of beta·x", log=True, scale={"nice": True})
     shown, layers = ["what:N", "ratio:Q", "risk:Q"], []
@@ -136,7 +117,7 @@ def proportional(material: ReportData) -> Figure | None:
     for at, arm in enumerate(arms):  # rings around one another, so that arms that ended alike can all be seen
         ring: dict[str, Any] = {"size": 40 + 90 * at, "filled": False, "strokeWidth": 2, "opacity": 1}
         layers.append(strip([_ended(arm)], x, y, colour, shown=shown, **ring))
-    return Figure(
+    return figure.Figure(
         name="proportional-regime",
         part="Theory",
         title="Risk when d and L grow together",
@@ -146,7 +127,7 @@ def proportional(material: ReportData) -> Figure | None:
             "Rings: where the arms ended (mean over seeds), at their finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),
-        chart=panel(layers, WIDTH - 420, 260),
+        chart=figure.panel(layers, figure.WIDTH - 420, 260),
     )
 
 
@@ -187,14 +168,14 @@ class Worth:
     effective: float
 
 
-def second_head(material: ReportData) -> Figure | None:
+def second_head(material: ReportData) -> figure.Figure | None:
     """The ratio of the errors of one and two heads; None where fewer than two tasks have both, without noise."""
     worths = worths_of(material)
     if not worths:
         return None
     dimensions = sorted({worth.task.d_x for worth in worths})
-    palette = {f"d = {d}": arm_colour(at) for at, d in enumerate(dimensions)}
-    colour = colours_of_column("dimension", palette, "stroke", orient="right")
+    palette = {f"d = {d}": figure.arm_colour(at) for at, d in enumerate(dimensions)}
+    colour = figure.colours_of_column("dimension", palette, "stroke", orient="right")
     x = Axis("length", "prompt length over dimension, L / d", log=True, scale={"padding": 12})
     y = Axis("worth", "error of one head ÷ error of two", scale={"zero": False})
     shown = ["dimension:N", "pairs:Q", "worth:Q", "low:Q", "high:Q", "exact:Q", "effective:Q", "seeds:Q"]
@@ -208,7 +189,7 @@ def second_head(material: ReportData) -> Figure | None:
     unknown = all(math.isnan(worth.low) for worth in worths)
     interval = "; fewer than six give no interval" if unknown else " with its 95 % interval"
     limits = ", ".join(f"{worth_in_the_limit(d):.2f} for d = {d}" for d in dimensions)
-    return Figure(
+    return figure.Figure(
         name="second-head",
         part="Outcome",
         title="What the second head is worth",
@@ -219,7 +200,7 @@ def second_head(material: ReportData) -> Figure | None:
             "Dashed: by the effective loss, the same for all d, which tends to e.",
             f"As prompts grow, the true one tends to {limits}, and to e only as d grows.",
         ),
-        chart=panel(layers, WIDTH - 320, 340),
+        chart=figure.panel(layers, figure.WIDTH - 320, 340),
     )
 
 
@@ -235,7 +216,7 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
             sentence=f"At d = {longest.task.d_x} and {counted(longest.task.n_pairs, 'pair')} one head misses "
             f"{longest.found:.2f} times as much as two{ends}; {longest.exact:.2f} by exact risk, "
             f"{longest.effective:.2f} by the effective loss. {_nearer_said(worths)}",
-            colour=INK,
+            colour=figure.INK,
         ),
     )
 
@@ -329,7 +310,7 @@ def _effective(worths: Sequence[Worth], x: Axis, y: Axis) -> list[Any]:
     rows = [
         {"length": at, "worth": effective_worth_at(at)} for at in np.geomspace(min(lengths), max(lengths), 40).tolist()
     ]
-    curve = line_bands(rows, x, y, QUIET, spread=None, strokeDash=[5, 3], strokeWidth=1.6)
-    name = alt.Chart(inline([{"worth": math.e, "said": "e", "length": min(lengths)}]))
-    said = name.mark_text(dy=-8, color=QUIET, fontSize=13, fontStyle="italic")
+    curve = line_bands(rows, x, y, figure.QUIET, spread=None, strokeDash=[5, 3], strokeWidth=1.6)
+    name = figure.alt.Chart(figure.inline([{"worth": math.e, "said": "e", "length": min(lengths)}]))
+    said = name.mark_text(dy=-8, color=figure.QUIET, fontSize=13, fontStyle="italic")
     return [*curve, rule([math.e], y=y, width=0.8), said.encode(x=x.encoded("x"), y=y.encoded("y"), text="said:N")]
