@@ -156,8 +156,7 @@ def head_metric(
 def _mean(function: "OfHeads") -> OfSums:
     """Return the mean of a function of attentions over batches, weighted by the positions that count."""
     return OfSums(
-        lambda total, rows: total / rows,
-        (lambda masked: function(masked).double() * masked.counted.sum(), "rows"),
+        lambda total, rows: total / rows, (lambda masked: function(masked).double() * masked.counted.sum(), "rows")
     )
 
 
@@ -221,9 +220,7 @@ def figure(*, title: str, caption: str = "") -> "Callable[[Callable[[ReportData]
     return registered
 
 
-def callback(
-    function: "Callable[[Run, Mapping[str, Any]], None]",
-) -> "Callable[[Run, Mapping[str, Any]], None]":
+def callback(function: "Callable[[Run, Mapping[str, Any]], None]") -> "Callable[[Run, Mapping[str, Any]], None]":
     """Register what is called with a run and each line that it logs, in the process that trains it."""
     register("callback", function.__name__, function)
     return function

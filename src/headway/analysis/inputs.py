@@ -429,10 +429,7 @@ def with_targets(opened: Opened, text: TextInput, targets: Any, other: TextInput
         half = -(-len(own) // 2)
         own, other = own.part(np.s_[:half]), own.part(np.s_[half:])
     others = opened.checked(other.tokens)
-    return (
-        own,
-        replace(other, name=f"{counted(len(others), 'sequence')} of other tokens", inputs=others),
-    )
+    return (own, replace(other, name=f"{counted(len(others), 'sequence')} of other tokens", inputs=others))
 
 
 def _same(text: Any, reference: Any) -> bool:

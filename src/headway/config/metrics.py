@@ -21,11 +21,7 @@ class Metric(Spec):
     """True if arms of some task are compared by this metric, so that sentences need not name it."""
 
 
-_WAYS = {
-    "zero": "set to zero",
-    "mean": "at its mean over other text",
-    "resample": "taken from other text",
-}
+_WAYS = {"zero": "set to zero", "mean": "at its mean over other text", "resample": "taken from other text"}
 """The replacements of a head's context when the head is ablated."""
 
 YES_OR_NO = "yes or no"
@@ -108,16 +104,9 @@ _ALL = (
         sentence="the same by the tokens read before it is asked: 1, 2, 3 to 4, 5 to 8, and so on by powers of two",
     ),
     _fraction(
-        name="nmse",
-        sentence="mean squared error over the variance of what is to be said",
-        better="lower",
-        primary=True,
+        name="nmse", sentence="mean squared error over the variance of what is to be said", better="lower", primary=True
     ),
-    _nats(
-        name="train_loss_nats",
-        sentence="mean training loss since the last logged step",
-        better="lower",
-    ),
+    _nats(name="train_loss_nats", sentence="mean training loss since the last logged step", better="lower"),
     _nats(name="unigram_loss_nats", sentence="held-out loss of the frequencies of single tokens in the training text"),
     _nats(
         name="bigram_loss_nats",
@@ -137,9 +126,7 @@ _ALL = (
         null=0.0,
     ),
     _fraction(
-        name="unused_token_share",
-        sentence="share of the sampled tokens that the training text never uses",
-        null=0.0,
+        name="unused_token_share", sentence="share of the sampled tokens that the training text never uses", null=0.0
     ),
     _fraction(name="text_kept", sentence="share of the held-out text that its tokens give back"),
     *(

@@ -150,10 +150,7 @@ def too_large(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[str, str
             f"{shortened(str(value))} was given; no whole number is above {LARGEST_WHOLE:.0e} here: give a smaller one",
         )
     elif isinstance(value, float) and LARGEST_NUMBER < abs(value) < float("inf"):
-        yield (
-            ".".join(path),
-            f"{value!r} was given; no number is above {LARGEST_NUMBER:.0e} here: give a smaller one",
-        )
+        yield (".".join(path), f"{value!r} was given; no number is above {LARGEST_NUMBER:.0e} here: give a smaller one")
 
 
 def check_numbers(numbers: float, batch: float, lower: str) -> None:

@@ -93,9 +93,7 @@ def bigram(
     rest = unigram(counts)[asked]
     total = np.maximum(seen[before], 1)
     return np.where(
-        seen[before] > 0,
-        (np.maximum(of_pair - discount, 0) + discount * different[before] * rest) / total,
-        rest,
+        seen[before] > 0, (np.maximum(of_pair - discount, 0) + discount * different[before] * rest) / total, rest
     )
 
 

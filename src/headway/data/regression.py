@@ -108,13 +108,7 @@ def draw(
         return draw_reference(task, key=key, step=step, batch_size=batch_size, n_pairs=n_pairs)
     length = _checked(task, step, n_pairs)
     d_x, d_y = task.d_x, task.d_y
-    shapes = {
-        "x": (length, d_x),
-        "y": (length, d_y),
-        "x_query": (d_x,),
-        "y_query": (d_y,),
-        "beta": (d_y, d_x),
-    }
+    shapes = {"x": (length, d_x), "y": (length, d_y), "x_query": (d_x,), "y_query": (d_y,), "beta": (d_y, d_x)}
     arrays = {name: np.empty((batch_size, *shape), np.float32) for name, shape in shapes.items()}
     native.library(instruction_set).draw(Scales.of(task).native(length), key, step, batch_size, *arrays.values())
     return Prompts(**arrays)

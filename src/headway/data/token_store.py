@@ -338,11 +338,7 @@ def kept_tokens(task: TextTask, sources: Sources, *, reread: bool = False) -> To
 
 
 def _baselines(
-    folder: Path,
-    arrays: dict[str, np.memmap],
-    ends: dict[str, np.ndarray],
-    vocab_size: int,
-    longest: int | None,
+    folder: Path, arrays: dict[str, np.memmap], ends: dict[str, np.ndarray], vocab_size: int, longest: int | None
 ) -> tuple[float, float]:
     def write(into: Path) -> None:
         train, held_out = (ngrams.neighbours(arrays[name], ends[name], longest) for name in ("train", "held_out"))

@@ -185,11 +185,7 @@ class Joining:
         failed = [run for run in runs if run.status == "failed" or (run.path in given_up and run.status != "done")]
         here = 0 if failed_before is None else sum(run.path not in failed_before for run in failed)
         return Left(
-            waiting=len(undone) - held,
-            elsewhere=held,
-            failed=len(failed),
-            failed_here=here,
-            gone=len(store.gone()),
+            waiting=len(undone) - held, elsewhere=held, failed=len(failed), failed_here=here, gone=len(store.gone())
         )
 
     @property

@@ -37,13 +37,7 @@ _POLL_EVERY_S = 0.05
 
 
 def time_arms(
-    directory: Path,
-    runs: Sequence[Run],
-    place: LocalPlace,
-    *,
-    n_places: int,
-    asked: bool = False,
-    trained: bool = True,
+    directory: Path, runs: Sequence[Run], place: LocalPlace, *, n_places: int, asked: bool = False, trained: bool = True
 ) -> Generator[str, None, None]:
     """Time the arms of language models that have no timing of this machine yet; yields what it does.
 

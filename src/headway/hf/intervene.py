@@ -531,10 +531,7 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
             )
         assert isinstance(call.projection, nn.Linear | Conv1D), "nothing else was hooked"
         found[attention.layer] = _Heads(
-            projection=call.projection,
-            path=attention.name,
-            n_heads=attention.z.shape[1],
-            d_head=attention.z.shape[3],
+            projection=call.projection, path=attention.name, n_heads=attention.z.shape[1], d_head=attention.z.shape[3]
         )
     return found
 

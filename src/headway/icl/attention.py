@@ -252,8 +252,7 @@ _CONTRACTIONS = {
         ),
     ),
     "rhkb,kdb->rhdb": _Products(
-        _sums,
-        lambda weights, seen: torch.stack([(weights * seen[:, d]).sum(2) for d in range(seen.shape[1])], dim=2),
+        _sums, lambda weights, seen: torch.stack([(weights * seen[:, d]).sum(2) for d in range(seen.shape[1])], dim=2)
     ),
     "hod,rhdb->rob": _Products(_written, lambda ov, contexts: (ov[..., None] * contexts[:, :, None]).sum((1, 3))),
 }

@@ -81,9 +81,7 @@ def debiased_gd_control(prompts: Prompts, task: RegressionTask) -> Control:
 
 
 def length_curve(
-    errors: Float[np.ndarray, "prompt length"],
-    resamples: int = 200,
-    statistic: Literal["mean", "median"] = "mean",
+    errors: Float[np.ndarray, "prompt length"], resamples: int = 200, statistic: Literal["mean", "median"] = "mean"
 ) -> dict[str, list[float]]:
     """Return error against prompt length with 95 % bootstrap intervals over prompts: `mse`, `low` and `high`.
 

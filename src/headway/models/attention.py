@@ -50,10 +50,7 @@ class KVCache:
         ]
 
     def extend(
-        self,
-        layer: int,
-        k: Float[Tensor, "batch kv_head new d_head"],
-        v: Float[Tensor, "batch kv_head new d_head"],
+        self, layer: int, k: Float[Tensor, "batch kv_head new d_head"], v: Float[Tensor, "batch kv_head new d_head"]
     ) -> tuple[Float[Tensor, "batch kv_head key d_head"], Float[Tensor, "batch kv_head key d_head"]]:
         """Return the keys and values of all positions so far, the new ones included."""
         end = self.length + k.shape[2]
@@ -203,10 +200,7 @@ class Attention(nn.Module):
         return written, self._trace(q, k, v, z) if record else None
 
     def at(
-        self,
-        x: Float[Tensor, "batch pos d_model"],
-        rotary: Float[Tensor, "2 pos d_head"] | None,
-        some: SomeQueries,
+        self, x: Float[Tensor, "batch pos d_model"], rotary: Float[Tensor, "2 pos d_head"] | None, some: SomeQueries
     ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace]:
         """Return the output and the record of some queries; nothing is computed for the others."""
         read = {"q": some.in_texts(x), "k": x, "v": x}

@@ -89,12 +89,7 @@ def choose(
 
 
 def _check(
-    model: Transformer,
-    prompt: Sequence[int],
-    n_tokens: int,
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
+    model: Transformer, prompt: Sequence[int], n_tokens: int, temperature: float, top_k: int | None, top_p: float | None
 ) -> None:
     check_can_write(model.model)
     if not prompt:

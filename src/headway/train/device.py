@@ -176,10 +176,7 @@ class Meter:
     def metrics(self) -> dict[str, int]:
         """`memory_bytes`, above what was held before, and `peak_memory_bytes`, of the process."""
         peak = self._allocated(peak=True) if self._on_gpu else peak_bytes()
-        return {
-            "memory_bytes": max(0, peak - self._before),
-            "peak_memory_bytes": max(self._forgotten, peak_bytes()),
-        }
+        return {"memory_bytes": max(0, peak - self._before), "peak_memory_bytes": max(self._forgotten, peak_bytes())}
 
     def _allocated(self, *, peak: bool) -> int:
         return torch.cuda.max_memory_allocated(self._device) if peak else torch.cuda.memory_allocated(self._device)

@@ -383,13 +383,7 @@ class HeadLayout:
 
     @classmethod
     def resolve(
-        cls,
-        n_heads: HeadCounts,
-        *,
-        n_layers: int,
-        d_model: int,
-        n_kv_heads: PerLayer = None,
-        d_head: int | None = None,
+        cls, n_heads: HeadCounts, *, n_layers: int, d_model: int, n_kv_heads: PerLayer = None, d_head: int | None = None
     ) -> "HeadLayout":
         """Return the layout that a declaration means.
 

@@ -10,9 +10,7 @@ from headway.config.run import Training
 from headway.config.spec import ONCE, Spec, known_in
 
 MetricName = Annotated[
-    str,
-    known_in(HEAD_METRICS, "is no metric of heads"),
-    WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)}),
+    str, known_in(HEAD_METRICS, "is no metric of heads"), WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)})
 ]
 
 

@@ -103,8 +103,7 @@ class TransformerModel(Spec):
     )
     init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
     factor_init: Literal["published", "matched"] = Field(
-        "published",
-        description="factors of low rank start with init_std each, or so that their product has init_std",
+        "published", description="factors of low rank start with init_std each, or so that their product has init_std"
     )
     residual: bool = Field(
         True, description="whether a sub-layer adds to the stream; false: what it writes is the stream from there on"
@@ -127,11 +126,7 @@ class TransformerModel(Spec):
     def layout(self) -> HeadLayout:
         """The heads of every layer."""
         return HeadLayout.resolve(
-            self.n_heads,
-            n_layers=self.n_layers,
-            d_model=self.d_model,
-            n_kv_heads=self.n_kv_heads,
-            d_head=self.d_head,
+            self.n_heads, n_layers=self.n_layers, d_model=self.d_model, n_kv_heads=self.n_kv_heads, d_head=self.d_head
         )
 
     @property

@@ -170,12 +170,7 @@ def of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
 
 
 def _panel(
-    score: HeadScores,
-    found: Mapping[str, np.ndarray],
-    labels: Mapping[str, str],
-    at: int,
-    table: Any,
-    size: _Size,
+    score: HeadScores, found: Mapping[str, np.ndarray], labels: Mapping[str, str], at: int, table: Any, size: _Size
 ) -> Any:
     """Draw one metric: cells, the null at their right, and numbers if there is room for them."""
     column, declared = f"m{at}", score.declared

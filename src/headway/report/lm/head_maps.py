@@ -144,9 +144,7 @@ def _chart(drawn: Sequence[Maps], largest: float, name: str) -> Any:
                 header=header if len(drawn) > 1 else alt.Header(title=None, labels=False),
             ),
             column=alt.Column(
-                "layer:N",
-                sort=[f"layer {layer}" for layer in layers],
-                header=alt.Header(title=None, labelPadding=4),
+                "layer:N", sort=[f"layer {layer}" for layer in layers], header=alt.Header(title=None, labelPadding=4)
             ),
             spacing=8,
             bounds="flush",

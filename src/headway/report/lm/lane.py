@@ -150,10 +150,7 @@ def _drawing(model: TransformerModel) -> list[Any]:
         arrows.mark_point(**tips).encode(x=alt.X("tip:Q", axis=None), y=y),
     ]
     names, notes = (alt.Chart(_drawable(("x", "y", "text"), of(model))) for of in (_names, _notes))
-    for mark in (
-        names.mark_text(fontSize=12, fontWeight="bold", color=INK),
-        notes.mark_text(fontSize=11, color=QUIET),
-    ):
+    for mark in (names.mark_text(fontSize=12, fontWeight="bold", color=INK), notes.mark_text(fontSize=11, color=QUIET)):
         drawn.append(mark.encode(x=x, y=y, text="text:N"))
     return drawn
 

@@ -88,14 +88,7 @@ LOSS_AGAINST_HEADS, LEARNING, HOURS = (
 )
 """The figures of the loss, one for each task, since losses of different tasks differ."""
 
-PER_CONTROL: tuple[Draw, ...] = (
-    LOSS_AGAINST_HEADS,
-    LEARNING,
-    HOURS,
-    size.cost,
-    lane.lane_use,
-    text.repetition,
-)
+PER_CONTROL: tuple[Draw, ...] = (LOSS_AGAINST_HEADS, LEARNING, HOURS, size.cost, lane.lane_use, text.repetition)
 """Drawn of the arms without a control, and again of those under each."""
 
 OF_INIT_FROM: tuple[Draw, ...] = (training.over_training, training.against_kept, training.inequality)

@@ -173,10 +173,7 @@ def restored_intervals(found: Patching, *, part: str) -> Figure | None:
     order = sorted(shown.tolist(), key=lambda at: -first[at])
     panels = [
         IntervalPanel(
-            title=SITES[site],
-            mean=share,
-            own=found.restored_interval(site),
-            all_at_once=found.corrected_interval(site),
+            title=SITES[site], mean=share, own=found.restored_interval(site), all_at_once=found.corrected_interval(site)
         )
         for site, share in shares.items()
     ]
