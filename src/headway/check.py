@@ -261,8 +261,7 @@ _FAMILIES: dict[str, type[TransformerModel]] = {"gpt-neo": GptNeo, "gpt-2": Gpt2
 
 def attention(name: str) -> Iterator[str]:
     """Yield a sentence for each law that an attention breaks."""
-    random = torch.Generator().manual_seed(0)
-    logits = torch.randn(2, 3, 6, 6, generator=random)
+    logits = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
     seen = torch.ones(6, 6, dtype=torch.bool).tril()
     hidden_logits = logits.masked_fill(~seen, -torch.inf)
     scores = call_twice(lambda: OWN_ATTENTIONS[name](hidden_logits.clone()), "changing scores", _equal_choices)
@@ -286,8 +285,7 @@ def _of_models(model: TransformerModel) -> Iterator[str]:
     with torch.no_grad():
         if not torch.allclose(module(tokens)[0][:, :8], module(other)[0][:, :8], atol=_TOLERANCE):
             yield "later tokens change what is said before them; let the scores of a query depend on what it sees alone"
-        trace = module.trace(tokens)
-        for attention in trace.attentions:
+        for attention in module.trace(tokens).attentions:
             contexts = attention.patterns() @ attention.v[:, list(attention.kv_of)]
             # Rounding of what has one size: sharp weights round more than 1e-5 of what is near 0.
             if (contexts - attention.z).abs().max() > _TOLERANCE * attention.z.abs().max().clamp(min=1):

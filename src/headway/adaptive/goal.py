@@ -198,7 +198,6 @@ def _final_plan(search: StoredSearch, picked: Picked, context: SearchContext) ->
     """Return looks at seeds that nobody has seen: those that chose a winner flatter it."""
     if former := stored_plan(context.path):
         return former
-    fresh = 1 + max(run.seed for run in context.store().runs())
     plan = StoredPlan(
         looks=looks_until(search.at_most),
         margin=search.margin,
@@ -206,7 +205,7 @@ def _final_plan(search: StoredSearch, picked: Picked, context: SearchContext) ->
         metric=search.metric,
         asked={f"{picked.arm} - {other}": {picked.arm: 1.0, other: -1.0} for other in picked.finalists[1:]},
         are_declared=False,
-        first_seed=fresh,
+        first_seed=1 + max(run.seed for run in context.store().runs()),
         rules=RULES,
     )
     return keep_plan(context.path, plan)

@@ -199,8 +199,7 @@ def _batched(
     assert targets is not None, "a loss has targets"
     others = inputs if other.inputs is own.inputs else opened.on_device(other.tokens)
     read = BatchedText.read(opened.decoder, inputs, targets, others, mean_over=mean, seed=seed, tell=tell)
-    units = _units(own)
-    return replace(read, documents=None if units == len(own) or own.documents is None else own.documents)
+    return replace(read, documents=None if _units(own) == len(own) or own.documents is None else own.documents)
 
 
 def _units(own: TextInput) -> int:

@@ -200,8 +200,7 @@ def text_input(text: "str | Path | TokenIds | TextInput", asked: str = "text") -
     if isinstance(text, str | Path) and Path(text).suffix == ".npy" and Path(text).is_file():
         return TextInput(name=str(text), inputs=_array_in(Path(text), asked), asked=asked)
     if isinstance(text, str | Path):
-        corpus = find_corpus(str(text), limit=None, asked=asked)
-        return TextInput(name=str(text), corpus=corpus, asked=asked)
+        return TextInput(name=str(text), corpus=find_corpus(str(text), limit=None, asked=asked), asked=asked)
     return TextInput(name="the given tokens", inputs=np.atleast_2d(array_of(text)), asked=asked)
 
 

@@ -82,14 +82,12 @@ def kept_steps(
     fitted = _cut(found, n, shown.room)
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
     what = f"patterns of {few} of {counted(many, 'sequence')}" if few else "no patterns"
-    said = f"while it trained, {what} are kept, {below}"
-    return fitted, (said,) if few < many else ()
+    return fitted, (f"while it trained, {what} are kept, {below}",) if few < many else ()
 
 
 def _at(run: "Run", step: int, seen: look_tokens.SeenModel) -> look_tokens.SeenModel:
     """The model as it was at a step, to be seen as the finished one is."""
-    device = next(seen.opened.module.parameters()).device
-    model = run.model(step).to(device).eval()
+    model = run.model(step).to(next(seen.opened.module.parameters()).device).eval()
     return replace(seen, opened=replace(seen.opened, module=model, ours=model, traced=model.trace))
 
 

@@ -49,8 +49,7 @@ class SeenModel:
         # A module of one's own may read sequences of one length alone.
         few = tokens[:1] if opened.brought else tokens[:1, :2]
         found = tuple(map(described, opened.trace(few).attentions))
-        labels = results.labels_of(found)
-        chosen = results.chosen_heads(heads, labels, {each.name: each.n_heads for each in found})
+        chosen = results.chosen_heads(heads, results.labels_of(found), {each.name: each.n_heads for each in found})
         return cls(opened=opened, tokens=tokens, attentions=found, chosen=chosen)
 
     @property

@@ -311,8 +311,7 @@ class Opened:
                 break
         found = min(n, len(stream) // room)
         pieces = [stream[room * at : room * (at + 1)] for at in range(max(1, found))]
-        whole = [[*encoder.before, *piece, *encoder.after] for piece in pieces]
-        tokens = self.checked(whole, predicted=predicted)
+        tokens = self.checked([[*encoder.before, *piece, *encoder.after] for piece in pieces], predicted=predicted)
         if tokens.shape[1] < 2:
             raise UserError(
                 f"the text gives a sequence of {tokens.shape[1]} token, and no metric of attention can be measured on "

@@ -197,8 +197,7 @@ def _heads_shown(patching: Patching) -> tuple[Head, ...]:
     if path is not None:
         return (path.writer, path.reader)
     effects = next(iter(patching.effects.values()))
-    totals = abs(effects.mean(-1)).reshape(len(effects), -1).sum(1)
-    return (patching.heads[int(totals.argmax())],)
+    return (patching.heads[int(abs(effects.mean(-1)).reshape(len(effects), -1).sum(1).argmax())],)
 
 
 def _pattern(runs: TwoRuns, head: Head, length: int) -> HeadPattern:

@@ -18,8 +18,7 @@ def key(seed: int, *purpose: Hashable) -> int:
         >>> key(0, "train") != key(0, "initial weights")
         True
     """
-    text = repr((int(seed), *purpose))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+    return int.from_bytes(hashlib.sha256(repr((int(seed), *purpose)).encode()).digest()[:8], "little")
 
 
 def generator(seed: int, *purpose: Hashable) -> np.random.Generator:

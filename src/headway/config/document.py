@@ -295,8 +295,7 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
             if not _follows(override or {}, path, meant)
         ]
         if deaf:
-            places = {arm: _settable(path, arms[arm]) for arm in deaf}
-            instead = _of_arms(places)
+            instead = _of_arms({arm: _settable(path, arms[arm]) for arm in deaf})
             who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
             raise DeclarationError(
                 f"setting {path}: {who}, or what holds it, so this would change nothing there; set {instead} too"

@@ -128,8 +128,7 @@ def resolve(
         _check_folders(resolved, source)
         return experiment
     except DeclarationError as error:  # perhaps caused by a setting meant for an arm's own value
-        also = meant_for(given, resolved.arms, str(error))
-        raise DeclarationError("\n".join([str(error), *also])) from None
+        raise DeclarationError("\n".join([str(error), *meant_for(given, resolved.arms, str(error))])) from None
 
 
 def _in_file(source: str) -> Locate:
@@ -154,8 +153,7 @@ def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ())
     _check_measured(arms, plugins)
     plain = tuple(arm for arm in arms if arm.control is None)
     check_kept(document.logging.weights, plain)
-    seeds = all_seeds(document.seeds)
-    return Experiment(document=document, arms=arms, selected=plain, seeds=seeds, plugins=plugins)
+    return Experiment(document=document, arms=arms, selected=plain, seeds=all_seeds(document.seeds), plugins=plugins)
 
 
 def _check_folders(document: Document, source: str) -> None:

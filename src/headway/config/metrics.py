@@ -3,10 +3,12 @@
 The null is the value when nothing is going on; it is None where it depends on the setting.
 """
 
-from functools import partial
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 from headway.config.spec import Spec
+
+Better = Literal["lower", "higher"]
 
 
 class Metric(Spec):
@@ -15,7 +17,7 @@ class Metric(Spec):
     name: str
     sentence: str
     unit: str
-    better: Literal["lower", "higher"] | None = None
+    better: Better | None = None
     null: float | None = None
     primary: bool = False
     """True if arms of some task are compared by this metric, so that sentences need not name it."""
@@ -28,158 +30,88 @@ YES_OR_NO = "yes or no"
 """The unit of a metric that is 1 or 0 for a run; arms are compared by the share of their seeds."""
 
 
-_squared = partial(Metric, unit="y squared")
-_nats = partial(Metric, unit="nats per token")
-_fraction = partial(Metric, unit="fraction")
+def _metric(name: str, unit: str, sentence: str, better: Better | None = None, **more: Any) -> Metric:
+    return Metric(name=name, unit=unit, sentence=sentence, better=better, **more)
 
+
+def _of(unit: str) -> Callable[..., Metric]:
+    """Return a maker of metrics in a unit."""
+    return lambda name, *words, **more: _metric(name, unit, *words, **more)
+
+
+_squared, _nats, _fraction = _of("y squared"), _of("nats per token"), _of("fraction")
+
+# fmt: off
 _ALL = (
-    _squared(
-        name="eval_mse",
-        sentence="mean squared error on the fixed evaluation prompts at the training length",
-        better="lower",
-        primary=True,
-    ),
-    _squared(name="eval_mse_se", sentence="standard error of eval_mse over the prompts"),
-    _squared(
-        name="eval_mse_adjusted",
-        sentence="eval_mse with that debiased gradient step on the same prompts as control variate",
-        better="lower",
-    ),
-    _squared(name="eval_mse_adjusted_se", sentence="standard error of eval_mse_adjusted"),
-    Metric(
-        name="ratio_to_debiased_gd",
-        sentence="eval_mse over that of the best debiased gradient step, preconditioned where x is correlated",
-        unit="ratio",
-        better="lower",
-        null=1.0,
-    ),
-    _squared(
-        name="kernel_mse",
-        sentence="mean squared error of the kernel estimator with the model's w and mu",
-        better="lower",
-    ),
-    _squared(
-        name="reduction_error",
-        sentence="mean squared difference between the model and its kernel estimator",
-        better="lower",
-        null=0.0,
-    ),
-    _squared(name="train_mse", sentence="mean training loss since the last logged step", better="lower"),
-    Metric(name="w", sentence="of each head, the mean diagonal of the x block of its QK circuit", unit="1", null=0.0),
-    Metric(name="mu", sentence="of each head, the y entry of its OV circuit", unit="1", null=0.0),
-    Metric(
-        name="mu_dot_w", sentence="sum over heads of mu w: the step size of the learned estimator", unit="1", null=0.0
-    ),
-    Metric(name="sum_mu", sentence="sum over heads of mu; zero makes the estimator debiased", unit="1", null=0.0),
-    _nats(
-        name="eval_loss_nats",
-        sentence="mean loss of the fixed held-out sequences, over every token that is predicted",
-        better="lower",
-        primary=True,
-    ),
-    Metric(
-        name="eval_bits_per_byte",
-        sentence="the same loss in bits per byte of the text that was predicted, which tokenizers can be compared by; "
-        "none where tokens give back less than 99 % of the text",
-        unit="bits per byte",
-        better="lower",
-        primary=True,
-    ),
-    Metric(
-        name="solved",
-        sentence="share of runs that solve the task: every input right, or more than a share that the task declares",
-        unit=YES_OR_NO,
-        better="higher",
-        primary=True,
-    ),
-    _fraction(
-        name="accuracy",
-        sentence="share of right answers over what is asked of the model",
-        better="higher",
-        primary=True,
-    ),
-    _fraction(name="accuracy_by_kind", sentence="the same for each kind of question, such as each number of hops"),
-    _fraction(
-        name="accuracy_by_length",
-        sentence="the same by the tokens read before it is asked: 1, 2, 3 to 4, 5 to 8, and so on by powers of two",
-    ),
-    _fraction(
-        name="nmse", sentence="mean squared error over the variance of what is to be said", better="lower", primary=True
-    ),
-    _nats(name="train_loss_nats", sentence="mean training loss since the last logged step", better="lower"),
-    _nats(name="unigram_loss_nats", sentence="held-out loss of the frequencies of single tokens in the training text"),
-    _nats(
-        name="bigram_loss_nats",
-        sentence="held-out loss of the frequencies of pairs of tokens in the training text, smoothed",
-    ),
-    _nats(
-        name="entropy_nats",
-        sentence="mean -log probability of the held-out stories under the grammar that wrote them: no model gets below",
-    ),
-    _fraction(
-        name="lane_share",
-        sentence="share of the stream's squared norm in the data lane, before each layer and before the final norm",
-    ),
-    _fraction(
-        name="repetition",
-        sentence="of each 100 tokens of a sample, the share whose last four tokens stood earlier in the sample",
-        null=0.0,
-    ),
-    _fraction(
-        name="unused_token_share", sentence="share of the sampled tokens that the training text never uses", null=0.0
-    ),
-    _fraction(name="text_kept", sentence="share of the held-out text that its tokens give back"),
+    _squared("eval_mse", "mean squared error on the fixed evaluation prompts at the training length", "lower",
+        primary=True),
+    _squared("eval_mse_se", "standard error of eval_mse over the prompts"),
+    _squared("eval_mse_adjusted", "eval_mse with that debiased gradient step on the same prompts as control variate",
+        "lower"),
+    _squared("eval_mse_adjusted_se", "standard error of eval_mse_adjusted"),
+    _metric("ratio_to_debiased_gd", "ratio",
+        "eval_mse over that of the best debiased gradient step, preconditioned where x is correlated", "lower",
+        null=1.0),
+    _squared("kernel_mse", "mean squared error of the kernel estimator with the model's w and mu", "lower"),
+    _squared("reduction_error", "mean squared difference between the model and its kernel estimator", "lower",
+        null=0.0),
+    _squared("train_mse", "mean training loss since the last logged step", "lower"),
+    _metric("w", "1", "of each head, the mean diagonal of the x block of its QK circuit", null=0.0),
+    _metric("mu", "1", "of each head, the y entry of its OV circuit", null=0.0),
+    _metric("mu_dot_w", "1", "sum over heads of mu w: the step size of the learned estimator", null=0.0),
+    _metric("sum_mu", "1", "sum over heads of mu; zero makes the estimator debiased", null=0.0),
+    _nats("eval_loss_nats", "mean loss of the fixed held-out sequences, over every token that is predicted", "lower",
+        primary=True),
+    _metric("eval_bits_per_byte", "bits per byte",
+        "the same loss in bits per byte of the text that was predicted, which tokenizers can be compared by; "
+        "none where tokens give back less than 99 % of the text", "lower", primary=True),
+    _metric("solved", YES_OR_NO,
+        "share of runs that solve the task: every input right, or more than a share that the task declares", "higher",
+        primary=True),
+    _fraction("accuracy", "share of right answers over what is asked of the model", "higher", primary=True),
+    _fraction("accuracy_by_kind", "the same for each kind of question, such as each number of hops"),
+    _fraction("accuracy_by_length",
+        "the same by the tokens read before it is asked: 1, 2, 3 to 4, 5 to 8, and so on by powers of two"),
+    _fraction("nmse", "mean squared error over the variance of what is to be said", "lower", primary=True),
+    _nats("train_loss_nats", "mean training loss since the last logged step", "lower"),
+    _nats("unigram_loss_nats", "held-out loss of the frequencies of single tokens in the training text"),
+    _nats("bigram_loss_nats", "held-out loss of the frequencies of pairs of tokens in the training text, smoothed"),
+    _nats("entropy_nats",
+        "mean -log probability of the held-out stories under the grammar that wrote them: no model gets below"),
+    _fraction("lane_share",
+        "share of the stream's squared norm in the data lane, before each layer and before the final norm"),
+    _fraction("repetition",
+        "of each 100 tokens of a sample, the share whose last four tokens stood earlier in the sample", null=0.0),
+    _fraction("unused_token_share", "share of the sampled tokens that the training text never uses", null=0.0),
+    _fraction("text_kept", "share of the held-out text that its tokens give back"),
     *(
         metric
         for way, said in _WAYS.items()
         for metric in (
-            _nats(
-                name=f"{way}_ablation_largest_nats",
-                sentence=f"what the loss rises by without the head that matters most, its context {said}",
-                null=0.0,
-            ),
-            _nats(
-                name=f"{way}_ablation_all_nats",
-                sentence=f"what the loss rises by without any head, their contexts {said}",
-                null=0.0,
-            ),
-            _fraction(
-                name=f"{way}_ablation_share_that_adds_up",
-                sentence=f"single effects of heads, summed, over the effect of all together, contexts {said}",
-                null=1.0,
-            ),
+            _nats(f"{way}_ablation_largest_nats",
+                f"what the loss rises by without the head that matters most, its context {said}", null=0.0),
+            _nats(f"{way}_ablation_all_nats", f"what the loss rises by without any head, their contexts {said}",
+                null=0.0),
+            _fraction(f"{way}_ablation_share_that_adds_up",
+                f"single effects of heads, summed, over the effect of all together, contexts {said}", null=1.0),
         )
     ),
-    _fraction(
-        name="idle_head_share",
-        sentence="share of the heads without which, at their mean, the loss rises by less than .01 nats per token",
-    ),
-    Metric(
-        name="half_effect_heads",
-        sentence="the fewest heads that have half of all single effects, at their mean",
-        unit="heads",
-    ),
-    Metric(name="n_heads", sentence="heads in each layer", unit="heads"),
-    Metric(name="total_heads", sentence="query heads of all layers", unit="heads"),
-    Metric(name="n_layers", sentence="layers", unit="layers"),
-    Metric(name="n_parameters", sentence="trained numbers", unit="numbers"),
-    Metric(name="tokens", sentence="tokens that were trained on", unit="tokens"),
+    _fraction("idle_head_share",
+        "share of the heads without which, at their mean, the loss rises by less than .01 nats per token"),
+    _metric("half_effect_heads", "heads", "the fewest heads that have half of all single effects, at their mean"),
+    _metric("n_heads", "heads", "heads in each layer"),
+    _metric("total_heads", "heads", "query heads of all layers"),
+    _metric("n_layers", "layers", "layers"),
+    _metric("n_parameters", "numbers", "trained numbers"),
+    _metric("tokens", "tokens", "tokens that were trained on"),
     # No better: runs of a sweep share the machine, and are no measurement of time.
-    Metric(name="tokens_per_s", sentence="tokens trained on per second, evaluation not counted", unit="tokens/s"),
-    Metric(
-        name="steps_per_s", sentence="training steps per second, evaluation not counted", unit="1/s", better="higher"
-    ),
-    Metric(name="wall_s", sentence="seconds from start to end, interruptions not counted", unit="s", better="lower"),
-    Metric(
-        name="peak_memory_bytes", sentence="largest resident memory of the run's process", unit="bytes", better="lower"
-    ),
-    Metric(
-        name="memory_bytes",
-        sentence="largest memory above what the process held before the model was built",
-        unit="bytes",
-        better="lower",
-    ),
+    _metric("tokens_per_s", "tokens/s", "tokens trained on per second, evaluation not counted"),
+    _metric("steps_per_s", "1/s", "training steps per second, evaluation not counted", "higher"),
+    _metric("wall_s", "s", "seconds from start to end, interruptions not counted", "lower"),
+    _metric("peak_memory_bytes", "bytes", "largest resident memory of the run's process", "lower"),
+    _metric("memory_bytes", "bytes", "largest memory above what the process held before the model was built", "lower"),
 )
+# fmt: on
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 

@@ -294,8 +294,7 @@ def _written(directory: Path) -> tuple[str, ...]:
     found = [str(each) for each in read_file(document).get("plugins") or ()]
     for written in found:
         if not (_KEPT.fullmatch(written) or _PACKAGE.fullmatch(written)):
-            outside = ".." in written or written.startswith("/")
-            leads = f", which leads outside of {directory}" if outside else ""
+            leads = f", which leads outside of {directory}" if ".." in written or written.startswith("/") else ""
             raise DeclarationError(
                 f"plugins: {document} names {shortened(repr(written))}{leads}: somebody changed the document. A "
                 f"directory keeps its plugins as {FOLDER}/NAME-HASH.py, and no other file is run; fetch the directory "

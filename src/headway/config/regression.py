@@ -292,13 +292,11 @@ def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
     curve = evaluation.curve
     if curve is None:
         return fixed
-    prompt = 4 * (curve.longest + 1) * task.d_token + coefficients
-    return max(fixed, curve.prompts * (prompt + 8 * curve.resamples))
+    return max(fixed, curve.prompts * (4 * (curve.longest + 1) * task.d_token + coefficients + 8 * curve.resamples))
 
 
 def _state_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
-    copies = {"sgd": 2, "adam": 4, "adamw": 4}[training.optimizer]
-    return 4 * copies * sum(parameters_by_part(task, model).values())
+    return 4 * {"sgd": 2, "adam": 4, "adamw": 4}[training.optimizer] * sum(parameters_by_part(task, model).values())
 
 
 def _prompt_bytes(task: RegressionTask) -> int:
@@ -307,8 +305,7 @@ def _prompt_bytes(task: RegressionTask) -> int:
 
 def _rows(task: RegressionTask, model: IclModel) -> int:
     """Return the rows of O: a whole token, or the outputs."""
-    whole = not isinstance(model, OneLayer) or model.n_out is None
-    return task.d_token if whole else task.d_y
+    return task.d_y if isinstance(model, OneLayer) and model.n_out is not None else task.d_token
 
 
 class IclRun(RunSpec):

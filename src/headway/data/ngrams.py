@@ -66,8 +66,7 @@ def count(blocks: Iterable[tuple[np.ndarray, np.ndarray]], vocab_size: int) -> C
     for before, asked in blocks:
         tokens += np.bincount(asked, minlength=vocab_size)
         new, new_counts = np.unique(before * vocab_size + asked, return_counts=True)
-        both = np.concatenate([pairs, new])
-        pairs, place = np.unique(both, return_inverse=True)
+        pairs, place = np.unique(np.concatenate([pairs, new]), return_inverse=True)
         pair_counts = np.bincount(place, np.concatenate([pair_counts, new_counts]), len(pairs)).astype(np.int64)
     return Counts(tokens=tokens, pairs=pairs, pair_counts=pair_counts)
 

@@ -207,8 +207,7 @@ def end_of_hops(sequences: np.ndarray, k: np.ndarray) -> np.ndarray:
     once, rows = hop(sequences), np.arange(n)[:, None]
     at = np.broadcast_to(np.arange(length), (n, length)).copy()
     for done in range(int(k.max(initial=0))):
-        further = np.where(at < 0, -1, once[rows, at])
-        at = np.where((k > done)[:, None], further, at)
+        at = np.where((k > done)[:, None], np.where(at < 0, -1, once[rows, at]), at)
     return at
 
 
@@ -219,8 +218,7 @@ def guessed(task: HopsTask) -> tuple[float, ...]:
     Such a model gives the most frequent answer: none, or a letter at a fixed distance in the alphabet. Longer sequences
     and fewer hops make none rarer.
     """
-    random = rng.generator(0, "hops guessed")
-    sequences = letters_without_repeats(random, _GUESSED, task.length, task.letters)
+    sequences = letters_without_repeats(rng.generator(0, "hops guessed"), _GUESSED, task.length, task.letters)
     shares = []
     for k in range(task.hops + 1):
         at = end_of_hops(sequences, np.full(_GUESSED, k))
@@ -240,8 +238,7 @@ def hops_examples(task: HopsTask) -> SyntheticExamples:
         at = end_of_hops(sequences, k)
         answers = np.where(at < 0, task.letters, np.take_along_axis(sequences, at.clip(0), axis=1))
         inputs = np.concatenate(((task.letters + k)[:, None], sequences), axis=1)
-        targets = np.concatenate((np.full((n, 1), MASKED), answers), axis=1)
-        return Batch(inputs=inputs, targets=targets, kinds=k)
+        return Batch(inputs=inputs, targets=np.concatenate((np.full((n, 1), MASKED), answers), axis=1), kinds=k)
 
     return SyntheticExamples(task, draw=draw)
 

@@ -352,8 +352,7 @@ def _leaked_numbers(batch: Batch) -> Iterator[str]:
     asked = batch.asked
     for answer in range(batch.targets.shape[2]):
         for place in np.flatnonzero(asked.all(0)):
-            wanted = batch.targets[:, place, answer][:, None, None]
-            share = float(np.isclose(batch.inputs, wanted).mean(0).max())
+            share = float(np.isclose(batch.inputs, batch.targets[:, place, answer][:, None, None]).mean(0).max())
             if share >= _LEAK:
                 often = _how_often(share) or " in every example"
                 yield f"a number of the input is the answer{often}: it leaks; leave it out of the input"

@@ -42,8 +42,7 @@ def _order(seed: int, epoch: int, n: int) -> Int64[np.ndarray, " sequence"]:
 
 
 def _windows(ring: Integer[np.ndarray, " token"], starts: Int64[np.ndarray, " batch"], n_ctx: int) -> Batch:
-    positions = (starts[:, None] + np.arange(n_ctx + 1)) % len(ring)
-    taken = ring[positions].astype(np.int64)
+    taken = ring[(starts[:, None] + np.arange(n_ctx + 1)) % len(ring)].astype(np.int64)
     return Batch(inputs=taken[:, :-1].copy(), targets=taken[:, 1:].copy())
 
 
@@ -102,8 +101,7 @@ def preflight(task: TextTask, batch_size: int) -> Iterator[str]:
         yield f"not looked at: {' and '.join(from_hub)}, which {are} from the hub when runs are made"
         return
     sources = Sources.of(task)
-    is_kept = (cache_folder() / sources.folder).is_dir()
-    n, is_open = (0, True) if is_kept else _read(sources, batch_size)
+    n, is_open = (0, True) if (cache_folder() / sources.folder).is_dir() else _read(sources, batch_size)
     if is_open:
         tokens = kept_tokens(task, sources)
         TextExamples(task, tokens).check(batch_size)
@@ -236,8 +234,7 @@ class TextExamples(Examples):
         wanted = step * batch_size + np.arange(batch_size)
         parts = []
         for epoch in np.unique(wanted // per_epoch).tolist():
-            within = wanted[wanted // per_epoch == epoch] % per_epoch
-            chosen = _order(seed, epoch, per_epoch)[within]
+            chosen = _order(seed, epoch, per_epoch)[wanted[wanted // per_epoch == epoch] % per_epoch]
             if task.padding == "published":
                 parts.append(_padded(tokens.train, tokens.train_ends, tokens.end_of_text, chosen, task.n_ctx))
             else:

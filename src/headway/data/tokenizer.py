@@ -128,8 +128,7 @@ class Tokenizer(_Encoding):
         written = tokens[tokens != self.end_of_text]
         # A character of a byte-level token is a byte, so that none is lost where a text is cut within a character.
         ids, counts = np.unique(written, return_counts=True)
-        lengths = [len(self.inner.id_to_token(int(token)) or "") for token in ids]
-        return int(np.dot(counts, lengths)) if len(ids) else 0
+        return int(np.dot(counts, [len(self.inner.id_to_token(int(token)) or "") for token in ids])) if len(ids) else 0
 
     def text_of(self, tokens: Integer[np.ndarray, " token"]) -> str:
         """Return the text of tokens without unknown tokens and ends."""

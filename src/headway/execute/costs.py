@@ -162,7 +162,6 @@ def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
     untimed = _reason_not_to_try(run) if trial and run.expected_steps != 0 else "no trial was asked for"
     if run.expected_steps == 0:
         untimed = "it is not trained"
-    together = seeds[: how_many(run, None)[0]]
     return Cost(
         arm=arm,
         budget=run.budget,
@@ -170,7 +169,7 @@ def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
         steps=run.expected_steps,
         steps_per_s=None,
         untimed=untimed,
-        together=len(together),
+        together=len(seeds[: how_many(run, None)[0]]),
     )
 
 

@@ -57,8 +57,7 @@ def work_together(path: Path, open_together: OpenTogether, *, parent: int | None
         except OSError as error:
             print(outcome_of_storage(path, error))
             return exit_code(error)
-        codes = _Rounds(rows, stop_request, open_together).codes()
-        return codes.get(path, DONE)
+        return _Rounds(rows, stop_request, open_together).codes().get(path, DONE)
 
 
 class _Patient(StopRequest):

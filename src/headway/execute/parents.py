@@ -50,8 +50,7 @@ def init_from_of(path: Path) -> InitFrom | None:
     Raises:
         ResultsError: when there is no such run, or it is not done.
     """
-    run = Run.open(path)
-    parent = parent_of(run)
+    parent = parent_of(Run.open(path))
     if parent is None:
         return None
     parent = Run.examine(parent.path)

@@ -301,9 +301,8 @@ class OwnedRun:
         }
         if (first := verify.finished(self._run)) and self._is_kept(first, metrics, notes):
             return
-        sealed = self._sealed()
         self._run = update(
-            self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=sealed
+            self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=self._sealed()
         )
 
     def _is_kept(self, first: Run, metrics: Mapping[str, Any], notes: list[str]) -> bool:

@@ -58,53 +58,22 @@ def _table(prefix: str, layer: str, **places: str | ArrayPlace) -> Table:
     return {**table, "readout": ArrayPlace("lm_head")}
 
 
+# fmt: off
 NAMES: dict[str, Table] = {
-    "gpt_neo": _table(
-        "transformer",
-        "h",
-        embedding="wte",
-        positions="wpe",
-        attention_norm="ln_1",
-        q="attn.attention.q_proj",
-        k="attn.attention.k_proj",
-        v="attn.attention.v_proj",
-        o="attn.attention.out_proj",
-        mlp_norm="ln_2",
-        up="mlp.c_fc",
-        down="mlp.c_proj",
-        norm="ln_f",
-    ),
-    "gpt2": _table(
-        "transformer",
-        "h",
-        embedding="wte",
-        positions="wpe",
-        attention_norm="ln_1",
+    "gpt_neo": _table("transformer", "h", embedding="wte", positions="wpe", attention_norm="ln_1",
+        q="attn.attention.q_proj", k="attn.attention.k_proj", v="attn.attention.v_proj", o="attn.attention.out_proj",
+        mlp_norm="ln_2", up="mlp.c_fc", down="mlp.c_proj", norm="ln_f"),
+    "gpt2": _table("transformer", "h", embedding="wte", positions="wpe", attention_norm="ln_1",
         q=ArrayPlace("attn.c_attn", transposed=True, part=0, parts=3),
         k=ArrayPlace("attn.c_attn", transposed=True, part=1, parts=3),
-        v=ArrayPlace("attn.c_attn", transposed=True, part=2, parts=3),
-        o=ArrayPlace("attn.c_proj", transposed=True),
-        mlp_norm="ln_2",
-        up=ArrayPlace("mlp.c_fc", transposed=True),
-        down=ArrayPlace("mlp.c_proj", transposed=True),
-        norm="ln_f",
-    ),
-    "llama": _table(
-        "model",
-        "layers",
-        embedding="embed_tokens",
-        attention_norm="input_layernorm",
-        q="self_attn.q_proj",
-        k="self_attn.k_proj",
-        v="self_attn.v_proj",
-        o="self_attn.o_proj",
-        mlp_norm="post_attention_layernorm",
-        gate="mlp.gate_proj",
-        up="mlp.up_proj",
-        down="mlp.down_proj",
-        norm="norm",
-    ),
+        v=ArrayPlace("attn.c_attn", transposed=True, part=2, parts=3), o=ArrayPlace("attn.c_proj", transposed=True),
+        mlp_norm="ln_2", up=ArrayPlace("mlp.c_fc", transposed=True), down=ArrayPlace("mlp.c_proj", transposed=True),
+        norm="ln_f"),
+    "llama": _table("model", "layers", embedding="embed_tokens", attention_norm="input_layernorm", q="self_attn.q_proj",
+        k="self_attn.k_proj", v="self_attn.v_proj", o="self_attn.o_proj", mlp_norm="post_attention_layernorm",
+        gate="mlp.gate_proj", up="mlp.up_proj", down="mlp.down_proj", norm="norm"),
 }
+# fmt: on
 """The table of each architecture; a Mistral's names are a Llama's, a Headway folder's are Headway's own."""
 
 BUFFERS = re.compile(r".*\.(attn\.(attention\.)?(masked_)?bias|rotary_emb\.inv_freq)")

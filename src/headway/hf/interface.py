@@ -148,8 +148,7 @@ class OutputMap:
             return replace(attention, W_O=W_O * self.offset**-0.5, b_O=None if b_O is None else b_O * self.offset**-0.5)
         plain = torch.einsum("bhqd,hdm->bqm", attention.z, attention.W_O)
         whole = plain if attention.b_O is None else plain + attention.b_O
-        gain = self.gain(whole.float()).to(attention.z.dtype)
-        return replace(attention, W_O=W_O, b_O=b_O, gain=gain)
+        return replace(attention, W_O=W_O, b_O=b_O, gain=self.gain(whole.float()).to(attention.z.dtype))
 
     def gain(self, o: Float[Tensor, "*pos d_model"]) -> Float[Tensor, "*pos"]:
         """Return the factor of all entries, position by position."""

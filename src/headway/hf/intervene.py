@@ -154,8 +154,7 @@ class _Seen:
 
     def adds(self, projection: nn.Module, written: Tensor) -> bool:
         """Return whether removing the heads' output from a layer changes its output by exactly that."""
-        left = self._without_heads(projection, self._holding(projection))
-        return _same(left, first_of(self.gave[0]) - written)
+        return _same(self._without_heads(projection, self._holding(projection)), first_of(self.gave[0]) - written)
 
     def norm_before_sum(self, projection: nn.Module) -> nn.Module | None:
         """Return the norm that runs after the heads, if its output is what is added to the stream."""
@@ -504,8 +503,7 @@ class TheirDecoder:
         arrays: dict[str, Tensor] = {}
         for layer, heads in self._heads.items():
             weight = heads.projection.weight
-            stays = keep[layer].to(weight.device).repeat_interleave(heads.d_head)
-            left = _by_input(heads.projection) * stays[:, None]
+            left = _by_input(heads.projection) * keep[layer].to(weight.device).repeat_interleave(heads.d_head)[:, None]
             arrays[names[id(weight)]] = left.T if isinstance(heads.projection, nn.Linear) else left
         found = functional_call(self.model, arrays, (), {"input_ids": tokens, **self._options})
         logits: Tensor = found.logits

@@ -232,8 +232,7 @@ def is_own(folder: Path) -> bool:
     architecture = architectures.ARCHITECTURES.get(config.get("model_type", ""))
     if architecture is None:
         return False
-    named = next(iter(named_architectures(config)), "")
-    if _OTHER_HEAD.search(named):
+    if _OTHER_HEAD.search(next(iter(named_architectures(config)), "")):
         return False
     try:
         architecture.read(config)

@@ -123,8 +123,7 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
         for at, (attention, call) in enumerate(zip(trace.attentions, recorded.calls, strict=True)):
             W_O = drawn_weight(call.W_O.flatten(0, 1), draw, f"{attention.name}.o", "writes").view_as(call.W_O)
             again = recorded.again(at, _parameters(call, draw, attention.name), W_O, call.b_O)
-            whole = replace(again, rows=attention.rows)
-            attentions.append(whole.at(some[attention.name] if some else None))
+            attentions.append(replace(again, rows=attention.rows).at(some[attention.name] if some else None))
         return Trace(attentions=tuple(attentions))
 
     plain = tuple(

@@ -101,10 +101,9 @@ def _ends(tokenizer: Tokenizer | None, *keys: str) -> dict[str, int | None]:
 
 def _write_tokenizer(folder: Path, tokenizer: Tokenizer, n_positions: int) -> None:
     tokenizer.save(folder)
-    end = tokenizer.inner.id_to_token(tokenizer.end_of_text)
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        **dict.fromkeys(("bos_token", "eos_token", "pad_token"), end),
+        **dict.fromkeys(("bos_token", "eos_token", "pad_token"), tokenizer.inner.id_to_token(tokenizer.end_of_text)),
         "clean_up_tokenization_spaces": False,
         "model_max_length": n_positions,
     }

@@ -106,8 +106,7 @@ class InContextAttention(nn.Module):
         query's row.
         """
         pairs, query = tokens(x, y, x_query)
-        ends = torch.tensor(lengths, device=x.device)
-        within = torch.arange(len(pairs), device=x.device) < ends[:, None]
+        within = torch.arange(len(pairs), device=x.device) < torch.tensor(lengths, device=x.device)[:, None]
         sees = torch.cat((_causal(len(pairs))[:-1].to(x.device), within))
         return self._outputs(pairs, query.expand(len(lengths), -1, -1), sees).permute(2, 0, 1)
 
@@ -197,8 +196,7 @@ def tokens(
 ) -> tuple[Float[Tensor, "pair D batch"], Float[Tensor, "1 D batch"]]:
     """Return the tokens (x, y) of the pairs and (x_query, 0) of the query, with examples on the last axis."""
     pairs = torch.cat((x, y), dim=2).permute(1, 2, 0)
-    query = nn.functional.pad(x_query, (0, y.shape[2])).T[None]
-    return pairs.contiguous(), query.contiguous()
+    return pairs.contiguous(), nn.functional.pad(x_query, (0, y.shape[2])).T[None].contiguous()
 
 
 def _causal(n_pairs: int) -> Tensor:
@@ -218,8 +216,7 @@ class _Products(NamedTuple):
 
 
 def _asked(qk: Tensor, looking: Tensor) -> Tensor:
-    asked = _examples_first(looking) @ qk.flatten(0, 1).T
-    return asked.unflatten(2, qk.shape[:2]).movedim(0, -1)
+    return (_examples_first(looking) @ qk.flatten(0, 1).T).unflatten(2, qk.shape[:2]).movedim(0, -1)
 
 
 def _scores(asked: Tensor, seen: Tensor) -> Tensor:
@@ -233,8 +230,7 @@ def _sums(weights: Tensor, seen: Tensor) -> Tensor:
 
 
 def _written(ov: Tensor, contexts: Tensor) -> Tensor:
-    written = _examples_first(contexts).flatten(2) @ ov.mT.flatten(0, 1)
-    return written.movedim(0, -1)
+    return (_examples_first(contexts).flatten(2) @ ov.mT.flatten(0, 1)).movedim(0, -1)
 
 
 def _examples_first(tensor: Tensor) -> Tensor:

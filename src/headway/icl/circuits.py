@@ -64,8 +64,7 @@ def head_table(
     """
     d = task.d_x
     reads = task.read_mask()
-    block = np.abs(qk[:, :d, :d])
-    off_diagonal = np.where(np.eye(d, dtype=bool), 0.0, block).max(axis=(1, 2))
+    off_diagonal = np.where(np.eye(d, dtype=bool), 0.0, np.abs(qk[:, :d, :d])).max(axis=(1, 2))
     y_row = np.abs(qk[:, d:, :d]).max(axis=(1, 2))
     diagonal = np.diagonal(qk[:, :d, :d], axis1=1, axis2=2)
     read = [diagonal[:, mask] for mask in reads]

@@ -243,16 +243,14 @@ class PrefixSums:
             is_few = (self.lengths <= len(at)) & (penalty == 0)
             enough, few = np.flatnonzero(~is_few), np.flatnonzero(is_few)
             xx = self.moments[np.ix_(every, enough, at, at)] + penalty * np.eye(len(at))
-            xy = self.moments[np.ix_(every, enough, at, [1 + d_x + k])]
-            beta = np.linalg.solve(xx, xy)[..., 0]
+            beta = np.linalg.solve(xx, self.moments[np.ix_(every, enough, at, [1 + d_x + k])])[..., 0]
             predictions[:, enough, k] = np.einsum("nli,ni->nl", beta, self.x_query[:, mask])
             # With as many pairs as coordinates or fewer, least squares goes through the pairs' products with one
             # another, X X^T: those of a shorter prompt are a corner of those of a longer one.
             x, y = self.first[:, :, at], self.first[:, :, [1 + d_x + k]]
             products, looks = x @ x.swapaxes(1, 2), x @ self.x_query[:, mask, None]
             for j, n in zip(few, self.lengths[few], strict=True):
-                solved = np.linalg.solve(products[:, :n, :n], y[:, :n])
-                predictions[:, j, k] = (solved * looks[:, :n]).sum(axis=(1, 2))
+                predictions[:, j, k] = (np.linalg.solve(products[:, :n, :n], y[:, :n]) * looks[:, :n]).sum(axis=(1, 2))
         return predictions
 
 

@@ -105,8 +105,7 @@ class FusedTrainer:
         gradient = np.empty_like(self._arrays[0])
         types = (ctypes.POINTER(_Run), native.FLOATS, ctypes.c_int64, native.FLOATS)
         function = self._library.function("gradient", *types, returns=ctypes.c_double)
-        loss = function(self._run, self._arrays[0], self.step + 1, gradient)
-        return loss, self._named(gradient)
+        return function(self._run, self._arrays[0], self.step + 1, gradient), self._named(gradient)
 
     def weights(self) -> Weights:
         """Return a copy of the weights."""
@@ -127,12 +126,10 @@ class FusedTrainer:
         self.step = step
 
     def _prefixes(self) -> list[tuple[int, str]]:
-        kept = [f"optimizer/{name}" for name in _KEPT[self._optimizer]]
-        return list(enumerate(["weights", *kept]))
+        return list(enumerate(["weights", *[f"optimizer/{name}" for name in _KEPT[self._optimizer]]]))
 
     def _named(self, flat: np.ndarray) -> Weights:
-        ends = np.cumsum([math.prod(shape) for shape in self._shapes.values()])
-        parts = np.split(flat, ends[:-1])
+        parts = np.split(flat, np.cumsum([math.prod(shape) for shape in self._shapes.values()])[:-1])
         return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
 
     def _fill(self, row: int, arrays: Weights) -> None:

@@ -138,8 +138,7 @@ def proportional_bayes_risk(ratio: float, noise: float) -> float:
         3.40512
     """
     _check_limit(ratio, noise)
-    root = math.sqrt(4 * noise + (noise + (1 - ratio) / ratio) ** 2)
-    return (noise + (ratio - 1) / ratio + root) / 2
+    return (noise + (ratio - 1) / ratio + math.sqrt(4 * noise + (noise + (1 - ratio) / ratio) ** 2)) / 2
 
 
 def _check_limit(ratio: float, noise: float) -> None:
@@ -220,8 +219,7 @@ class EffectiveLoss:
 def effective_risk(task: RegressionTask, loss: float, output: int = 0) -> float:
     """Return an effective loss of one output as a squared error of its task, with a noisy query or a clean one."""
     effective = EffectiveLoss.of(task, output)
-    signal = effective.d_x * task.variance_of_beta
-    return signal * (loss - effective.noise) + task.noisy_query * task.noise_variance
+    return effective.d_x * task.variance_of_beta * (loss - effective.noise) + task.noisy_query * task.noise_variance
 
 
 @dataclass(frozen=True, kw_only=True)

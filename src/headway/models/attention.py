@@ -80,16 +80,14 @@ def attend_with_scores(
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_head"]:
     """Return the contexts of each head, holding all scores."""
-    seen = sees(q.shape[2], k.shape[2], window, q.device, attends)
-    return weighed(scores, q, k, v, scale, seen, dropout)
+    return weighed(scores, q, k, v, scale, sees(q.shape[2], k.shape[2], window, q.device, attends), dropout)
 
 
 def weighed(
     scores: Scores, q: Tensor, k: Tensor, v: Tensor, scale: float, seen: Bool[Tensor, "..."], dropout: float = 0.0
 ) -> Float[Tensor, "batch head query d_head"]:
     """Return the attention of queries that see the keys of a mask, with the scores changed by a function."""
-    logits = (q @ k.mT * scale).masked_fill(~seen, -torch.inf)
-    weights = scores(logits).softmax(3).masked_fill(~seen, 0)
+    weights = scores((q @ k.mT * scale).masked_fill(~seen, -torch.inf)).softmax(3).masked_fill(~seen, 0)
     return nn.functional.dropout(weights, dropout) @ v
 
 
@@ -196,8 +194,7 @@ class Attention(nn.Module):
         if gate is not None:
             z = z * gate.broadcast_to(z.shape[:2])[:, :, None, None]
         z = edited(z, edits, self.layer, "z")
-        written = self.o(z.transpose(1, 2).flatten(2))
-        return written, self._trace(q, k, v, z) if record else None
+        return self.o(z.transpose(1, 2).flatten(2)), self._trace(q, k, v, z) if record else None
 
     def at(
         self, x: Float[Tensor, "batch pos d_model"], rotary: Float[Tensor, "2 pos d_head"] | None, some: SomeQueries
@@ -256,8 +253,7 @@ def smeared(
     are turned.
     """
     share = smear.sigmoid()[:, None, None]
-    before = torch.cat((k[:, :, :1], k[:, :, :-1]), dim=2)
-    return share * k + (1 - share) * before
+    return share * k + (1 - share) * torch.cat((k[:, :, :1], k[:, :, :-1]), dim=2)
 
 
 def of_queries(
@@ -406,8 +402,7 @@ def attend_of_many(
     heads = torch.eye(n_heads, dtype=q.dtype, device=q.device).repeat_interleave(d_head, 0)
     seen = slice(None) if window is None else slice(-window, None)
     weights = (((q if scale == 1 else q * scale) * k[:, seen]) @ heads).softmax(1)
-    z = ((weights @ heads.T) * v[:, seen]).sum(1, keepdim=True)
-    return z.unflatten(2, (n_heads, d_head)).transpose(1, 2)
+    return ((weights @ heads.T) * v[:, seen]).sum(1, keepdim=True).unflatten(2, (n_heads, d_head)).transpose(1, 2)
 
 
 class _OfMany(torch.autograd.Function):

@@ -169,8 +169,7 @@ def drawn_weight(weight: Tensor, draw: int, where: str, role: Role = "reads") ->
     turned = mean + _turned(_turned(even - mean, random).T, random).T
     drawn = (dealt(rows) if role == "values" else rows) * turned * columns
     if role == "writes":
-        lengths = torch.linalg.vector_norm(own, dim=1, keepdim=True)
-        drawn = nn.functional.normalize(drawn, dim=1) * dealt(lengths)
+        drawn = nn.functional.normalize(drawn, dim=1) * dealt(torch.linalg.vector_norm(own, dim=1, keepdim=True))
     return drawn.to(weight.dtype)
 
 

@@ -214,5 +214,4 @@ def _prune(directory: Path, stem: str) -> None:
 
 def _share(path: Path) -> None:
     """Let the group read, whatever the umask."""
-    mode = path.stat().st_mode
-    path.chmod(stat.S_IMODE(mode) | stat.S_IRGRP | (stat.S_IXGRP if path.is_dir() else 0))
+    path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IRGRP | (stat.S_IXGRP if path.is_dir() else 0))

@@ -307,10 +307,9 @@ class Store:
     def _add(self, arm: Arm, seed: int, batch: RunBatch | None, threads: int | None) -> Run:
         """Make the folder of a run, with its batch and its number of threads; None: whoever begins it decides."""
         path = self._folder(arm.full_name, seed)
-        spec = arm.spec(seed)
         run = Run(
             path=path,
-            id=spec.id,
+            id=arm.spec(seed).id,
             arm=arm.name,
             control=arm.control,
             group=arm.group,

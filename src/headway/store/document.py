@@ -223,8 +223,7 @@ def timings_of_arms(directory: Path) -> dict[str, dict[str, Any] | None]:
 
 def lacks_timings(directory: Path) -> bool:
     """Return whether there are timings that the document could name and does not."""
-    there = set(_timings(directory))
-    return not there <= set(timed_arms(directory)) and not doubt(directory)
+    return not set(_timings(directory)) <= set(timed_arms(directory)) and not doubt(directory)
 
 
 def note_timings(directory: Path) -> None:

@@ -477,8 +477,7 @@ class Lease:
         """A release on a full disk: one word of the file is written over, which needs no space."""
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
-            said = os.pread(descriptor, 1 << 16, 0)
-            os.pwrite(descriptor, said.replace(_HELD, _RELEASED), 0)
+            os.pwrite(descriptor, os.pread(descriptor, 1 << 16, 0).replace(_HELD, _RELEASED), 0)
         finally:
             os.close(descriptor)
 

@@ -355,9 +355,8 @@ def unreliable_run(path: Path, message: str) -> Run:
 
 def document(run: Run) -> str:
     """The text of run.json, signed."""
-    identity = {key: getattr(run, key) for key in IDENTITY}
     content = {
-        **identity,
+        **{key: getattr(run, key) for key in IDENTITY},
         "status": run.status,
         "message": run.message,
         "config": run.config,

@@ -203,8 +203,7 @@ class _Judge:
 
     def _by_kernel(self, prompts: Prompts, lengths: Sequence[int] | None) -> np.ndarray:
         w, mu = self._head_scalars()
-        reads = self._run.task.read_mask()
-        return estimators.kernel(prompts, w, mu, self._run.model.attention, lengths, reads=reads)
+        return estimators.kernel(prompts, w, mu, self._run.model.attention, lengths, reads=self._run.task.read_mask())
 
 
 def _errors(predictions: np.ndarray, prompts: Prompts, control: evaluation.Control) -> dict[str, float]:

@@ -53,8 +53,7 @@ def about_importance(probes: HeadProbes, training: Training, steps: int | None) 
     """Return a sentence on the cost of importance probes; nothing if there are none or their number is unknown."""
     if not (probes.importance and steps):
         return ()
-    taken = 1 + probes.dense_until + steps // probes.every
-    share = taken * probes.sequences / (steps * training.batch_size)
+    share = (1 + probes.dense_until + steps // probes.every) * probes.sequences / (steps * training.batch_size)
     return (
         f"probes.importance: a forward and a backward pass of {counted(probes.sequences, 'sequence')} every "
         f"{probes.every:,} steps, about {100 * share:.2g} % of what training takes",

@@ -364,8 +364,7 @@ class RecallTask(SyntheticTask):
         """
         values = self.vocabulary - self.vocabulary // 2
         drawn = rng.generator(0, "recall by chance").integers(values, size=(_DRAWS, self.pairs))
-        rows = np.arange(_DRAWS)[:, None] * values + drawn
-        _, first, times = np.unique(rows, return_index=True, return_counts=True)
+        _, first, times = np.unique(np.arange(_DRAWS)[:, None] * values + drawn, return_index=True, return_counts=True)
         most = np.zeros(_DRAWS, np.int64)
         np.maximum.at(most, first // self.pairs, times)
         return float(most.mean() / self.pairs)

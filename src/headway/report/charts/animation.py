@@ -73,8 +73,7 @@ class _Place:
         self.top = MARGIN + 3 * TEXT + 14
         n_rows = len(frame.rows)
         across = (WIDEST - self.left - MARGIN) // columns - GAP
-        down = (TALLEST - self.top - MARGIN) // n_rows - GAP
-        self.tile = max(24, min(150, across, down))
+        self.tile = max(24, min(150, across, (TALLEST - self.top - MARGIN) // n_rows - GAP))
         self.width = max(self.left + columns * (self.tile + GAP) + MARGIN, 460)
         self.height = self.top + n_rows * (self.tile + GAP) + MARGIN
 

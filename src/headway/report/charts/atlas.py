@@ -89,8 +89,7 @@ class _Size:
         self.widest, self.rows, self.strips = widest, list(rows), list(strips)
         self.columns = 3 if widest <= 6 else 2 if widest <= 96 else 1
         room = WIDTH / self.columns - 74 - 6.3 * max(map(len, rows))
-        cell = min(40.0, room / (widest + 2.0))
-        self.null = max(1.0, 10.0 / cell)
+        self.null = max(1.0, 10.0 / min(40.0, room / (widest + 2.0)))
         """Width of the null's column in cells; it is seen beside a thousand heads too."""
         self.end = widest + 0.6 + self.null * max(1, len(strips))
         self.cell = min(40.0, room / self.end)

@@ -34,39 +34,15 @@ alt: Any = _Altair()
 
 
 HEAD_COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#7f3c8d",
-    "#6b4c2a",
-    "#8a8d91",
-    "#a5aa00",
-    "#e7298a",
-    "#1b4f72",
-    "#7a0019",
-    "#00a3a3",
-    "#4d7c0f",
-    "#ff9da7",
-)
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#6b4c2a",
+    "#8a8d91", "#a5aa00", "#e7298a", "#1b4f72", "#7a0019", "#00a3a3", "#4d7c0f", "#ff9da7",
+)  # fmt: skip
 """Head h is drawn in colour h (mod 16)."""
 
 ARM_COLOURS = (
-    "#2f6db3",
-    "#e4572e",
-    "#2a9d5c",
-    "#8e44ad",
-    "#d4a017",
-    "#17a2b8",
-    "#c2185b",
-    "#7c5c3b",
-    "#5f6b7a",
-    "#9acd32",
-    "#1d3557",
-    "#f4a6a0",
-)
+    "#2f6db3", "#e4572e", "#2a9d5c", "#8e44ad", "#d4a017", "#17a2b8",
+    "#c2185b", "#7c5c3b", "#5f6b7a", "#9acd32", "#1d3557", "#f4a6a0",
+)  # fmt: skip
 """Arm i of the document is drawn in colour i (mod 12)."""
 
 ESTIMATORS: dict[str, tuple[str, str, tuple[float, ...]]] = {

@@ -175,17 +175,14 @@ def _cells(largest: float, name: str) -> tuple[Any, Any]:
     ends = ("right", "bottom")
     colour = valued("value", about_zero(largest), name, gradientLength=200, padding=12)
     shown = ["arm:N", "layer:N", "step:Q", "pair:N", ("value:Q", "", name)]
-    blank = cells.transform_filter("!isValid(datum.value) && datum.n > 1")
-    known = cells.transform_filter("isValid(datum.value)")
     return (
-        head_map(blank, x, y, alt.value("#c3c8d0"), ends=ends),
-        head_map(known, x, y, colour, ends=ends, shown=shown),
+        head_map(cells.transform_filter("!isValid(datum.value) && datum.n > 1"), x, y, alt.value("#c3c8d0"), ends=ends),
+        head_map(cells.transform_filter("isValid(datum.value)"), x, y, colour, ends=ends, shown=shown),
     )
 
 
 def _frames(drawn: Sequence[Maps]) -> Iterator[Frame]:
-    longest = max(drawn, key=lambda one: len(one.steps))
-    for place, step in enumerate(longest.steps):
+    for place, step in enumerate(max(drawn, key=lambda one: len(one.steps)).steps):
         rows = []
         for one in drawn:
             at = _places(one, drawn)[place]

@@ -76,8 +76,7 @@ def _at_the_end(arms: Sequence[ArmResults]) -> Any:
     places = _places(max(len(arm.shown.metrics[METRIC]) for arm in arms))
     x = Axis("place", "before", order=places, scale={"padding": 0.4}, ticks={"labelAngle": 0})
     colour = colours_of_column("what", {arm.label: arm.colour for arm in arms}, "stroke", columns=4)
-    shown = ["what:N", "place:N", ("share:Q", ".1%")]
-    lines = line_bands(rows, x, SHARE, colour, spread="bar", points=60, shown=shown)
+    lines = line_bands(rows, x, SHARE, colour, spread="bar", points=60, shown=["what:N", "place:N", ("share:Q", ".1%")])
     return panel(lines, WIDTH - 80, 270, "at the end of training")
 
 
@@ -161,8 +160,7 @@ def _drawable(columns: Sequence[str], shapes: Iterable[tuple[Any, ...]]) -> Any:
 
 def _split(model: TransformerModel) -> float:
     """Return the height at which the embedded entries, below, end and the lane begins; a narrow part stays visible."""
-    share = model.embedding_width / model.d_model
-    return BOTTOM + (TOP - BOTTOM) * min(0.85, max(0.15, share))
+    return BOTTOM + (TOP - BOTTOM) * min(0.85, max(0.15, model.embedding_width / model.d_model))
 
 
 def _read(model: TransformerModel) -> tuple[float, float]:
@@ -183,8 +181,7 @@ def _boxes(model: TransformerModel) -> Iterator[tuple[float, float, float, float
 
 def _arrows(model: TransformerModel) -> Any:
     into, out = (BOTTOM + _split(model)) / 2, sum(_read(model)) / 2
-    arrows = [(180, LEFT - 8, LEFT - 6, into), (RIGHT, 812, 814, out)]
-    return alt.Chart(_drawable(("x", "x2", "tip", "y"), arrows))
+    return alt.Chart(_drawable(("x", "x2", "tip", "y"), [(180, LEFT - 8, LEFT - 6, into), (RIGHT, 812, 814, out)]))
 
 
 def _names(model: TransformerModel) -> Iterator[tuple[float, float, str]]:

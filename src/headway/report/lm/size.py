@@ -128,8 +128,7 @@ def _fitted(lines: list[dict[str, Any]], bands: list[dict[str, Any]], x: Axis, y
             "strokeDash"
         ]
         style = {"color": colour, "strokeDash": dash}
-        shown = ["scheme:N", "form:N"]
-        layers += line_bands(lines, x, y, style, spread=None, clip=True, strokeWidth=1.6, shown=shown)
+        layers += line_bands(lines, x, y, style, spread=None, clip=True, strokeWidth=1.6, shown=["scheme:N", "form:N"])
     return layers
 
 
@@ -217,8 +216,7 @@ def loss_against_parameters(material: ReportData) -> figure.Figure | None:
         points, x, y, colour, up=ENDS, size=95, hollow=lambda row: row["control"], shown=shown, strokeWidth=1.8
     )
     # A point under a control has the colour of its arm, whose name stands there already.
-    named = [row for row in points if not row["control"]] or points
-    layers += names_beside(named, x, y, colour, size=SIZES_SIZE)
+    layers += names_beside([row for row in points if not row["control"]] or points, x, y, colour, size=SIZES_SIZE)
     return figure.Figure(
         name="parameters",
         part="Outcome",

@@ -125,8 +125,7 @@ def _lines(
         return None
     colours = {arm.label: arm.colour for arm in material.arms}
     colour = figure.colours_of_column("arm", colours, "stroke", orient="right", labelLimit=300)
-    order = sorted({row["at"] for row in (*rows, *guesses)})
-    x = Axis("at", axis, order=order, ticks={"labelAngle": 0})
+    x = Axis("at", axis, order=sorted({row["at"] for row in (*rows, *guesses)}), ticks={"labelAngle": 0})
     y = Axis("accuracy", "share of right answers", domain=[0, 1])
     shown = ["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
     layers = line_bands(rows, x, y, colour, spread="bar", points=30, strokeWidth=2, shown=shown)
@@ -254,8 +253,7 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
         framed = base.transform_filter("datum.possible === 'no'")
         frame = framed.mark_rect(filled=False, stroke=figure.INK, strokeWidth=2, strokeDash=[4, 2])
         said = base.mark_text(fontSize=12).encode(text="said:N", color=shade)
-        cells = head_map(found, x, y, colour, shown=shown)
-        layers = [cells, frame.encode(tooltip=figure.hints(shown)), said]
+        layers = [head_map(found, x, y, colour, shown=shown), frame.encode(tooltip=figure.hints(shown)), said]
         panels.append(figure.panel(layers, 90 * len(columns), 44 * len(tasks), title))
     return figure.grid(panels, 1)
 

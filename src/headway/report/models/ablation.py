@@ -150,8 +150,7 @@ def _panel_circuit_losses(found: Faithfulness, title: str, named_rows: bool) -> 
     x = Axis("loss", "nats per token", domain=domain, ticks={"format": "~r", "tickCount": 5})
     shown: list[Hint] = [("row:N", "", "with"), ("loss:Q", ".4~g")]
     ticks = strip(others, x, y, QUIET, kind="tick", thickness=1, height=16, shown=shown)
-    blue = ARM_COLOURS[0]
-    marks = points_with_intervals(points, x, y, blue, across=ENDS, thick=3, size=52, shown=shown)
+    marks = points_with_intervals(points, x, y, ARM_COLOURS[0], across=ENDS, thick=3, size=52, shown=shown)
     return panel([ticks, *marks], _PANEL, 110, title)
 
 

@@ -190,8 +190,7 @@ class ShownModel:
     def untrained(self, metric: str) -> np.ndarray:
         """Return the mean and spread of untrained heads on the same stream (2, head)."""
         score = self.view.found.scores.get(metric)
-        found = [_drawn(score, name, n) for name, _, n in self.rows]
-        return np.concatenate(found, axis=1)
+        return np.concatenate([_drawn(score, name, n) for name, _, n in self.rows], axis=1)
 
     def _scored(self, score: HeadScores | None) -> np.ndarray:
         values = {} if score is None else score.per_head()
@@ -231,8 +230,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
     """
     view, found = shown.view, shown.view.found
     places = {token: place for place, token in enumerate(view.words)}
-    of_heads = np.stack([shown.of_heads(metric) for metric in metrics], axis=1)
-    arrays.numbers(f"m{at}-values", of_heads)
+    arrays.numbers(f"m{at}-values", np.stack([shown.of_heads(metric) for metric in metrics], axis=1))
     arrays.numbers(f"m{at}-untrained", np.stack([shown.untrained(metric) for metric in metrics]))
     twins = [metric for metric in TWINS if metric in metrics]
     moments = shown.moments if _pairs_fit(shown, len(twins)) else shown.moments[-1:]
@@ -269,11 +267,10 @@ def _kept(
     shown: ShownModel, kept: KeptStep, places: Mapping[int, int], at: int, number: int, arrays: PagedArrays
 ) -> dict[str, Any]:
     """Return what changes with the weights, at a step whose weights were kept; the finished model has the rest."""
-    labels = shown.view.found.labels
     return {
         "step": kept.step,
         "circuits": None if kept.circuits is None else _circuits(kept.circuits, _every(shown), places)["of"],
-        "composition": None if kept.composition is None else composed(kept.composition, labels)["of"],
+        "composition": None if kept.composition is None else composed(kept.composition, shown.view.found.labels)["of"],
         "patterns": _patterns(shown, kept.patterns, f"m{at}-s{number}", arrays),
     }
 
@@ -414,8 +411,7 @@ def look_page(
     while len(html.encode()) > largest and any(map(_can_be_shorter, shown)):
         shown = [_shorter(model, largest) for model in shown]
         html = _html(shown, **about)
-    cuts = dict.fromkeys(note for model in shown for note in _cuts(model))
-    return LookPage(html=html, cuts=tuple(cuts))
+    return LookPage(html=html, cuts=tuple(dict.fromkeys(note for model in shown for note in _cuts(model))))
 
 
 def _html(shown: Sequence[ShownModel], **about: str) -> str:
@@ -436,8 +432,7 @@ def _html(shown: Sequence[ShownModel], **about: str) -> str:
 
 def _with_trajectory(view: ModelView, room: int) -> ShownModel:
     """A model with as many moments of its training as may take their share of the page."""
-    n_heads = sum(attention.n_heads for attention in view.found.attentions)
-    of_a_moment = 11 * n_heads * max(1, len(view.found.scores))
+    of_a_moment = 11 * sum(attention.n_heads for attention in view.found.attentions) * max(1, len(view.found.scores))
     most = max(2, min(MOST, int(_SHARE_OF_TRAINING * room / of_a_moment)))
     return ShownModel(view=view, trajectory=trajectory(view.run, most))
 

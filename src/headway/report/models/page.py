@@ -112,8 +112,7 @@ def terminal_table(found: Table) -> "rich.table.Table":
 
     drawn = Terminal(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for at, column in enumerate(found.columns):
-        longest = max(map(len, column.split()), default=0)
-        drawn.add_column(column, justify="right" if at else "left", min_width=longest)
+        drawn.add_column(column, justify="right" if at else "left", min_width=max(map(len, column.split()), default=0))
     for row in found.rows:
         drawn.add_row(*row.cells)
     return drawn

@@ -148,8 +148,7 @@ def alike_order(value: np.ndarray, *, high_is_alike: bool) -> list[int]:
     """
     from scipy.cluster.hierarchy import leaves_list, linkage
 
-    distance = np.nan_to_num(-value if high_is_alike else value, nan=0.0)
-    pairs = distance[np.triu_indices(len(value), k=1)]
+    pairs = np.nan_to_num(-value if high_is_alike else value, nan=0.0)[np.triu_indices(len(value), k=1)]
     found = [int(head) for head in leaves_list(linkage(pairs - pairs.min(), "average", optimal_ordering=True))]
     return found if found[0] <= found[-1] else found[::-1]
 

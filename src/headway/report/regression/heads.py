@@ -258,11 +258,9 @@ def _maps(
         for column, names in (("column", columns), ("row", rows))
     )
     key = {"orient": "right", "gradientLength": min(100, max(50, cell * len(rows))), "tickCount": 3}
-    colour = valued("value", about_zero(largest, COLOURS), legend, **key)
-    faint = f"!{json.dumps(pale)} || indexof(datum.column, 'y') < 0"
     cells = head_map(
-        alt.Chart(), x, y, colour, gap=0.5, stroke="#eceef1",
-        opacity=alt.condition(faint, alt.value(1), alt.value(0.25)),
+        alt.Chart(), x, y, valued("value", about_zero(largest, COLOURS), legend, **key), gap=0.5, stroke="#eceef1",
+        opacity=alt.condition(f"!{json.dumps(pale)} || indexof(datum.column, 'y') < 0", alt.value(1), alt.value(0.25)),
         shown=["across:N", "row:N", "column:N", "value:Q"],
     )  # fmt: skip
     line = alt.Chart(figure.inline([{}])).mark_rule(color=figure.INK, strokeWidth=1)

@@ -290,8 +290,7 @@ def _median(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
 @lru_cache(maxsize=256)
 def _theory(d_x: int, n_pairs: int) -> tuple[float, float]:
     task = RegressionTask(kind="regression", d_x=d_x, n_pairs=n_pairs)
-    draws = min(10_000, max(1_000, ENTRIES // n_pairs))
-    return exact_worth(task, draws), effective_worth(task)
+    return exact_worth(task, min(10_000, max(1_000, ENTRIES // n_pairs))), effective_worth(task)
 
 
 def _row(worth: Worth) -> dict[str, Any]:

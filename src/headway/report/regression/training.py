@@ -145,8 +145,6 @@ def lengths(material: ReportData) -> Figure | None:
         rows += _estimators(material, arms[0], COMPARED)
         drawn = {row["what"] for row in rows}
         styles += [one for one in ESTIMATORS.values() if one[0] in drawn]
-    several = material.n_seeds > 1
-    trained = {declared(arm.shown).task.n_pairs for arm in arms}
     return Figure(
         name="lengths",
         part="Prompt length",
@@ -154,14 +152,14 @@ def lengths(material: ReportData) -> Figure | None:
         caption=join(
             f"A line per arm: the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest "
             "to the largest seed."
-            if several
+            if material.n_seeds > 1
             else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
             "Lines of arms are nested, so that all are seen where they coincide." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
             _leaving([(rows, declared(arms[0].shown).task.n_pairs)]),
         ),
-        chart=_panel(trained, rows, styles, (WIDTH - 60, 360), nested=True),
+        chart=_panel({declared(arm.shown).task.n_pairs for arm in arms}, rows, styles, (WIDTH - 60, 360), nested=True),
     )
 
 

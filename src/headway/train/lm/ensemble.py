@@ -94,8 +94,7 @@ class RecordedStep:
             return functional_call(self._loss, parameters, (inputs, targets, self._last))
 
         def step(leaves: list[Tensor], inputs: Tensor, targets: Tensor) -> list[Tensor]:
-            parameters = dict(zip(self._leaves, leaves, strict=True))
-            losses = vmap(loss, in_dims=(0, dim, dim))(parameters, inputs, targets)
+            losses = vmap(loss, in_dims=(0, dim, dim))(dict(zip(self._leaves, leaves, strict=True)), inputs, targets)
             return [losses.detach(), *torch.autograd.grad(losses.sum(), leaves)]
 
         return tidied(make_fx(step)(leaves, inputs, targets))
@@ -165,12 +164,10 @@ class StackedParameters:
 
     def __init__(self, modules: Sequence[nn.Module]):
         first = dict(modules[0].named_parameters())
-        sizes = [parameter.numel() for parameter in first.values()]
-        ends = np.cumsum([0, *sizes]).tolist()
+        ends = np.cumsum([0, *[parameter.numel() for parameter in first.values()]]).tolist()
         self.places = {name: slice(a, b) for name, a, b in zip(first, ends[:-1], ends[1:], strict=True)}
         self.shapes = {name: parameter.shape for name, parameter in first.items()}
-        device = next(iter(first.values())).device
-        self.rows = torch.empty(len(modules), ends[-1], device=device)
+        self.rows = torch.empty(len(modules), ends[-1], device=next(iter(first.values())).device)
         self.grads = torch.zeros_like(self.rows)
         for row, module in zip(self.rows, modules, strict=True):
             for name, parameter in module.named_parameters():
@@ -220,8 +217,7 @@ class _AdamW:
         """Update the parameters by one step (the first is 1) with the gradients of the stack."""
         stack = self._stack
         if self._clips is not None:
-            norms = stack.grads.norm(dim=1, keepdim=True)
-            stack.grads.mul_((self._clips / (norms + 1e-6)).clamp(max=1.0))
+            stack.grads.mul_((self._clips / (stack.grads.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1.0))
         rates = {each: each.learning_rate * rate_share(each, step, self._steps) for each in self._groups}
         if self._decays is not None:
             each_rate = torch.tensor([rates[training] for training in self._trainings], device=stack.rows.device)
@@ -284,8 +280,7 @@ class Ensemble:
         began = time.perf_counter()
         try:
             n = min([n, *(join - self.step for join in self._joins if join > self.step)])
-            losses = [self._advance_one() for _ in range(n)]
-            found = torch.stack(losses).double().cpu().numpy()
+            found = torch.stack([self._advance_one() for _ in range(n)]).double().cpu().numpy()
         except BaseException as error:
             self._interrupted = error
             raise

@@ -137,8 +137,7 @@ class TokensLoss:
         """A batch, cut into equal parts that are put through the model one after the other."""
         total, parts = _count(batch), []
         for first in range(0, len(batch.inputs), self.part_size):
-            here = slice(first, first + self.part_size)
-            part = batch.rows(here)
+            part = batch.rows(slice(first, first + self.part_size))
             # The loss of a step is the mean over all its targets: a part with few of them weighs little.
             if count := _count(part):
                 parts.append(Part(tensors=self.tensors(part), weight=count / total))

@@ -67,8 +67,7 @@ def open_study(
     meter = Meter(on)  # what torch loads for compiling is loaded by now, and no part of what the model takes
     record, weights = _initial(run, init_from, init_record, examples, on)
     run = run if record is None else run.model_copy(update={"model": record.model})
-    module = Transformer(run.model, examples.vocab_size, weights)
-    loss = TokensLoss(run, module.to(on), compile=compiled)
+    loss = TokensLoss(run, Transformer(run.model, examples.vocab_size, weights).to(on), compile=compiled)
     return study_of(
         loss,
         examples,
@@ -82,8 +81,7 @@ def open_study(
 
 def initial_module(run: TokensRun, examples: Examples) -> Transformer:
     """The model that a run starts from."""
-    weights = initial_weights(run.model, examples.vocab_size, run.seed)
-    return Transformer(run.model, examples.vocab_size, weights)
+    return Transformer(run.model, examples.vocab_size, initial_weights(run.model, examples.vocab_size, run.seed))
 
 
 def study_of(
