@@ -34,7 +34,7 @@ import torch
 from scipy.special import chdtri
 
 from headway.base import rng
-from headway.config.lm.parameters import parameters_of
+from headway.config.lm.budget import parameters_of
 from headway.config.lm.run import TokensRun
 from headway.config.load import load
 from headway.data.batch import Batch, open_examples

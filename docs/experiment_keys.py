@@ -16,8 +16,7 @@ from pydantic_core import PydanticUndefined
 from headway.config.document import RUN_SECTIONS, Document, Logging
 from headway.config.kinds import RUN_KINDS, kinds_of
 from headway.config.run import RunSpec
-from headway.config.spec import Spec, specs_in
-from headway.config.synonyms import KEYS
+from headway.config.spec import KEYS, Spec, specs_in
 from headway.config.yaml import FACTOR
 
 _KEYS = {

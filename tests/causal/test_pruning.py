@@ -8,9 +8,9 @@ from support.drawn_transformers import MODELS, VOCAB, built, every_model, logits
 from support.tolerance import assert_same
 
 from headway.causal.pruning import pruned
+from headway.config.lm.budget import parameters_of
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.model import TransformerModel
-from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
 
 

@@ -6,9 +6,8 @@ import torch
 from support.drawn_transformers import GPT2, LLAMA
 from support.tolerance import assert_same
 
-from headway.config.lm.budget import parameters_by_part
+from headway.config.lm.budget import parameters_by_part, parameters_of
 from headway.config.lm.model import Gpt2, GptNeo, Llama
-from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
 from headway.hf.write import export
 from headway.models.attention import KVCache, smeared

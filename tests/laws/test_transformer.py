@@ -19,9 +19,9 @@ from support.drawn_transformers import (
 )
 from support.tolerance import assert_same
 
+from headway.config.lm.budget import parameters_of
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.model import Gpt2, Ranks
-from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
 from headway.models.attention import KVCache, of_queries, reference_attention
 from headway.models.generate import generate

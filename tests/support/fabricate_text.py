@@ -12,7 +12,7 @@ from headway.base.files import json_text
 from headway.base.identity import signed
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
-from headway.config.lm.parameters import parameters_of
+from headway.config.lm.budget import parameters_of
 from headway.config.load import resolve
 from headway.config.yaml import read_file
 from headway.stats import results

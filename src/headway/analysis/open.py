@@ -147,8 +147,7 @@ def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | NoEosTo
         UserError: when it cannot be read.
     """
     from headway import hf
-    from headway.data.tokenizer import NoEosTokenizer
-    from headway.data.tokenizer_files import NoEndOfText
+    from headway.data.tokenizer import NoEndOfText, NoEosTokenizer
 
     try:
         return hf.tokenizer(folder.path)

@@ -14,5 +14,5 @@ With torch:
 * `importance`: the order in which heads are pruned; `pruning`: an ordinary model without some heads;
 * `checks`: properties that must hold on the model at hand before any number is given.
 
-Interventions edit z, the contexts that enter the output projection (`headway.models.edits`), and nothing else.
+Interventions edit z, the contexts that enter the output projection (`headway.models.trace`), and nothing else.
 """

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from headway.causal.effects import KINDS, HeadEffects, Kind
 from headway.causal.substitutes import Intervenable, Substitutes, check_text, counted, layers_with_heads
 from headway.errors import UserError
-from headway.models.edits import Edits
+from headway.models.trace import Edits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,7 @@ from headway.causal.pruning import pruned
 from headway.causal.removal import Removal, losses_without, reference_losses_without
 from headway.causal.substitutes import Intervenable, check_text, heads_of, layers_with_heads, logits_of, substitutes
 from headway.errors import UserError
-from headway.models.edits import Edits, Site
-from headway.models.trace import AttentionTrace
+from headway.models.trace import AttentionTrace, Edits, Site
 from headway.models.transformer import Transformer
 
 TOLERANCE = 1e-5

@@ -38,8 +38,7 @@ from headway.causal.patch_result import THROUGH, HeadPaths, PatchSite, Through
 from headway.causal.removal import OwnRun
 from headway.causal.substitutes import Intervenable, heads_of, layers_with_heads, logits_of
 from headway.errors import UserError
-from headway.models.edits import Edits, Site
-from headway.models.trace import AttentionTrace, Trace
+from headway.models.trace import AttentionTrace, Edits, Site, Trace
 from headway.models.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -30,13 +30,11 @@ from torch import Tensor, nn
 
 from headway.causal.effects import KINDS, Head, Kind
 from headway.causal.substitutes import Intervenable, StandIn, Substitutes, check_text, sequence_losses, without
-from headway.config.lm.budget import forward_flops
+from headway.config.lm.budget import forward_flops, parameters_of
 from headway.config.lm.model import TransformerModel
-from headway.config.lm.parameters import parameters_of
 from headway.models.attention import Attention
-from headway.models.edits import Edits, Site
 from headway.models.layers import Mlp
-from headway.models.trace import Trace
+from headway.models.trace import Edits, Site, Trace
 from headway.models.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from torch import Tensor
 from headway.base import rng
 from headway.causal.effects import Head, Kind, MeanOver
 from headway.errors import UserError, near
-from headway.models.edits import Edits
+from headway.models.trace import Edits
 from headway.models.transformer import Gates, Transformer
 
 if TYPE_CHECKING:

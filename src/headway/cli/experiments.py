@@ -8,7 +8,7 @@ import typer
 
 from headway.cli import options as opt
 from headway.cli.options import app, path_of, print_answer, print_tables, say, tell, tell_plugins, warn
-from headway.config.synonyms import both_names
+from headway.config.spec import both_names
 from headway.errors import RunFailed, UserError, shortened
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typer
 
 from headway.base.text import printable
 from headway.base.torch_setup import share_cores
-from headway.config.synonyms import both_names, check_options
+from headway.config.spec import both_names, check_options
 from headway.errors import UserError
 
 if TYPE_CHECKING:

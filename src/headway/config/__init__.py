@@ -1,8 +1,8 @@
 """Frozen declarations of experiments and runs, read from YAML.
 
 * `document`: the top level of an experiment file; `shipped`: the experiments that come with Headway; `yaml`: reading
-  and writing YAML; `synonyms`: the field's words for keys and options; `load`: from a file to an experiment; `spec`:
-  the base of every declared value, and errors that teach;
+  and writing YAML; `load`: from a file to an experiment; `spec`: the base of every declared value, errors that teach,
+  and the field's words for keys and options;
 * `experiment`: an experiment, its `arms` and its `contrasts`; `run`: one complete training run; `kinds`: the table of
   laboratories and kinds of task;
 * `regression`: runs of in-context regression; `lm`: runs of transformers on tokens;

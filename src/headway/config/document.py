@@ -18,8 +18,18 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from headway.base.text import listed
 from headway.config.arms import Asked
 from headway.config.contrasts import contrasts_of
-from headway.config.spec import DEEPEST, LONGEST_NAME, MOST_SETTINGS, MOST_SETTINGS_OF_ARMS, ONCE, Spec, odd_character
-from headway.config.synonyms import KEYS, older_keys, older_path
+from headway.config.spec import (
+    DEEPEST,
+    KEYS,
+    LONGEST_NAME,
+    MOST_SETTINGS,
+    MOST_SETTINGS_OF_ARMS,
+    ONCE,
+    Spec,
+    odd_character,
+    older_keys,
+    older_path,
+)
 from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
 

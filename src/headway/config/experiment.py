@@ -24,7 +24,7 @@ from headway.config.document import (
 from headway.config.plugins import Plugin
 from headway.config.run import PER_BYTE
 from headway.config.shipped import shipped
-from headway.config.synonyms import field_keys
+from headway.config.spec import field_keys
 from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
 

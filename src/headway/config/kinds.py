@@ -28,8 +28,8 @@ LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
     "tokens": {
         "prepare": "headway.data.batch.prepare",
         "preflight": "headway.data.batch.preflight",
-        "train": "headway.train.lm.LABORATORY",
-        "compare": "headway.stats.lm.LABORATORY",
+        "train": "headway.train.lm.laboratory.LABORATORY",
+        "compare": "headway.stats.lm.summary.LABORATORY",
         "show": "headway.report.lm.report.LABORATORY",
     },
 }

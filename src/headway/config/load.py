@@ -25,8 +25,7 @@ from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
 from headway.config.shipped import shipped
-from headway.config.spec import Locate, check_arms, count_values, exists_as_file, parse
-from headway.config.synonyms import older_keys
+from headway.config.spec import Locate, check_arms, count_values, exists_as_file, older_keys, parse
 from headway.config.yaml import CHOOSERS, leaves, merge, read_file
 from headway.errors import DeclarationError, near, shortened
 

@@ -4,6 +4,6 @@
 * `batch`: the interface of every task on tokens; `synthetic`: tasks with known answers and the user's own, checked by
   `task_laws`;
 * `text`: batches of a corpus; `corpus`: where documents come from; `documents`: how files are read; `token_store`: the
-  tokens of a corpus, kept in the `cache`; `tokenizer`, `tokenizer_files`: from text to tokens and back;
+  tokens of a corpus, kept in the `cache`; `tokenizer`: from text to tokens and back;
 * `ngrams`: unigram and bigram baselines; `grammar`: stories, drawn from the rules in stories.json.
 """

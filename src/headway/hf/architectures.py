@@ -18,9 +18,9 @@ from typing import Any, get_args
 
 import numpy as np
 
+from headway.config.lm.budget import Parameter
 from headway.config.lm.layout import HeadLayout, LayerHeads
 from headway.config.lm.model import Gpt2, GptNeo, LanguageModel, Llama, Ranks, TransformerModel
-from headway.config.lm.parameters import Parameter
 from headway.config.spec import MOST_LAYERS, WIDEST, parse
 from headway.errors import UserError, shortened
 

@@ -33,8 +33,7 @@ from transformers.pytorch_utils import Conv1D
 from headway.errors import UserError
 from headway.hf.interface import attentions, intercepted, own_function
 from headway.hf.recorder import recorded_pass, trace, traceable
-from headway.models.edits import Edits, Site, edited
-from headway.models.trace import Trace
+from headway.models.trace import Edits, Site, Trace, edited
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import transformers
 from torch import nn
 from transformers.models.auto import modeling_auto
 
-from headway.data.tokenizer_files import check_growth, check_tokenizer
+from headway.data.tokenizer import check_growth, check_tokenizer
 from headway.errors import UserError, explained, shortened
 from headway.hf import safety
 from headway.hf.read import Arrays, check_types, config_of, named_architectures

@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 
 from headway.base.files import read_json
 from headway.base.text import listed
+from headway.config.lm.budget import parameters_of
 from headway.config.lm.model import TransformerModel
-from headway.config.lm.parameters import parameters_of
 from headway.data.tokenizer import Tokenizer
 from headway.errors import MOST_LINES, UserError, shortened
 from headway.hf import architectures

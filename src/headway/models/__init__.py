@@ -3,6 +3,5 @@
 * `transformer`: the model; `attention`, `layers`: its parts;
 * `weights`: its arrays by name, how they are initialised and checked (numpy, no torch);
 * `trace`: the record of every head in a forward pass; `redraw`: re-initialised heads in place of the trained ones;
-* `edits`: interventions inside a forward pass;
 * `generate`: text from a model.
 """

@@ -23,9 +23,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.config.lm.model import OWN_ATTENTIONS, SOFTMAX, Attends, TransformerModel
-from headway.models.edits import Edits, edited
 from headway.models.layers import linear
-from headway.models.trace import AttentionTrace, SomeQueries
+from headway.models.trace import AttentionTrace, Edits, SomeQueries, edited
 
 
 class KVCache:

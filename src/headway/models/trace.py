@@ -2,15 +2,34 @@
 
 One type serves Headway's models and all others: `W_O` is cut into the heads' slices, and keys and values stay those of
 the KV heads. So nothing is as large as heads times keys times queries until patterns are asked for.
+
+`Edits` intervene inside a forward pass: functions that replace the tensor at a named site. Ablating, patching and
+pruning are made of these alone. Each kind of tensor has one site, so that no mask is ever multiplied into another mask,
+nor into the output of the output projection.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+Site = Literal["q", "k", "v", "z"]
+"""q and k as they enter the dot product (k and v of the KV heads), v, and z, the contexts that enter the output
+projection, after gates: each (batch, head, pos, d_head)."""
+
+Edit = Callable[[Tensor], Tensor]
+
+Edits = Mapping[tuple[int, Site], Edit]
+"""Edits by layer and site. Law: an edit that returns its argument changes no bit."""
+
+
+def edited(x: Tensor, edits: Edits | None, layer: int, site: Site) -> Tensor:
+    """Return the tensor at a site, edited if the site has an edit."""
+    edit = None if edits is None else edits.get((layer, site))
+    return x if edit is None else edit(x)
 
 
 @dataclass(frozen=True, kw_only=True)

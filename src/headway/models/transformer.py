@@ -1,6 +1,6 @@
 """A decoder-only transformer with ragged heads; one class serves every arm of every experiment.
 
-`TransformerModel` declares its parts; its parameters have the names and shapes of `headway.config.lm.parameters`. There
+`TransformerModel` declares its parts; its parameters have the names and shapes of `headway.config.lm.budget`. There
 is one code path: recording, gates and a cache do not choose another one.
 """
 
@@ -13,13 +13,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.base.torch_setup import uncompiled
+from headway.config.lm.budget import parameters_of
 from headway.config.lm.model import TransformerModel
-from headway.config.lm.parameters import parameters_of
 from headway.errors import UserError
 from headway.models import layers
 from headway.models.attention import Attention, KVCache, NoHeads, rotary_table, sinusoids
-from headway.models.edits import Edits
-from headway.models.trace import AttentionTrace, Trace
+from headway.models.trace import AttentionTrace, Edits, Trace
 from headway.models.weights import Weights, check_weights
 
 Gates = Sequence[Tensor]

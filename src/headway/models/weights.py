@@ -1,6 +1,6 @@
 """Named arrays of a transformer's weights: how they are initialised and checked.
 
-The names and shapes are those of `headway.config.lm.parameters`. Each array has its own random stream. So two models
+The names and shapes are those of `headway.config.lm.budget`. Each array has its own random stream. So two models
 have equal initial weights wherever names and shapes agree, whatever their heads are: that pairs an experiment's arms.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from headway.base import rng
+from headway.config.lm.budget import Parameter, parameters_of
 from headway.config.lm.model import TransformerModel
-from headway.config.lm.parameters import Parameter, parameters_of
 from headway.errors import UserError
 
 Weights = dict[str, np.ndarray]

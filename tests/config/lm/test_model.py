@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from headway.config.lm.budget import parameters_of
 from headway.config.lm.model import Gpt2, GptNeo, Llama
-from headway.config.lm.parameters import parameters_of
 from headway.config.spec import parse
 from headway.errors import DeclarationError
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, listed, number, together
-from headway.config.lm.parameters import PARAMETER_GROUPS
+from headway.config.lm.budget import PARAMETER_GROUPS
 from headway.config.lm.run import is_text
 from headway.errors import DeclarationError
 from headway.report.charts import figure, intervals

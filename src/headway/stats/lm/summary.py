@@ -7,13 +7,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from headway.config.experiment import Experiment
 from headway.config.lm.run import TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
+from headway.config.run import imported
 from headway.stats.cells import done, runs_of_arms, title
 from headway.stats.evidence import Comparison
+from headway.stats.laboratory import ComparisonSlice, ExtraResults, References
 from headway.stats.lm.claims import JudgedStatement
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun, associations, head_progress
 from headway.stats.lm.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
@@ -122,3 +125,26 @@ def _by_chance(runs: Sequence[Run]) -> float | None:
     assert isinstance(spec, TokensRun)
     assert isinstance(spec.task, SyntheticTask)
     return spec.task.by_chance()
+
+
+class TokensComparisonSlice(ComparisonSlice):
+    """Transformers on tokens."""
+
+    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
+        """Return the metrics without training, computed by the function that the task names."""
+        spec = runs[0].spec
+        assert isinstance(spec, TokensRun)
+        return References(baselines=imported(spec.task.baselines)(runs))
+
+    def extra(self, experiment: Experiment, runs: Sequence[Run], comparisons: Sequence[Comparison]) -> ExtraResults:
+        """Return the curves, and the findings from the probes of finished runs."""
+        associations, claims = probed_heads(experiment, runs, comparisons)
+        return ExtraResults(
+            fits=tuple(head_fits(experiment, runs)),
+            plain_curve=size_curve(experiment, runs),
+            associations=associations,
+            claims=claims,
+        )
+
+
+LABORATORY = TokensComparisonSlice()

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.config.load import load
-from headway.config.synonyms import KEYS, older_keys
+from headway.config.spec import KEYS, older_keys
 from headway.config.yaml import read_yaml
 from headway.errors import DeclarationError, UserError
 
