@@ -86,24 +86,16 @@ def _held(entry: Entry, plugin: Plugin) -> Held:
 
 def _broken(entry: Entry, plugin: Plugin) -> Iterator[str]:
     try:
-        match entry.kind:
-            case "task":
-                measured = tuple(other.name for other in plugin.entries if other.kind == "run metric")
-                yield from task(entry.name, entry.value, measured)
-            case "corpus":
-                yield from corpus(entry.name)
-            case "attention":
-                yield from attention(entry.name)
-            case "family":
-                yield from family(entry.name)
-            case "head metric":
-                yield from head_metric(entry.name, entry.value)
-            case "regulariser":
-                yield from regularizer(entry.value)
-            case "run metric":
-                yield from run_metric(entry.value)
-            case "callback":
-                yield from callback(entry.value)
+        if entry.kind == "task":
+            measured = tuple(other.name for other in plugin.entries if other.kind == "run metric")
+            yield from task(entry.name, entry.value, measured)
+        elif entry.kind == "head metric":
+            yield from head_metric(entry.name, entry.value)
+        elif entry.kind in (by_name := {"corpus": corpus, "attention": attention, "family": family}):
+            yield from by_name[entry.kind](entry.name)
+        else:
+            by_value = {"regulariser": regularizer, "run metric": run_metric, "callback": callback}
+            yield from by_value[entry.kind](entry.value)
     except Broken as error:
         yield str(error)
 

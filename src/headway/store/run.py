@@ -336,21 +336,10 @@ def unreliable_run(path: Path, message: str) -> Run:
     Its seed is -1 where the name has none.
     """
     arm, _, control = path.parent.name.partition("+")
-    seed = path.name.removeprefix("seed-")
-    return Run(
-        path=path,
-        id="",
-        arm=arm,
-        control=control or None,
-        group=None,
-        seed=int(seed) if seed.isdecimal() else -1,
-        status="damaged",
-        message=message,
-        config={},
-        log_every=0,
-        execution={},
-        metrics={},
-    )
+    name = path.name.removeprefix("seed-")
+    told: dict[str, Any] = {"arm": arm, "control": control or None, "seed": int(name) if name.isdecimal() else -1}
+    nothing: dict[str, Any] = {"id": "", "group": None, "config": {}, "log_every": 0, "execution": {}, "metrics": {}}
+    return Run(path=path, status="damaged", message=message, **told, **nothing)
 
 
 def document(run: Run) -> str:

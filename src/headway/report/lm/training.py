@@ -265,28 +265,18 @@ _MUCH = 0.01
 """A share of the loss."""
 _RISE = "rise of the evaluation loss (nats per token)"
 _METHODS = {
-    "random": (QUIET, (4, 3)),
-    "magnitude": (ARM_COLOURS[7], SOLID),
-    "output": (ARM_COLOURS[5], SOLID),
-    "alike": (ARM_COLOURS[1], SOLID),
-    "alike-either": (ARM_COLOURS[1], (4, 3)),
-    "taylor": (ARM_COLOURS[0], SOLID),
-    "ablation": (ARM_COLOURS[2], SOLID),
-    "gates": (ARM_COLOURS[3], SOLID),
-    "budget": (ARM_COLOURS[4], SOLID),
+    "random": (QUIET, (4, 3), "heads drawn at random"),
+    "magnitude": (ARM_COLOURS[7], SOLID, "the norm of what a head can write"),
+    "output": (ARM_COLOURS[5], SOLID, "what a head adds to the stream"),
+    "alike": (ARM_COLOURS[1], SOLID, "of the most alike two the one that adds less goes"),
+    "alike-either": (ARM_COLOURS[1], (4, 3), "one of them, drawn, goes"),
+    "taylor": (ARM_COLOURS[0], SOLID, "Michel's importance"),
+    "ablation": (ARM_COLOURS[2], SOLID, "the exact effect of each"),
+    "gates": (ARM_COLOURS[3], SOLID, "learned gates with an L0 penalty"),
+    "budget": (ARM_COLOURS[4], SOLID, "a learned choice of so many"),
 }
-"""A method keeps its colour; those that draw are dashed: random heads, the floor of the others, and either of two."""
-_EXPLAINED = {
-    "random": "heads drawn at random",
-    "magnitude": "the norm of what a head can write",
-    "output": "what a head adds to the stream",
-    "alike": "of the most alike two the one that adds less goes",
-    "alike-either": "one of them, drawn, goes",
-    "taylor": "Michel's importance",
-    "ablation": "the exact effect of each",
-    "gates": "learned gates with an L0 penalty",
-    "budget": "a learned choice of so many",
-}
+"""The colour, dashes and rule of each method; those that draw are dashed: random heads, the floor of the others, and
+either of two."""
 
 
 def against_kept(material: ReportData) -> Figure | None:
@@ -305,7 +295,7 @@ def against_kept(material: ReportData) -> Figure | None:
             *((one.kept, list(one.rises.values())) for one in found if one.method == method),
         ]
     ]
-    styles = [(method, *_METHODS[method]) for method in methods]
+    styles = [(method, *_METHODS[method][:2]) for method in methods]
     return Figure(
         name="pruned",
         part="Outcome",
@@ -314,7 +304,7 @@ def against_kept(material: ReportData) -> Figure | None:
             "Each point is the trained model with so many of its heads and no further training, judged on the same "
             "held-out sequences; the rise is that of the same seed.",
             _lines(material),
-            "; ".join(f"{method}: {_EXPLAINED[method]}" for method in methods) + ".",
+            "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods) + ".",
         ),
         chart=_pruned_lines(rows, styles, title="heads kept (%)", reverse=True),
     )

@@ -26,7 +26,7 @@ from headway.causal.ablation_result import (
 )
 from headway.causal.effects import KINDS, Kind, interval, named
 from headway.report.charts.atlas import atlas
-from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, ends, grid, panel
+from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, alt, ends, grid, panel
 from headway.report.charts.intervals import ENDS, points_with_intervals, strip
 from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.charts.page import Row, Table
@@ -329,8 +329,6 @@ def _title(found: Ablation, kind: Kind, name: str) -> str:
 def _panel_estimates(
     names: list[str], exact: np.ndarray, values: np.ndarray, said: str, title: str, *, diagonal: bool
 ) -> Any:
-    import altair as alt
-
     rows = [{"head": n, "exact": e, "estimate": v} for n, e, v in zip(names, exact, values, strict=True)]
     across, up = ends(exact.tolist(), beside=0.06), ends(values.tolist(), beside=0.06)
     few = {"tickCount": 4, "format": "~r", "grid": True}

@@ -15,7 +15,7 @@ import numpy as np
 from headway.base.text import counted, join, number
 from headway.causal.effects import Head, named
 from headway.causal.patch_result import MATTERS, THROUGH, HeadPaths, PatchedModel, Patching, PatchSite, share_within
-from headway.report.charts.figure import WIDTH, Figure, Hint, grid, panel
+from headway.report.charts.figure import WIDTH, Figure, Hint, alt, grid, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.charts.page import Row, Table
@@ -135,8 +135,6 @@ def _pattern(head: Head, name: str, tokens: tuple[str, ...], weights: np.ndarray
         for k in range(len(tokens))
         if weights[q, k] > 0
     ]
-    import altair as alt
-
     colour = alt.Color("weight:Q", scale=alt.Scale(**_WEIGHTS), legend=None)
     shown: list[Hint] = ["asks:N", "looks at:N", ("weight:Q", ".2f")]
     cells = head_map(rows, _tokens("key", tokens), _tokens("query", tokens), colour, shown=shown)

@@ -17,7 +17,7 @@ from headway.heads.findings import COMPOSITIONS, brief
 from headway.heads.results import XRay
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
-from headway.report.charts.figure import QUIET, WIDTH, Figure, grid, inline, panel
+from headway.report.charts.figure import QUIET, WIDTH, Figure, alt, grid, inline, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, evenly, head_map, largest_side, valued
 from headway.report.charts.page import Row, Table
@@ -102,8 +102,6 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     Returns:
         None where no layer has two heads.
     """
-    import altair as alt
-
     called = metric_name(score.metric)
     labels = labels or row_labels(score.values)
     drawn = {
@@ -165,8 +163,6 @@ def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labe
 
 
 def _map_pair_maps(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any) -> Any:
-    import altair as alt
-
     shown = value[np.ix_(kept, kept)]
     n = len(kept)
     together = alike_order(shown, high_is_alike=bool(np.nanmean(np.diagonal(shown)) >= np.nanmean(of_pairs(shown))))
