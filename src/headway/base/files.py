@@ -99,11 +99,11 @@ def entries(folder: Path, pattern: str) -> list[Path]:
     Raises:
         ResultsError: where a symbolic link stands for a folder. A link to a file is found, and refused by its reader.
     """
-    found = [folder]
+    paths = [folder]
     *above, last = pattern.split("/")
     for part in above:
-        found = [path for each in found for path in _matching(each, part, inner=True)]
-    return sorted(path for each in found for path in _matching(each, last, inner=False))
+        paths = [path for each in paths for path in _matching(each, part, inner=True)]
+    return sorted(path for each in paths for path in _matching(each, last, inner=False))
 
 
 def names_in(folder: Path) -> list[str]:
@@ -166,9 +166,9 @@ def appending(path: Path) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError):
-            found = path.lstat()
-            if not stat.S_ISDIR(found.st_mode) and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1):
-                write_bytes(path, read_bytes(path) if stat.S_ISREG(found.st_mode) else b"")
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode) and (not stat.S_ISREG(status.st_mode) or status.st_nlink > 1):
+                write_bytes(path, read_bytes(path) if stat.S_ISREG(status.st_mode) else b"")
         descriptor = os.open(path, flags, 0o666)
         opened = os.fstat(descriptor)
         if stat.S_ISREG(opened.st_mode) and opened.st_nlink <= 1:
@@ -297,12 +297,12 @@ class Content:
         Raises:
             OSError: when it cannot be read.
         """
-        found, n_bytes = hashlib.sha256(), 0
+        hashed, n_bytes = hashlib.sha256(), 0
         with ordinary(path, buffering=0, links=links) as file:
             while data := file.read(_AT_ONCE if until is None else min(_AT_ONCE, until - n_bytes)):
-                found.update(data)
+                hashed.update(data)
                 n_bytes += len(data)
-        return cls(n_bytes=n_bytes, sha256=found.hexdigest())
+        return cls(n_bytes=n_bytes, sha256=hashed.hexdigest())
 
 
 def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[bytes]:
@@ -504,12 +504,12 @@ def _why_not_private(folder: Path) -> str:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=_PRIVATE)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode):
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode):
             return "it is no folder but a file or a link; remove it"
-        if found.st_uid != os.getuid():
+        if status.st_uid != os.getuid():
             return "it belongs to somebody else, who decides what would be run from it; remove it"
-        if found.st_mode & _OTHERS_WRITE:
+        if status.st_mode & _OTHERS_WRITE:
             return "others can write to it, and what would be run from it may be theirs; remove it"
         above = folder.parent.stat().st_mode
         if above & stat.S_IWOTH and not above & stat.S_ISVTX:

@@ -108,8 +108,8 @@ def with_numbers(noun: str, numbers: Iterable[int]) -> str:
         >>> with_numbers("seed", [2]), with_numbers("seed", [2, 0, 1]), with_numbers("seed", [])
         ('seed 2', 'seeds 0, 1 and 2', 'no seed')
     """
-    found = sorted(set(numbers))
-    return f"{noun}{'s' * (len(found) > 1)} {listed(map(str, found))}" if found else f"no {noun}"
+    distinct = sorted(set(numbers))
+    return f"{noun}{'s' * (len(distinct) > 1)} {listed(map(str, distinct))}" if distinct else f"no {noun}"
 
 
 _COUNTS = (

@@ -66,13 +66,13 @@ def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Cont
         >>> dict(one.weights), one.sides
         ({'falling': 1.0, 'rising-1': -0.5, 'rising-2': -0.5}, ('falling', 'rising'))
     """
-    known = tuple(arms)
-    found = tuple(_contrast(name, value, known) for name, value in declared.items())
-    for at, later in enumerate(found):
-        for earlier in found[:at]:
+    names = tuple(arms)
+    contrasts = tuple(_contrast(name, value, names) for name, value in declared.items())
+    for at, later in enumerate(contrasts):
+        for earlier in contrasts[:at]:
             if _asks_the_same(earlier, later):
                 raise ValueError(f"contrasts.{later.name}: it asks the same as contrasts.{earlier.name}; keep one")
-    return found
+    return contrasts
 
 
 def scheme_contrasts(groups: Sequence[Sequence[tuple[str, str | None]]]) -> dict[str, Any]:
@@ -86,15 +86,15 @@ def scheme_contrasts(groups: Sequence[Sequence[tuple[str, str | None]]]) -> dict
         >>> scheme_contrasts([low, high])["ascending-constant"]["better"]
         ['ascending-low', 'ascending-high']
     """
-    found = {}
+    contrasts = {}
     for scheme in ("descending", "ascending"):
         pairs = [(_only(scheme, group), _only(_CONSTANT, group)) for group in groups]
         both = [(one, other) for one, other in pairs if one is not None and other is not None]
         better, than = ([pair[side] for pair in both] for side in (0, 1))
         # Two groups that share an arm have unequal weights.
         if len(both) > 1 and len(set(better)) == len(set(than)) == len(both):
-            found[f"{scheme}-{_CONSTANT}"] = {"better": better, "than": than}
-    return found
+            contrasts[f"{scheme}-{_CONSTANT}"] = {"better": better, "than": than}
+    return contrasts
 
 
 _CONSTANT = "constant"

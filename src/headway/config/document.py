@@ -219,9 +219,9 @@ class Document(Spec):
             if not isinstance((value or {}).get("label", ""), str):
                 raise ValueError(f"{where}.label: {(value or {})['label']!r} was given; a label is text, in quotes")
             for key in value or {}:
-                known = (*RUN_SECTIONS, *OF_ARMS) if where.startswith("arms.") else (*RUN_SECTIONS, "label")
-                if key not in known:
-                    raise ValueError(f"{where}.{key}: there is no such key; {near(key, known)}")
+                allowed = (*RUN_SECTIONS, *OF_ARMS) if where.startswith("arms.") else (*RUN_SECTIONS, "label")
+                if key not in allowed:
+                    raise ValueError(f"{where}.{key}: there is no such key; {near(key, allowed)}")
         starts_of(self.arms)
         labels = [str((arm or {}).get("label", name)) for name, arm in self.arms.items()]
         if twice := [label for label, count in Counter(labels).items() if count > 1]:
@@ -401,9 +401,9 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
             f"setting {shortened(path)}: a path of {len(keys):,} keys leads nowhere; give a shorter one"
         )
     value = read_plain(text)
-    if found := odd_character(value) if isinstance(value, str) else None:
+    if odd := odd_character(value) if isinstance(value, str) else None:
         raise DeclarationError(
-            f"setting {path}: the text holds the character {found}, which cannot be shown; leave it out"
+            f"setting {path}: the text holds the character {odd}, which cannot be shown; leave it out"
         )
     if value == {}:
         raise DeclarationError(
@@ -458,10 +458,10 @@ def controls_of(asked: str | Sequence[str], declared: Sequence[str]) -> tuple[st
     wanted: list[str] = []
     for name in names:
         pattern = f"{RATES}-*" if name == RATES and name not in declared else name
-        if not (found := [each for each in declared if fnmatch.fnmatchcase(each, pattern.replace("[", "[[]"))]):
+        if not (fitting := [each for each in declared if fnmatch.fnmatchcase(each, pattern.replace("[", "[[]"))]):
             several = [f"{name}-*"] if any(each.startswith(f"{name}-") for each in declared) else []
             names_of("control", name, [*declared, *several])
-        wanted += found
+        wanted += fitting
     return tuple(name for name in declared if name in wanted)
 
 

@@ -147,11 +147,11 @@ class Experiment:
     @staticmethod
     def with_ancestors(runs: Iterable[tuple[Arm, int]]) -> tuple[tuple[Arm, int], ...]:
         """Return runs of arms, each preceded by the runs of its seed that it starts from."""
-        found: dict[tuple[str, int], tuple[Arm, int]] = {}
+        line: dict[tuple[str, int], tuple[Arm, int]] = {}
         for arm, seed in runs:
             for each in (*arm.ancestors, arm):
-                found.setdefault((each.full_name, seed), (each, seed))
-        return tuple(found.values())
+                line.setdefault((each.full_name, seed), (each, seed))
+        return tuple(line.values())
 
     def kept_weights(self, arm: Arm) -> tuple[int, ...]:
         """Return the steps at which runs of an arm keep weights, because other arms start there or a user asked.
@@ -166,12 +166,12 @@ class Experiment:
     @cached_property
     def _needed_steps(self) -> dict[str, set[int]]:
         """The steps of each arm at which other arms start."""
-        found: dict[str, set[int]] = {}
+        steps: dict[str, set[int]] = {}
         for arm in self.arms:
             start = arm.resolved_spec.init_from
             if arm.parent is not None and start is not None:
-                found.setdefault(arm.parent.full_name, set()).update(start.required_checkpoints)
-        return found
+                steps.setdefault(arm.parent.full_name, set()).update(start.required_checkpoints)
+        return steps
 
     def check_settings(self) -> None:
         """Raise DeclarationError if a setting has no effect in an arm that is to be run.

@@ -235,12 +235,12 @@ def load(given: str, folder: Path = Path()) -> Plugin:
     """
     if given.endswith(".py") or "/" in given:
         path = folder / Path(given).expanduser()
-        found = _file(given, path, _read(path, given))
+        plugin = _file(given, path, _read(path, given))
     else:
-        found = _package(given)
+        plugin = _package(given)
     private, _ = private_folder(FOLDER)
-    (private / found.digest).touch()
-    return found
+    (private / plugin.digest).touch()
+    return plugin
 
 
 def directory_of(run: Path) -> Path:
@@ -291,8 +291,8 @@ def _written(directory: Path) -> tuple[str, ...]:
     document = inside(directory, "experiment.yaml")
     if not inside(directory, FOLDER).is_dir() or not document.is_file():
         return ()
-    found = [str(each) for each in read_file(document).get("plugins") or ()]
-    for written in found:
+    plugins = [str(each) for each in read_file(document).get("plugins") or ()]
+    for written in plugins:
         if not (_KEPT.fullmatch(written) or _PACKAGE.fullmatch(written)):
             leads = f", which leads outside of {directory}" if ".." in written or written.startswith("/") else ""
             raise DeclarationError(
@@ -300,7 +300,7 @@ def _written(directory: Path) -> tuple[str, ...]:
                 f"directory keeps its plugins as {FOLDER}/NAME-HASH.py, and no other file is run; fetch the directory "
                 "again"
             )
-    return tuple(found)
+    return tuple(plugins)
 
 
 def _kept(directory: Path, written: str) -> Plugin:
@@ -403,8 +403,8 @@ def _package(given: str) -> Plugin:
         )
 
     def run() -> None:
-        known = sys.modules.get(entry.module)
-        importlib.reload(known) if known is not None else importlib.import_module(entry.module)
+        module = sys.modules.get(entry.module)
+        importlib.reload(module) if module is not None else importlib.import_module(entry.module)
 
     return plugin_of_content(entry.name, entry.name, digest, None, run)
 
@@ -422,11 +422,11 @@ def _entry_point(given: str) -> EntryPoint:
 
 def _digest_of_package(entry: EntryPoint) -> str:
     """Return the SHA-256 of all Python files of the package that holds a module."""
-    found = find_spec(entry.module.partition(".")[0])
-    if found is None or found.origin is None:
+    spec = find_spec(entry.module.partition(".")[0])
+    if spec is None or spec.origin is None:
         raise DeclarationError(f"plugins: {entry.name}: there is no module {entry.module}; install its package anew")
-    origin = Path(found.origin)
-    files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
+    origin = Path(spec.origin)
+    files = sorted(origin.parent.rglob("*.py")) if spec.submodule_search_locations else [origin]
     whole = hashlib.sha256()
     for file in files:
         whole.update(f"{file.relative_to(origin.parent).as_posix()}\n".encode() + file.read_bytes())

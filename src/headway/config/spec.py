@@ -415,9 +415,9 @@ def parse(kind: type[S], value: Any, locate: Locate = str) -> S:
     except ValidationError as error:
         # The first few of ten thousand wrong items show the mistake.
         findings = error.errors(include_url=False)
-        said = list(_lines(kind, findings[:MOST_LINES], locate))
+        lines = list(_lines(kind, findings[:MOST_LINES], locate))
         more = [f"... and {len(findings) - MOST_LINES:,} more"] if len(findings) > MOST_LINES else []
-        raise DeclarationError("\n".join(said[: MOST_LINES - 1] + more)) from None
+        raise DeclarationError("\n".join(lines[: MOST_LINES - 1] + more)) from None
 
 
 def _lines(kind: type[Spec], findings: Iterable[Any], locate: Locate) -> Iterable[str]:
@@ -439,9 +439,9 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
     chooser = context.get("discriminator", "").strip("'")
     match finding["type"]:
         case "extra_forbidden":
-            known = {name for k in owners for name in k.model_fields}
-            known |= {word for names in KEYS.values() for word, older in names.items() if older in known}
-            return [*path[:-1], shortened(path[-1])], f"there is no such key; {near(path[-1], known)}"
+            allowed = {name for k in owners for name in k.model_fields}
+            allowed |= {word for names in KEYS.values() for word, older in names.items() if older in allowed}
+            return [*path[:-1], shortened(path[-1])], f"there is no such key; {near(path[-1], allowed)}"
         case "missing":
             return path, "missing; give it a value"
         case "value_error":
@@ -529,8 +529,8 @@ def log_spaced(n: int, end: int) -> tuple[int, ...]:
         >>> log_spaced(4, end=2)
         (0, 1)
     """
-    found = (round(expm1(log1p(end) * at / n)) for at in range(n))
-    return tuple(sorted({step for step in found if step < end}))
+    steps = (round(expm1(log1p(end) * at / n)) for at in range(n))
+    return tuple(sorted({step for step in steps if step < end}))
 
 
 def thinned(steps: Sequence[int], limit: int) -> list[int]:

@@ -132,10 +132,9 @@ def _of_kind(kind: str, make: Callable[[str], Any]) -> Callable[[yaml.SafeLoader
 
 def _shown_text(loader: yaml.SafeLoader, node: yaml.Node) -> str:
     text = str(loader.construct_scalar(node))  # type: ignore[arg-type]  # it refuses what is no scalar
-    if found := odd_character(text):
+    if odd := odd_character(text):
         raise DeclarationError(
-            f"line {node.start_mark.line + 1}: the text holds the character {found}, which cannot be shown; "
-            "leave it out"
+            f"line {node.start_mark.line + 1}: the text holds the character {odd}, which cannot be shown; leave it out"
         )
     return text
 
@@ -183,8 +182,8 @@ def read_yaml(text: str, source: str = "YAML") -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}: " if mark else ""
-        said = shortened(str(error.problem or error.context))
-        raise DeclarationError(f"{source}: {line}this is not YAML: {said}") from None
+        problem = shortened(str(error.problem or error.context))
+        raise DeclarationError(f"{source}: {line}this is not YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise DeclarationError(f"{source}: this is not YAML: {error}") from None
     except DeclarationError as error:
@@ -276,8 +275,8 @@ def merge(base: Any, over: Any) -> Any:
         return _times(base, over) if is_factor(base, over) else over
     if any(key in over and over[key] != base.get(key, over[key]) for key in CHOOSERS):
         return dict(over)
-    given = any(over.get(key) is not None for key in ALTERNATIVES)
-    kept = {key: value for key, value in base.items() if key in over or not (given and key in ALTERNATIVES)}
+    has_alternative = any(over.get(key) is not None for key in ALTERNATIVES)
+    kept = {key: value for key, value in base.items() if key in over or not (has_alternative and key in ALTERNATIVES)}
     return {**kept, **{key: merge(kept[key], value) if key in kept else value for key, value in over.items()}}
 
 

@@ -106,8 +106,8 @@ def open_examples(task: TokensTask) -> Examples:
     Raises:
         UserError: when what they are made from is missing or not fit.
     """
-    found: Examples = imported(task.examples)(task)
-    return found
+    examples: Examples = imported(task.examples)(task)
+    return examples
 
 
 def prepare(run: TokensRun) -> tuple[str, ...]:
@@ -131,5 +131,5 @@ def preflight(run: TokensRun) -> tuple[str, ...]:
     """
     if not run.task.preflight:
         return ()
-    found: Iterator[str] = imported(run.task.preflight)(run.task, run.training.batch_size)
-    return tuple(found)
+    notes: Iterator[str] = imported(run.task.preflight)(run.task, run.training.batch_size)
+    return tuple(notes)

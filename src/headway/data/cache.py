@@ -60,9 +60,9 @@ def content_hash(path: Path) -> str:
     stamp = [str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
     seen = cache_folder() / "hashes" / digest(stamp)
     if seen.is_file():
-        known, _, check = seen.read_text(encoding="utf-8", errors="replace").partition(" ")
-        if check == digest([known, *stamp]):
-            return known
+        digest_kept, _, check = seen.read_text(encoding="utf-8", errors="replace").partition(" ")
+        if check == digest([digest_kept, *stamp]):
+            return digest_kept
     text = files.Content.of_file(path, links=True).sha256
     with contextlib.suppress(OSError):  # a cache that can only be read serves as well; it is hashed each time
         seen.parent.mkdir(parents=True, exist_ok=True)

@@ -180,10 +180,10 @@ class PluginDocuments:
         return first
 
     def _hash(self) -> str:
-        found = hashlib.sha256()
+        hashed = hashlib.sha256()
         for ids in self:
-            found.update(len(ids).to_bytes(8, "little") + ids.tobytes())
-        return found.hexdigest()[:32]
+            hashed.update(len(ids).to_bytes(8, "little") + ids.tobytes())
+        return hashed.hexdigest()[:32]
 
 
 _OWN_STORY_BYTES = 400
@@ -261,12 +261,12 @@ def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
     else:
         path, field = _with_field(name)
         paths = _paths(path, asked)
-    said = f"{asked} {name}"
+    named = f"{asked} {name}"
 
     return Corpus(
         name=name,
-        digest="-".join([*_hashes(paths, said), *([f"field {field}"] if field else []), str(limit)]),
-        pieces=lambda: _taken(chain.from_iterable(read(path, field) for path in paths), limit, said),
+        digest="-".join([*_hashes(paths, named), *([f"field {field}"] if field else []), str(limit)]),
+        pieces=lambda: _taken(chain.from_iterable(read(path, field) for path in paths), limit, named),
     )
 
 
@@ -283,13 +283,13 @@ def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_o
     Raises:
         UserError: when there is no such file.
     """
-    said = f"{asked} {name}"
+    named = f"{asked} {name}"
     if name in OWN_CORPORA:
-        own = PluginDocuments(name=name, vocab_size=vocab_size, asked=said)
+        own = PluginDocuments(name=name, vocab_size=vocab_size, asked=named)
         return Corpus(
             name=name,
             digest=f"{own.digest}-own-{limit}",
-            pieces=lambda: _taken(((document, True) for document in own), limit, said),
+            pieces=lambda: _taken(((document, True) for document in own), limit, named),
         )
     path = Path(name).expanduser()
     if not path.is_file():
@@ -297,8 +297,8 @@ def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_o
 
     return Corpus(
         name=name,
-        digest="-".join([*_hashes([path], said), "ids", str(limit)]),
-        pieces=lambda: _taken(read_ids(path, vocab_size, end_of_text), limit, said),
+        digest="-".join([*_hashes([path], named), "ids", str(limit)]),
+        pieces=lambda: _taken(read_ids(path, vocab_size, end_of_text), limit, named),
     )
 
 
@@ -323,15 +323,15 @@ def _paths(path: Path, asked: str) -> list[Path]:
                 f"{asked} {path}: it holds what Headway recorded, and no text; name a text or a folder of them"
             )
         visible = (p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts))
-        found = sorted(p for p in visible if p.is_file() and kind_of(p) in (*TEXT, *JSON))
+        texts = sorted(p for p in visible if p.is_file() and kind_of(p) in (*TEXT, *JSON))
         # Beside plain files, zipped ones are taken for copies of them.
-        plain = [p for p in found if p.suffix != ".gz"]
-        if not found:
+        plain = [p for p in texts if p.suffix != ".gz"]
+        if not texts:
             raise UserError(
                 f"{asked} {path}: the folder has no .txt, .jsonl or .json file, nor such a file as .gz; name one that "
                 "has"
             )
-        return plain or found
+        return plain or texts
     if not path.is_file():
         none = "it is no ordinary file" if path.exists() else f"there is no such file or folder (from {Path.cwd()})"
         raise UserError(

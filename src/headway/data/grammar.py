@@ -213,10 +213,10 @@ def _uniforms(generator: np.random.Generator) -> Iterator[float]:
 
 
 def _lines(name: str, lines: str) -> list[re.Match[str]]:
-    found = [_LINE.fullmatch(re.sub(r"\s+", " ", line)) for line in _NEXT.split(lines.strip())]
-    if not all(found):
+    matches = [_LINE.fullmatch(re.sub(r"\s+", " ", line)) for line in _NEXT.split(lines.strip())]
+    if not all(matches):
         raise DeclarationError(f"the grammar's rule {name} has a line that is no `weight template | kind gender`")
-    return [line for line in found if line]
+    return [line for line in matches if line]
 
 
 def _options(name: str, lines: list[re.Match[str]]) -> tuple[Option, ...]:

@@ -149,11 +149,11 @@ def endpoint_examples(task: EndpointTask) -> SyntheticExamples:
 def directions(task: RetrievalTask) -> np.ndarray:
     """Return the directions a_i of a task, of length 1; at right angles as long as there is room."""
     drawn = rng.generator(0, "directions", task.d_x, task.targets).standard_normal((task.targets, task.d_x))
-    found = drawn.copy()
+    vectors = drawn.copy()
     for i in range(1, min(task.targets, task.d_x)):
-        known = np.linalg.qr(found[:i].T)[0]
-        found[i] -= known @ (known.T @ found[i])
-    unit: np.ndarray = found / np.linalg.norm(found, axis=1, keepdims=True)
+        basis = np.linalg.qr(vectors[:i].T)[0]
+        vectors[i] -= basis @ (basis.T @ vectors[i])
+    unit: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit
 
 
@@ -180,8 +180,8 @@ def letters_without_repeats(
     """Return uniform sequences of letters in which no letter follows itself."""
     steps = random.integers(1, letters, size=(n, length))
     steps[:, 0] = random.integers(letters, size=n)
-    found: np.ndarray = steps.cumsum(1) % letters
-    return found
+    sequences: np.ndarray = steps.cumsum(1) % letters
+    return sequences
 
 
 def hop(sequences: Int64[np.ndarray, "n length"]) -> Int64[np.ndarray, "n length"]:
@@ -267,12 +267,12 @@ def _distinct(random: np.random.Generator, n: int, below: int, count: int) -> np
     A small range is shuffled and its first numbers taken; rows from a large range are drawn again until distinct.
     """
     if below <= 64 * count:
-        found: np.ndarray = random.random((n, below)).argpartition(count - 1, axis=1)[:, :count]
-        return random.permuted(found, axis=1)
-    found = random.integers(below, size=(n, count))
-    while (again := (np.diff(np.sort(found, axis=1), axis=1) == 0).any(1)).any():
-        found[again] = random.integers(below, size=(int(again.sum()), count))
-    return found
+        numbers: np.ndarray = random.random((n, below)).argpartition(count - 1, axis=1)[:, :count]
+        return random.permuted(numbers, axis=1)
+    numbers = random.integers(below, size=(n, count))
+    while (again := (np.diff(np.sort(numbers, axis=1), axis=1) == 0).any(1)).any():
+        numbers[again] = random.integers(below, size=(int(again.sum()), count))
+    return numbers
 
 
 def induction_examples(task: InductionTask) -> SyntheticExamples:

@@ -82,8 +82,8 @@ def raised(error: Exception) -> str:
         "KeyError: 'a'"
     """
     if isinstance(error, ValidationError):
-        (found, *_) = error.errors(include_url=False)
-        return f"{type(error).__name__}: {'.'.join(map(str, found['loc']))}: {found['msg']}"
+        (errors, *_) = error.errors(include_url=False)
+        return f"{type(error).__name__}: {'.'.join(map(str, errors['loc']))}: {errors['msg']}"
     return f"{type(error).__name__}: {shortened(str(error))}"
 
 
@@ -154,26 +154,26 @@ def _promises(task: Any, batch: Batch) -> Iterator[str]:
         ("by_chance", lambda: {"accuracy": task.by_chance()}, "a share from 0 to 1, or None"),
     ):
         try:
-            said = promised()
+            bounds = promised()
         except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
             yield f"{name} raised {raised(error)}; let it give {advice}"
             continue
-        if name == "by_chance" and said == {"accuracy": None}:
+        if name == "by_chance" and bounds == {"accuracy": None}:
             continue
-        if not isinstance(said, Mapping):
-            yield f"{name} gave {shortened(repr(said))}; let it give {advice}"
+        if not isinstance(bounds, Mapping):
+            yield f"{name} gave {shortened(repr(bounds))}; let it give {advice}"
             continue
-        wrong = [*filter(None, (_why_no_promise(metric, value, advice) for metric, value in said.items()))]
-        wrong = wrong or [*filter(None, [_why_no_share(said.get("accuracy", 1.0), best.get("accuracy", 1.0), batch)])]
+        wrong = [*filter(None, (_why_no_promise(metric, value, advice) for metric, value in bounds.items()))]
+        wrong = wrong or [*filter(None, [_why_no_share(bounds.get("accuracy", 1.0), best.get("accuracy", 1.0), batch)])]
         yield from (f"{name} {each}" for each in wrong)
-        best = best or ({} if wrong else dict(said))
+        best = best or ({} if wrong else dict(bounds))
 
 
 def _why_no_promise(metric: str, value: Any, advice: str) -> str:
     """Return why a metric cannot have a value as its best; empty if it can."""
     if metric not in METRICS or METRICS[metric].better is None:
-        known = [each for each in METRICS if METRICS[each].better is not None]
-        return f"names {shortened(repr(metric))}, which is not measured; {near(str(metric), known)}"
+        metrics = [each for each in METRICS if METRICS[each].better is not None]
+        return f"names {shortened(repr(metric))}, which is not measured; {near(str(metric), metrics)}"
     if not isinstance(value, int | float) or not np.isfinite(value):
         return f"gave {shortened(repr(value))} for {metric}; let it give {advice}"
     return f"gave an accuracy of {value}; let it give {advice}" if metric == "accuracy" and not 0 <= value <= 1 else ""
@@ -223,8 +223,8 @@ def _kinds(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
         return
     for name, values in (("inputs", batch.inputs), ("targets", batch.targets)):
         if not isinstance(values, np.ndarray) or values.dtype not in (np.int64, np.float32):
-            given = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
-            yield f"{name} are {given}; give a numpy array of int64 (tokens, answers) or float32 (numbers)"
+            kind_given = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
+            yield f"{name} are {kind_given}; give a numpy array of int64 (tokens, answers) or float32 (numbers)"
             return
     is_number = batch.targets.dtype == np.float32
     if (task.loss == "mse") != is_number:

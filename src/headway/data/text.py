@@ -145,9 +145,9 @@ class _Needs:
         """
         words, texts, length, total = [0], list[str](), 0, 0
         for piece, ended in corpus.pieces():
-            found = len(piece.split()) if isinstance(piece, str) else len(piece)
-            words[-1] += found
-            total += found
+            n_words = len(piece.split()) if isinstance(piece, str) else len(piece)
+            words[-1] += n_words
+            total += n_words
             if isinstance(piece, str) and length < _MOST_SAMPLE:
                 texts.append(piece)
                 length += len(piece)

@@ -127,9 +127,9 @@ class Sources:
                 f"task.validation {task.validation}: it is the corpus itself; name another, or leave it out to hold "
                 "out a share of the corpus"
             )
-        found = cls(task=task, corpus=corpus, validation=validation)
-        found._check_room()
-        return found
+        sources = cls(task=task, corpus=corpus, validation=validation)
+        sources._check_room()
+        return sources
 
     @property
     def digest(self) -> str:

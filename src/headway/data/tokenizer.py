@@ -82,8 +82,8 @@ class Tokenizer(_Encoding):
         vocabulary = inner.get_vocab(with_added_tokens=True)
         end = next((token for token in (*_ENDS, end) if token in vocabulary), None)
         if end is None:
-            said = f"it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
-            raise NoEndOfText(f"tokenizer {name}: {said}")
+            problem = f"it has no token for the end of a text ({', '.join(_ENDS)}); add one to it"
+            raise NoEndOfText(f"tokenizer {name}: {problem}")
         inner.no_truncation()
         inner.no_padding()
         # Added as a token, it is found in a text as a whole; its id stays.
@@ -164,9 +164,9 @@ def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -
         return trained_bpe(training_documents(), int(bpe[1]))
     if ids := re.fullmatch(r"ids-(\d+)", name):
         return ids_tokenizer(int(ids[1]))
-    found = _gpt2() if name == "gpt2" else Tokenizer.load(Path(name).expanduser())
-    _check_encodes_everything(found.inner, name)
-    return found
+    tokenizer = _gpt2() if name == "gpt2" else Tokenizer.load(Path(name).expanduser())
+    _check_encodes_everything(tokenizer.inner, name)
+    return tokenizer
 
 
 def bytes_tokenizer() -> Tokenizer:
@@ -229,10 +229,10 @@ def trained_bpe(documents: Iterable[str], vocab_size: int) -> Tokenizer:
         show_progress=False,
     )
     inner.train_from_iterator(documents, trainer)
-    if (found := inner.get_vocab_size()) != vocab_size:
+    if (size := inner.get_vocab_size()) != vocab_size:
         raise UserError(
-            f"tokenizer bpe-{vocab_size}: the training documents have {found - 257} merges, so {found} tokens at "
-            f"most; ask for bpe-{found} or smaller, or give a larger corpus"
+            f"tokenizer bpe-{vocab_size}: the training documents have {size - 257} merges, so {size} tokens at "
+            f"most; ask for bpe-{size} or smaller, or give a larger corpus"
         )
     return Tokenizer.of(inner, f"bpe-{vocab_size}")
 
@@ -331,12 +331,12 @@ def check_tokenizer(folder: Path) -> None:
     """
     for name, largest in _LARGEST.items():
         try:
-            found = (folder / name).stat()
+            status = (folder / name).stat()
         except OSError:
             continue
-        if stat.S_ISREG(found.st_mode) and found.st_size > largest:
+        if stat.S_ISREG(status.st_mode) and status.st_size > largest:
             raise UserError(
-                f"tokenizer {folder}: {name} has {found.st_size / 1e6:,.0f} MB, and no tokenizer has more than "
+                f"tokenizer {folder}: {name} has {status.st_size / 1e6:,.0f} MB, and no tokenizer has more than "
                 f"{largest / 1e6:g} MB; give another"
             )
     _check_ids(folder)
@@ -414,9 +414,9 @@ def _growth(step: Any) -> float:
 def named_end(folder: Path) -> str | None:
     """Return the token that tokenizer_config.json names as the end of a text; None if it names none."""
     try:
-        said = json.loads(read_bytes(folder / "tokenizer_config.json", links=True))
+        content = json.loads(read_bytes(folder / "tokenizer_config.json", links=True))
     except (OSError, ValueError, RecursionError):
         return None  # such a file is no part of a tokenizer
-    given = said.get("eos_token") if isinstance(said, dict) else None
-    given = given.get("content") if isinstance(given, dict) else given
-    return given if isinstance(given, str) else None
+    token = content.get("eos_token") if isinstance(content, dict) else None
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) else None

@@ -124,15 +124,15 @@ def _sizes(value: Any) -> Any:
 def too_large(found: Sequence[Cost]) -> tuple[str, ...]:
     """Return sentences on runs that do not fit into the memory of this machine."""
     there = psutil.virtual_memory().total
-    said: dict[str, list[str]] = defaultdict(list)
+    arms_by_need: dict[str, list[str]] = defaultdict(list)
     for cost in found:
         if cost.budget.peak_bytes > there:
             fits = cost.budget.fitting_batch(there) if cost.budget.judging_bytes <= there else None
             todo = f"; training.batch_size {fits} would fit" if fits else ""
-            said[f"{size(cost.budget.peak_bytes)}, which do not fit into this machine's {size(there)}{todo}"].append(
-                cost.arm.full_name
-            )
-    return tuple(f"a run of {together(names, len(found))} needs about {needs}" for needs, names in said.items())
+            arms_by_need[
+                f"{size(cost.budget.peak_bytes)}, which do not fit into this machine's {size(there)}{todo}"
+            ].append(cost.arm.full_name)
+    return tuple(f"a run of {together(names, len(found))} needs about {needs}" for needs, names in arms_by_need.items())
 
 
 def preflight(experiment: Experiment) -> tuple[str, ...]:

@@ -83,8 +83,8 @@ def _from_now(text: str) -> float:
 
 
 def _time_of(text: str, now: datetime) -> datetime | None:
-    if found := re.fullmatch(r"(\d{1,2}):(\d\d)", text):
-        hour, minute = int(found[1]), int(found[2])
+    if match := re.fullmatch(r"(\d{1,2}):(\d\d)", text):
+        hour, minute = int(match[1]), int(match[2])
         return now.replace(hour=hour, minute=minute, second=0, microsecond=0) if hour < 24 and minute < 60 else None
     try:
         return datetime.fromisoformat(text)

@@ -26,13 +26,13 @@ def parent_of(run: Run) -> Run | None:
     if run.spec.init_from is None:
         return None
     wanted = run.spec.init_from.run
-    found = next((each for each in _of_seed(run) if each.id == wanted), None)
-    if found is None:
+    parent = next((each for each in _of_seed(run) if each.id == wanted), None)
+    if parent is None:
         raise ResultsError(
             f"it starts from {wanted} with seed {run.seed}, and {run.path.parents[2]} has no such run; `headway run` "
             "with the file that it was run from makes it"
         )
-    return found
+    return parent
 
 
 def why_never(parent: Run) -> str:
@@ -133,17 +133,17 @@ class RunDependencies:
         """Why a run cannot start any more, or at all; empty where it can, now or later."""
         if run.path in self._orphans:
             try:
-                found = self._elsewhere(run)
+                elsewhere = self._elsewhere(run)
             except ResultsError as error:
                 return str(error)
-            return "" if found is None else why_never(found)
+            return "" if elsewhere is None else why_never(elsewhere)
         parent = self._parent.get(run.path)
         return "" if parent is None or parent not in settled else why_never(settled[parent])
 
     def _elsewhere(self, run: Run) -> Run | None:
         """Return the parent of a run from outside this sweep; None while another process works on the parent."""
-        found = parent_of(run)
-        if found is None or found.status != "running":
-            return found
-        self._watch.is_held(found.path / "lease")  # which gives a holder elsewhere up that has ended without a word
+        parent = parent_of(run)
+        if parent is None or parent.status != "running":
+            return parent
+        self._watch.is_held(parent.path / "lease")  # which gives a holder elsewhere up that has ended without a word
         return None

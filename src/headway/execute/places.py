@@ -59,9 +59,9 @@ class WorkerOptions:
 
     def to_args(self) -> list[str]:
         """Return the words of the command line; an option at its default is left out."""
-        given = {option.name: getattr(self, option.name) for option in fields(self)}
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
         defaults = {option.name: option.default for option in fields(self)}
-        return [word for name, value in given.items() if value != defaults[name] for word in (f"--{name}", str(value))]
+        return [word for name, value in values.items() if value != defaults[name] for word in (f"--{name}", str(value))]
 
     @classmethod
     def from_args(cls, words: Sequence[str] | None) -> tuple[Path, "WorkerOptions"]:
@@ -75,8 +75,8 @@ class WorkerOptions:
         parser.add_argument("--answers", type=int, help="continue with the runs of the standard input, and answer here")
         parser.add_argument("--parent", type=int, help="stop when this process, which started this one, has ended")
         parser.set_defaults(**{option.name: option.default for option in fields(cls)})
-        given = vars(parser.parse_args(words))
-        return given.pop("run_dir"), cls(**given)
+        values = vars(parser.parse_args(words))
+        return values.pop("run_dir"), cls(**values)
 
 
 class Worker(Protocol):
@@ -231,8 +231,8 @@ def local_places(
     Raises:
         UserError: when there is no worker, or no such device.
     """
-    found = slots(device, workers=workers, runs=runs, uses_gpu=uses_gpu, runs_per_gpu=runs_per_gpu)
-    return tuple(LocalPlace(slot=slot, command=tuple(command)) for slot in found)
+    shares = slots(device, workers=workers, runs=runs, uses_gpu=uses_gpu, runs_per_gpu=runs_per_gpu)
+    return tuple(LocalPlace(slot=slot, command=tuple(command)) for slot in shares)
 
 
 _ENDING_S = 5.0

@@ -80,13 +80,13 @@ def check(asked: str) -> bool:
 
 def _lets_in(asked: str, address: str) -> bool:
     """Put a question without a token, and with ours where that is not answered."""
-    code, said = _answer(asked, address, RAY_AUTH_MODE="disabled")
+    code, output = _answer(asked, address, RAY_AUTH_MODE="disabled")
     is_open = code == 0
-    wants_token = not is_open and bool(re.search("auth|token", said, re.IGNORECASE))
+    wants_token = not is_open and bool(re.search("auth|token", output, re.IGNORECASE))
     # Ray takes the token that is here where neither a mode nor an address is given.
     unsaid = "token" if wants_token and asked == "auto" and "RAY_ADDRESS" not in os.environ else ""
     if os.environ.get("RAY_AUTH_MODE", unsaid).lower() == "token" and (is_open or wants_token):
-        code, said = _answer(asked, address, RAY_AUTH_MODE="token")
+        code, output = _answer(asked, address, RAY_AUTH_MODE="token")
     if code == 0:
         return wants_token
     if is_open:
@@ -123,12 +123,12 @@ def _answer(asked: str, address: str, **environment: str) -> tuple[int, str]:
             )
         process.stdout.readline()
         try:
-            said = process.communicate(timeout=_LETS_IN_WITHIN_S)[1]
+            output = process.communicate(timeout=_LETS_IN_WITHIN_S)[1]
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            said = ""
-    return process.returncode, said
+            output = ""
+    return process.returncode, output
 
 
 def _there(asked: str, address: str) -> str:
@@ -140,14 +140,14 @@ def _of_this_machine() -> str:
     from ray._private.services import canonicalize_bootstrap_address
 
     try:
-        found = canonicalize_bootstrap_address("auto")
+        address = canonicalize_bootstrap_address("auto")
     except (ConnectionError, ValueError):
-        found = None
-    if not found:
+        address = None
+    if not address:
         raise UserError(f"ray auto: this machine belongs to none; {_START}")
-    if _is_private(str(found).rpartition(":")[2]):
+    if _is_private(str(address).rpartition(":")[2]):
         raise UserError(f"ray auto: the one that Ray finds here is private, of a run with ray local; {_START}")
-    return str(found)
+    return str(address)
 
 
 def _is_private(port: str) -> bool:
@@ -230,8 +230,8 @@ def sweep(kind: str, within: str | None = None) -> None:
     """Remove the folders of a kind, of this user, that nobody needs any more."""
     for folder in Path(within or tempfile.gettempdir()).glob(f"{kind}*"):
         with contextlib.suppress(OSError):
-            found = folder.lstat()
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and _is_left(folder):
+            status = folder.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -426,20 +426,20 @@ def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -
 
 def package_hash(folder: Path) -> str:
     """Return a short hash of the files of a package, whatever its version."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".py", ".cpp", ".hpp", ".json", ".yaml", ".j2"):
-            found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return found.hexdigest()[:16]
+            hashed.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return hashed.hexdigest()[:16]
 
 
 def bytes_of(path: str, folder: str) -> int:
     """Return the bytes of a file or of all files of a folder; -1 if missing. Relative paths begin at `folder`."""
-    found = Path(folder) / Path(path).expanduser()
+    whole = Path(folder) / Path(path).expanduser()
     try:
-        if found.is_dir():
-            return sum(inner.stat().st_size for inner in found.rglob("*") if inner.is_file())
-        return found.stat().st_size
+        if whole.is_dir():
+            return sum(inner.stat().st_size for inner in whole.rglob("*") if inner.is_file())
+        return whole.stat().st_size
     except OSError:
         return -1
 
@@ -457,8 +457,8 @@ def look(probe: str, token: str, folder: str = "", files: Mapping[str, int] | No
         files: that are read, by path, and the bytes that each has.
     """
     lacks = [path for path, n_bytes in (files or {}).items() if bytes_of(path, folder) != n_bytes]
-    found = importlib.util.find_spec("headway")
-    package = Path(found.origin).parent if found and found.origin else None
+    spec = importlib.util.find_spec("headway")
+    package = Path(spec.origin).parent if spec and spec.origin else None
     sees, writes, why_not = "", "", ""
     try:
         sees = "yes" if Path(probe).read_text() == token else ""
@@ -520,11 +520,11 @@ class RayCluster:
                 node: self.on(node, look, num_cpus=0, max_retries=0).remote(str(probe), token, os.getcwd(), dict(files))
                 for node in nodes
             }
-            found = {}
+            reports = {}
             for node, reference in asked.items():
                 with contextlib.suppress(self.ray.exceptions.RayError):
-                    found[node] = self.ray.get(reference, timeout=_LOOKS_WITHIN_S)
-            return found
+                    reports[node] = self.ray.get(reference, timeout=_LOOKS_WITHIN_S)
+            return reports
         finally:
             self.ray.cloudpickle.unregister_pickle_by_value(this_module)
 

@@ -185,8 +185,8 @@ class _Copy:
 
     def _stamp(self, name: str) -> tuple[int, int] | None:
         with contextlib.suppress(FileNotFoundError):
-            found = (self.path / name).stat()
-            return found.st_mtime_ns, found.st_size
+            status = (self.path / name).stat()
+            return status.st_mtime_ns, status.st_size
         return None
 
     def remove(self) -> None:

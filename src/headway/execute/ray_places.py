@@ -254,9 +254,9 @@ class AllRayPlaces:
         probe = self._directory.absolute() / f".probe-{token}"
         try:
             probe.write_text(token)
-            said = self._cluster.looked(nodes, probe, token, self._files)
+            reports = self._cluster.looked(nodes, probe, token, self._files)
             usable = []
-            for node, one in said.items():
+            for node, one in reports.items():
                 if why := why_not(node, one):
                     if first:
                         raise UserError(f"ray: {why}")
@@ -265,9 +265,9 @@ class AllRayPlaces:
                     usable.append(node)
             seen = {
                 node: bool(one["sees"] and one["writes"]) and Path(f"{probe}-{one['host']}-{one['pid']}").exists()
-                for node, one in said.items()
+                for node, one in reports.items()
             }
-            return self._share(usable, seen, {node: one["why_not"] for node, one in said.items()})
+            return self._share(usable, seen, {node: one["why_not"] for node, one in reports.items()})
         finally:
             for file in self._directory.glob(f"{probe.name}*"):
                 file.unlink(missing_ok=True)
@@ -275,14 +275,14 @@ class AllRayPlaces:
     def _share(self, nodes: list[RayNode], seen: dict[RayNode, bool], why: dict[RayNode, str]) -> list[RayNode]:
         """Return the nodes that can be used with or without copies, as found out or as asked for."""
         if self._copies is None:
-            self._copies, found = not all(seen[node] for node in nodes), ""
+            self._copies, as_asked = not all(seen[node] for node in nodes), ""
         else:
-            found = "as asked for, "
+            as_asked = "as asked for, "
         if not self._said_how:
             self._said_how = True
             how = "work on copies and send what they store" if self._copies else "write into it themselves"
             see = "do not all see" if self._copies else "see"
-            self._tell(f"{counted(len(nodes), 'Ray node')}: {found}they {see} {self._directory}, so they {how}")
+            self._tell(f"{counted(len(nodes), 'Ray node')}: {as_asked}they {see} {self._directory}, so they {how}")
         blind = [] if self._copies else [node for node in nodes if not seen[node]]
         if blind and not self._places and len(blind) == len(nodes):
             hosts = listed([f"{node.host} ({why[node] or 'it is not the same there'})" for node in blind])

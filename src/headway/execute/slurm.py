@@ -159,12 +159,12 @@ def minutes_of(time: str) -> int:
         >>> minutes_of("2:00:00"), minutes_of("90"), minutes_of("1-00:30:00")
         (120, 90, 1470)
     """
-    found = _TIME.fullmatch(time.strip())
-    if not found:
+    match = _TIME.fullmatch(time.strip())
+    if not match:
         raise UserError(f"time {shortened(time)}: give the limit as Slurm writes it, such as 2:00:00 or 1-12:00:00")
     # With two numbers alone Slurm reads minutes and seconds.
-    days, hours, minutes, seconds = (int(found[name] or 0) for name in "dhms")
-    if found["h"] is not None and found["s"] is None and found["d"] is None:
+    days, hours, minutes, seconds = (int(match[name] or 0) for name in "dhms")
+    if match["h"] is not None and match["s"] is None and match["d"] is None:
         hours, minutes, seconds = 0, hours, minutes
     whole = days * 1440 + hours * 60 + minutes + (seconds > 0)
     if not 5 <= whole <= 365 * 1440:
@@ -182,12 +182,12 @@ def parameters_of(sbatch: Sequence[str]) -> Mapping[str, str]:
         >>> parameters_of(["account=lab partition=short", "mem=4G"])
         {'account': 'lab', 'partition': 'short', 'mem': '4G'}
     """
-    found = {}
+    parameters = {}
     for part in (part for given in sbatch for part in given.split()):
         key, equals, value = part.removeprefix("--").partition("=")
         if not equals or not value or not re.fullmatch(r"[a-z][a-z-]*", key):
             raise UserError(f"sbatch {shortened(part)}: give options of sbatch as KEY=VALUE, such as partition=short")
         if key in _OURS:
             raise UserError(f"sbatch {part}: {key} is set by Headway; leave it out (array, time: asked for apart)")
-        found[key] = value
-    return found
+        parameters[key] = value
+    return parameters

@@ -431,9 +431,9 @@ class _Sweep:
             self._on[path] = first
             return Assignment(worker=place.start(first, log=first / "log.txt"), place=place)
         except OSError as error:
-            said = storage.outcome(first, error) if storage.is_of_storage(error, first) else str(error)
+            reason = storage.outcome(first, error) if storage.is_of_storage(error, first) else str(error)
             for member in left:
-                message = f"its worker could not be started: {said}"
+                message = f"its worker could not be started: {reason}"
                 self._settled[member] = replace(self._by_path[member], status="failed", message=message)
             self._see_room(self._by_path[first], storage.exit_code(error))
             return None
@@ -454,7 +454,7 @@ class _Sweep:
         unit, on = self._units[path], self._on.pop(path, None)
         left = sorted((member for member in unit if member not in self._settled), key=lambda member: member != on)
         again = code == ELSEWHERE or (code == LOST and self._may_go_on(path))
-        told = False
+        is_told = False
         if on is not None:
             self._see_room(_written(on), code)
         for member in left:
@@ -467,9 +467,9 @@ class _Sweep:
                 not again and now.status in ("failed", "interrupted") and _written_ns(now) != written_ns
             ):
                 self._settled[member] = now
-                told = told or member == on
+                is_told = is_told or member == on
             # What its worker said is of the run that it was started on; the others' folders tell of them.
-            elif not again and not (told and code in (DONE, FAILED)):
+            elif not again and not (is_told and code in (DONE, FAILED)):
                 self._settle(now, "interrupted" if self._stopping else "failed", _cause_of_death(now, code))
             self._ended.pop(member, None)
         return all(member in self._settled for member in unit)
@@ -539,9 +539,9 @@ class _Sweep:
 
     def _steps(self, run: Run, works: bool) -> int:
         """The steps of a run; where its corpus decides them, its worker writes them down when it has opened it."""
-        known = self._settled.get(run.path) or run
-        if known.steps:
-            return known.steps
+        latest = self._settled.get(run.path) or run
+        if latest.steps:
+            return latest.steps
         if works and not self._counted.get(run.path):
             self._counted[run.path] = _written(run.path).steps
         return self._counted.get(run.path, 0)

@@ -134,10 +134,10 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
 def _is_timed(directory: Path, run: Run, place: LocalPlace, *, anywhere: bool) -> bool:
     """Return whether an arm, as now declared, was timed with as many threads on this machine, or on any machine."""
     try:
-        found = read_timing(timing_file(directory, run.name)) or {}
-        then: Mapping[str, Any] = found["execution"]
+        timing = read_timing(timing_file(directory, run.name)) or {}
+        then: Mapping[str, Any] = timing["execution"]
         here = _where(then, then["threads"]) == _where(surroundings(), place.whole.slot.threads)
-        return found["id"] == _id(run) and (anywhere or here)
+        return timing["id"] == _id(run) and (anywhere or here)
     except (KeyError, TypeError):
         return False
 

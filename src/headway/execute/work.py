@@ -308,13 +308,13 @@ class OwnedRun:
     def _is_kept(self, first: Run, metrics: Mapping[str, Any], notes: list[str]) -> bool:
         """Compare this result with that of a faster process; return whether the faster process's files are intact."""
         differing = verify.differences(first, metrics, {**self._contents, **self._stored()})
-        said = verify.said(first, self._run.execution, differing)
-        _say(said or f"finished twice, with the same bits; the result of {first.execution.get('host')} is kept")
+        sentence = verify.said(first, self._run.execution, differing)
+        _say(sentence or f"finished twice, with the same bits; the result of {first.execution.get('host')} is kept")
         if not verify.is_whole(first):  # its files were written over by these, which are the same but for times
-            notes += [said] if said else []
+            notes += [sentence] if sentence else []
             return False
-        if said:
-            update(first, self._lease, message=said)
+        if sentence:
+            update(first, self._lease, message=sentence)
         return True
 
     def _write(self, name: str, text: str) -> None:
@@ -331,8 +331,8 @@ class OwnedRun:
 
     def _stored(self) -> dict[str, Content]:
         """Return the content of the checkpoint files."""
-        found = checkpoint.contents(self._run.path / "checkpoint")
-        return {f"checkpoint/{name}": content for name, content in found.items()}
+        contents = checkpoint.contents(self._run.path / "checkpoint")
+        return {f"checkpoint/{name}": content for name, content in contents.items()}
 
     def _start(self, study: Study, resumed: Checkpoint | None) -> None:
         """Put the trainer where it resumes, and record its execution from here."""
@@ -438,8 +438,8 @@ def serve(
             if not data:
                 return code
             heard += data
-        told, _, heard = heard.partition(b"\0")
-        path = Path(os.fsdecode(told))
+        folder, _, heard = heard.partition(b"\0")
+        path = Path(os.fsdecode(folder))
         _print_to(path / "log.txt")
         if code not in (DONE, ELSEWHERE) or "torch" in sys.modules or needs_new_process(path):
             os.execve(sys.executable, [*command, str(path)], environment)

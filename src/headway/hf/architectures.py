@@ -299,18 +299,18 @@ def vocab_size_of(config: Config) -> int:
         KeyError: when it is missing.
         UserError: when it is no number of tokens.
     """
-    given = config["vocab_size"]
-    if not isinstance(given, int) or not 0 < given <= WIDEST:
-        raise UserError(f"vocab_size {shortened(repr(given))} is no number of tokens; give a whole one above 0")
-    return given
+    rows = config["vocab_size"]
+    if not isinstance(rows, int) or not 0 < rows <= WIDEST:
+        raise UserError(f"vocab_size {shortened(repr(rows))} is no number of tokens; give a whole one above 0")
+    return rows
 
 
 def _activation(config: Config, key: str, kinds: tuple[str, ...], default: str) -> str:
-    given = config.get(key, default)
+    name_given = config.get(key, default)
     names = [name for name, kind in _ACTIVATIONS.items() if kind in kinds]
-    if given not in names:
-        raise NotOurs(f"{key} {shortened(repr(given))} is not known here; there is {', '.join(names)}")
-    return _ACTIVATIONS[given]
+    if name_given not in names:
+        raise NotOurs(f"{key} {shortened(repr(name_given))} is not known here; there is {', '.join(names)}")
+    return _ACTIVATIONS[name_given]
 
 
 def _plain(config: Config, **values: Any) -> None:
@@ -326,8 +326,8 @@ def _plain(config: Config, **values: Any) -> None:
 
 def _dropout(config: Config, *keys: str, default: float) -> float:
     """Return the dropout of all places; none if they differ, since a trained model does not use it."""
-    found = {float(config.get(key, default)) for key in keys}
-    return found.pop() if len(found) == 1 else 0.0
+    shares = {float(config.get(key, default)) for key in keys}
+    return shares.pop() if len(shares) == 1 else 0.0
 
 
 def _repeated(types: list[tuple[list[str], int]]) -> list[str]:

@@ -104,13 +104,13 @@ def _asking(kind: type[nn.Module]) -> FunctionType | None:
 def _configs(model: nn.Module) -> list[PretrainedConfig]:
     """Return every configuration that a module holds, and those inside of them, once each."""
     held: list[Any] = [getattr(module, "config", None) for module in model.modules()]
-    found: dict[int, PretrainedConfig] = {}
+    configs: dict[int, PretrainedConfig] = {}
     while held:
         config = held.pop()
-        if isinstance(config, PretrainedConfig) and id(config) not in found:
-            found[id(config)] = config
+        if isinstance(config, PretrainedConfig) and id(config) not in configs:
+            configs[id(config)] = config
             held += [getattr(config, name, None) for name in config.sub_configs]
-    return list(found.values())
+    return list(configs.values())
 
 
 def _register(stack: ExitStack, registry: Any, name: str, function: Callable[..., Any]) -> None:
@@ -165,8 +165,8 @@ def output_map(projected: Tensor, added: Tensor) -> OutputMap | None:
     One position alone is too little evidence.
     """
     o, y = (x.detach().reshape(-1, x.shape[-1]).float() for x in (projected, added))
-    known = o.isfinite().all(1) & y.isfinite().all(1) & o.any(1)
-    o, y = o[known], y[known]
+    rows = o.isfinite().all(1) & y.isfinite().all(1) & o.any(1)
+    o, y = o[rows], y[rows]
     if torch.equal(o, y):
         return OutputMap(weight=None, slope=0.0, offset=1.0, centred=False)
     if len(o) < 2:
@@ -198,9 +198,9 @@ def _fitted(o: Float[Tensor, "rows d_model"], y: Float[Tensor, "rows d_model"], 
     size = x.square().mean(1)
     columns = torch.stack((size, torch.ones_like(size)), 1) * gain.square()[:, None]
     slope, offset = torch.linalg.lstsq(columns, torch.ones_like(gain)[:, None]).solution[:, 0].clamp(min=0).tolist()
-    found = OutputMap(weight=weight.float(), slope=slope, offset=offset, centred=centred)
-    told = found.gain(o.to(torch.float32)).double()
-    return found if (told - gain).norm() <= _NOISE * gain.norm() else None
+    fitted = OutputMap(weight=weight.float(), slope=slope, offset=offset, centred=centred)
+    gain_fitted = fitted.gain(o.to(torch.float32)).double()
+    return fitted if (gain_fitted - gain).norm() <= _NOISE * gain.norm() else None
 
 
 def _less_mean(x: Tensor, centred: bool) -> Tensor:

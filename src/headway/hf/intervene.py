@@ -504,8 +504,8 @@ class TheirDecoder:
             weight = heads.projection.weight
             left = _by_input(heads.projection) * keep[layer].to(weight.device).repeat_interleave(heads.d_head)[:, None]
             arrays[names[id(weight)]] = left.T if isinstance(heads.projection, nn.Linear) else left
-        found = functional_call(self.model, arrays, (), {"input_ids": tokens, **self._options})
-        logits: Tensor = found.logits
+        output = functional_call(self.model, arrays, (), {"input_ids": tokens, **self._options})
+        logits: Tensor = output.logits
         return logits
 
 

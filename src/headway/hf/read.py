@@ -92,13 +92,13 @@ def check_types(folder: Path, config: Mapping[str, Any], types: Mapping[str, str
             f"{folder}: weights are no floating-point numbers that Headway reads ({', '.join(_READ.values())}); fetch "
             "the model as it was before it was quantized:\n  " + "\n  ".join([*wrong[:MOST_LINES], *more])
         )
-    said = config.get("dtype") or config.get("torch_dtype")
-    if said is None:
+    dtype = config.get("dtype") or config.get("torch_dtype")
+    if dtype is None:
         return
-    name = said.removeprefix("torch.") if isinstance(said, str) else ""
+    name = dtype.removeprefix("torch.") if isinstance(dtype, str) else ""
     if not _TYPE.fullmatch(name):
         raise UserError(
-            f"{folder}/config.json: torch_dtype {shortened(repr(said))} is no type of weights; write the type that "
+            f"{folder}/config.json: torch_dtype {shortened(repr(dtype))} is no type of weights; write the type that "
             "the file has, such as float32"
         )
     there = list(dict.fromkeys(_READ[kind] for kind in sorted(types.values())))
@@ -208,8 +208,8 @@ def _declared(
     except UserError as error:
         raise UserError(f"{folder}/config.json: {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        said = shortened(str(error))
-        raise UserError(f"{folder}/config.json: it cannot be understood ({said})") from None
+        problem = shortened(str(error))
+        raise UserError(f"{folder}/config.json: it cannot be understood ({problem})") from None
     return model, vocab_size
 
 
@@ -309,8 +309,8 @@ def config_of(folder: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path}: it is no mapping, keys with values")
     if not isinstance(content.get("model_type"), str | None):
-        given = shortened(repr(content["model_type"]))
-        raise UserError(f"{path}: model_type {given} is no name; give that of an architecture")
+        model_type = shortened(repr(content["model_type"]))
+        raise UserError(f"{path}: model_type {model_type} is no name; give that of an architecture")
     return content
 
 
@@ -318,9 +318,9 @@ def _weights(
     folder: Path, model: TransformerModel, vocab_size: int, table: architectures.Table | None, arrays: Arrays
 ) -> Weights:
     parameters = parameters_of(model, vocab_size)
-    found = {name: shape for name, shape in arrays.shapes.items() if not architectures.BUFFERS.fullmatch(name)}
-    repeated = found.pop("lm_head.weight", None) if model.tied else None
-    if wrong := differences(architectures.shapes_of(table, parameters), found):
+    shapes = {name: shape for name, shape in arrays.shapes.items() if not architectures.BUFFERS.fullmatch(name)}
+    repeated = shapes.pop("lm_head.weight", None) if model.tied else None
+    if wrong := differences(architectures.shapes_of(table, parameters), shapes):
         raise UserError(
             f"{folder}: {len(wrong)} arrays do not fit its config.json; one of the two is of another model:\n  "
             + "\n  ".join(wrong)

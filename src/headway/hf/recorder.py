@@ -196,10 +196,10 @@ class AttentionRecorder:
         if not all(x.numel() == o.numel() for x in (one, other)):
             return
         # An in-place sum might overwrite what was projected before it is compared with the other.
-        found = next((how for x in (other, one) if (how := output_map(o, x))), None)
-        if found is not None:
-            self.attentions[-1] = found.applied(self.attentions[-1])
-            self.calls[-1] = replace(self.calls[-1], output_map=found)
+        output = next((how for x in (other, one) if (how := output_map(o, x))), None)
+        if output is not None:
+            self.attentions[-1] = output.applied(self.attentions[-1])
+            self.calls[-1] = replace(self.calls[-1], output_map=output)
             self._projected = None
 
     def complete(self) -> None:
@@ -243,11 +243,11 @@ class AttentionRecorder:
 def _by_name(module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a module's call by name, further ones included."""
     signature = inspect.signature(module.forward)
-    given = signature.bind(*args, **options).arguments
+    arguments = signature.bind(*args, **options).arguments
     for parameter in signature.parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            given |= given.pop(parameter.name, {})
-    return dict(given)
+            arguments |= arguments.pop(parameter.name, {})
+    return dict(arguments)
 
 
 def _memory(tensor: Tensor) -> int:
@@ -280,10 +280,10 @@ def _tells(attention: AttentionTrace) -> bool:
     with torch.no_grad():
         exact = replace(attention, q=attention.q.float(), k=attention.k.float())
         weights = exact.logits(queries=slice(-1, None)).softmax(3)
-        expected, found = weights @ attention.v[:, list(attention.kv_of)].float(), attention.z[:, :, -1:]
+        expected, contexts = weights @ attention.v[:, list(attention.kv_of)].float(), attention.z[:, :, -1:]
         # NaN where the query sees nothing, or weights are no numbers; there nothing is compared.
-        told = expected.isfinite()
-        return not bool((expected - found)[told].norm() > 0.05 * found[told].norm())
+        finite = expected.isfinite()
+        return not bool((expected - contexts)[finite].norm() > 0.05 * contexts[finite].norm())
 
 
 def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch pos"]) -> Trace:
@@ -341,10 +341,10 @@ def traceable(model: PreTrainedModel) -> None:
         raise UserError(f"{kind} cannot be traced: its weights are quantized; load it without quantization")
     if model.config.model_type in CONVERTED:
         return
-    found = attentions(model)
-    if any(hasattr(module, "sinks") for module in found):
+    found_attentions = attentions(model)
+    if any(hasattr(module, "sinks") for module in found_attentions):
         raise UserError(f"{kind} cannot be traced: its heads have sinks, a share of their weights that no key gets")
-    if found:
+    if found_attentions:
         return
     closed = sorted({type(module).__name__ for module in model.modules() if "Attention" in type(module).__name__})
     if closed:

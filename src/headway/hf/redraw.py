@@ -38,15 +38,15 @@ def plain_weights(
     few = x[:1, :_POSITIONS]
     n_heads, n_kv = attention.q.shape[1], attention.k.shape[1]
     parts = [part for each in maps.values() for part in _parts(each, n_heads, n_kv, attention)]
-    found: dict[str, _Part] = {}
+    weights: dict[str, _Part] = {}
     for role, seen, exact in (("V", attention.v, True), ("K", attention.k, False), ("Q", attention.q, False)):
-        taken = [id(part[0]) for part in found.values()]
+        taken = [id(part[0]) for part in weights.values()]
         fits = (part for part in parts if id(part[0]) not in taken and _gives(part, few, seen[:1], exact))
         part = next(fits, None)
         if part is None:
             return None
-        found[role] = part
-    (W_V, b_V), (W_K, b_K), (W_Q, b_Q) = found.values()
+        weights[role] = part
+    (W_V, b_V), (W_K, b_K), (W_Q, b_Q) = weights.values()
     return PlainWeights(x=x, W_Q=W_Q, W_K=W_K, W_V=W_V, b_Q=b_Q, b_K=b_K, b_V=b_V)
 
 
@@ -141,15 +141,15 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
 
 def _parameters(call: Call, draw: int, where: str) -> Mapping[str, Tensor]:
     """Return the parameters of an attention's linear maps, drawn anew."""
-    found: dict[str, Tensor] = {}
+    drawn_arrays: dict[str, Tensor] = {}
     for name, module in _maps(call).items():
         # An output is a row of a Linear's weight, and a column of a Conv1D's.
         weight = module.weight if isinstance(module, nn.Linear) else module.weight.T
         drawn = drawn_weight(weight, draw, f"{where}.{name}.weight")
-        found[f"{name}.weight"] = drawn if isinstance(module, nn.Linear) else drawn.T
+        drawn_arrays[f"{name}.weight"] = drawn if isinstance(module, nn.Linear) else drawn.T
         if module.bias is not None:
-            found[f"{name}.bias"] = drawn_weight(module.bias, draw, f"{where}.{name}.bias")
-    return found
+            drawn_arrays[f"{name}.bias"] = drawn_weight(module.bias, draw, f"{where}.{name}.bias")
+    return drawn_arrays
 
 
 def _turn(call: Call, n_queries: int, d_head: int) -> Float[Tensor, " distance"] | None:

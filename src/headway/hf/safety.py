@@ -63,17 +63,17 @@ def _check_file(path: Path, homes: set[Path]) -> None:
     if path.is_symlink() and not homes & set(Path(os.path.realpath(path)).parents):
         raise UserError(f"{path.parent}: {name} is a link to a place outside of the folder; put the file itself there")
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return  # a dangling link: the reader of the file reports it as missing
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise UserError(f"{path.parent}: {name} is no file but a device, a pipe or a socket; fetch the folder again")
     largest = LARGEST_VOCABULARY if path.name.endswith(_VOCABULARIES) else LARGEST_TEXT
-    if found.st_size > largest and not path.name.endswith(".safetensors"):
+    if status.st_size > largest and not path.name.endswith(".safetensors"):
         raise UserError(
-            f"{path.parent}: {name} has {found.st_size / 1e6:,.0f} MB, and no such file has more than "
+            f"{path.parent}: {name} has {status.st_size / 1e6:,.0f} MB, and no such file has more than "
             f"{largest / 1e6:g} MB; fetch the folder again"
         )
 

@@ -66,7 +66,7 @@ def export(
 
 def unknown_elsewhere(model: TransformerModel) -> list[str]:
     """Return the choices of a model that no exported folder can express, as keys."""
-    told = {
+    choices = {
         "residual false": not model.residual,
         "positions joint": model.positions == "joint",
         "smeared_keys": model.smeared_keys,
@@ -75,7 +75,7 @@ def unknown_elsewhere(model: TransformerModel) -> list[str]:
         "an encoder": model.encoder is not None,
         "class_token": model.class_token,
     }
-    return [name for name, has in told.items() if has]
+    return [name for name, has in choices.items() if has]
 
 
 def _config(model_type: str, described: dict[str, Any], vocab_size: int, tokenizer: Tokenizer | None) -> dict[str, Any]:

@@ -58,9 +58,9 @@ class InContextAttention(nn.Module):
 
     def __init__(self, model: IclModel, task: RegressionTask, weights: Weights) -> None:
         super().__init__()
-        given, needed = {name: array.shape for name, array in weights.items()}, weight_shapes(model, task)
-        if given != needed:
-            raise UserError(f"weights of shapes {given} do not fit the model; it needs {needed}")
+        shapes, needed = {name: array.shape for name, array in weights.items()}, weight_shapes(model, task)
+        if shapes != needed:
+            raise UserError(f"weights of shapes {shapes} do not fit the model; it needs {needed}")
         for name, array in weights.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
         rows = torch.eye(needed["W_O"][2], dtype=self.W_O.dtype)

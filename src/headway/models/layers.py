@@ -151,18 +151,18 @@ def check_inputs(inputs: object, n_numbers: int | None) -> None:
     Raises:
         UserError: saying what it reads.
     """
-    given = f"a tensor of shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
+    what = f"a tensor of shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
     if n_numbers is not None:
         if isinstance(inputs, Tensor) and inputs.is_floating_point() and inputs.shape[2:] == (n_numbers,):
             return
         raise UserError(
-            f"inputs: {given} was given, and this model has an encoder: it reads a tensor of numbers, (batch, pos, "
+            f"inputs: {what} was given, and this model has an encoder: it reads a tensor of numbers, (batch, pos, "
             f"{n_numbers})"
         )
     if isinstance(inputs, Tensor) and inputs.dim() == 2 and not inputs.is_floating_point():
         return
     raise UserError(
-        f"tokens: {given} was given, and a model reads a tensor of whole numbers, (batch, pos), such as "
+        f"tokens: {what} was given, and a model reads a tensor of whole numbers, (batch, pos), such as "
         "torch.tensor([[1, 2, 3]]); headway.open_model(PATH), of a run's path or a folder, takes a sentence, lists and "
         "arrays too: headway.open_model(PATH).trace(...)"
     )

@@ -374,9 +374,9 @@ def half_made(waiting: Sequence[Path], batch_of: Members, missing: Sequence[Name
         missing: runs that have no folder.
     """
     wanted, here = set(missing), set(waiting)
-    found: dict[Name, RunBatch] = {}
+    batches: dict[Name, RunBatch] = {}
     for batch, folder in {each: path for path in waiting if (each := batch_of(path)) is not None}.items():
         there = zip(batch.members, batch.folders(folder), strict=True)
         if all(name in wanted or path in here for name, path in there):
-            found |= {name: batch for name in batch.members if name in wanted}
-    return found
+            batches |= {name: batch for name in batch.members if name in wanted}
+    return batches

@@ -115,8 +115,8 @@ def load(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Checkpoint 
     Raises:
         OSError: when one cannot be read now, which is no damage; what it holds is not given up.
     """
-    found, data, damages = newest(directory, why_not)
-    return (None if found is None else Checkpoint(**vars(found), state=load_file(data))), damages
+    commit, data, damages = newest(directory, why_not)
+    return (None if commit is None else Checkpoint(**vars(commit), state=load_file(data))), damages
 
 
 def newest(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Commit | None, Path, list[str]]:
@@ -147,14 +147,14 @@ def contents(directory: Path) -> dict[str, Content]:
     Raises:
         OSError: when a commit cannot be read.
     """
-    found: dict[str, Content] = {}
+    contents_by_name: dict[str, Content] = {}
     for path in _commits(directory):
         try:
             _, data, content = _committed(path)
         except _DAMAGES:
             continue
-        found |= {path.name: Content.of_file(path), data.name: content}
-    return found
+        contents_by_name |= {path.name: Content.of_file(path), data.name: content}
+    return contents_by_name
 
 
 _DAMAGES = (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError, files.NotOrdinary, SafetensorError)

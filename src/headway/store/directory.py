@@ -63,9 +63,9 @@ def drop(
         with turn(directory), ExitStack() as owned:
             missing, folders, dropped = document.missing(directory), list[Path](), set[document.Name]()
             for name in dict.fromkeys(names):
-                found, gone = _chosen(directory, name, asked, missing)
-                folders += found
-                dropped |= gone | {(name, seed_of(folder)) for folder in found if folder.name[5:].isdecimal()}
+                chosen, gone = _chosen(directory, name, asked, missing)
+                folders += chosen
+                dropped |= gone | {(name, seed_of(folder)) for folder in chosen if folder.name[5:].isdecimal()}
             for folder in folders:
                 owned.enter_context(_lease(folder))
             document.record(directory, dropped=dropped)  # first: a kill leaves runs that are there, and none missing
@@ -93,12 +93,12 @@ def _chosen(
     arms = [folder.parent.name for folder in entries(directory, "runs/*/seed-*")]
     if name not in (arms := list(dict.fromkeys((*arms, *dict(missing))))):
         raise ResultsError(f"{directory} has no runs of arm {name!r}; {near(name, arms)}")
-    found = entries(inside(directory, "runs", name), "seed-*")
+    folders = entries(inside(directory, "runs", name), "seed-*")
     gone = {seed for arm, seed in missing if arm == name}
-    wanted = found if seeds is None else [f for f in found if f.name in {f"seed-{seed}" for seed in seeds}]
+    wanted = folders if seeds is None else [f for f in folders if f.name in {f"seed-{seed}" for seed in seeds}]
     wanted_gone = gone if seeds is None else gone & set(seeds)
     if not wanted and not wanted_gone:
-        there = with_numbers("seed", {*map(seed_of, found), *gone})
+        there = with_numbers("seed", {*map(seed_of, folders), *gone})
         raise ResultsError(f"{directory}: arm {name} has no run of {with_numbers('seed', seeds or ())}; it has {there}")
     return wanted, {(name, seed) for seed in wanted_gone}
 
@@ -276,9 +276,9 @@ class Store:
         }
         waiting = [path for path in run_folders(self.path) if not (path / "lease").exists()] if missing else []
         batches = half_made(waiting, _batch, list(missing))
-        anew, said = making.batches({name: spec for name, spec in missing.items() if name not in batches})
+        anew, notes = making.batches({name: spec for name, spec in missing.items() if name not in batches})
         batches |= anew
-        for sentence in said:
+        for sentence in notes:
             tell(sentence)
         return tuple(
             self._add(arm, seed, batches.get(name), making.threads_of(missing[name], batches.get(name)))
@@ -329,13 +329,13 @@ class Store:
                 create_text(path / "run.json", document_run(run))
         except OSError as error:
             raise _unwritable(path, error) from None
-        found = self._examined(path)
-        if found.status != "damaged" and found.id != run.id:
+        examined = self._examined(path)
+        if examined.status != "damaged" and examined.id != run.id:
             raise ResultsError(
-                f"{path} holds run {found.id}, and {arm.full_name} with seed {seed} is {run.id}; "
+                f"{path} holds run {examined.id}, and {arm.full_name} with seed {seed} is {run.id}; "
                 "it is left as it is: choose another directory"
             )
-        return found
+        return examined
 
     def runs(self, depth: Depth = "changed") -> tuple[Run, ...]:
         """All runs that have a folder, in the document's order of arms, then by seed.

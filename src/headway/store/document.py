@@ -83,8 +83,8 @@ def record(directory: Path, *, asked: Iterable[Name] = (), dropped: Iterable[Nam
 
 def named(directory: Path) -> set[Name] | None:
     """The runs that the document names; None for a document of the first sealed version, which has no list of them."""
-    found = _note_of(directory)
-    return _read_runs(found["runs"]) if "runs" in found else None
+    noted = _note_of(directory)
+    return _read_runs(noted["runs"]) if "runs" in noted else None
 
 
 def runs_of(directory: Path) -> tuple[set[Name], set[Name]]:
@@ -124,16 +124,16 @@ def compact(runs: Collection[Name]) -> dict[str, str]:
         >>> compact({("b", 2), ("a", 7), ("a", 0), ("a", 1), ("a", 2)})
         {'a': '0-2,7', 'b': '2'}
     """
-    found: dict[str, list[list[int]]] = {}
+    ranges_of: dict[str, list[list[int]]] = {}
     for arm, seed in sorted(runs):
-        ranges = found.setdefault(arm, [])
+        ranges = ranges_of.setdefault(arm, [])
         if ranges and ranges[-1][1] == seed - 1:
             ranges[-1][1] = seed
         else:
             ranges.append([seed, seed])
     return {
         arm: ",".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges)
-        for arm, ranges in found.items()
+        for arm, ranges in ranges_of.items()
     }
 
 
@@ -181,27 +181,27 @@ def note(directory: Path, name: str, states: Sequence[State]) -> None:
         OSError: when it cannot be written.
     """
     if (directory / FILE).exists() and not doubt(directory):
-        found = {**anchors(directory), name: list(dict.fromkeys(states))}
-        _change(directory, {LOOKS: {name: states for name, states in found.items() if states != [None]}})
+        known_states = {**anchors(directory), name: list(dict.fromkeys(states))}
+        _change(directory, {LOOKS: {name: states for name, states in known_states.items() if states != [None]}})
 
 
 def anchors(directory: Path) -> Mapping[str, Sequence[State]]:
     """The allowed contents of each file of `looks/`, by its name, as the document says."""
-    found = _note_of(directory).get(LOOKS)
-    states = found.items() if isinstance(found, dict) else ()
+    noted = _note_of(directory).get(LOOKS)
+    states = noted.items() if isinstance(noted, dict) else ()
     return {name: each for name, each in states if isinstance(each, list) and is_look(name)}
 
 
 def looks_given_up(directory: Path) -> Sequence[str]:
     """The files of `looks/` that somebody did without."""
-    found = _note_of(directory).get("given_up")
-    return [name for name in found if is_look(name)] if isinstance(found, list) else []
+    noted = _note_of(directory).get("given_up")
+    return [name for name in noted if is_look(name)] if isinstance(noted, list) else []
 
 
 def timed_arms(directory: Path) -> Sequence[str]:
     """The arms whose timings were there, as the document says."""
-    found = _note_of(directory).get("timed")
-    return [name for name in found if isinstance(name, str) and files.is_bare(name)] if isinstance(found, list) else []
+    noted = _note_of(directory).get("timed")
+    return [name for name in noted if isinstance(name, str) and files.is_bare(name)] if isinstance(noted, list) else []
 
 
 def timing_file(directory: Path, name: str) -> Path:
@@ -211,8 +211,8 @@ def timing_file(directory: Path, name: str) -> Path:
 
 def read_timing(file: Path) -> dict[str, Any] | None:
     """Return a timing, or None if it cannot be read or has changed since it was written."""
-    found = signed_json(file)
-    return found if found is not None and found.get("arm", file.stem) == file.stem else None
+    timing = signed_json(file)
+    return timing if timing is not None and timing.get("arm", file.stem) == file.stem else None
 
 
 def timings_of_arms(directory: Path) -> dict[str, dict[str, Any] | None]:
@@ -270,17 +270,17 @@ def state_of(file: Path) -> State:
 
 def _kept(directory: Path, arms: Collection[str], asked: Iterable[Name]) -> dict[str, Any]:
     """The note of a document that is written now; what the former note said stays, unless it is damaged."""
-    known = (directory / FILE).exists() and not doubt(directory)
+    is_intact = (directory / FILE).exists() and not doubt(directory)
     looks, present = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]
-    looks |= {file.stem: [state_of(file)] for file in present if not known and signed_json(file)}
+    looks |= {file.stem: [state_of(file)] for file in present if not is_intact and signed_json(file)}
     runs, aside = ({run for run in found if run[0] in arms} for found in _changed(directory, asked))
-    said = {
+    noted = {
         "dropped": compact(aside),
         LOOKS: looks,
         "given_up": looks_given_up(directory),
         "timed": timed_arms(directory),
     }
-    return {"runs": compact(runs), **{key: value for key, value in said.items() if value}}
+    return {"runs": compact(runs), **{key: value for key, value in noted.items() if value}}
 
 
 def _change(directory: Path, changed: Mapping[str, Any]) -> None:
@@ -288,8 +288,8 @@ def _change(directory: Path, changed: Mapping[str, Any]) -> None:
     head, _, rest = files.read_bytes(directory / FILE).partition(b"\n")
     text = (rest if _is_head(head) else head + b"\n" + rest).decode()
     before, there, last = text.rpartition(_NOTE)
-    said = {key: value for key, value in {**_note_of(directory), **changed}.items() if value is not None}
-    end = write_yaml({**_read(last if there else ""), "headway": said})
+    content = {key: value for key, value in {**_note_of(directory), **changed}.items() if value is not None}
+    end = write_yaml({**_read(last if there else ""), "headway": content})
     _write(directory, f"{before if there else text.rstrip()}\n{end}")
 
 
@@ -304,18 +304,18 @@ def _note_of(directory: Path) -> Mapping[str, Any]:
     except (OSError, UnicodeDecodeError):
         return {}
     _, there, last = text.rpartition(_NOTE)
-    found = _read(last).get("headway") if there else None
-    return found if isinstance(found, dict) else {}
+    content = _read(last).get("headway") if there else None
+    return content if isinstance(content, dict) else {}
 
 
 @lru_cache(maxsize=8)
 def _read(last: str) -> Mapping[str, Any]:
     """The keys of the end of a document, from the note on."""
     try:
-        found = read_yaml(_NOTE + last, FILE)
+        content = read_yaml(_NOTE + last, FILE)
     except DeclarationError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _is_head(line: bytes) -> bool:
@@ -341,8 +341,8 @@ def doubt(directory: Path) -> str:
 
 def is_unsealed(directory: Path) -> bool:
     """Return whether the document never had a seal, or lost every trace of one."""
-    said = doubt(directory)
-    return bool(said) and said != _edited(directory)
+    error = doubt(directory)
+    return bool(error) and error != _edited(directory)
 
 
 def _edited(directory: Path) -> str:

@@ -139,11 +139,11 @@ def _without_code(spec: RunSpec) -> dict[str, Any]:
 def _differences(former: RunSpec, asked: RunSpec) -> str:
     then, now = (leaves(spec.model_dump(mode="json")) for spec in (former, asked))
     keys = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
-    said = [
+    lines = [
         f"{key} ({'changed code' if key == 'plugins' else f'{_value(then, key)} -> {_value(now, key)}'})"
         for key in keys[:_MOST_KEYS]
     ]
-    return ", ".join(said) + (f" and {counted(len(keys) - _MOST_KEYS, 'other key')}" if keys[_MOST_KEYS:] else "")
+    return ", ".join(lines) + (f" and {counted(len(keys) - _MOST_KEYS, 'other key')}" if keys[_MOST_KEYS:] else "")
 
 
 def _value(values: dict[str, Any], key: str) -> str:

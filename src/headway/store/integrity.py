@@ -89,11 +89,11 @@ def check(path: Path, digest: str, depth: Depth, known: "Checked | None" = None)
     if all_same:
         return
     sealed = read(path, digest)
-    found = list(damages(path, {name: sealed[name] for name in sealed if name not in same}, by_size=depth == "sizes"))
-    found += foreign(path, sealed)
-    if found:
-        more = f" (and {counted(len(found) - 1, 'other file')})" if found[1:] else ""
-        raise ResultsError(f"{path}: {found[0]}{more}; {anew(path)}")
+    damaged = list(damages(path, {name: sealed[name] for name in sealed if name not in same}, by_size=depth == "sizes"))
+    damaged += foreign(path, sealed)
+    if damaged:
+        more = f" (and {counted(len(damaged) - 1, 'other file')})" if damaged[1:] else ""
+        raise ResultsError(f"{path}: {damaged[0]}{more}; {anew(path)}")
     if known is not None and depth != "sizes":
         known.note(path, digest, (SEAL, *sealed))
 
@@ -159,10 +159,10 @@ Stamp = tuple[int, int, int]
 def file_stamp(file: Path) -> Stamp | None:
     """The time, size and inode of a file, by which a later write is noticed; None if there is no file."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class Checked:
@@ -206,10 +206,10 @@ class Checked:
 def _stamp(file: str) -> list[int] | None:
     """Size, times and inode of a file; nobody can set the time of the inode, which every write moves."""
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return None
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def working_in(folder: Path, *, besides: Collection[int] = ()) -> list[psutil.Pr
 
     A process works there when its command or its environment names the folder, or when it writes to a file in it.
     """
-    found, named = [], str(folder)
+    processes, named = [], str(folder)
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid in (os.getpid(), *besides) or process.uids().real != os.getuid():
@@ -78,8 +78,8 @@ def working_in(folder: Path, *, besides: Collection[int] = ()) -> list[psutil.Pr
             if any(named in word for word in (*process.cmdline(), *process.environ().values())) or any(
                 file.path.startswith(f"{named}/") and getattr(file, "mode", "r") != "r" for file in process.open_files()
             ):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 @cache
@@ -230,7 +230,7 @@ def _numbers(directory: Path) -> Iterator[int]:
         names = os.listdir(directory)
     except FileNotFoundError:
         return
-    yield from (int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
+    yield from (int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
 
 def _create(path: Path, holder: Holder) -> bool:
@@ -278,11 +278,11 @@ def parsed(content: bytes) -> Holder | None:
     """Return the holder that a lease names, without a later Headway's fields; None while the lease is being made."""
     kinds: dict[str, Any] = {each.name: (float, int) if each.type is float else each.type for each in fields(Holder)}
     try:
-        told = {name: value for name, value in json.loads(content).items() if name in kinds}
-        plausible = all(isinstance(value, kinds[name]) and _is_plausible(value) for name, value in told.items())
+        values = {name: value for name, value in json.loads(content).items() if name in kinds}
+        plausible = all(isinstance(value, kinds[name]) and _is_plausible(value) for name, value in values.items())
         # A rate fades while a model is evaluated, and whoever divides by it would get no number.
-        rate = round(told.get("steps_per_s", 0.0), 6) if plausible else 0.0
-        return Holder(**{**told, "steps_per_s": rate}) if plausible else None
+        rate = round(values.get("steps_per_s", 0.0), 6) if plausible else 0.0
+        return Holder(**{**values, "steps_per_s": rate}) if plausible else None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -455,8 +455,8 @@ class Lease:
             self.check()
             path = file_of(self._directory, self._number)
             temporary = path.with_suffix(".tmp")
-            told = {**self._told, "beat": self._holder.beat + 1, "held_s": round(_awake_s() - self._taken, 1)}
-            self._holder = replace(self._holder, **told)
+            changed = {**self._told, "beat": self._holder.beat + 1, "held_s": round(_awake_s() - self._taken, 1)}
+            self._holder = replace(self._holder, **changed)
             try:
                 remove(temporary)
                 write_new(temporary, json.dumps(asdict(self._holder)).encode())

@@ -198,11 +198,11 @@ def unaccounted(directory: Path) -> Iterator[str]:
         return
     if plan is None or document.named(directory) is None:
         return
-    known = document.there(directory).union(*document.runs_of(directory))
+    runs = document.there(directory).union(*document.runs_of(directory))
     needed = set(plan.arms)
     for look in plan.history:
         seeds = plan.seeds[: look.n_seeds]
-        if gone := {(arm, seed) for arm in needed for seed in seeds} - known:
+        if gone := {(arm, seed) for arm in needed for seed in seeds} - runs:
             file = document.look_file(directory, f"after-{look.n_seeds}")
             yield f"{file} rests on runs that are gone: {document.told(gone)}; `headway run` with its file trains them"
         left = [weights for name, weights in plan.asked.items() if look.outcomes.get(name) == "open"]
@@ -283,10 +283,10 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
     try:
         files.folder_in(directory, document.LOOKS)
         settle(directory)
-        if (found := _there(directory, name, value)) is not None:
-            return found
+        if (kept := _there(directory, name, value)) is not None:
+            return kept
         with turn(directory):
-            if (found := _there(directory, name, value)) is None:  # another process may have had the turn before
+            if (kept := _there(directory, name, value)) is None:  # another process may have had the turn before
                 _write(directory, name, value)
     except OSError as error:
         raise _unwritable(directory, name, error) from None
@@ -295,11 +295,11 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
 
 def keep_plan(directory: Path, plan: StoredPlan) -> StoredPlan:
     """Store a plan, or the continuation of a stored plan; return the plan that is stored afterwards."""
-    found = keep(directory, "plan", plan)
-    if plan.at_most > found.at_most and plan.looks[: len(found.looks)] == found.looks:
+    kept = keep(directory, "plan", plan)
+    if plan.at_most > kept.at_most and plan.looks[: len(kept.looks)] == kept.looks:
         try:
             with turn(directory):
-                former = stored_plan(directory) or found
+                former = stored_plan(directory) or kept
                 if former.at_most < plan.at_most:
                     _write(directory, "plan", replace(plan, made=former.made))
         except OSError as error:

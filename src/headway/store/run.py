@@ -281,14 +281,14 @@ class Run:
         if step is not None:
             return records.read_step(self.path, "weights", step)
         with records.reached(self.path / "checkpoint"):
-            found, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
-        if self.status == "done" and (found is None or found.step != self.steps):
+            newest, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
+        if self.status == "done" and (newest is None or newest.step != self.steps):
             what = ", ".join(damages) or "the checkpoint of its last step is missing"
             raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")
-        if found is None:
+        if newest is None:
             what = ", ".join([f"it is {self.status}", *damages])
             raise ResultsError(f"{self.path} has no checkpoint yet: {what}; `headway run` goes on with it")
-        return found.weights()
+        return newest.weights()
 
     def _why_not(self, commit: checkpoint.Commit) -> str | None:
         theirs = commit.run and self.id and commit.run != self.id
@@ -337,9 +337,9 @@ def unreliable_run(path: Path, message: str) -> Run:
     """
     arm, _, control = path.parent.name.partition("+")
     name = path.name.removeprefix("seed-")
-    told: dict[str, Any] = {"arm": arm, "control": control or None, "seed": int(name) if name.isdecimal() else -1}
+    from_path: dict[str, Any] = {"arm": arm, "control": control or None, "seed": int(name) if name.isdecimal() else -1}
     nothing: dict[str, Any] = {"id": "", "group": None, "config": {}, "log_every": 0, "execution": {}, "metrics": {}}
-    return Run(path=path, status="damaged", message=message, **told, **nothing)
+    return Run(path=path, status="damaged", message=message, **from_path, **nothing)
 
 
 def document(run: Run) -> str:

@@ -159,10 +159,10 @@ class _Lines:
 
 def _resumable(path: Path, run: str) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint of a run beside which the records stand, and what was wrong with anything newer."""
-    found, damages = checkpoint.load(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+    newest, damages = checkpoint.load(path / "checkpoint", lambda commit: _why_not(path, run, commit))
     if damages:
-        damages = [*dict.fromkeys(damages), f"going on from step {found.step if found else 0}"]
-    return found, damages
+        damages = [*dict.fromkeys(damages), f"going on from step {newest.step if newest else 0}"]
+    return newest, damages
 
 
 def stored_step(path: Path, run: str) -> int:
@@ -173,10 +173,10 @@ def stored_step(path: Path, run: str) -> int:
         run: its id.
     """
     try:
-        found, _, _ = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+        newest, _, _ = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
     except (OSError, ResultsError):
         return 0  # the process that resumes it reports what is wrong
-    return found.step if found else 0
+    return newest.step if newest else 0
 
 
 def why_not_newest(path: Path, run: str) -> list[str]:

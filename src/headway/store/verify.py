@@ -65,12 +65,12 @@ def verify(directory: Path) -> Iterator[Looked]:
             raise
         damages.append(str(error))
     doubt = document.doubt(directory) if store else ""
-    known, beside = Checked(directory), _beside(directory)
+    checked, beside = Checked(directory), _beside(directory)
     damages += [*filter(None, [doubt]), *_misplaced(directory), *beside.damages]
     yield replace(beside, damages=tuple(damages), note=_unnamed(directory) if store else "")
     for folder in run_folders(directory):
-        yield _look(folder, store, known)
-    known.save()
+        yield _look(folder, store, checked)
+    checked.save()
 
 
 def _misplaced(directory: Path) -> Iterator[str]:
@@ -108,14 +108,14 @@ def _unnamed(directory: Path) -> str:
 def _beside(directory: Path) -> Looked:
     """The damages among the files beside the runs."""
     files = [(kind.why_not, file) for kind in STORED_FILES if kind.why_not for file in entries(directory, kind.pattern)]
-    found = [why_not(directory, file) for why_not, file in files]
+    damages = [why_not(directory, file) for why_not, file in files]
     untimed = [
         file for arm in document.timed_arms(directory) if not (file := document.timing_file(directory, arm)).exists()
     ]
     lost = [f"{file} is gone; `headway run` with --timing measures it again" for file in untimed]
     lost += [*look_plans.damages(directory), *look_plans.unaccounted(directory), *_figures(directory)]
     sizes = [file.stat().st_size for _, file in files if file.is_file()]
-    return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=(*filter(None, found), *lost))
+    return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=(*filter(None, damages), *lost))
 
 
 def _why_not_signed(directory: Path, file: Path) -> str:
@@ -210,24 +210,24 @@ def _look(folder: Path, store: Store | None, known: Checked) -> Looked:
             return Looked(held=True)
         if run.status == "done":
             return _sealed(run, known)
-        found = [f"{folder}: {damage}" for damage in why_not_newest(folder, run.id)]
+        damages = [f"{folder}: {damage}" for damage in why_not_newest(folder, run.id)]
         if (folder / integrity.SEAL).exists():
             what = f"its run.json says that it is {run.status}, and its seal that it was finished"
-            found.append(f"{folder}: {what}; `{command_line('run', folder.parents[2])}` finishes it again")
-        return Looked(damages=tuple(found))
+            damages.append(f"{folder}: {what}; `{command_line('run', folder.parents[2])}` finishes it again")
+        return Looked(damages=tuple(damages))
     except ResultsError as error:
         return Looked(damages=(str(error),))
 
 
 def _sealed(run: Run, known: Checked) -> Looked:
     contents = integrity.read(run.path, run.seal or "")
-    found = [*integrity.damages(run.path, contents), *integrity.foreign(run.path, contents)]
-    if not found:
+    damages = [*integrity.damages(run.path, contents), *integrity.foreign(run.path, contents)]
+    if not damages:
         known.note(run.path, run.seal or "", (integrity.SEAL, *contents))
     return Looked(
         n_files=len(contents) + 2,
         n_bytes=sum(content.n_bytes for content in contents.values()),
-        damages=tuple(f"{run.path / damage}; {anew(run.path)}" for damage in found),
+        damages=tuple(f"{run.path / damage}; {anew(run.path)}" for damage in damages),
     )
 
 
@@ -243,8 +243,8 @@ def finished(run: Run) -> Run | None:
     Raises:
         ResultsError: when its run.json cannot be read.
     """
-    found = read(run.path)
-    return found if found.status == "done" and found.id == run.id and found.seal else None
+    run_now = read(run.path)
+    return run_now if run_now.status == "done" and run_now.id == run.id and run_now.seal else None
 
 
 def is_whole(first: Run) -> bool:
@@ -266,14 +266,14 @@ def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, C
     """
     mine = plain(dict(metrics))
     names = sorted(name for name in first.metrics.keys() | mine.keys() if not name.endswith(_PASSING))
-    found = [name for name in names if not _equal(first.metrics.get(name), mine.get(name))]
+    differing = [name for name in names if not _equal(first.metrics.get(name), mine.get(name))]
     try:
         sealed = integrity.read(first.path, first.seal or "")
     except ResultsError:
-        return found
+        return differing
     # Files that hold times differ in two executions.
     same = [name for name in sealed.keys() & contents.keys() if name.endswith(_ARRAYS) or not name.startswith(_TIMES)]
-    return found + sorted(name for name in same if sealed[name] != contents[name])
+    return differing + sorted(name for name in same if sealed[name] != contents[name])
 
 
 def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:

@@ -52,13 +52,13 @@ class Watch:
         return not give_up(directory, sight)
 
     def _look(self, directory: Path, sight: Sight) -> _Seen:
-        now, known = self._clock(), self._seen.get(directory)
-        if known is None or (known.sight.number, known.sight.mark) != (sight.number, sight.mark):
-            known = self._seen[directory] = _Seen(sight, now)
+        now, last = self._clock(), self._seen.get(directory)
+        if last is None or (last.sight.number, last.sight.mark) != (sight.number, sight.mark):
+            last = self._seen[directory] = _Seen(sight, now)
         else:
-            known.silent_s += min(now - known.at, _LONGEST_GAP_S)
-            known.at = now
-        return known
+            last.silent_s += min(now - last.at, _LONGEST_GAP_S)
+            last.at = now
+        return last
 
 
 def take_patiently(directory: Path) -> Lease:
@@ -83,14 +83,14 @@ def take_patiently(directory: Path) -> Lease:
 def moved(directories: Iterable[Path], within_s: float) -> dict[Path, bool]:
     """Return, for leases held elsewhere, whether the holder gave a beat within a time."""
     first = {path: sight for path in directories if (sight := seen(path)) and not sight.is_free and not _is_here(sight)}
-    found = dict.fromkeys(first, False)
+    has_moved = dict.fromkeys(first, False)
     until = time.monotonic() + within_s
-    while not all(found.values()) and time.monotonic() < until:
+    while not all(has_moved.values()) and time.monotonic() < until:
         time.sleep(_POLL_EVERY_S)
         for path, before in first.items():
             now = seen(path)
-            found[path] = found[path] or now is None or now.mark != before.mark
-    return found
+            has_moved[path] = has_moved[path] or now is None or now.mark != before.mark
+    return has_moved
 
 
 def _is_here(sight: Sight) -> bool:

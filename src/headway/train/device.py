@@ -65,8 +65,8 @@ def instruction_sets() -> dict[str, str]:
     so do virtual machines. Sums in another order have other last bits. A library that torch was built without is left
     out, and so is a library that does not say.
     """
-    found = {"ATen": torch.backends.cpu.get_cpu_capability(), "MKL": _of_mkl(), "oneDNN": _of_onednn()}
-    return {library: name for library, name in found.items() if name}
+    sets = {"ATen": torch.backends.cpu.get_cpu_capability(), "MKL": _of_mkl(), "oneDNN": _of_onednn()}
+    return {library: name for library, name in sets.items() if name}
 
 
 class _MklVersion(ctypes.Structure):
@@ -121,8 +121,8 @@ def _of_onednn() -> str:
         lines = printed.read().splitlines(keepends=True)
     with contextlib.suppress(OSError):
         os.write(1, b"".join(line for line in lines if is_verbose or not line.startswith(b"onednn_verbose")))
-    said = (line.decode().partition(",cpu,isa:")[2].strip() for line in lines if b",cpu,isa:" in line)
-    return next(said, "")
+    names = (line.decode().partition(",cpu,isa:")[2].strip() for line in lines if b",cpu,isa:" in line)
+    return next(names, "")
 
 
 def check_precision(precision: str, device: torch.device) -> None:

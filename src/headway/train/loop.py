@@ -359,5 +359,5 @@ class TrainingSlice(ABC):
 
 def training_part_of(run: RunSpec) -> TrainingSlice:
     """The laboratory of a run."""
-    found: TrainingSlice = part_of(run, "train")
-    return found
+    part: TrainingSlice = part_of(run, "train")
+    return part

@@ -61,9 +61,9 @@ def heads_to_keep(keep: int | float | str, units: Sequence[Unit]) -> int:
     if is_share and 0 < number < total:
         number = float(min(sums - {0, total}, key=lambda n: (abs(n - number), n), default=0))
     if not 0 < number < total:
-        said = "none" if number <= 0 else f"{number:,.0f}"
+        amount = "none" if number <= 0 else f"{number:,.0f}"
         raise UserError(
-            f"keep {keep}: that is {said} of {counted(total, 'head')}; give from 1 to {total - 1}, or a share "
+            f"keep {keep}: that is {amount} of {counted(total, 'head')}; give from 1 to {total - 1}, or a share "
             "such as 50%"
         )
     asked = round(number)
@@ -85,8 +85,8 @@ def _parsed(keep: int | float | str) -> tuple[float, bool]:
     text = str(keep).strip()
     if re.fullmatch(r"-?\d+", text):
         return float(text), False
-    if found := re.fullmatch(r"(-?\d+(?:\.\d+)?) ?%", text):
-        return float(found[1]) / 100, True
+    if match := re.fullmatch(r"(-?\d+(?:\.\d+)?) ?%", text):
+        return float(match[1]) / 100, True
     if re.fullmatch(r"-?\d*\.\d+(?:e-?\d+)?|-?\d+\.\d*", text):
         return float(text), True
     raise UserError(f"keep {keep}: a number of heads or a share was expected, such as 24, 50% or 0.5")
@@ -111,10 +111,10 @@ def least_to_keep(by: str, units: Sequence[Unit]) -> int:
 
 def sums_of(units: Sequence[Unit]) -> set[int]:
     """Return the numbers of heads that whole units can have together."""
-    found = {0}
+    sums = {0}
     for unit in units:
-        found |= {number + len(unit) for number in found}
-    return found
+        sums |= {number + len(unit) for number in sums}
+    return sums
 
 
 Keep = Sequence[Sequence[bool]]

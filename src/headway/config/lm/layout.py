@@ -100,16 +100,16 @@ def parse_schedule(text: object, examples: Mapping[str, str], what: str) -> Sche
         Schedule(name='linear', numbers=(4.0, 16.0))
         >>> parse_schedule("4-8-16", {"linear": "linear(4, 16)"}, "n_heads")
     """
-    found = re.fullmatch(r"\s*([A-Za-z]+)\s*\(([^()]*)\)\s*", text) if isinstance(text, str) else None
-    if not found:
+    match = re.fullmatch(r"\s*([A-Za-z]+)\s*\(([^()]*)\)\s*", text) if isinstance(text, str) else None
+    if not match:
         return None
-    name = found[1]
+    name = match[1]
     if name not in examples:
         raise DeclarationError(f"{what}: there is no schedule {name!r}; {near(name, examples)}")
     example = examples[name].replace(";", ",")
     least, most = examples[name].partition(";")[0].count(",") + 1, example.count(",") + 1
     try:
-        numbers = tuple(float(argument) for argument in found[2].split(","))
+        numbers = tuple(float(argument) for argument in match[2].split(","))
     except ValueError:
         numbers = ()
     if not least <= len(numbers) <= most or not all(math.isfinite(n) and n > 0 for n in numbers):
@@ -471,16 +471,16 @@ _LAYER = re.compile(
 
 
 def _layer(part: str, d_model: int, d_head: int | None) -> LayerHeads:
-    found = _LAYER.fullmatch(part)
-    if not found:
+    match = _LAYER.fullmatch(part)
+    if not match:
         raise DeclarationError(
             f"n_heads: {shortened(repr(part))} is no layer; write 12, 8:2 (KV heads), 7x64 (d_head), 4+3 (query heads "
             "of each KV head) or 0 (no attention), layers joined by dashes, or a schedule such as descending(90)"
         )
-    queries = _queries(part, found)
+    queries = _queries(part, match)
     if not queries:
         return LayerHeads(queries=(), d_head=0)
-    heads, width = sum(queries), int(found["width"]) if found["width"] else d_head
+    heads, width = sum(queries), int(match["width"]) if match["width"] else d_head
     if width == 0:
         raise DeclarationError(f"n_heads {part!r}: d_head 0 is no width; give 1 or more")
     if width is None:

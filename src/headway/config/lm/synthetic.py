@@ -69,8 +69,8 @@ class EndpointTask(SyntheticTask):
     def _drawable(self) -> "EndpointTask":
         most = self.vertices * (self.vertices - 1)
         if (self.graph == "random") != (self.edges is not None):
-            said = "needs a number of edges" if self.graph == "random" else "has its own edges; leave edges out"
-            raise ValueError(f"graph {self.graph} {said}")
+            problem = "needs a number of edges" if self.graph == "random" else "has its own edges; leave edges out"
+            raise ValueError(f"graph {self.graph} {problem}")
         if self.edges is not None and self.edges > most:
             raise ValueError(f"edges {self.edges}: {self.vertices} vertices have at most {most}")
         return self
@@ -155,11 +155,11 @@ def edges_to_remove(n: int, edges: tuple[tuple[int, int], ...]) -> int:
 
 def _cycles_apart(edges: tuple[tuple[int, int], ...]) -> int:
     """Return cycles without a common edge, the shortest first: edges in both directions, then cycles by search."""
-    there, found = set(edges), 0
+    there, cycles = set(edges), 0
     for u, v in edges:
         if (u, v) in there and (v, u) in there:
             there -= {(u, v), (v, u)}
-            found += 1
+            cycles += 1
     after: dict[int, list[int]] = {}
     for u, v in sorted(there):
         after.setdefault(u, []).append(v)
@@ -167,8 +167,8 @@ def _cycles_apart(edges: tuple[tuple[int, int], ...]) -> int:
         if v in after.get(u, ()) and (path := _shortest_path(after, v, u)):
             for a, b in zip((u, *path), path, strict=False):
                 after[a].remove(b)
-            found += 1
-    return found
+            cycles += 1
+    return cycles
 
 
 def _shortest_path(after: Mapping[int, list[int]], start: int, end: int) -> list[int]:

@@ -96,10 +96,10 @@ class TextTask(TokensTask):
                 f"a path with a slash, such as ./{self.tokenizer or 'gpt2'}"
             )
         for key, corpus in zip(("corpus", "validation"), self.corpora, strict=False):
-            known = (*CORPORA, *OWN_CORPORA)
-            if corpus not in known and not _is_path(corpus) and "." not in corpus:
+            names = (*CORPORA, *OWN_CORPORA)
+            if corpus not in names and not _is_path(corpus) and "." not in corpus:
                 raise ValueError(
-                    f"{key} {corpus!r} is not known; {near(corpus, known)}; a folder is given by a path with a "
+                    f"{key} {corpus!r} is not known; {near(corpus, names)}; a folder is given by a path with a "
                     f"slash, such as ./{corpus or 'texts'}"
                 )
         for key, corpus in zip(("corpus", "validation"), self.corpora, strict=False):
@@ -140,8 +140,8 @@ class TextTask(TokensTask):
         """The kind of a tokenizer that is known by name, and its tokens; an empty kind for a folder."""
         if self.tokenizer in _SIZES:
             return self.tokenizer, _SIZES[self.tokenizer]
-        found = re.fullmatch(r"(bpe)-([0-9]{1,9})|(ids)-([0-9]{1,7})", self.tokenizer)
-        return (found[1] or found[3], int(found[2] or found[4])) if found else ("", 0)
+        match = re.fullmatch(r"(bpe)-([0-9]{1,9})|(ids)-([0-9]{1,7})", self.tokenizer)
+        return (match[1] or match[3], int(match[2] or match[4])) if match else ("", 0)
 
     def why_not_prompt(self, prompt: str) -> str | None:
         """Return why a tokenizer of ids cannot take a text as prompt: ids without known text are written as numbers."""

@@ -118,8 +118,8 @@ class _TokensTraining(Training):
     def _length_and_parts(self) -> "_TokensTraining":
         given = [name for name in ("steps", "tokens", "epochs") if getattr(self, name) is not None]
         if len(given) != 1:
-            said = "none was given" if not given else f"{' and '.join(given)} were given"
-            raise ValueError(f"the length of training is given by one of steps, tokens and epochs; {said}")
+            amount = "none was given" if not given else f"{' and '.join(given)} were given"
+            raise ValueError(f"the length of training is given by one of steps, tokens and epochs; {amount}")
         if self.batch_size % self.accumulate:
             raise ValueError(
                 f"accumulate {self.accumulate} does not divide batch_size {self.batch_size}; "

@@ -157,13 +157,13 @@ def of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
     """A null as one number for each head: of pairs the mean over a head's others."""
     if null is None:
         return np.full(n_heads, np.nan)
-    given = np.asarray(null, np.float64)
-    if given.ndim == 2 and n_heads > 1:
-        pairs = np.broadcast_to(given, (n_heads, n_heads))
+    values = np.asarray(null, np.float64)
+    if values.ndim == 2 and n_heads > 1:
+        pairs = np.broadcast_to(values, (n_heads, n_heads))
         return np.asarray((pairs.sum(1) - np.diagonal(pairs)) / (n_heads - 1))
     return (
-        np.broadcast_to(given.reshape(-1)[: n_heads if given.size > 1 else 1], n_heads)
-        if given.size
+        np.broadcast_to(values.reshape(-1)[: n_heads if values.size > 1 else 1], n_heads)
+        if values.size
         else (np.full(n_heads, np.nan))
     )
 
@@ -180,7 +180,7 @@ def _panel(
     colour = valued(column, scale, orient="right", gradientLength=length, tickCount=4, format=digits)
     x, y = _across(size, bool(nulls)), _down(size)
     cells, of_null = _slots(table, column), alt.Chart(inline(nulls))
-    known = cells.transform_filter(f"isValid(datum.{column})")
+    finite = cells.transform_filter(f"isValid(datum.{column})")
     shown: list[Hint] = ["name:N", (f"{column}:Q", ".3~g", metric_name(declared.name))]
     for beside, of in (("null", score.null), ("untrained", score.untrained)):
         if beside in size.strips and of:
@@ -188,14 +188,14 @@ def _panel(
     unknown = cells.transform_filter(f"!isValid(datum.{column})")
     layers = [
         head_map(unknown, x, y, alt.value("white"), ends=END, gap=1, stroke="#c9ced6"),
-        head_map(known, x, y, colour, ends=END, gap=size.gap, shown=shown),
+        head_map(finite, x, y, colour, ends=END, gap=size.gap, shown=shown),
     ]
     if nulls:
         shown = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
         layers.append(head_map(of_null, x, y, alt.Color("null:Q", scale=scale), ends=END, gap=size.gap, shown=shown))
     written = _digits(max(float(np.nanmax(np.abs(value))) for value in found.values() if np.isfinite(value).any()))
     if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
-        layers.append(_numbers(known, column, x, y, written, light))
+        layers.append(_numbers(finite, column, x, y, written, light))
         layers += [_numbers(of_null, "null", x, y, written, light)] if nulls else []
     title = alt.TitleParams(
         metric_name(declared.name), subtitle=f"high: {declared.high}", subtitleColor=QUIET, subtitleFontSize=11,

@@ -203,8 +203,8 @@ def ends(values: Iterable[float], *, beside: float = 0.0, least: float = 0.002) 
         >>> ends([1.0, 1.0], least=0.01)
         [0.995, 1.005]
     """
-    known = list(values)
-    low, high = min(known), max(known)
+    numbers = list(values)
+    low, high = min(numbers), max(numbers)
     shortest = least * max(abs(low), abs(high)) or 1.0
     if high - low < shortest:
         low, high = (low + high - shortest) / 2, (low + high + shortest) / 2
@@ -218,9 +218,9 @@ def log_ends(values: Iterable[float], *, left: float = 0.05, right: float = 0.05
         >>> log_ends([1.0, 100.0], left=0.0, right=0.5)
         [1.0, 1000.0]
     """
-    known = list(values)
-    ratio = max(max(known) / min(known), 1.1)
-    return [min(known) / ratio**left, max(known) * ratio**right]
+    numbers = list(values)
+    ratio = max(max(numbers) / min(numbers), 1.1)
+    return [min(numbers) / ratio**left, max(numbers) * ratio**right]
 
 
 def inline(rows: Iterable[Mapping[str, Any]]) -> "InlineData":
@@ -246,12 +246,12 @@ Hint = str | Sequence[str]
 
 def hints(columns: Iterable[Hint]) -> Any:
     """Return what a chart shows beside the pointer, as an encoding."""
-    found = []
+    tooltips = []
     for column in columns:
         shorthand, *more = (column,) if isinstance(column, str) else column
         options: dict[str, Any] = {key: part for key, part in zip(("format", "title"), more, strict=False) if part}
-        found.append(alt.Tooltip(shorthand, **options))
-    return found or alt.Undefined
+        tooltips.append(alt.Tooltip(shorthand, **options))
+    return tooltips or alt.Undefined
 
 
 _SYMBOLS: dict[str, dict[str, Any]] = {

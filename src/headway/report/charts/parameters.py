@@ -119,8 +119,8 @@ def write_picture(path: Path, figure: Figure) -> Path:
     if kind not in (*FORMATS, "html"):
         raise UserError(f"--out {path}: a picture is a {', '.join(FORMATS)} or html file; end its name so")
     if kind == "html":
-        said = {"title": figure.title, "name": figure.name, "caption": figure.caption}
-        return write_whole(path, page.render("picture.html.j2", [figure], **said).encode())
+        about = {"title": figure.title, "name": figure.name, "caption": figure.caption}
+        return write_whole(path, page.render("picture.html.j2", [figure], **about).encode())
     return write_whole(path, convert(render(figure.spec), kind))
 
 

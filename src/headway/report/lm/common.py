@@ -36,9 +36,9 @@ def measures(run: Finished, metric: str) -> bool:
 
 def heads_of(run: Finished) -> HeadProgress:
     """Return the measurements of a probed run's heads."""
-    found = run.once(head_progress)
-    assert found is not None
-    return found
+    progress = run.once(head_progress)
+    assert progress is not None
+    return progress
 
 
 LOSS = OutcomeMeasure(

@@ -87,8 +87,8 @@ def _maps(arm: ArmResults, metric: str, n_steps: int, n_heads: int) -> Maps:
     names = attentions(run)
     values = []
     for step in steps:
-        found = scores_at(run, step)[metric].values
-        maps = [np.array(found[names[layer]], np.float64) for layer in probed.layers]
+        scores = scores_at(run, step)[metric].values
+        maps = [np.array(scores[names[layer]], np.float64) for layer in probed.layers]
         for one in maps:
             np.fill_diagonal(one, np.nan)
         values.append(tuple(one[np.ix_(heads, heads)] for one, heads in zip(maps, kept, strict=True)))

@@ -81,9 +81,9 @@ def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: b
     layers = line_bands(alt.Chart(), x, y, style, spread=spread, strokeWidth=1.8, shown=shown)
     has_null = any(row["null"] is not None and np.isfinite(row["null"]) for row in rows)
     if has_null:
-        known = alt.Chart().transform_filter("isValid(datum.null)")
+        with_null = alt.Chart().transform_filter("isValid(datum.null)")
         null = replace(y, column="null")
-        layers += line_bands(known, x, null, style, spread=None, strokeDash=[2, 3], strokeWidth=1.2)
+        layers += line_bands(with_null, x, null, style, spread=None, strokeDash=[2, 3], strokeWidth=1.2)
     yield Figure(
         name=f"heads-{metric.replace('_', '-')}" + ("-variance" if statistic == "variance" else ""),
         part=PART,
@@ -133,12 +133,12 @@ def _rows_head_training(arm: ArmResults, metric: str, statistic: Statistic, poin
         return
     shared = sorted(set.intersection(*(set(one.steps.tolist()) for one in probed)))
     at = [shared[i] for i in thinned(shared, points)]
-    found = np.stack([getattr(one, statistic)[metric][np.isin(one.steps, at)] for one in probed])
+    by_seed = np.stack([getattr(one, statistic)[metric][np.isin(one.steps, at)] for one in probed])
     nulls = probed[0].null.get(metric) if statistic == "mean" else None
     null = None if nulls is None else nulls[np.isin(probed[0].steps, at)]
     for i, step in enumerate(at):
         for j, layer in enumerate(probed[0].layers):
-            values = found[:, i, j]
+            values = by_seed[:, i, j]
             lone = statistic == "variance" and probed[0].n_heads[j] < 3  # one pair has no variance
             if np.isfinite(values).all() and not lone:
                 yield {
@@ -187,16 +187,16 @@ def _caption(
 
 def _alone(arms: Sequence[ArmResults]) -> str:
     """Return a sentence on layers with one head only, which have no metric of pairs."""
-    found = [
+    lone = [
         f"layer {layer} of {arm.label}"
         for arm in arms
         if has_probes(arm.shown)
         for layer, n_heads in zip(heads_of(arm.shown).layers, heads_of(arm.shown).n_heads, strict=True)
         if n_heads == 1
     ]
-    if not found:
+    if not lone:
         return ""
-    named = listed(found) if len(found) <= 4 else f"{', '.join(found[:3])} and {len(found) - 3} more"
+    named = listed(lone) if len(lone) <= 4 else f"{', '.join(lone[:3])} and {len(lone) - 3} more"
     return f"No line for {named}: it needs two heads."
 
 
@@ -250,10 +250,10 @@ def seeds_said(material: ReportData) -> str:
 def _layers(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
     probed = [heads_of(run) for run in arm.runs if measures(run, metric)]
     for when in WHEN:
-        found = np.stack([_averaged(one.steps, one.mean[metric], when) for one in probed])
+        by_seed = np.stack([_averaged(one.steps, one.mean[metric], when) for one in probed])
         for at, layer in enumerate(probed[0].layers):
-            if np.isfinite(found[:, at]).all():
-                yield {"what": arm.label, "when": when, "layer": layer, **over_seeds(found[:, at]).row()}
+            if np.isfinite(by_seed[:, at]).all():
+                yield {"what": arm.label, "when": when, "layer": layer, **over_seeds(by_seed[:, at]).row()}
 
 
 def _averaged(steps: np.ndarray, values: np.ndarray, when: str) -> np.ndarray:
@@ -292,10 +292,10 @@ def by_kv_heads(material: ReportData) -> Figure | None:
     x = Axis("kv_heads", "KV heads of a layer", order=order, ticks={"labelAngle": 0})
     charts = []
     for metric in METRICS:
-        if found := [row for row in rows if row["metric"] == metric]:
+        if points := [row for row in rows if row["metric"] == metric]:
             y = Axis("value", metric_name(metric), scale={"zero": False}, ticks={"tickCount": 5})
             shown = ["what:N", "pairs:N", "value:Q", "low:Q", "high:Q"]
-            lines = line_bands(found, x, y, colour, spread="bar", points=60, shown=shown)
+            lines = line_bands(points, x, y, colour, spread="bar", points=60, shown=shown)
             charts.append(panel(lines, (WIDTH - 140) // 2, 190))
     n_heads = declared(arms[0].shown).model.layout.n_heads
     return Figure(
@@ -320,8 +320,8 @@ def by_kv_heads(material: ReportData) -> Figure | None:
 
 def kv_heads_of_arm(arm: ArmResults) -> int | None:
     """The KV heads of every layer; None where layers differ in them, or one has no attention."""
-    found = {layer.n_kv_heads for layer in declared(arm.shown).model.layout.layers}
-    return found.pop() if len(found) == 1 and 0 not in found else None
+    counts = {layer.n_kv_heads for layer in declared(arm.shown).model.layout.layers}
+    return counts.pop() if len(counts) == 1 and 0 not in counts else None
 
 
 def _rows_kv_heads(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
@@ -338,7 +338,7 @@ def _by_sharing(run: Finished, metric: str) -> dict[str, float]:
     """The mean over the pairs of all layers that share keys, and over those that do not; of heads, over all."""
     if not measures(run, metric):
         return {}
-    found: dict[str, list[np.ndarray]] = {}
+    by_kind: dict[str, list[np.ndarray]] = {}
     values = scores_at(run.run, int(heads_of(run).steps[-1]))[metric].values
     layout = declared(run).model.layout
     for layer, name in attentions(run.run).items():
@@ -347,11 +347,11 @@ def _by_sharing(run: Finished, metric: str) -> dict[str, float]:
             kv_of = np.repeat(np.arange(layout.layers[layer].n_kv_heads), layout.layers[layer].queries)
             upper = np.triu(np.ones(value.shape, bool), k=1)
             share = kv_of[:, None] == kv_of[None, :]
-            found.setdefault("share keys", []).append(value[upper & share])
-            found.setdefault("do not", []).append(value[upper & ~share])
+            by_kind.setdefault("share keys", []).append(value[upper & share])
+            by_kind.setdefault("do not", []).append(value[upper & ~share])
         else:
-            found.setdefault("heads", []).append(np.atleast_1d(value))
-    joined = {name: np.concatenate(parts) for name, parts in found.items()}
+            by_kind.setdefault("heads", []).append(np.atleast_1d(value))
+    joined = {name: np.concatenate(parts) for name, parts in by_kind.items()}
     return {name: float(value.mean()) for name, value in joined.items() if len(value) and np.isfinite(value).all()}
 
 
@@ -452,9 +452,9 @@ def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
         return
     tested = [entry for entry in entries if entry.p is not None]
     if tested:
-        found = sum(entry.p is not None and entry.p < LEVEL for entry in tested)
+        n_told = sum(entry.p is not None and entry.p < LEVEL for entry in tested)
         yield (
-            f"{found} of {len(tested)} diamonds are told from chance, by swapping seeds (p below .05 each, so that "
+            f"{n_told} of {len(tested)} diamonds are told from chance, by swapping seeds (p below .05 each, so that "
             f"about {number(LEVEL * len(tested), 2)} would be by chance alone)."
         )
 
@@ -536,12 +536,12 @@ def _steered(arm: ArmResults) -> bool:
 
 
 def _point(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
-    found = {}
+    by_seed = {}
     for run in arm.runs:
         if measures(run, metric) and run.metrics.get("eval_loss_nats") is not None:
             values = at_end(heads_of(run).steps, heads_of(run).mean[metric])
             if np.isfinite(values).any():
-                found[run.seed] = (float(values[np.isfinite(values)].mean()), run.metrics["eval_loss_nats"])
-    if found:
-        diversity, loss = (over_seeds([pair[k] for pair in found.values()]) for k in (0, 1))
+                by_seed[run.seed] = (float(values[np.isfinite(values)].mean()), run.metrics["eval_loss_nats"])
+    if by_seed:
+        diversity, loss = (over_seeds([pair[k] for pair in by_seed.values()]) for k in (0, 1))
         yield {"what": arm.label, "metric": metric, **diversity.row("diversity"), **loss.row("loss_nats", *LOSS_ENDS)}

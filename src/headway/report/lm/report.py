@@ -293,12 +293,12 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
         if fit.sentence and fit.form == published:
             same = (f for f in fits if (f.scheme, f.control, f.form) == (fit.scheme, fit.control, free_form))
             free = [f.against for f in same if f.against]
-            said = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
-            said += (
+            sentence = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
+            sentence += (
                 f"; with a free amplitude {_other(free[0], len(fit.seeds))})" if free and len(fit.seeds) > 1 else ")"
             )
-            said += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
-            yield Statement(sentence=said, colour=SCHEME_COLOURS[fit.scheme])
+            sentence += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
+            yield Statement(sentence=sentence, colour=SCHEME_COLOURS[fit.scheme])
 
 
 def _other(against: AgainstScheme, n_seeds: int) -> str:

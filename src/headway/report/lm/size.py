@@ -355,9 +355,9 @@ def _costs(rows: list[dict[str, Any]], column: str, by_heads: bool) -> list[Any]
 
 
 def _executed(material: ReportData, arms: Sequence[ArmResults]) -> str:
-    found = [material.timings[arm.name].get("execution") or {} for arm in arms]
-    devices = sorted({str(e["device"]) for e in found if e.get("device")})
-    threads = sorted({e["threads"] for e in found if e.get("threads")})
+    executions = [material.timings[arm.name].get("execution") or {} for arm in arms]
+    devices = sorted({str(e["device"]) for e in executions if e.get("device")})
+    threads = sorted({e["threads"] for e in executions if e.get("threads")})
     if not devices:
         return ""
     *others, most = threads or [0]

@@ -71,11 +71,11 @@ def accuracies(material: ReportData) -> figure.Figure | None:
 
 
 def _limits(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
-    found = {
+    limits = {
         "best possible": _best_possible(arm.shown.run.spec, "accuracy"),
         "chance": material.baselines(arm).get("chance", {}).get("accuracy"),
     }
-    return [{"arm": arm.label, "what": name, "accuracy": at} for name, at in found.items() if at is not None]
+    return [{"arm": arm.label, "what": name, "accuracy": at} for name, at in limits.items() if at is not None]
 
 
 def by_kind(material: ReportData) -> figure.Figure | None:
@@ -247,13 +247,13 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
     shade = alt.condition("datum.share > 0.6", alt.value("white"), alt.value(figure.INK))
     panels = []
     for control, title in {row["control"]: row["panel"] for row in rows}.items():
-        found = [row for row in rows if row["control"] == control]
-        base = alt.Chart(figure.inline(found)).encode(x=x.encoded("x"), y=y.encoded("y"))
+        points = [row for row in rows if row["control"] == control]
+        base = alt.Chart(figure.inline(points)).encode(x=x.encoded("x"), y=y.encoded("y"))
         # What theory rules out is framed, so that its edge is the threshold.
         framed = base.transform_filter("datum.possible === 'no'")
         frame = framed.mark_rect(filled=False, stroke=figure.INK, strokeWidth=2, strokeDash=[4, 2])
         said = base.mark_text(fontSize=12).encode(text="said:N", color=shade)
-        layers = [head_map(found, x, y, colour, shown=shown), frame.encode(tooltip=figure.hints(shown)), said]
+        layers = [head_map(points, x, y, colour, shown=shown), frame.encode(tooltip=figure.hints(shown)), said]
         panels.append(figure.panel(layers, 90 * len(columns), 44 * len(tasks), title))
     return figure.grid(panels, 1)
 

@@ -39,8 +39,8 @@ def repetition(material: ReportData) -> Figure | None:
     y = Axis("share", "repeated 4-grams", domain=[0, top], scale={"nice": True}, ticks={"format": "%"})
     shown, panels = ["what:N", "token:Q", ("share:Q", ".1%"), "n:Q"], []
     for when in WHEN:
-        if found := [row for row in rows if row["when"] == when]:
-            lines = line_bands(found, x, y, style, spread=None, points=36, shown=shown)
+        if points := [row for row in rows if row["when"] == when]:
+            lines = line_bands(points, x, y, style, spread=None, points=36, shown=shown)
             panels.append(panel(lines, WIDTH // 2 - 60, 240, when))
     return Figure(
         name="repetition",
@@ -61,10 +61,10 @@ def _repeated(arm: ArmResults) -> Iterator[dict[str, Any]]:
         samples = [s for run in arm.runs for s in _samples(run, when) if s.get("repetition")]
         series = [s["repetition"] for s in samples]
         for block in range(max((len(one) for one in series), default=0)):
-            found = [one[block] for one in series if len(one) > block and one[block] is not None]
-            if found:
+            shares = [one[block] for one in series if len(one) > block and one[block] is not None]
+            if shares:
                 token = min((block + 1) * BLOCK, max(s["n_tokens"] for s in samples))
-                yield {"what": arm.label, "when": when, "token": token, "share": np.mean(found), "n": len(found)}
+                yield {"what": arm.label, "when": when, "token": token, "share": np.mean(shares), "n": len(shares)}
 
 
 def _samples(run: Finished, when: str) -> list[dict[str, Any]]:
@@ -140,26 +140,26 @@ NARROW = 40
 
 def statements(material: ReportData) -> list[Statement]:
     """The verdict on each published statement, of the arms without a control and by Headway's own metrics."""
-    found = [entry for entry in material.results.claims if entry.control is None and not entry.as_published]
-    if found and all(arm.seeds == 1 for entry in found for arm in entry.arms):
+    claims = [entry for entry in material.results.claims if entry.control is None and not entry.as_published]
+    if claims and all(arm.seeds == 1 for entry in claims for arm in entry.arms):
         sentence = (
-            f"Published: with one seed none of {counted(len(found), 'statement')} can be judged, three or more would "
+            f"Published: with one seed none of {counted(len(claims), 'statement')} can be judged, three or more would "
             "tell. The table of published statements has their numbers"
         )
         return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
-    return [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in found]
+    return [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in claims]
 
 
 def table(material: ReportData) -> Table | None:
     """A row per statement and metric, a column per control; None where nothing was probed."""
-    found = material.results.claims
-    if not found:
+    claims = material.results.claims
+    if not claims:
         return None
-    controls = list(dict.fromkeys(entry.control for entry in found))
-    order = list(dict.fromkeys(entry.name for entry in found))
+    controls = list(dict.fromkeys(entry.control for entry in claims))
+    order = list(dict.fromkeys(entry.name for entry in claims))
     rows: dict[tuple[str, str], dict[str | None, JudgedStatement]] = {}
     # A metric as published may be measured under a control alone: it still follows its statement's own.
-    for entry in sorted(found, key=lambda entry: (order.index(entry.name), entry.as_published)):
+    for entry in sorted(claims, key=lambda entry: (order.index(entry.name), entry.as_published)):
         rows.setdefault((entry.name, entry.metric), {})[entry.control] = entry
     return Table(
         columns=("", *map(material.experiment.control_label, controls)),

@@ -74,9 +74,9 @@ def _unit(seconds: float) -> tuple[str, float]:
 
 
 def _tokens(arm: ArmResults) -> Any:
-    known = {record["step"]: record["tokens"] for record in arm.shown.records if record.get("tokens") is not None}
+    tokens_at = {record["step"]: record["tokens"] for record in arm.shown.records if record.get("tokens") is not None}
     per_step = declared(arm.shown).training.batch_size * declared(arm.shown).task.n_ctx
-    return lambda step: known.get(int(step), step * per_step)
+    return lambda step: tokens_at.get(int(step), step * per_step)
 
 
 def _rows_learning(arm: ArmResults, x_of: Any) -> Iterator[dict[str, Any]]:
@@ -211,11 +211,11 @@ _POINTS = 60
 
 def inequality(material: ReportData) -> Figure | None:
     """The share of heads that have half of all importance, over training; None where it was not probed."""
-    found = [(arm, rows) for arm in material.arms if len(rows := _rows_settling(arm)) > 1]
-    if not found:
+    drawn = [(arm, rows) for arm in material.arms if len(rows := _rows_settling(arm)) > 1]
+    if not drawn:
         return None
-    rows = [row for _, of_arm in found for row in of_arm]
-    style = keyed("arm", [(arm.label, arm.colour, SOLID) for arm, _ in found], nested=False)
+    rows = [row for _, of_arm in drawn for row in of_arm]
+    style = keyed("arm", [(arm.label, arm.colour, SOLID) for arm, _ in drawn], nested=False)
     x = Axis("step", "training step", scale={"nice": False})
     y = Axis("share", "share of the heads that have half of all importance (%)", domain=[0, 55])
     even = rule([50.0], y=y, dash=(4, 3))
@@ -237,13 +237,13 @@ def inequality(material: ReportData) -> Figure | None:
 
 def _rows_settling(arm: ArmResults) -> list[dict[str, Any]]:
     steps = sorted(set.intersection(*(set(run.run.head_steps()) for run in arm.runs)))
-    found = []
+    rows = []
     for at in thinned(steps, _POINTS) if steps else []:
         shares = [share for run in arm.runs if (share := _share(run.run, steps[at])) is not None]
         if shares:
             mean, low, high = float(np.mean(shares)), min(shares), max(shares)
-            found.append({"arm": arm.label, "step": steps[at], "share": mean, "low": low, "high": high})
-    return found
+            rows.append({"arm": arm.label, "step": steps[at], "share": mean, "low": low, "high": high})
+    return rows
 
 
 def _share(run: Any, step: int) -> float | None:
@@ -282,8 +282,8 @@ either of two."""
 def against_kept(material: ReportData) -> Figure | None:
     """The rise of the loss against the share of heads kept, a line per method; None without two shares of one."""
     every = _found(material)
-    found = [one for one in every if one.step == max(each.step for each in every)]
-    shares = {method: {one.kept for one in found if one.method == method} for method in _METHODS}
+    last = [one for one in every if one.step == max(each.step for each in every)]
+    shares = {method: {one.kept for one in last if one.method == method} for method in _METHODS}
     if max(map(len, shares.values())) < 2:
         return None
     methods = [method for method in _METHODS if shares[method]]
@@ -292,7 +292,7 @@ def against_kept(material: ReportData) -> Figure | None:
         for method in methods
         for kept, rises in [
             (1.0, [0.0]),
-            *((one.kept, list(one.rises.values())) for one in found if one.method == method),
+            *((one.kept, list(one.rises.values())) for one in last if one.method == method),
         ]
     ]
     styles = [(method, *_METHODS[method][:2]) for method in methods]
@@ -312,13 +312,13 @@ def against_kept(material: ReportData) -> Figure | None:
 
 def over_training(material: ReportData) -> Figure | None:
     """The rise of the loss against the step at which heads were taken; a line per share kept. None for one step."""
-    found = _found(material)
-    shares = sorted({round(one.kept, 3) for one in found}, reverse=True)
-    if len({one.step for one in found}) < 2:
+    pruned = _found(material)
+    shares = sorted({round(one.kept, 3) for one in pruned}, reverse=True)
+    if len({one.step for one in pruned}) < 2:
         return None
     rows = [
         {"what": f"{100 * one.kept:.0f} % of the heads kept", "x": one.step, **_spread(list(one.rises.values()))}
-        for one in sorted(found, key=lambda one: one.step)
+        for one in sorted(pruned, key=lambda one: one.step)
     ]
     names = dict.fromkeys(f"{100 * share:.0f} % of the heads kept" for share in shares)
     styles: list[LineStyle] = [(name, ARM_COLOURS[at % len(ARM_COLOURS)], SOLID) for at, name in enumerate(names)]
@@ -340,18 +340,18 @@ def prunable(material: ReportData) -> Statement | None:
 
     None where they were taken at one step, or where seeds are too few for an interval.
     """
-    found = _found(material)
-    steps = sorted({one.step for one in found})
+    pruned = _found(material)
+    steps = sorted({one.step for one in pruned})
     if len(steps) < 2 or material.n_seeds < SEEDS:
         return None
-    said = []
+    shares = []
     for step in steps:
-        fitting = [1 - one.kept for one in found if one.step == step and _hardly(one)]
-        said.append(
+        fitting = [1 - one.kept for one in pruned if one.step == step and _hardly(one)]
+        shares.append(
             f"{100 * max(fitting):.0f} % at step {step:,}" if fitting else f"none that was tried at step {step:,}"
         )
     sentence = "Of the shares that were tried, so many heads can go and the loss rises by no more than 1 %, at the "
-    sentence += f"upper end of its 95 % interval over seeds: {listed(said)}"
+    sentence += f"upper end of its 95 % interval over seeds: {listed(shares)}"
     return Statement(sentence=sentence, colour=QUIET)
 
 

@@ -191,9 +191,9 @@ def interval_panels(
         said: what a value is, where one points at it.
     """
     drawn = [np.column_stack([each.mean, each.own, each.all_at_once])[at] for each in panels]
-    known = [float(value) for value in np.ravel(drawn) if np.isfinite(value)]
-    room = 0.03 * (max(known) - min(known)) or 0.01
-    domain = [min(0.0, *known) - room, max(0.0, *known) + room]
+    finite = [float(value) for value in np.ravel(drawn) if np.isfinite(value)]
+    room = 0.03 * (max(finite) - min(finite)) or 0.01
+    domain = [min(0.0, *finite) - room, max(0.0, *finite) + room]
     x = Axis("value", unit, domain=domain, ticks={"format": number, "tickCount": 5, "grid": True})
     labels = {"ticks": False, "domain": False, "labelLimit": 160, "grid": True, "labelOverlap": False}
     shown: list[Hint] = [("row:N", "", "head"), ("value:Q", ".3~g", said), ("own0:Q", ".3~g", "from")]

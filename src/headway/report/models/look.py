@@ -64,8 +64,8 @@ def _beyond(found: Composition, kind: str, table: np.ndarray) -> np.ndarray:
 
 
 def _most(values: np.ndarray, beyond: np.ndarray, names: list[str]) -> list[tuple[str, float, bool]]:
-    known = np.flatnonzero(np.isfinite(values))
-    best = known[np.argsort(-values[known], kind="stable")][:TOP]
+    finite = np.flatnonzero(np.isfinite(values))
+    best = finite[np.argsort(-values[finite], kind="stable")][:TOP]
     return [(names[at], round(float(values[at]), 4), bool(beyond[at])) for at in best]
 
 
@@ -205,17 +205,17 @@ class ShownModel:
 
     def pairs(self, metric: str, scores: Mapping[str, HeadScores]) -> np.ndarray:
         """A metric of pairs, (head, head) of each row after the other."""
-        found = scores[metric].values if metric in scores else {}
+        values = scores[metric].values if metric in scores else {}
         return np.concatenate(
-            [np.asarray(found.get(name, np.full((n, n), np.nan))).ravel() for name, _, n in self.rows]
+            [np.asarray(values.get(name, np.full((n, n), np.nan))).ravel() for name, _, n in self.rows]
         )
 
     def untrained_pairs(self, metric: str) -> np.ndarray:
         """Return the values of pairs of untrained heads."""
         score = self.view.found.scores.get(metric)
-        found = {} if score is None else score.untrained
+        values = {} if score is None else score.untrained
         return np.concatenate(
-            [np.broadcast_to(found.get(name, np.array(np.nan)), (n, n)).ravel() for name, _, n in self.rows]
+            [np.broadcast_to(values.get(name, np.array(np.nan)), (n, n)).ravel() for name, _, n in self.rows]
         )
 
 
@@ -309,16 +309,16 @@ def _patterns(
     shown: ShownModel, patterns: Mapping[tuple[str, int], PackedPatterns], prefix: str, arrays: PagedArrays
 ) -> dict[str, Any]:
     """Return patterns by row and sequence, with their heads; the weights are arrays whose names begin with a prefix."""
-    found = {}
+    entries = {}
     for row, (name, _, _) in enumerate(shown.rows):
         for number in range(len(shown.view.sequences)):
             if (packed := patterns.get((name, number))) is not None:
                 key = f"{row}-{number}"
                 arrays.packed(f"{prefix}-{key}", packed.data)
-                found[key] = {
+                entries[key] = {
                     "heads": list(packed.heads), "q": packed.n_queries, "k": packed.n_keys, "lower": packed.lower,
                 }  # fmt: skip
-    return found
+    return entries
 
 
 def _pair(pair: Any, places: Mapping[int, int]) -> list[Any]:
@@ -363,10 +363,10 @@ def _pairs_fit(shown: ShownModel, n_metrics: int) -> bool:
 
 def _left_out(shown: ShownModel) -> list[str]:
     kept, probed = len(shown.trajectory.moments), shown.trajectory.n_probed
-    said = [f"{kept} of {probed} probed steps are on the slider"] if kept < probed else []
+    notes = [f"{kept} of {probed} probed steps are on the slider"] if kept < probed else []
     if kept and not _pairs_fit(shown, len(TWINS)):
-        said.append("twins are those of the finished model at every step: there are many pairs")
-    return said
+        notes.append("twins are those of the finished model at every step: there are many pairs")
+    return notes
 
 
 _SHARE_OF_TRAINING = 0.2
@@ -471,9 +471,9 @@ def _cuts(model: ShownModel) -> list[str]:
 
 def _content(shown: Sequence[ShownModel]) -> tuple["Markup", PagedArrays]:
     arrays = PagedArrays()
-    known = [name for name, declared in DECLARED.items() if declared.of != "layer" and _known_look_page(shown, name)]
+    measured = [name for name, declared in DECLARED.items() if declared.of != "layer" and _known_look_page(shown, name)]
     # What grows with rows and widths, or stands for another code, comes last.
-    metrics = sorted(known, key=lambda name: name.endswith(LEFT_OUT))
+    metrics = sorted(measured, key=lambda name: name.endswith(LEFT_OUT))
     data = {
         "metrics": [_metric(shown, name) for name in metrics],
         "models": [model_data(model, metrics, at, arrays) for at, model in enumerate(shown)],
@@ -489,7 +489,7 @@ def _known_look_page(shown: Sequence[ShownModel], metric: str) -> bool:
 def _metric(shown: Sequence[ShownModel], name: str) -> dict[str, Any]:
     declared = DECLARED[name]
     values = [drawn for model in shown for drawn in (model.of_heads(name), model.untrained(name)[:1])]
-    found = colour_range(declared.unit, values)
+    colours = colour_range(declared.unit, values)
     return {
         "name": name,
         "title": metric_name(name),
@@ -497,5 +497,5 @@ def _metric(shown: Sequence[ShownModel], name: str) -> dict[str, Any]:
         "unit": declared.unit,
         "high": declared.high,
         "null": declared.null.sentence,
-        "scale": [found.kind, found.low, found.high],
+        "scale": [colours.kind, colours.low, colours.high],
     }

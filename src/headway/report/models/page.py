@@ -120,8 +120,8 @@ def terminal_table(found: Table) -> "rich.table.Table":
 
 def _former(file: Path) -> dict[str, Any]:
     """Return the content that was written to a file before."""
-    found = kept_json(file)
-    return found if isinstance(found, dict) else {}
+    content = kept_json(file)
+    return content if isinstance(content, dict) else {}
 
 
 def _former_figures(file: Path) -> set[str]:

@@ -206,12 +206,12 @@ _LABEL, _LABELLED = 12, 80
 
 def head_path_maps(found: HeadPaths) -> Figure | None:
     """A map for each input, rows for the heads that write; None for a model of one layer with heads."""
-    known = np.isfinite(found.through["q"])
-    if not known.any():
+    finite = np.isfinite(found.through["q"])
+    if not finite.any():
         return None
     # The last layer writes to none, the first reads none.
     writers, readers = (
-        [head for head, some in zip(found.heads, known.any(axis), strict=True) if some] for axis in (1, 0)
+        [head for head, some in zip(found.heads, finite.any(axis), strict=True) if some] for axis in (1, 0)
     )
     place = {head: at for at, head in enumerate(found.heads)}
     width, height, across = _room(len(readers), len(writers))

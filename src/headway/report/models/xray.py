@@ -39,8 +39,8 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
     scale, _ = colours("0 to 1", list(shown.values()))
     colour = valued("value", scale, "composition")
     # The last layer writes to none, the first reads none.
-    known = np.isfinite(shown["q"])
-    rows, columns = known.any(1), known.any(0)
+    finite = np.isfinite(shown["q"])
+    rows, columns = finite.any(1), finite.any(0)
     writers, readers = ([names[at] for at, some in zip(kept, which, strict=True) if some] for which in (rows, columns))
     panels = [
         _map_composition_maps(shown[kind][np.ix_(rows, columns)], writers, readers, said, side, colour)
@@ -122,7 +122,7 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     panels = [_map_pair_maps(maps[attention], kept[attention], labels[attention], side, colour) for attention in maps]
     switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, ALIKE], name="heads: "))
     alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
-    said = join(
+    caption = join(
         f"{score.declared.sentence[0].upper()}{score.declared.sentence[1:]}.",
         "A cell is a pair of heads of one layer; the diagonal, a head with itself, is left out.",
         _thinned(maps, kept, labels),
@@ -132,7 +132,7 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
         name=f"pairs-{score.metric.replace('_', '-')}",
         part="Pairs of heads",
         title=f"{called[0].upper()}{called[1:]} of each pair of heads",
-        caption=said,
+        caption=caption,
         chart=alt.concat(*panels, columns=columns, spacing=14, params=[switch.param]),
     )
 
@@ -147,8 +147,8 @@ def alike_order(value: np.ndarray, *, high_is_alike: bool) -> list[int]:
     from scipy.cluster.hierarchy import leaves_list, linkage
 
     pairs = np.nan_to_num(-value if high_is_alike else value, nan=0.0)[np.triu_indices(len(value), k=1)]
-    found = [int(head) for head in leaves_list(linkage(pairs - pairs.min(), "average", optimal_ordering=True))]
-    return found if found[0] <= found[-1] else found[::-1]
+    order = [int(head) for head in leaves_list(linkage(pairs - pairs.min(), "average", optimal_ordering=True))]
+    return order if order[0] <= order[-1] else order[::-1]
 
 
 def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labels: Mapping[str, str]) -> str:

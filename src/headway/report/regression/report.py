@@ -130,8 +130,8 @@ def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]
 
 
 def _heads_of(run: Finished) -> Table:
-    found, task = circuits_of(run), declared(run).task
-    columns = head_table(found["qk"][0], found["ov"][0], task)
+    circuits, task = circuits_of(run), declared(run).task
+    columns = head_table(circuits["qk"][0], circuits["ov"][0], task)
     rows = [
         Row(
             cells=(str(head), *("\n".join(number(v, 3) for v in np.atleast_1d(columns[name][head])) for name in HEADS)),

@@ -144,9 +144,9 @@ def _ended(arm: ArmResults) -> dict[str, Any]:
 
 def _reference(material: ReportData) -> ArmResults | None:
     """The baseline arm, or else the first arm, that the theory covers."""
-    known = [arm for arm in material.arms if covered(arm)]
-    chosen = [arm for arm in known if arm.name == material.experiment.baseline]
-    return next(iter(chosen or known), None)
+    covered_arms = [arm for arm in material.arms if covered(arm)]
+    chosen = [arm for arm in covered_arms if arm.name == material.experiment.baseline]
+    return next(iter(chosen or covered_arms), None)
 
 
 ENTRIES = 400_000
@@ -229,11 +229,11 @@ def nearer(worth: Worth) -> str | None:
 
 
 def _nearer_said(worths: Sequence[Worth]) -> str:
-    found = [nearer(worth) for worth in worths]
+    sides = [nearer(worth) for worth in worths]
     return (
         f"Of {counted(len(worths), 'task')}, each by its own 95 % interval: nearer to the exact risk than to the "
-        f"effective loss {found.count('exact')}, nearer to the effective loss {found.count('effective')}, not told "
-        f"{found.count(None)}"
+        f"effective loss {sides.count('exact')}, nearer to the effective loss {sides.count('effective')}, not told "
+        f"{sides.count(None)}"
     )
 
 
@@ -247,10 +247,10 @@ def worths_of(material: ReportData) -> tuple[Worth, ...]:
             key = repr(task)
             tasks[key] = task
             arms.setdefault(key, {}).setdefault(model.n_heads, arm)
-    found = [worth for key, both in arms.items() if len(both) == 2 and (worth := _worth(tasks[key], both[1], both[2]))]
-    if len(found) < LEAST:
+    worths = [worth for key, both in arms.items() if len(both) == 2 and (worth := _worth(tasks[key], both[1], both[2]))]
+    if len(worths) < LEAST:
         return ()
-    return tuple(sorted(found, key=lambda worth: (worth.task.d_x, worth.task.n_pairs)))
+    return tuple(sorted(worths, key=lambda worth: (worth.task.d_x, worth.task.n_pairs)))
 
 
 def _worth(task: RegressionTask, one: ArmResults, two: ArmResults) -> Worth | None:

@@ -62,9 +62,9 @@ def _references(material: ReportData, low: float) -> tuple[list[tuple[LineStyle,
     if not material.one_task:
         return [], []
     baselines = material.baselines(material.arms[0])
-    found = {name: baselines[name]["mse"] for name in REFERENCES if "mse" in baselines.get(name, {})}
-    drawn = [(ESTIMATORS[name], mse) for name, mse in found.items() if mse > low / 4]
-    return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in found.items() if mse <= low / 4]
+    errors = {name: baselines[name]["mse"] for name in REFERENCES if "mse" in baselines.get(name, {})}
+    drawn = [(ESTIMATORS[name], mse) for name, mse in errors.items() if mse > low / 4]
+    return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in errors.items() if mse <= low / 4]
 
 
 def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> str:
@@ -195,17 +195,17 @@ def _floor(rows: Rows) -> float:
 
 def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
     """Return a sentence on curves that leave their panels: their errors at the length of training, or near it."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows_by_estimator: dict[str, list[dict[str, Any]]] = {}
     for rows, trained in panels:
         below = [row for row in rows if row["mse"] < _floor(rows)]
         for what in dict.fromkeys(row["what"] for row in below):
             curve = [row for row in below if row["what"] == what]
-            found.setdefault(what, []).append(min(curve, key=lambda row: abs(row["n_pairs"] - trained)))
-    said = [
+            rows_by_estimator.setdefault(what, []).append(min(curve, key=lambda row: abs(row["n_pairs"] - trained)))
+    sentences = [
         f"{what} falls to {span([row['mse'] for row in rows])} at {span([row['n_pairs'] for row in rows])} pairs"
-        for what, rows in found.items()
+        for what, rows in rows_by_estimator.items()
     ]
-    return f"Below the panel: {'; '.join(said)}." if said else ""
+    return f"Below the panel: {'; '.join(sentences)}." if sentences else ""
 
 
 def _above(rows: list[dict[str, Any]], floor: float) -> Iterator[dict[str, Any]]:

@@ -102,12 +102,12 @@ class RecordedStep:
 
 def tidied(program: GraphModule) -> GraphModule:
     """Remove operations that do nothing, are repeated, or give the same result every step: a third of the list."""
-    found = [node for node in program.graph.nodes if node.op == "call_function"]
-    if any(isinstance(node.target, OpOverload) and node.target._schema.is_mutable for node in found):
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    if any(isinstance(node.target, OpOverload) and node.target._schema.is_mutable for node in calls):
         return program  # what looks the same may then be something else
     constant = {node for node in program.graph.nodes if node.op == "get_attr"}
     first: dict[str, Node] = {}
-    for node in found:
+    for node in calls:
         if _does_nothing(node):
             node.replace_all_uses_with(node.all_input_nodes[0])
             continue
@@ -116,7 +116,7 @@ def tidied(program: GraphModule) -> GraphModule:
             node.replace_all_uses_with(same)
         elif constant.issuperset(node.all_input_nodes):
             constant.add(node)
-    for node in found:
+    for node in calls:
         if node in constant and not constant.issuperset(node.users):
             _keep(program, node)
     program.graph.eliminate_dead_code()
@@ -182,8 +182,8 @@ class StackedParameters:
 
     def split(self, row: Tensor) -> Arrays:
         """A row as arrays by name, copied."""
-        found = row.detach().cpu().numpy()
-        return {name: found[place].reshape(self.shapes[name]).copy() for name, place in self.places.items()}
+        flat = row.detach().cpu().numpy()
+        return {name: flat[place].reshape(self.shapes[name]).copy() for name, place in self.places.items()}
 
     def join(self, arrays: Arrays) -> Tensor:
         """The row of arrays by name."""
@@ -274,12 +274,12 @@ class Ensemble:
         began = time.perf_counter()
         try:
             n = min([n, *(join - self.step for join in self._joins if join > self.step)])
-            found = torch.stack([self._advance_one() for _ in range(n)]).double().cpu().numpy()
+            losses = torch.stack([self._advance_one() for _ in range(n)]).double().cpu().numpy()
         except BaseException as error:
             self._interrupted = error
             raise
         self.seconds += time.perf_counter() - began
-        return found
+        return losses
 
     def check(self) -> None:
         """Raise the error that interrupted a step, if there was one.
@@ -357,13 +357,13 @@ class Member:
     def state(self) -> Arrays:
         """Return the state that `TorchTrainer.state` would return, so that a run resumes alone or in an ensemble."""
         ensemble, number = self._ensemble, self._number
-        found = {f"weights/{name}": array for name, array in self.weights().items()}
+        arrays = {f"weights/{name}": array for name, array in self.weights().items()}
         if not self.step:
-            return found
+            return arrays
         for key, matrix in (("exp_avg", ensemble.adamw.mean), ("exp_avg_sq", ensemble.adamw.square)):
-            found |= {f"optimizer/{key}/{name}": a for name, a in ensemble.stack.split(matrix[number]).items()}
+            arrays |= {f"optimizer/{key}/{name}": a for name, a in ensemble.stack.split(matrix[number]).items()}
         counts = {f"optimizer/step/{name}": np.array(self.step, np.float32) for name in ensemble.stack.places}
-        return found | counts
+        return arrays | counts
 
     def restore(self, step: int, state: Arrays) -> None:
         """Restore the state of this member from a step; members that have already started stand at the same step."""
@@ -423,8 +423,8 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Col
 
     def memory() -> Mapping[str, int]:
         """Return the memory of the process, and one member's share of the models' memory."""
-        found = meter.metrics()
-        return {**found, "memory_bytes": found["memory_bytes"] // len(runs)}
+        metrics = meter.metrics()
+        return {**metrics, "memory_bytes": metrics["memory_bytes"] // len(runs)}
 
     done: list[np.ndarray] = []
     members = [Member(ensemble, number, done) for number in range(len(runs))]

@@ -143,19 +143,19 @@ class SyntheticJudge(Judge):
         loss = super().judged(kept)
         answers = [self._answers(batch) for batch in kept]
         if task.loss == "mse":
-            found = {**loss, "nmse": _nmse(kept, answers)}
-            self._check_possible(found)
-            return found
+            metrics = {**loss, "nmse": _nmse(kept, answers)}
+            self._check_possible(metrics)
+            return metrics
         right = np.concatenate([(a.argmax(2) == b.targets)[b.asked] for a, b in zip(answers, kept, strict=True)])
         accuracy = float(right.mean())
-        found = {**loss, "accuracy": accuracy, "solved": float(task.is_solved(accuracy))}
-        self._check_possible(found)
+        metrics = {**loss, "accuracy": accuracy, "solved": float(task.is_solved(accuracy))}
+        self._check_possible(metrics)
         if kept[0].kinds is not None:
             kinds = np.concatenate([np.broadcast_to(b.kinds[:, None], b.asked.shape)[b.asked] for b in kept])  # type: ignore[index]
-            found["accuracy_by_kind"] = [float(right[kinds == kind].mean()) for kind in range(int(kinds.max()) + 1)]
+            metrics["accuracy_by_kind"] = [float(right[kinds == kind].mean()) for kind in range(int(kinds.max()) + 1)]
         if task.asked_last is None:
-            found["accuracy_by_length"] = _by_octave(right, np.concatenate([b.asked.nonzero()[1] + 1 for b in kept]))
-        return found
+            metrics["accuracy_by_length"] = _by_octave(right, np.concatenate([b.asked.nonzero()[1] + 1 for b in kept]))
+        return metrics
 
     def _check_possible(self, found: Mapping[str, float]) -> None:
         """Raise an error if a metric is better than the best possible value.
@@ -198,9 +198,9 @@ def _by_octave(right: np.ndarray, lengths: np.ndarray) -> list[float | None]:
 
 def _nmse(batches: list[Batch], answers: list[np.ndarray]) -> float:
     """Mean squared error over the variance of what is asked for."""
-    said = np.concatenate([a[b.asked] for a, b in zip(answers, batches, strict=True)]).astype(float)
+    answered = np.concatenate([a[b.asked] for a, b in zip(answers, batches, strict=True)]).astype(float)
     true = np.concatenate([b.targets[b.asked] for b in batches]).astype(float)
-    return float(((said - true) ** 2).mean() / true.var())
+    return float(((answered - true) ** 2).mean() / true.var())
 
 
 GRAM = 4
@@ -277,11 +277,11 @@ def _write(module: Transformer, prompt: list[int], wanted: Samples, n_ctx: int, 
     text, portion = list(prompt[-(n_ctx - 1) :]) if n_ctx > 1 else prompt[-1:], 0
     first = len(text)
     while len(text) - first < wanted.tokens:
-        known = text if len(text) < n_ctx else text[-max(1, n_ctx // 2) :]
+        context = text if len(text) < n_ctx else text[-max(1, n_ctx // 2) :]
         text += generate(
             module,
-            known,
-            n_tokens=min(wanted.tokens - (len(text) - first), max(1, n_ctx - len(known))),
+            context,
+            n_tokens=min(wanted.tokens - (len(text) - first), max(1, n_ctx - len(context))),
             temperature=wanted.temperature,
             top_k=wanted.top_k,
             top_p=wanted.top_p,
