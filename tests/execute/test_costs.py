@@ -74,7 +74,11 @@ def test_what_starts_from_what_is_drawn():
         *planned.sentences()
     ]
     pruned = {cost.arm.name: cost for cost in planned.costs}["pruned"]
-    assert (pruned.run.heads_summary, pruned.seconds, pruned.untimed) == ("4x8-4x8-4x8-4x8", 0.0, "it is not trained")
+    assert (str(pruned.run.model.layout), pruned.seconds, pruned.untimed) == (
+        "4x8-4x8-4x8-4x8",
+        0.0,
+        "it is not trained",
+    )
     assert plan(load("gqa"), trial=False).starts() == ()
 
 

@@ -32,7 +32,7 @@ def test_every_kind_of_task_has_its_part_in_every_room(kind, room):
 
 
 def test_the_table_of_parts_lists_every_laboratory_and_no_other():
-    assert {run.laboratory for run in RUN_KINDS.values()} == set(LABORATORY_PARTS)
+    assert {run.traits.laboratory for run in RUN_KINDS.values()} == set(LABORATORY_PARTS)
 
 
 @pytest.mark.parametrize("kind", TASKS)
@@ -98,7 +98,7 @@ def type_of(node: ast.AST) -> bool:
 
 
 def laboratory_or_kind(node: ast.AST) -> bool:
-    """Whether it is `run.laboratory` or `run.task.kind`."""
+    """Whether it is `run.traits.laboratory` or `run.task.kind`."""
     match node:
         case ast.Attribute(attr="laboratory"):
             return True
@@ -115,7 +115,7 @@ def laboratory_or_kind(node: ast.AST) -> bool:
         "isinstance(run, (int, IclRun))",
         "isinstance(run, declared.TokensRun)",
         "run.task.kind == 'text'",
-        "if spec.laboratory in ('icl',): pass",
+        "if spec.traits.laboratory in ('icl',): pass",
         "config['task']['kind']",
         "config.get('kind') is None",
         "type(run) is other",

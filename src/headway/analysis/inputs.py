@@ -235,14 +235,14 @@ def brings_text(run: RunSpec) -> bool:
     from headway.data import corpus as hub
 
     text = _text_of(run)
-    if run.n_ctx is None or text is None or holds_ids(text):
+    if run.task.n_ctx is None or text is None or holds_ids(text):
         return False
     return text != "tinystories" or hub.is_fetched(None)
 
 
 def no_text(run: RunSpec) -> str:
     """Return why a run reads no text, and what it reads instead, as a sentence's end; empty if it reads text."""
-    if run.n_ctx is None or _text_of(run) is not None:
+    if run.task.n_ctx is None or _text_of(run) is not None:
         return ""
     end = "it can neither read a text nor write one"
     if run.content()["model"].get("encoder") is not None:
@@ -273,7 +273,7 @@ def own_text(model: object) -> str | TextInput:
     folder, text = model_folder(model), None
     if folder.kind == "run":
         spec = Run.open(folder.path).spec
-        if spec.n_ctx is None:
+        if spec.task.n_ctx is None:
             raise UserError(
                 f"{folder.asked}: it is a run of the in-context laboratory, which has no tokens to look at; give a run "
                 "of a text"

@@ -157,7 +157,7 @@ def first_of_arms(runs: "Iterable[Run]") -> "list[Run]":
     """The first finished run of language models of each arm."""
     first: dict[str, Run] = {}
     for run in runs:
-        if run.status == "done" and run.spec.n_ctx is not None:
+        if run.status == "done" and run.spec.task.n_ctx is not None:
             first.setdefault(run.name, run)
     return list(first.values())
 

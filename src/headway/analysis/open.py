@@ -133,7 +133,7 @@ def _from_path(path: str | Path, tokenizer: str | None, for_: Purpose | None, *,
     opened = _of_own(model, folder.name)
     if folder.kind == "run":
         spec = Run.open(folder.path).spec
-        opened = replace(opened, n_ctx=spec.n_ctx, no_text=no_text(spec))
+        opened = replace(opened, n_ctx=spec.task.n_ctx, no_text=no_text(spec))
     if tokenizer == _IDS:
         return replace(opened, reads_ids=True)
     its = _fitting(_its_tokenizer(folder, writes=for_ == "write"), tokenizer, model.vocab_size, str(folder.path))
@@ -255,7 +255,7 @@ def _of_run(folder: Path) -> "Transformer":
 
     run = Run.open(folder)
     inside(folder, "tokenizer.json")
-    if run.spec.n_ctx is None:
+    if run.spec.task.n_ctx is None:
         raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
     if run.status != "done":
         raise UserError(f"{folder}: {_progress(run)}; `headway run` on its results directory finishes it")

@@ -38,7 +38,7 @@ LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
 
 def part_of(run: RunSpec | type[RunSpec], name: str) -> Any:
     """Import the part of a run's laboratory that has a name of `LABORATORY_PARTS`."""
-    return imported(LABORATORY_PARTS[run.laboratory][name])
+    return imported(LABORATORY_PARTS[run.traits.laboratory][name])
 
 
 def kinds_of(member: type[Spec]) -> list[str]:

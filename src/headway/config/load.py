@@ -24,6 +24,7 @@ from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
+from headway.config.run import effective
 from headway.config.shipped import shipped
 from headway.config.spec import Locate, check_arms, count_values, exists_as_file, older_keys, parse
 from headway.config.yaml import CHOOSERS, leaves, merge, read_file
@@ -224,7 +225,7 @@ def _arm(
         group=None,
         label=f"{label}, {document.control_label(control)}" if control else label,
         resolved_spec=spec,
-        is_no_op=control is not None and spec.effective() == alone.effective(),
+        is_no_op=control is not None and effective(spec) == effective(alone),
         parent=parent,
     )
 

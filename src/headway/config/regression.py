@@ -72,6 +72,7 @@ class RegressionTask(Task):
     """The task of in-context linear regression."""
 
     primary: ClassVar[str] = "eval_mse"
+    n_ctx: ClassVar[None] = None
 
     kind: Literal["regression"]
     d_x: PositiveInt = Field(description="coordinates of x (d in the paper)")
@@ -311,8 +312,8 @@ def _rows(task: RegressionTask, model: IclModel) -> int:
 class IclRun(RunSpec):
     """A run of the in-context laboratory."""
 
-    laboratory: ClassVar[str] = "icl"
     traits: ClassVar[Traits] = Traits(
+        laboratory="icl",
         example="prompt",
         judging_memory_advice="lower evaluation.prompts, evaluation.prompts_during, or prompts or longest of "
         "evaluation.curve",
@@ -350,6 +351,7 @@ class IclRun(RunSpec):
             example_bytes=_prompt_bytes(self.task),
             batch_size=self.training.batch_size,
             judging_bytes=judging_bytes(self.task, self.evaluation),
+            steps=self.training.steps,
         )
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -51,6 +51,8 @@ class Budget(Spec):
     """Equal parts of a batch, of which one is in memory at a time."""
     judging_bytes: NonNegativeInt = 0
     """An estimate of the evaluation examples, if they are in memory at once."""
+    steps: NonNegativeInt | None = None
+    """Optimizer steps, with an estimate where the data decide them; None if they cannot be known."""
 
     @property
     def training_bytes(self) -> int:
@@ -84,6 +86,8 @@ class Budget(Spec):
 class Traits:
     """The traits that all runs of a laboratory share."""
 
+    laboratory: str
+    """The name of the laboratory in `headway.config.kinds.LABORATORY_PARTS`."""
     example: str
     """The unit of FLOPs per example: a prompt, or a token."""
     uses_gpu: bool = False
@@ -105,6 +109,12 @@ class Task(Spec):
     """The metric by which arms are compared."""
 
     kind: str
+
+    if TYPE_CHECKING:  # a field, a property, or None
+
+        @property
+        def n_ctx(self) -> int | None:
+            """The number of tokens of a training sequence; None if examples are no tokens."""
 
     @property
     def title(self) -> str:
@@ -188,8 +198,6 @@ class InitialRun(Spec):
 class RunSpec(Spec):
     """The base of every kind of run, with all that other folders ask of a run."""
 
-    laboratory: ClassVar[str]
-    """The name of its laboratory in `headway.config.kinds.LABORATORY_PARTS`."""
     traits: ClassVar[Traits]
 
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
@@ -202,10 +210,6 @@ class RunSpec(Spec):
     def id(self) -> str:
         """`run1-` and a hash of everything that can change the result, defaults left out."""
         return "run1-" + digest(self.content())
-
-    def effective(self) -> dict[str, Any]:
-        """Return the content without choices that have no effect: two runs that are equal here end alike."""
-        return self.content()
 
     @property
     @abstractmethod
@@ -220,26 +224,6 @@ class RunSpec(Spec):
     @abstractmethod
     def declared_steps(self) -> int | None:
         """Optimizer steps; None where the data decide them."""
-
-    @property
-    def expected_steps(self) -> int | None:
-        """The number of steps, with an estimate where it depends on the data."""
-        return self.declared_steps
-
-    @property
-    def n_ctx(self) -> int | None:
-        """The number of tokens of a training sequence; None if examples are no tokens."""
-        return getattr(self.task, "n_ctx", None)
-
-    @property
-    def heads_summary(self) -> str:
-        """The heads of each layer, as text; empty if all arms of a laboratory have the same."""
-        return ""
-
-    @property
-    def heads(self) -> str:
-        """The former name of `heads_summary`."""
-        return self.heads_summary
 
     @property
     def scheme(self) -> str | None:
@@ -271,6 +255,12 @@ class RunSpec(Spec):
         start = self.init_from
         other = {} if start is None or init_run is None else {"start": start.model_copy(update={"run": init_run})}
         return self.model_copy(update={"seed": seed, **other})
+
+
+def effective(run: RunSpec) -> dict[str, Any]:
+    """Return the content of a run without choices of its model that have no effect: equal ones end alike."""
+    content, idle = run.content(), getattr(run.model, "idle", ())
+    return {**content, "model": {key: value for key, value in content["model"].items() if key not in idle}}
 
 
 def imported(member: str) -> Any:

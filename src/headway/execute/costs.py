@@ -159,14 +159,14 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
 
 def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
     run = seeds[0]
-    untimed = _reason_not_to_try(run) if trial and run.expected_steps != 0 else "no trial was asked for"
-    if run.expected_steps == 0:
+    untimed = _reason_not_to_try(run) if trial and run.budget.steps != 0 else "no trial was asked for"
+    if run.budget.steps == 0:
         untimed = "it is not trained"
     return Cost(
         arm=arm,
         budget=run.budget,
         run=run,
-        steps=run.expected_steps,
+        steps=run.budget.steps,
         steps_per_s=None,
         untimed=untimed,
         together=len(seeds[: how_many(run, None)[0]]),

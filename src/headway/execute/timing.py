@@ -53,7 +53,7 @@ def time_arms(
             that training took, and for arms that were timed on another machine.
         trained: whether something was trained just now: only then is it said why nothing is timed.
     """
-    arms = {run.name: run for run in runs if run.status != "damaged" and run.spec.n_ctx is not None}
+    arms = {run.name: run for run in runs if run.status != "damaged" and run.spec.task.n_ctx is not None}
     untimed = [run for run in arms.values() if not _is_timed(directory, run, place, anywhere=not asked)]
     if len(arms) < 2 or not untimed:
         return
@@ -102,7 +102,7 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
     """
     run = Run.open(path)
     spec = run.spec
-    assert spec.n_ctx is not None
+    assert spec.task.n_ctx is not None
     try:
         study = open_study(spec, {})
         study.trainer.advance(_WARM_UP)
@@ -122,7 +122,7 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
         "step_s": step_s,
         "step_s_range": [min(seconds), max(seconds)],
         "n_steps": len(seconds),
-        "tokens_per_s": spec.training.batch_size * spec.n_ctx / step_s,
+        "tokens_per_s": spec.training.batch_size * spec.task.n_ctx / step_s,
         "memory_bytes": study.memory()["memory_bytes"],
         "batch_size": spec.training.batch_size,
         "execution": {**study.execution, **surroundings()},

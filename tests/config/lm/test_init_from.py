@@ -82,7 +82,7 @@ def test_what_is_expected_of_it_has_as_many_heads_as_are_kept():
     of = experiment()
     small, regrown = of.arm("small").expected_spec, of.arm("regrown").expected_spec
     assert isinstance(small, TokensRun)
-    assert (small.model.layout.total, regrown.heads_summary) == (3, "4-2")
+    assert (small.model.layout.total, str(regrown.model.layout)) == (3, "4-2")
     assert small.budget.n_parameters < of.arm("dense").expected_spec.budget.n_parameters == regrown.budget.n_parameters
     assert of.arm("small").resolved_spec.scheme is None  # which heads go is found, not declared
 

@@ -18,7 +18,7 @@ from headway.config.lm.synthetic import EndpointTask, HopsTask, InductionTask, P
 from headway.config.lm.task import TokensTask
 from headway.config.lm.text import TextTask
 from headway.config.lm.training import TokensTraining
-from headway.config.run import Batching, Budget, Comparability, RunSpec, Traits
+from headway.config.run import Batching, Budget, Comparability, RunSpec, Traits, effective
 from headway.config.spec import Spec, check_numbers
 from headway.errors import DeclarationError
 
@@ -72,8 +72,8 @@ TEXT_KEPT = 0.99
 class TokensRun(RunSpec):
     """A run of a transformer on tokens."""
 
-    laboratory: ClassVar[str] = "tokens"
     traits: ClassVar[Traits] = Traits(
+        laboratory="tokens",
         example="token",
         uses_gpu=True,
         initialises_others=True,
@@ -149,12 +149,6 @@ class TokensRun(RunSpec):
         if self.start.regrow and any(rank is not None for rank in dict(self.model.ranks).values()):
             raise ValueError("start.regrow adds heads to whole matrices, and model.ranks has products; leave one out")
 
-    def effective(self) -> dict[str, Any]:
-        """Return the content without choices of the model that have no effect in this run."""
-        content = self.content()
-        kept = {key: value for key, value in content["model"].items() if key not in self.model.idle}
-        return {**content, "model": kept}
-
     @cached_property
     def budget(self) -> Budget:
         """The cost of this run.
@@ -171,6 +165,7 @@ class TokensRun(RunSpec):
             example_bytes=budget.sequence_bytes(task, model, self.training),
             batch_size=self.training.batch_size,
             parts=self.training.accumulate,
+            steps=self._expected_steps,
         )
 
     @property
@@ -189,17 +184,12 @@ class TokensRun(RunSpec):
         return training.steps
 
     @property
-    def expected_steps(self) -> int | None:
+    def _expected_steps(self) -> int | None:
         """The number of steps, with an estimate where it counts epochs of a corpus."""
         sequences = self.task.expected_sequences
         if self.training.epochs is None or sequences is None:
             return self.declared_steps
         return max(1, int(self.training.epochs * sequences / self.training.batch_size))
-
-    @property
-    def heads_summary(self) -> str:
-        """The heads of each layer, before pruning by a run that is initialised from another."""
-        return str(self.model.layout)
 
     @property
     def scheme(self) -> str | None:
@@ -223,7 +213,7 @@ class TokensRun(RunSpec):
                 f"{n_ctx:,}; model.n_positions {n_ctx} would leave them out",
             )
         )
-        return (*about_importance(self.probes, self.training, self.expected_steps), *untrained)
+        return (*about_importance(self.probes, self.training, self._expected_steps), *untrained)
 
     @cached_property
     def batching(self) -> Batching:
@@ -300,7 +290,7 @@ def impossible_init(run: RunSpec, other: RunSpec, name: str) -> str:
     """
     assert isinstance(run, TokensRun)
     assert run.start is not None
-    mine, theirs = run.effective(), other.effective()
+    mine, theirs = effective(run), effective(other)
     for part in ("model", "task"):
         if mine[part] != theirs[part]:
             return (

@@ -123,7 +123,7 @@ def figures(material: ReportData) -> Iterator[Figure]:
 def _can_look(material: ReportData) -> bool:
     """Return whether `headway look` can open the models, which must read tokens."""
     reads_numbers = material.run.content()["model"].get("encoder") is not None
-    return bool(material.arms) and material.run.n_ctx is not None and not reads_numbers
+    return bool(material.arms) and material.run.task.n_ctx is not None and not reads_numbers
 
 
 def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None) -> str:
