@@ -221,8 +221,8 @@ def held(kind: str, n: int, sweeps: int, seed: int) -> np.ndarray:
 def real_effects() -> dict[str, np.ndarray]:
     """The effects of 40 heads of a TinyStories model on the beginnings of 1,000 stories, by kind of ablation."""
     import torch
-    from support.shared import data
-    from support.stories260k import BOS, MODEL, VOCAB_SIZE, Tokenizer, load
+    from support.stored import data
+    from support.stories import BOS, MODEL, VOCAB_SIZE, Tokenizer, load
 
     from headway.causal.ablation import BatchedText
     from headway.models.transformer import Transformer

@@ -6,7 +6,7 @@
 by a private Ray with 2 slots, and by 2 joined workers, in one run of this script. The wall time is from when the first
 run begins until the last has ended; the idle share is what of both workers' time then lies in no run, by the runs' own
 clocks, so the beginning and end of processes count as idle.
-`queue`: simulated places (tests/support/simulated_places.py).
+`queue`: simulated places (tests/support/faults.py).
 `nodes`: rounds on a Ray cluster of three nodes on this machine, in which nodes are killed and added at random while
 runs of two laboratories go on; every run must end with the bits of an undisturbed one.
 """
@@ -121,7 +121,7 @@ def compare_tiny(n_runs: int, left_out: Sequence[str] = ()) -> None:
 
 def compare_queue() -> None:
     """The queue with a simulated place."""
-    from support.simulated_places import Cluster
+    from support.faults import Cluster
 
     one = Cluster(n_slots=1_000, n_runs=100_000).outcome()
     peak = Cluster(n_slots=1_000, n_runs=100_000).outcome(memory=True).peak_bytes

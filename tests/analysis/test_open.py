@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support import stored
-from support.shared import data
+from support.stored import data
 from support.tolerance import assert_same
 
 import headway

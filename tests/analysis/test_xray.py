@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from support import planted
-from support.shared import data
-from support.stories_tokenizer import tokenizer as stories_tokenizer
+from support.stored import data
+from support.stories import tokenizer as stories_tokenizer
 from support.tolerance import assert_same, nearly
 
 import headway
@@ -355,7 +355,7 @@ def test_folders_of_other_models(model, labels, induction, text, tmp_path):
 def test_a_model_that_others_trained_has_previous_token_heads(tmp_path):
     weights, tokens = data("stories260K/weights.npz"), data("stories260K/tok512.bin")
     valid = data("tinystories/valid.txt")
-    from support import stories260k as published
+    from support import stories as published
 
     export(
         published.MODEL, published.VOCAB_SIZE, published.load(weights), tmp_path / "stories", stories_tokenizer(tokens)

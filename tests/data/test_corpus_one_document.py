@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.shared import data
+from support.stored import data
 
 from headway.config.lm.text import TextTask
 from headway.data import documents as reading

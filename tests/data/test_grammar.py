@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support.parse_stories import derivations
+from support.stories import derivations
 from support.tolerance import nearly
 
 from headway.data import grammar

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from support.shared import data
+from support.stored import data
 from support.tolerance import nearly
 
 from headway.config.lm.text import TextTask

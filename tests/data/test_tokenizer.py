@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import tokenizers
-from support.shared import data
+from support.stored import data
 
 from headway.config.lm.text import TextTask
 from headway.data.corpus import STORIES_KEY, find_corpus

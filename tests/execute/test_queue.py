@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from support.simulated_places import Cluster
+from support.faults import Cluster
 
 from headway.execute.queue import Assignment, Queue
 

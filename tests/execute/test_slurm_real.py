@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import loopback_slurm, quadratic
+from support import faults, quadratic
 
 from headway.execute.slurm import submit
 from headway.store import checkpoint
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.slow
 def cluster():
     """The Slurm that answers here, or one of our own."""
     pytest.importorskip("submitit")
-    if loopback_slurm.answers():
+    if faults.answers():
         yield
         return
-    if why_not := loopback_slurm.why_not():
+    if why_not := faults.why_not():
         pytest.skip(why_not)
     folder = Path(tempfile.mkdtemp(prefix="hw-slurm-"))  # the path of a socket has to be short
     try:
-        with loopback_slurm.started(folder):
+        with faults.started(folder):
             yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)

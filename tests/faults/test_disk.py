@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from faults import full_disks
-from support import faulty, quadratic
+from support import faults, quadratic
 
 from headway.base.files import derived
 from headway.errors import ResultsError, StorageFailed
@@ -47,7 +47,7 @@ def test_full_from_any_operation_on_nothing_recorded_is_lost(tmp_path):
     whole = quadratic.lasting(undisturbed)
     for number in itertools.count(1):
         run = quadratic.fresh_run(tmp_path / str(number), steps=12)
-        code = faulty.working(run, number, faulty.disk_full)
+        code = faults.working(run, number, faults.disk_full)
         if code == DONE:
             break
         assert code == DISK_FULL, f"full from operation {number} on"

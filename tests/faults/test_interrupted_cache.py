@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support.faulty import KILLED, Operations, die, disk_full
+from support.faults import KILLED, Operations, die, disk_full
 
 from headway.data.cache import cached
 from headway.errors import UserError

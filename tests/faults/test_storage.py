@@ -12,7 +12,7 @@ import time
 import traceback
 
 import pytest
-from support import faulty, quadratic
+from support import faults, quadratic
 
 from headway.cli import main
 from headway.execute.work import DONE, ELSEWHERE, FAILED
@@ -59,7 +59,7 @@ def test_a_worker_whose_storage_fails_at_any_operation_loses_nothing(tmp_path, w
     codes = []
     for operation in itertools.count(first, 2):
         run = quadratic.fresh_run(tmp_path / str(operation), steps=12)
-        code = faulty.working(run, operation, faulty.failing(number), **how)
+        code = faults.working(run, operation, faults.failing(number), **how)
         codes.append(code)
         before = records(run.path)
         now = Run.open(run.path)
@@ -85,7 +85,7 @@ def test_a_directory_that_vanishes_at_any_operation_ends_its_worker_and_is_not_m
     for operation in itertools.count(1):
         results = tmp_path / str(operation)
         run = quadratic.fresh_run(results, steps=12)
-        code = faulty.working(run, operation, lambda: shutil.rmtree(results, ignore_errors=True), once=True)  # noqa: B023
+        code = faults.working(run, operation, lambda: shutil.rmtree(results, ignore_errors=True), once=True)  # noqa: B023
         if code == DONE and results.exists():
             break
         codes.append(code)
@@ -97,7 +97,7 @@ def test_a_directory_that_vanishes_at_any_operation_ends_its_worker_and_is_not_m
 @pytest.mark.slow
 def test_a_slow_file_system_makes_a_run_late_and_nothing_else(tmp_path, whole):
     run = quadratic.fresh_run(tmp_path, steps=12)
-    assert faulty.working(run, 1, lambda: time.sleep(0.02), reading=True) == DONE
+    assert faults.working(run, 1, lambda: time.sleep(0.02), reading=True) == DONE
     assert quadratic.lasting(run) == whole
 
 
@@ -109,7 +109,7 @@ def said(arguments, below, operation, number, output):
         try:
             sys.stdout = sys.stderr = open(output, "w", encoding="utf-8")  # noqa: SIM115 - the process ends with it
             sys.argv = ["headway", *map(str, arguments)]
-            faulty.Operations(below, operation, faulty.failing(number))
+            faults.Operations(below, operation, faults.failing(number))
             main()
         except SystemExit as end:
             code = int(end.code or 0)

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from support import faulty, quadratic
+from support import faults, quadratic
 
 from headway.execute.work import DONE, ELSEWHERE
 from headway.icl import fused
@@ -34,10 +34,10 @@ def test_killed_at_any_operation_and_started_again_it_ends_with_the_same_bits(tm
     whole = undisturbed(steps=12)
     for number in itertools.count(1):
         run = quadratic.fresh_run(tmp_path / str(number), steps=12)
-        code = faulty.working(run, number, faulty.die)
+        code = faults.working(run, number, faults.die)
         if code == DONE:
             break
-        assert code == faulty.KILLED
+        assert code == faults.KILLED
         assert Run.open(run.path).status in ("waiting", "interrupted", "done")
         before = run.records()
         assert quadratic.train_here(run) == DONE
@@ -53,7 +53,7 @@ def test_killed_again_and_again_at_any_operations_it_ends_with_the_same_bits(tmp
     for number in range(12):
         run = quadratic.fresh_run(tmp_path / str(number), steps=40)
         kills = 0
-        while faulty.working(run, chance.randrange(1, 160), faulty.die) != DONE:
+        while faults.working(run, chance.randrange(1, 160), faults.die) != DONE:
             kills += 1
         assert quadratic.lasting(run) == whole, f"after {kills} kills"
         assert not list(run.path.rglob(".*")), "nothing is left of what was half-written"
@@ -114,7 +114,7 @@ def test_a_suspended_owner_that_wakes_up_loses_nothing_of_its_successor(tmp_path
 def test_the_checkpoint_is_never_ahead_of_the_records(tmp_path):
     run = quadratic.fresh_run(tmp_path / "run", steps=12)
     for number in range(10, 100, 7):
-        if faulty.working(run, number, faulty.die) == DONE:
+        if faults.working(run, number, faults.die) == DONE:
             break
         commits = [json.loads(path.read_text()) for path in run.path.glob("checkpoint/*.json")]
         steps = {commit.get("unrecorded", {}).get("since", commit["step"]) for commit in commits}

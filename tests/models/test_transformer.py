@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from support import stories260k
-from support.shared import data
+from support import stories as published
+from support.stored import data
 from support.tolerance import assert_same
 
 from headway.config.lm.model import Gpt2, GptNeo, Llama
@@ -99,14 +99,14 @@ def test_logits_equal_hugging_faces(known):
 @pytest.mark.slow
 def test_a_model_that_others_trained_keeps_its_loss():
     """stories260K: 1.297 nats per token were published; these stories give 1.296 +- .010 for the first 500."""
-    weights, folder = stories260k.load(data("stories260K/weights.npz")), data("stories260K")
-    model = Transformer(stories260k.MODEL, stories260k.VOCAB_SIZE, weights).eval()
-    tokenizer = stories260k.Tokenizer(folder / "tok512.bin")
+    weights, folder = published.load(data("stories260K/weights.npz")), data("stories260K")
+    model = Transformer(published.MODEL, published.VOCAB_SIZE, weights).eval()
+    tokenizer = published.Tokenizer(folder / "tok512.bin")
     stories = data("tinystories/valid.txt").read_text(encoding="utf-8").split("<|endoftext|>")[:100]
     inputs = torch.zeros(len(stories), 512, dtype=torch.long)
     targets = torch.full((len(stories), 512), -1)
     for row, story in enumerate(stories):
-        tokens = torch.tensor([stories260k.BOS, *tokenizer.encode(story.strip())][:513])
+        tokens = torch.tensor([published.BOS, *tokenizer.encode(story.strip())][:513])
         inputs[row, : len(tokens) - 1], targets[row, : len(tokens) - 1] = tokens[:-1], tokens[1:]
     with torch.no_grad():
         loss = model.loss(inputs, targets)
@@ -116,8 +116,8 @@ def test_a_model_that_others_trained_keeps_its_loss():
 def test_a_model_that_others_trained_tells_a_story():
     from headway.models.generate import generate
 
-    model = Transformer(stories260k.MODEL, 512, stories260k.load(data("stories260K/weights.npz")))
-    tokenizer = stories260k.Tokenizer(data("stories260K/tok512.bin"))
-    prompt = [stories260k.BOS, *tokenizer.encode("Once upon a time")]
+    model = Transformer(published.MODEL, 512, published.load(data("stories260K/weights.npz")))
+    tokenizer = published.Tokenizer(data("stories260K/tok512.bin"))
+    prompt = [published.BOS, *tokenizer.encode("Once upon a time")]
     text = tokenizer.decode(generate(model, prompt, n_tokens=40, temperature=0.0))
     assert text.startswith(", there was a little girl named Lily. She loved to play outside in the park.")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from support.dunnett import exact_star_bound, exact_star_p
+from support.many_families import exact_star_bound, exact_star_p
 from support.tolerance import nearly
 
 from headway.stats.blocks import _residual, block_test, prior_freedom

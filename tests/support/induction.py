@@ -4,7 +4,7 @@ import numpy as np
 
 from headway.config.lm.model import Gpt2
 from headway.models.transformer import Transformer
-from support.shared import data
+from support.stored import data
 
 VOCAB, CONTEXT = 26, 8
 MODEL = Gpt2(

@@ -1,8 +1,13 @@
-"""Run folders on the disk, changed as if they had been written so."""
+"""Run folders on the disk, changed as if they had been written so, and data that is no part of the project.
+
+Tests that need such data skip with a reason where it is missing.
+"""
 
 import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from headway.base.files import Content
 from headway.config.experiment import Experiment
@@ -53,3 +58,14 @@ def strip(directory: Path) -> None:
 def first_sealed(directory: Path) -> None:
     """Make a document what the first sealed version wrote, which names no runs."""
     document._change(directory, {"runs": None, "dropped": None, "seals": ["runs", "beside", "looks"]})
+
+
+_FOLDER = Path(__file__).parents[2] / "../shared/data"
+
+
+def data(name: str) -> Path:
+    """A file or folder of ../shared/data beside the checkout."""
+    path = _FOLDER / name
+    if not path.exists():
+        pytest.skip(f"needs {name} in ../shared/data, which is no part of the project")
+    return path

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.shared import data
+from support.stored import data
 
 from headway.config.lm.text import TextTask
 from headway.config.lm.training import Muon, TokensAdamW
