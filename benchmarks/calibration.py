@@ -31,11 +31,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from laws.test_associations_hold import KINDS, p_of
 from laws.test_curves_hold import off_the_curve
 from laws.test_effects_hold import covered, lognormal, normal
-from laws.test_family import FAMILIES as LARGER
-from laws.test_family import star
 from laws.test_odd_arms import PLACES
 from laws.test_statements_silent import verdicts
-from support.many_families import ODD, judged, missed, of_odd_arms, wrong_in_plans
+from support.many_families import FAMILIES as LARGER
+from support.many_families import ODD, judged, missed, of_odd_arms, star, wrong_in_plans
 
 FAMILIES = {"2 arms": np.array([[-1.0, 1.0]]), **LARGER}
 

@@ -1,16 +1,14 @@
 """`headway ablate`: finished models without each of their heads, and everything that cannot be measured."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from support.induction import CONTEXT, on_its_task, read
 from support.planted import planted, texts
+from support.small_text import RAGGED, STORIES, verb
 from support.tolerance import assert_same, nearly
 
 import headway
@@ -24,20 +22,6 @@ from headway.hf.write import export
 from headway.models.attention import Attention
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
-
-RAGGED = GptNeo(
-    family="gpt-neo", d_model=16, n_layers=3, n_heads="4-0-2", n_positions=64, windows=(None, 8), init_std=0.3
-)
-STORIES = "".join(
-    f"Once upon a time there was a heron of {n} years. It stood in reed {n * n} and waited.\n<|endoftext|>\n"
-    for n in range(40)
-)
-
-
-def verb(*words, cwd):
-    command = [sys.executable, "-m", "headway", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
 
 
 @pytest.fixture(scope="module")

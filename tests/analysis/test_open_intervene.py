@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from analysis.test_ablate import STORIES, verb
+from support.small_text import STORIES, verb
 from support.tolerance import nearly
 
 import headway

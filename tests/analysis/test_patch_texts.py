@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from analysis.test_ablate import RAGGED, verb
+from support.small_text import RAGGED, verb
 from support.tolerance import TERMS, assert_same, nearly
 
 import headway

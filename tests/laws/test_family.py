@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.many_families import FAMILIES
 
 from headway.stats.blocks import block_test
 from headway.stats.cells import Cells
@@ -10,36 +11,6 @@ from headway.stats.sequential import Looking, levels
 
 SWEEPS = 2_000
 SEED_SPREAD = 0.3
-
-
-def head_progression():
-    """Three groups of three arms and one more: each against its group's constant arm, all others against the middle."""
-    rows = []
-    for group in range(3):
-        rows += [(3 * group, 3 * group + 1), (3 * group + 2, 3 * group + 1)]
-    rows += [(arm, 4) for arm in (0, 1, 2, 6, 7, 8, 9)]
-    weights = np.zeros((len(rows), 10))
-    for contrast, (arm, baseline) in enumerate(rows):
-        weights[contrast, [arm, baseline]] = 1, -1
-    return weights
-
-
-def order():
-    """Descending and ascending less constant, over three groups."""
-    ascending, constant, descending = np.hstack([np.tile(np.eye(3), 3), np.zeros((3, 1))]) / 3
-    return np.stack([descending - constant, ascending - constant])
-
-
-def three_orders():
-    """The same, and descending less ascending: as head progression asks, of which the third follows from the others."""
-    return np.vstack([order(), order()[0] - order()[1]])
-
-
-def star(n):
-    return np.hstack([-np.ones((n - 1, 1)), np.eye(n - 1)])
-
-
-FAMILIES = {"13 comparisons": head_progression(), "order": order(), "three orders": three_orders(), "4 arms": star(4)}
 
 
 def drawn(rng, spreads, n, noise):

@@ -5,8 +5,7 @@ The families are simulated by the thousand with `support.many_families`, which h
 
 import numpy as np
 import pytest
-from laws.test_family import head_progression, star
-from support.many_families import judged, missed, of_odd_arms, wrong_in_plans
+from support.many_families import head_progression, judged, missed, of_odd_arms, star, wrong_in_plans
 
 from headway.stats.blocks import block_test
 

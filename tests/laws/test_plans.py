@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from laws.test_family import FAMILIES
 from support.house import ROOT
+from support.many_families import FAMILIES
 
 sys.path.append(str(ROOT / "benchmarks"))
 

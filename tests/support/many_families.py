@@ -147,3 +147,33 @@ def exact_star_p(q: float, n_contrasts: int, freedom: float) -> float:
 def exact_star_bound(n_contrasts: int, freedom: float, level: float = 0.05) -> float:
     """What the largest |T| exceeds with a chance of `level`."""
     return float(brentq(lambda q: exact_star_p(q, n_contrasts, freedom) - level, 1.5, 20, xtol=1e-8))
+
+
+def head_progression():
+    """Three groups of three arms and one more: each against its group's constant arm, all others against the middle."""
+    rows = []
+    for group in range(3):
+        rows += [(3 * group, 3 * group + 1), (3 * group + 2, 3 * group + 1)]
+    rows += [(arm, 4) for arm in (0, 1, 2, 6, 7, 8, 9)]
+    weights = np.zeros((len(rows), 10))
+    for contrast, (arm, baseline) in enumerate(rows):
+        weights[contrast, [arm, baseline]] = 1, -1
+    return weights
+
+
+def order():
+    """Descending and ascending less constant, over three groups."""
+    ascending, constant, descending = np.hstack([np.tile(np.eye(3), 3), np.zeros((3, 1))]) / 3
+    return np.stack([descending - constant, ascending - constant])
+
+
+def three_orders():
+    """The same, and descending less ascending: as head progression asks, of which the third follows from the others."""
+    return np.vstack([order(), order()[0] - order()[1]])
+
+
+def star(n):
+    return np.hstack([-np.ones((n - 1, 1)), np.eye(n - 1)])
+
+
+FAMILIES = {"13 comparisons": head_progression(), "order": order(), "three orders": three_orders(), "4 arms": star(4)}

@@ -1,9 +1,13 @@
 """Language models that train in seconds, on Headway's own stories."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
+from headway.config.lm.model import GptNeo
 from headway.config.lm.run import TokensRun
 from headway.config.load import resolve
 from headway.train.lm.study import open_study
@@ -53,3 +57,19 @@ def experiment(**document: Any) -> Experiment:
         }
         | document
     )
+
+
+RAGGED = GptNeo(
+    family="gpt-neo", d_model=16, n_layers=3, n_heads="4-0-2", n_positions=64, windows=(None, 8), init_std=0.3
+)
+STORIES = "".join(
+    f"Once upon a time there was a heron of {n} years. It stood in reed {n * n} and waited.\n<|endoftext|>\n"
+    for n in range(40)
+)
+
+
+def verb(*words, cwd):
+    """Run a verb of the command line as its own process."""
+    command = [sys.executable, "-m", "headway", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
