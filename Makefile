@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-rest test-all lint setup docs reference notebook clean
+.PHONY: demo test test-rest test-all lint setup docs docs-site reference notebook clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 3
@@ -41,6 +41,10 @@ docs: $(READY)
 reference: $(READY)
 	$(BIN)/python -W error docs/reference.py build/reference
 	@echo 'reference: build/reference/index.html'
+
+# The documentation site, built without a network; a link that leads nowhere is an error.
+docs-site: $(READY)
+	$(BIN)/python docs/site.py build/site
 
 # The notebook, executed anew; it takes about a minute.
 notebook: $(READY)

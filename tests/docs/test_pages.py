@@ -40,7 +40,7 @@ def test_no_line_sends_a_reader_to_one_file_twice(page):
 def test_paths_are_found_in_pages():
     assert len(names(ROOT / "CONTRIBUTING.md")) > 30
     assert len(names(ROOT / "docs" / "house.md")) > 50
-    assert "src/headway/icl/step.cpp" in names(ROOT / "README.md")
+    assert "src/headway/icl/step.cpp" in names(ROOT / "docs" / "speed.md")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

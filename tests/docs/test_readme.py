@@ -13,6 +13,9 @@ from headway.config.yaml import read_yaml
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+EXAMPLES = README + "".join(
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("commands", "how-to", "experiments")
+)
 
 
 def block(language: str) -> str:
@@ -44,7 +47,7 @@ def test_every_verb_stands_in_the_readme_and_every_verb_there_exists():
 
 
 @pytest.mark.parametrize(
-    "line", re.findall(r"^ {4}headway (?:plan|run|show) (icl-.*?)(?: *#.*| *>.*)?$", README, re.MULTILINE)
+    "line", re.findall(r"^ {4}headway (?:plan|run|show) (icl-.*?)(?: *#.*| *>.*)?$", EXAMPLES, re.MULTILINE)
 )
 def test_the_commands_of_the_readme_are_about_experiments_that_exist(line):
     name, *options = line.split()
@@ -62,14 +65,23 @@ def test_the_numbers_of_architectures_are_those_of_the_generated_list():
         "are patched by contexts and patterns",
     )
     n_ablated = sum(int(re.search(rf"^## (\d+) {title}", page, re.MULTILINE)[1]) for title in titles)
-    words = " ".join(README.split())
-    assert f"Of the {n_traced} architectures of `transformers` that it x-rays, it ablates {n_ablated} (" in words
-    assert f"It patches the same {n_ablated} architectures" in words
+    heads = " ".join((ROOT / "docs/heads.md").read_text().split())
+    for words in (" ".join(README.split()), heads):
+        assert f"Of the {n_traced} architectures of `transformers` that it x-rays, it ablates {n_ablated} (" in words
+    assert f"It patches the same {n_ablated} architectures" in heads
 
 
-def test_every_experiment_is_in_the_readme_with_its_question():
+def test_every_experiment_is_on_its_page_with_its_question():
+    page = (ROOT / "docs/experiments.md").read_text()
     for name in shipped():
-        assert f"| `{name}` | {load(name).question} |" in README
+        assert f"| `{name}` | {load(name).question} |" in page
+
+
+def test_the_readme_is_short_and_has_the_words_that_a_reader_searches_for():
+    assert len(README.splitlines()) <= 150
+    pages = "activation patching|path patching|ablation|logit difference|confidence interval|pandas|CSV|sweep|resume"
+    for word in pages.split("|"):
+        assert word.lower() in README.lower(), word
 
 
 def test_the_files_that_the_readme_names_exist():
@@ -112,6 +124,8 @@ def test_nothing_is_left_to_be_filled_in(name):
         "PLANTED",
         "HOST",
         "NAME",
+        "MODEL",
+        "CITATION",
     }
     assert words <= known | variables, words
 

@@ -37,8 +37,8 @@ def cluster():
 
 
 def readme_line(directory: Path) -> list[str]:
-    """The line of README for a plain sbatch, with one job on this directory."""
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+    """The line of the documentation for a plain sbatch, with one job on this directory."""
+    text = (Path(__file__).parents[2] / "docs/machines.md").read_text()
     found = re.search(r"^    sbatch (.*)\\\n +(.*)$", text, re.MULTILINE)
     assert found
     words = shlex.split(" ".join(found.groups()))
