@@ -414,10 +414,13 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     looks = f"look {family.look} of {len(family.plan.looks)}"
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
-        why = "no difference varies from seed to seed" if enough else f"it takes {FEWEST} seeds or more"
+        why = "no difference varies from seed to seed" if enough else f"it takes {FEWEST} seeds that both sides have"
         return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; {why}{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
-    together = f"intervals that hold for all {family.size} {of}s at once"
+    here = sum(not getattr(each, "late", False) for each in differences)
+    besides = family.size - here
+    more = f"at once for the {counted(here, of)} here and {besides} more that {'was' if besides == 1 else 'were'} asked"
+    together = f"intervals that hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
     parts = [f"{for_all}, at {looks}", *_detectable(differences)]
     if family.pairing is not None:

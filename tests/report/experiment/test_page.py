@@ -15,7 +15,7 @@ from headway.base.text import number
 from headway.report.experiment import laboratory
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import spread
-from headway.report.experiment.page import answered, command, figures, page, progress, write_report
+from headway.report.experiment.page import command, figures, page, progress, sureness, write_report
 from headway.report.regression.report import LABORATORY as regression
 from headway.stats import results
 from headway.stats.results import read
@@ -90,8 +90,10 @@ def test_every_figure_has_a_place_a_chart_and_a_caption(html: str) -> None:
 
 def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: str) -> None:
     order = [
-        "<h1>icl-heads",
-        "How many attention heads",
+        '<div class="kicker">icl-heads',
+        "<h1>How many attention heads",
+        "There is no verdict on the evaluation MSE yet: 2 seeds for 3 comparisons.",
+        "<td>1 head vs 2 heads</td>",
         "1 head and h2 cannot be told apart.",
         "debiased GD, best step",
         "<h3>Final error",
@@ -108,8 +110,10 @@ def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(
     doubt = "not trained enough to say: a is no better"
     found = replace(heads.results, doubts=(doubt,), warnings=("1 of 9 runs is not finished", doubt))
     written = page(replace(heads, results=found), tuple(figures(heads))[:1])
-    box = written[written.index('<section class="answer">') :]
-    assert box.index("Not trained enough to say: a is no better.") < box.index("<li><i")
+    box = written[written.index('<section class="answer"') :]
+    care = "<summary>Read with care: not trained enough to say, and 1 further note</summary>"
+    assert box.index("<td>1 head vs 2 heads</td>") < box.index(care) < box.index("A is no better.")
+    assert box.index("A is no better.") < box.index("1 of 9 runs is not finished.") < box.index("How sure is this?")
     assert written.count("trained enough to say") == 1
     assert written.count("1 of 9 runs is not finished") == 1
 
@@ -131,7 +135,13 @@ def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> Non
     said = f"picked 2 heads of 3 arms; {chance}"
     assert said not in before
     assert "rest on fresh seeds alone" not in before
-    order = ['<section class="answer">', said, "on 3 fresh seeds, 2 heads have 0.6", "on fresh seeds, 2 heads "]
+    order = [
+        '<section class="answer"',
+        f'<p class="says">P{said[1:]}',
+        f"<li>{said}",
+        "on 3 fresh seeds, 2 heads have 0.6",
+        "on fresh seeds, 2 heads ",
+    ]
     places = [after.index(text) for text in order]
     assert places == sorted(places)
     assert "Nothing was compared" in before
@@ -221,7 +231,7 @@ def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
 def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
     statuses = {("h2", 1): "failed", ("h4", 0): "waiting"}
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
-    assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished; ")
+    assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished")
     text = page(material, tuple(figures(material)))
     assert "the loss is not finite at step 40" in text
     assert [arm.seeds for arm in material.arms] == [(0, 1), (0,), (1,), (0, 1)]
@@ -236,7 +246,7 @@ def test_a_report_without_a_finished_run_says_so(directory: Path) -> None:
 
 def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2"], seeds=1))))
-    assert answered(material) == []
+    assert sureness(material) == []
     assert "Nothing was compared" in page(material, tuple(figures(material)))
 
 
