@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from support import stored
 from support.fabricate import fabricate, material_of, small
+from support.house import ROOT
 
 from headway.base.text import number
+from headway.config.load import load
 from headway.report.experiment import laboratory
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import spread
-from headway.report.experiment.page import command, figures, page, progress, sureness, write_report
+from headway.report.experiment.page import command, figures, page, progress, sureness, write_answer, write_report
 from headway.report.regression.report import LABORATORY as regression
 from headway.stats import results
 from headway.stats.results import read
@@ -260,8 +262,6 @@ def test_the_command_repeats_what_was_run(directory: Path, heads: ReportData) ->
 
 
 def small_document():
-    from headway.config.load import load
-
     return load("icl-heads").document
 
 
@@ -276,3 +276,36 @@ def test_numbers_are_printed_with_their_digits() -> None:
     assert [number(v) for v in (0.0, 1234567, -0.5, 3.4e-7)] == ["0", "1,234,567", "−0.5000", "3.40e−7"]
     assert spread([0.1, float("nan")]) == "–"
     assert spread([-0.01, 0.02]) == "0.01 ± 0.02"
+
+
+@pytest.mark.slow
+def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> None:
+    said = "A paper, with one seed: <b>better</b>."
+    experiment = small("icl-heads", published=said).select(arms=["h1", "h2", "h4"], seeds=3)
+    store = Store.open(fabricate(directory, experiment))
+    written = write_answer(store, results.write(store))
+    assert written == directory / "answer" / "icl-heads.md"
+    text = written.read_text()
+    assert text.startswith(
+        "# How many attention heads does one layer need to learn linear regression in context?\n\n**1 "
+    )
+    assert "**1 head is worse than 2 heads: evaluation MSE +112.9 % (simultaneous 95 % CI " in text
+    assert "(icl-heads.png)" in text
+    assert (directory / "answer" / "icl-heads.png").read_bytes().startswith(b"\x89PNG")
+    assert "A paper, with one seed: &lt;b&gt;better&lt;/b&gt;." in text
+    assert re.search(r"\n- More seeds: 1 comparison of 2 have no verdict yet: about \d+ more settle", text)
+    assert "\n| 1 head vs 2 heads | +112.9 (" in text
+    assert re.search(r"9 runs, all finished; .* of one core; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
+    assert text.endswith("- To repeat it: `headway run icl-heads.yaml --seeds 3 --arms h1,h2,h4`\n")
+
+
+def test_answers_that_are_shipped_are_those_of_shipped_experiments() -> None:
+    folder = ROOT / "docs" / "answers"
+    answers = {path.stem: path.read_text() for path in folder.glob("*.md") if path.stem != "README"}
+    assert answers
+    for name, text in answers.items():
+        assert f"headway run {name}" in text
+        assert load(name).document.question in text
+        assert load(name).document.published.strip() in text
+        assert (folder / f"{name}.png").is_file() == ("![" in text)
+        assert f"({name}.md)" in (folder / "README.md").read_text()

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 from headway.base.text import Amount, brief, counted, is_plural, number
 from headway.config.metrics import METRICS, YES_OR_NO, metric_name
-from headway.config.run import RunSpec
 from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
 from headway.report.experiment.data import ReportData
-from headway.stats.evidence import Family
 from headway.stats.learning_rates import rate_controls
-from headway.stats.verdicts import sides_of
+from headway.stats.verdicts import about, sides_of
 
 MOST_ROWS = 8
 """Comparisons that stand open; the others are folded."""
@@ -125,8 +123,8 @@ def headline(material: ReportData, main: Sequence[DrawnDifference]) -> str:
     low, high = min(one.low for one in known), max(one.high for one in known)
     span = f"between {_span(material, known[0], low, high)} ({_interval_name(material, known[0])}s; {_seeds(known)})"
     if all(one.judged.outcome == "same" for one in main):
-        margin = f"{margin_of(material):g} %"
-        said = f"All {len(main)} comparisons are the same within {margin}: the difference in {quantity} lies {span}."
+        same = f"All {len(main)} comparisons are the same within {margin_of(material):g} %"
+        said = f"{same}: the difference in {quantity} lies {span}."
     else:
         every = f"all {len(main)}" if len(known) == len(main) else f"{len(known)} of {len(main)}"
         said = f"No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
@@ -227,7 +225,7 @@ def _format(material: ReportData, one: DrawnDifference) -> tuple[Amount, float]:
 def _written(material: ReportData, one: DrawnDifference, *, sign: bool, unit: bool = True) -> str:
     write, factor = _format(material, one)
     said = write(factor * one.mean)
-    plus = "+" if sign and one.mean > 0 and not write.offset else ""
+    plus = "+" if sign and one.mean > 0 and not write.offset and set(said) & set("123456789") else ""
     return plus + (said if unit or write.offset else said.removesuffix(write.unit))
 
 
@@ -313,18 +311,13 @@ def _head(material: ReportData, found: Sequence[DrawnDifference]) -> str:
     """Return the head of a column of differences: unit, level, and whether intervals hold at once."""
     unit = METRICS[material.results.primary].unit
     said = "%" if found[0].in_per_cent else "percentage points" if unit in _POINTS else unit
-    families: dict[int, Family] = {}
-    for one in found:
-        if one.low < one.high and (family := material.results.family(one.judged)) is not None:
-            families[id(family)] = family
-    if not families:
+    known = [one for one in found if one.low < one.high]
+    if not known:
         return f"difference, {said}"
-    if any(family.rule != "blocks" for family in families.values()):
-        return f"difference, {said} (95 % CI)"
-    sure = f"{100 * (1 - max(family.plan.level for family in families.values())):.3g} % CI"
-    sizes = [family.size for family in families.values()]
-    at_once = "" if max(sizes) < 2 else f", {sizes[0]} at once" if len(sizes) == 1 else ", each kind at once"
-    return f"difference, {said} ({sure}{at_once})"
+    families = [family for one in known if (family := material.results.family(one.judged)) is not None]
+    sure, sizes = _interval_name(material, known[0]), {(family.of, family.size) for family in families}
+    at_once = f", {families[0].size} at once" if len(sizes) == 1 else ", each kind at once"
+    return f"difference, {said} ({sure.replace('simultaneous ', '')}{at_once if 'simul' in sure else ''})"
 
 
 def _setting(material: ReportData) -> str:
@@ -333,8 +326,9 @@ def _setting(material: ReportData) -> str:
     name = metric_name_of(material)
     unit = "" if metric.unit in ("1", "ratio", *_POINTS) else f" ({metric.unit})"
     arms = [arm for arm in material.arms if arm.control is None] or list(material.arms)
+    runs = [arm.shown.run.spec for arm in arms] or [material.run]
     sizes = sorted({int(size) for arm in arms for size in arm.final("n_parameters")})
-    tasks = list(dict.fromkeys(", ".join(run.task.corpora) or run.task.title for run in _specs(material)))
+    tasks = list(dict.fromkeys(", ".join(run.task.corpora) or run.task.title for run in runs))
     on = f" on {tasks[0]}" if len(tasks) == 1 else f" on {len(tasks)} tasks"
     of = counted(len(arms) or len({run.name for run in material.runs if run.control is None}), "arm")
     if sizes:
@@ -347,11 +341,19 @@ def _setting(material: ReportData) -> str:
     return f"{name[:1].upper()}{name[1:]}{unit} of {of}{on}{seeds}.{better}"
 
 
-def _specs(material: ReportData) -> Iterator[RunSpec]:
-    arms = [arm.name for arm in material.arms if arm.control is None]
-    for arm in material.experiment.arms:
-        if arm.full_name in arms or not arms:
-            yield arm.resolved_spec
+def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]:
+    """Yield what would change the answer: more seeds where a question is open, what was cautioned, another setting."""
+    asked, found, _ = drawn_differences(material)
+    plain = [one.judged for one in (*asked, *found) if one.control is None]
+    undecided = [one for one in plain if not one.is_settled]
+    if undecided:
+        more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
+        many = f": {about(more)} more settle the margin of {margin_of(material):g} %" if more else ""
+        yield f"More seeds: {counted(len(undecided), 'comparison')} of {len(plain)} have no verdict yet{many}."
+    if any(one.outcome == "same" for one in plain):
+        yield f"A smaller margin than {margin_of(material):g} %: differences below it count as the same."
+    yield from cautions
+    yield "Another task, model size or length of training: the answer holds for the setting above."
 
 
 def _care(cautions: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -368,27 +370,19 @@ def _care(cautions: Sequence[str]) -> tuple[str, Sequence[str]]:
 _SHORT = 60
 
 
-def core_seconds(material: ReportData) -> float:
-    """The seconds of cores that training took; runs that were trained together share theirs."""
-    return sum(
-        (run.metrics.get("wall_s") or 0.0) / run.execution.get("together", 1) * (run.execution.get("threads") or 1)
-        for run in material.runs
-    )
-
-
-def machines(material: ReportData) -> tuple[str, ...]:
-    """The machines that the runs were trained on: processors, or devices."""
-    found = (run.execution or {} for run in material.runs)
-    names = (str(each.get("processor") or each.get("device") or "") for each in found)
-    return tuple(dict.fromkeys(name for name in names if name))
-
-
 def _cost(material: ReportData) -> Iterator[str]:
-    if seconds := core_seconds(material):
-        yield f"{seconds / 60:,.0f} core-minutes" if seconds >= 600 else f"{brief(seconds)} of one core"
-    names = machines(material)
+    """Yield the time of cores that training took, and the kind of machine; runs of a batch share their time."""
+    walls = [((run.metrics.get("wall_s") or 0.0), run.execution or {}) for run in material.runs]
+    seconds = sum(wall / known.get("together", 1) * (known.get("threads") or 1) for wall, known in walls)
+    if seconds:
+        yield f"{seconds / 60:,.0f} core-minutes" if seconds >= _LONG else f"{brief(seconds)} of one core"
+    names = {str(known.get("processor") or known.get("device") or "") for _, known in walls} - {""}
     if names:
-        yield names[0] if len(names) == 1 else f"{len(names)} kinds of machine"
+        yield next(iter(names)) if len(names) == 1 else f"{len(names)} kinds of machine"
+
+
+_LONG = 600.0
+"""Seconds from which on a cost is told in minutes."""
 
 
 def _sentence(text: str) -> str:

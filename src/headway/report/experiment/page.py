@@ -9,6 +9,8 @@ Plugins may register figures of their own. A figure that fails is left out of th
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +21,21 @@ from headway.config.plugins import Entry, Plugin
 from headway.config.shipped import shipped
 from headway.config.spec import MOST_MODELS
 from headway.report.charts.figure import Figure
-from headway.report.charts.files import are_current, remove_outdated, why_not_drawn, write_figures, write_whole
-from headway.report.charts.page import render
+from headway.report.charts.files import (
+    are_current,
+    convert,
+    remove_outdated,
+    why_not_drawn,
+    write_figures,
+    write_whole,
+)
+from headway.report.charts.files import render as render_svg
+from headway.report.charts.page import render, templates
 from headway.report.experiment import current
 from headway.report.experiment import laboratory as tables
 from headway.report.experiment.answer import differences
 from headway.report.experiment.data import ReportData, gather
-from headway.report.experiment.first_screen import first_screen
+from headway.report.experiment.first_screen import first_screen, would_change
 from headway.report.experiment.laboratory import report_part_of
 from headway.stats.answer import without_pairs
 from headway.stats.results import Results
@@ -84,6 +94,36 @@ def write_report(store: "Store", results: Results, *, files: bool = True, out: P
     else:
         remove_outdated(folder, drawn, state)
     return path if written else write_whole(path, current.signed(page(material, drawn, out), of_page).encode())
+
+
+def write_answer(store: "Store", results: Results, out: Path | None = None) -> Path:
+    """Write the answer of a directory as Markdown, its first figure as a PNG beside it; return the path of the text.
+
+    Both are named after the experiment and stand in `answer/`, in the directory or in another folder `out`.
+
+    Raises:
+        ResultsError: when a file cannot be written.
+    """
+    material, folder = gather(store, results), inside(out or store.path, "answer")
+    experiment, name = material.experiment, material.experiment.name
+    said = [one.sentence for one in report_part_of(material.run).statements(material)] if material.arms else []
+    picture = None if why_not_drawn() else next(figures(material), None)
+    if picture is not None:
+        write_whole(folder / f"{name}.png", convert(render_svg(picture.spec), "png"))
+    first, ended = first_screen(material, progress(material), said), max(_ended(material), default=0.0)
+    content = {"name": name, "question": experiment.question or name, "first": first, "picture": picture}
+    # A directory may be older than what its shipped file says of the literature.
+    document = load(name).document if name in shipped() and _is_shipped(material) else experiment.document
+    content |= {"published": document.published, "changes": would_change(material, first.cautions)}
+    content |= {"command": command(material), "version": version("headway"), "date": f"{date.fromtimestamp(ended)}"}
+    # Quotes do no harm in Markdown, and commands have some.
+    text = templates().get_template("answer.md.j2").render(content).replace("&#39;", "'").replace("&#34;", '"')
+    return write_whole(folder / f"{name}.md", text.encode())
+
+
+def _ended(material: ReportData) -> Iterator[float]:
+    """Yield when each finished run wrote its last word."""
+    return ((run.path / "run.json").stat().st_mtime for run in material.runs if run.status == "done")
 
 
 def figures(material: ReportData) -> Iterator[Figure]:
