@@ -152,8 +152,18 @@ def test_notes_follow():
     )
 
 
+def test_an_answer_that_an_added_arm_took_back_is_explained():
+    """Of 13 the intervals are wider: by itself 0.1 ± 0.3 is the same within 0.5 %, and 0.1 ± 1.2 is open."""
+    said = "by itself 1 open comparison would have a verdict: each that is added widens every interval"
+    once = [told(0.1, -1.2, 1.4, "open", se=0.15, freedom=40.0), told(0.1, -2.0, 2.2, "open", se=0.6, freedom=40.0)]
+    assert f"; {said};" in scope(FAMILY, once)
+    assert said not in scope(FAMILY, once[1:])
+    assert said not in scope(replace(FAMILY, size=1), once[:1])
+    assert said not in scope(FAMILY, [replace(once[0], outcome="same")])
+
+
 def test_what_holds_for_a_family_is_told_once():
-    found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", detectable=per_cent(2.4))]
+    found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", se=None, detectable=per_cent(2.4))]
     assert scope(replace(FAMILY, size=2), found) == (
         "95 % intervals that hold for all 2 comparisons at once, at look 2 of 2; this experiment can detect "
         "differences of about 2.0 to 2.4 % (80 % power); seeds explain 22 % of the spread; less is better"
