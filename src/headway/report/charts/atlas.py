@@ -35,6 +35,7 @@ def atlas(
     part: str = "Heads",
     title: str = "Head atlas",
     caption: str = "",
+    marked: Sequence[str] = (),
 ) -> Figure | None:
     """Draw every head under every metric; for a metric of pairs, the mean over a head's others.
 
@@ -46,6 +47,7 @@ def atlas(
         part: of the page it stands in.
         title: of the figure.
         caption: said first, such as which run and step it is.
+        marked: names of heads that get a frame.
 
     Returns:
         None where there is nothing to draw.
@@ -62,7 +64,8 @@ def atlas(
     size = _Size(widest=max(len(v) for found in heads.values() for v in found.values()), rows=rows, strips=shown)
     table = inline(_table(heads, labels, scores))
     panels = [
-        _panel(scores[metric], found, labels, at, table, size) for at, (metric, found) in enumerate(heads.items())
+        _panel(scores[metric], found, labels, at, table, size, marked)
+        for at, (metric, found) in enumerate(heads.items())
     ]
     # Given at once: each method of a chart of charts copies all of them.
     apart = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
@@ -176,6 +179,7 @@ def _panel(
     at: int,
     table: Any,
     size: _Size,
+    marked: Sequence[str],
 ) -> Any:
     """Draw one metric: cells, the null at their right, and numbers if there is room for them."""
     column, declared = f"m{at}", score.declared
@@ -196,6 +200,10 @@ def _panel(
         head_map(unknown, x, y, alt.value("white"), ends=END, gap=1, stroke="#c9ced6"),
         head_map(known, x, y, colour, ends=END, gap=size.gap, shown=shown),
     ]
+    if marked:
+        of_marked = known.transform_filter(alt.FieldOneOfPredicate("name", oneOf=list(marked)))
+        frame = {"stroke": "#d55e00", "strokeWidth": 2.5, "fillOpacity": 0}
+        layers.append(head_map(of_marked, x, y, alt.value("white"), ends=END, gap=0, **frame))
     if nulls:
         shown = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
         layers.append(head_map(of_null, x, y, alt.Color("null:Q", scale=scale), ends=END, gap=size.gap, shown=shown))
