@@ -23,6 +23,9 @@ LEFT_OUT = ("raw", "published")
 END = ("end", "")
 """Cells end across at `end`; down they are the rows."""
 
+MARK = "#d55e00"
+"""The colour of the frame of a head that a sentence names."""
+
 IN_PLACE, SORTED = "in place", "sorted in each layer"
 
 
@@ -202,8 +205,8 @@ def _panel(
     ]
     if marked:
         of_marked = known.transform_filter(alt.FieldOneOfPredicate("name", oneOf=list(marked)))
-        frame = {"stroke": "#d55e00", "strokeWidth": 2.5, "fillOpacity": 0}
-        layers.append(head_map(of_marked, x, y, alt.value("white"), ends=END, gap=0, **frame))
+        frame = {"gap": 2.5, "stroke": MARK, "fillOpacity": alt.value(0)}
+        layers.append(head_map(of_marked, x, y, alt.value("white"), ends=END, **frame))
     if nulls:
         shown = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
         layers.append(head_map(of_null, x, y, alt.Color("null:Q", scale=scale), ends=END, gap=size.gap, shown=shown))
