@@ -251,7 +251,10 @@ def opening(xray: XRay) -> Figure | None:
     if first is None or xray.scores[first.about].declared.of == "layer":
         return None
     names = [called for name, label in xray.labels.items() for called in head_names(label, _n_heads(xray, name))]
-    marked = [head for _, head in linked(first.sentence, xray.labels.values(), names) if head is not None]
+    # Behind the semicolon stand heads that may be chance.
+    marked = [
+        head for _, head in linked(first.sentence.partition("; ")[0], xray.labels.values(), names) if head is not None
+    ]
     return atlas(
         xray.scores,
         metrics=[first.about],
@@ -259,7 +262,7 @@ def opening(xray: XRay) -> Figure | None:
         name="atlas-first",
         part=OPENING,
         title=f"Every head: {metric_name(first.about)}",
-        caption="Framed heads are those that the sentence above names." if marked else "",
+        caption="Framed: the heads that the sentence above names before its first semicolon." if marked else "",
         marked=marked,
     )
 
