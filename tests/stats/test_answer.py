@@ -7,7 +7,7 @@ from headway.stats.evidence import Comparison, Family
 from headway.stats.learning_rates import ComparedAtBest, RatesOfArm
 from headway.stats.lm.plain_curve import SizeComparison
 from headway.stats.lm.scaling import Fit
-from headway.stats.results import Results
+from headway.stats.results import Results, RunResult
 from headway.stats.sequential import LookPlan
 
 NO_TEST = {
@@ -28,7 +28,7 @@ def comparison(verdict, control=None, metric="eval_loss_nats"):
 
 def results(*comparisons, **more):
     empty = {"schema": 2, "experiment": "e", "scale": None, "runs": (), "baselines": {}, "tasks": {}}
-    return Results(primary="eval_loss_nats", comparisons=comparisons, **empty, **more)
+    return Results(primary="eval_loss_nats", comparisons=comparisons, **{**empty, **more})
 
 
 def fit(sentence, control=None):
@@ -52,17 +52,22 @@ def test_what_holds_for_a_family_stands_below_its_verdicts():
         "c beats d",
         "no interval before the look at 3 seeds, for which runs are missing; less is better",
         "e",
-        "look 1 of 1, at 3 seeds: no interval; it takes 3 seeds or more; less is better",
+        "look 1 of 1, at 3 seeds: no interval; it takes 3 seeds that both sides have; less is better",
     ]
 
 
 def test_what_has_no_pairs_yet_is_one_line():
     nothing = [replace(comparison("cannot be compared"), n_pairs=0) for _ in range(3)]
-    assert list(answer(results(comparison("a beats b"), *nothing))) == [
+    runs = tuple(
+        RunResult(arm=arm, control=None, group=None, seed=0, id="", status="waiting", metrics=None)
+        for arm in (nothing[0].arm, nothing[0].baseline)
+    )
+    assert list(answer(results(comparison("a beats b"), *nothing, runs=runs))) == [
         "a beats b",
         "3 comparisons have no pairs of seeds yet",
     ]
-    assert list(answer(results(nothing[0]))) == ["1 comparison has no pairs of seeds yet"]
+    assert list(answer(results(nothing[0], runs=runs))) == ["1 comparison has no pairs of seeds yet"]
+    assert list(answer(results(nothing[0], runs=runs[:1]))) == [], "nobody chose the other arm"
 
 
 def test_many_verdicts_leave_those_under_controls_to_the_report():

@@ -26,11 +26,13 @@ ORDER = {"better": "down-*", "than": "flat-*"}
 def made(tmp_path, calls):  # noqa: F811
     """Results of runs with some values, given by arm, of an experiment with some contrasts."""
 
-    def make(found, contrasts, **changes):
+    def make(found, contrasts, failed=(), **changes):
         document = {**DOCUMENT, "arms": ARMS, "baseline": None, "contrasts": contrasts, **changes}
         store = FakeStore(tmp_path, resolve(document))
         for arm, values in found.items():
             store.add(arm, values)
+        for arm in failed:
+            store.add(arm, [1.0], status="failed")
         return results.build(store)
 
     return make
@@ -113,15 +115,23 @@ def test_a_side_that_is_a_row_of_arms_is_their_mean_and_the_question_has_its_nam
 
 def test_an_arm_without_a_finished_run_is_named(made):
     found = {arm: of_arm for arm, of_arm in values(3).items() if arm != "flat-b"}
-    (one,) = made(found, {"order": ORDER}).contrasts
-    assert one.sentence == (
+    (one,) = made(found, {"order": ORDER}, failed=["flat-b"]).contrasts
+    assert one.sentence.startswith(
         "down and flat cannot be compared: no seed gave a result for all of its arms; flat-b has no finished run"
     )
-    few = made({"down-a": [1.0]}, {"order": ORDER, "rest": "down-a - other"}).contrasts
-    assert [c.sentence.partition("; ")[2] for c in few] == [
+    rest = ["down-b", "flat-a", "flat-b", "other"]
+    few = made({"down-a": [1.0]}, {"order": ORDER, "rest": "down-a - other"}, failed=rest).contrasts
+    assert [c.sentence.split("; ")[1] for c in few] == [
         "down-b, flat-a and flat-b have no finished run",
         "other has no finished run",
     ]
+
+
+def test_a_contrast_of_an_arm_that_was_not_chosen_is_silent_and_stays_in_its_family(made):
+    found = {arm: of_arm for arm, of_arm in values(3).items() if arm != "flat-b"}
+    silent = made(found, {"order": ORDER, "rest": "down-a - other"})
+    assert [bool(c.sentence) for c in silent.contrasts] == [False, True]
+    assert silent.families[0].size == 2
 
 
 def test_runs_that_gave_no_result_are_counted_in_the_sentence(tmp_path, calls):  # noqa: F811

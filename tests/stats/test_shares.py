@@ -72,16 +72,22 @@ def test_sentences():
     can, cannot, unknown = (Solver(label=n, possible=p) for n, p in (("4 heads", True), ("1 head", False), ("h", None)))
     said = share_finding(found(range(60), range(0), 64), can, cannot, task="parity")
     assert said == (
-        "4 heads solve parity in .94 of 64 seeds (.85 to .98); 1 head in 0 of 64 (at most .06), and none can"
+        "4 heads solve parity in 60 of 64 seeds (95 % CI 85 to 98 %); 1 head in 0 of 64 (95 % CI 0 to 6 %): theory "
+        "shows that 1 head cannot"
     )
     said = share_finding(found(range(3), range(1, 4), 8), unknown, can, task="parity")
-    assert said.endswith("; not told apart, p = 1.00")
-    assert share_finding(found(range(8), range(0), 8), cannot, cannot, task="it").count("none can") == 2
-    assert share_finding(found(range(4), range(4), 4), can, can, task="it").startswith(
-        "4 heads solve it in all of 4 seeds (at least .51); 4 heads in all of 4"
+    assert said.endswith("; no clear difference, p = 1.00")
+    assert (
+        share_finding(found(range(8), range(0), 8), cannot, cannot, task="it").count("theory shows that 1 head cannot")
+        == 2
     )
-    assert share_finding(found(range(2), range(0), 8), can, cannot, task="it").endswith("and none can"), "theory tells"
-    assert share_finding(found(range(0), range(0), 8), can, cannot, task="it").endswith("not told apart, p = 1.00")
+    assert share_finding(found(range(4), range(4), 4), can, can, task="it").startswith(
+        "4 heads solve it in all of 4 seeds (95 % CI 51 to 100 %); 4 heads in all of 4"
+    )
+    assert share_finding(found(range(2), range(0), 8), can, cannot, task="it").endswith(
+        "theory shows that 1 head cannot"
+    )
+    assert share_finding(found(range(0), range(0), 8), can, cannot, task="it").endswith("no clear difference, p = 1.00")
     nothing = share_finding(found((), (), 0), can, cannot, task="it")
     assert nothing == "4 heads and 1 head cannot be compared: no seed gave a result for both"
 
@@ -117,7 +123,7 @@ def test_pairs_that_no_seed_tells_apart_take_nothing_from_the_others():
 def test_a_share_between_none_and_all_is_never_written_as_either():
     some = compare_shares({s: float(s > 0) for s in range(300)}, {s: float(s == 0) for s in range(300)})
     said = share_finding(some, Solver(label="a"), Solver(label="b"), task="it")
-    assert said.startswith("a solves it in .997 of 300 seeds (.98 to .999); b in .003 of 300 (")
+    assert said.startswith("a solves it in 299 of 300 seeds (95 % CI 98 to 99.9 %); b in 1 of 300 (95 % CI 0.1 to 2 %)")
     for n in (200, 1000, 100_000):
         for value in (1 / n, 1 - 1 / n):
             assert 0 < float(decimal(value)) < 1

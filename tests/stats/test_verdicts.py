@@ -152,19 +152,31 @@ def test_notes_follow():
     )
 
 
+def test_an_answer_that_an_added_arm_took_back_is_explained():
+    """Of 13 the intervals are wider: by itself 0.1 ± 0.3 is the same within 0.5 %, and 0.1 ± 1.2 is open."""
+    said = "by itself 1 open comparison would have a verdict: each that is added widens every interval"
+    once = [told(0.1, -1.2, 1.4, "open", se=0.15, freedom=40.0), told(0.1, -2.0, 2.2, "open", se=0.6, freedom=40.0)]
+    assert f"; {said};" in scope(FAMILY, once)
+    assert said not in scope(FAMILY, once[1:])
+    assert said not in scope(replace(FAMILY, size=1), once[:1])
+    assert said not in scope(FAMILY, [replace(once[0], outcome="same")])
+
+
 def test_what_holds_for_a_family_is_told_once():
-    found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", detectable=per_cent(2.4))]
-    assert scope(FAMILY, found) == (
-        "95 % intervals that hold for all 13 comparisons at once, at look 2 of 2; this experiment can detect "
+    found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", se=None, detectable=per_cent(2.4))]
+    assert scope(replace(FAMILY, size=2), found) == (
+        "95 % intervals that hold for all 2 comparisons at once, at look 2 of 2; this experiment can detect "
         "differences of about 2.0 to 2.4 % (80 % power); seeds explain 22 % of the spread; less is better"
     )
+    both = "95 % intervals that hold at once for the 2 comparisons here and 11 more that were asked, at look 2 of 2; "
+    assert scope(FAMILY, found).startswith(both), "what was not run is not counted, and its correction stays"
     alone = replace(FAMILY, size=1, pairing=None)
     said = "a 95 % interval, at look 2 of 2; this experiment can detect differences of about 2.0 % ("
     assert scope(alone, found[:1]).startswith(said)
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert (
         scope(replace(FAMILY, look=1), few)
-        == "look 1 of 2, at 3 seeds: no interval; it takes 3 seeds or more; less is better"
+        == "look 1 of 2, at 3 seeds: no interval; it takes 3 seeds that both sides have; less is better"
     )
     alike = [replace(few[0], outcome="none", n_pairs=3)]
     assert "no interval; no difference varies from seed to seed; less" in scope(replace(FAMILY, look=1), alike)

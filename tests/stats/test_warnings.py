@@ -211,7 +211,7 @@ def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthe
     assert built.doubts == (said,)
     h1, h4 = (next(c for c in built.judged if c.arm == arm) for arm in ("h1", "h4"))
     assert (h1.doubts, h4.doubts) == ((), ("falling",))
-    assert h4.verdict.endswith(", 3 seeds; not trained enough to say: the evaluation MSE still falls by more")
+    assert h4.verdict.endswith(", 3 seeds; in doubt: the evaluation MSE still falls by more")
     assert h1.verdict.endswith(", 3 seeds")
     assert results.Results.from_json(built.to_json()) == built
     assert results.build(far_apart(FakeStore(store.path, store.experiment), 0.005)).doubts == ()
@@ -255,7 +255,7 @@ def test_a_contrast_is_held_against_the_mean_fall_of_its_sides(tmp_path, calls):
     store.add("h1", noisy(1.0, 0), recorded=falling(0.05)).add("h2", noisy(1.0, 1), recorded=falling(0.05))
     (one,) = results.build(store.add("h4", noisy(1.03, 2), recorded=falling(0.0))).contrasts
     assert one.doubts == ("falling",)
-    assert one.sentence.endswith("; not trained enough to say: the evaluation MSE still falls by more")
+    assert one.sentence.endswith("; in doubt: the evaluation MSE still falls by more")
 
 
 def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_and_outcome(tmp_path):
@@ -268,7 +268,7 @@ def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_an
     built = results.build(store)
     (one,) = built.judged
     assert (one.outcome, one.doubts) == ("apart", ("untrained",))
-    assert one.verdict.endswith("; not trained enough to say: no arm of it is better than the bigram model")
+    assert one.verdict.endswith("; in doubt: no arm of it is better than the bigram model")
     assert built.doubts == (
         "not trained enough to say: a and b are no better than the bigram model (3.40 nats per token); train longer",
     )

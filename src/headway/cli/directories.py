@@ -51,6 +51,9 @@ def report(
     figures: opt.Figures = True,
     look: opt.Look = None,
     plugins: opt.Plugins = None,
+    answer: Annotated[
+        bool, typer.Option("--answer", help="Also write the answer as Markdown with a picture, to publish it.")
+    ] = False,
 ) -> None:
     """Write results.json, report.html, the figures, and look.html for finished language models.
 
@@ -60,7 +63,11 @@ def report(
 
     out = _elsewhere(directory, out)
     store = open_store(directory, plugins)
-    finish(store, figures=figures, look=look, out=out, tell=tell)
+    results = finish(store, figures=figures, look=look, out=out, tell=tell)
+    if answer:
+        from headway.report.experiment.page import write_answer
+
+        say(f"answer: {write_answer(store, results, out)}")
     say(f"report: {(out or store.path) / 'report.html'}")
 
 

@@ -127,6 +127,7 @@ class Document(Spec):
     name: str = Field(description="names the results directory")
     about: str = Field("", description="what `headway list` has it below")
     question: str = Field("", description="what the experiment is to answer, in a sentence")
+    published: str = Field("", description="what was published on the question: settings, seeds and numbers")
     task: dict[str, Any] = Field(description="what the model is asked to do")
     model: dict[str, Any] = Field({}, description="the model, as far as all arms share it")
     training: dict[str, Any] = Field({}, description="how it is trained")

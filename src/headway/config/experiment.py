@@ -28,7 +28,7 @@ from headway.config.spec import field_keys
 from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
 
-NOT_COMPARED = ("about", "question", "seeds", "logging", "contrasts", "verdicts", "margin", "statements")
+NOT_COMPARED = ("about", "question", "published", "seeds", "logging", "contrasts", "verdicts", "margin", "statements")
 """Keys of a document that change neither runs nor comparisons."""
 
 

@@ -21,7 +21,8 @@ def answer(results: Results) -> Iterator[str]:
 
     The sentence that holds for a whole family stands below the family's sentences.
     """
-    yield from _told([(each, each.sentence) for each in results.contrasts if each.control is None], results)
+    asked = [each for each in results.contrasts if each.control is None and each.sentence]
+    yield from _told([(each, each.sentence) for each in asked], results)
     verdicts = [c for c in results.judged if c.n_pairs]
     shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
     yield from _told([(c, c.verdict) for c in shown], results)
@@ -51,8 +52,9 @@ def _told(differences: Sequence[tuple[Comparison | JudgedContrast, str]], result
 
 def without_pairs(results: Results) -> str:
     """Return a sentence on how many comparisons of the primary metric no seed allows yet; empty for none."""
-    # After a search most arms have no fresh seeds, and are not to have any.
-    n = 0 if results.search else sum(c.n_pairs == 0 for c in results.judged)
+    # After a search most arms have no fresh seeds, and are not to have any; arms that were not chosen have no runs.
+    chosen = {run.name for run in results.runs}
+    n = 0 if results.search else sum(c.n_pairs == 0 and {c.arm, c.baseline} <= chosen for c in results.judged)
     return f"{counted(n, 'comparison')} {'has' if n == 1 else 'have'} no pairs of seeds yet" if n else ""
 
 

@@ -186,7 +186,7 @@ class JudgedContrast(Difference):
         name: the name in the document.
         label: the label in figures and sentences.
         values: the difference by seed, on the scale of `estimate`.
-        sentence: the verdict in words.
+        sentence: the verdict in words; empty if an arm of it was not chosen.
         late: whether the contrast was asked after an answer was seen, so that no plan has it.
     """
 
@@ -255,9 +255,12 @@ def _under(
             label=contrast.label,
             values=_values(difference, question.cells, arms),
             late=is_late,
+            # Arms that were not chosen have no folder, and a question about them is not told.
             sentence=contrast_verdict(
                 difference, family, contrast, experiment, cells=question.cells, weights=arms, runs=runs, is_late=is_late
-            ),
+            )
+            if looks.awaits_what_has_no_folder or arms.keys() <= runs.keys()
+            else "",
         )
         for contrast, difference, arms in zip(contrasts, differences, weights, strict=True)
     ], family

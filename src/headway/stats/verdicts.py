@@ -13,13 +13,16 @@ detectable differences once for a whole family.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from scipy.special import stdtrit
 
 from headway.base.text import Amount, brief, counted, is_plural, listed, number
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, Metric
+from headway.stats.blocks import reading
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, title, values_of
 from headway.stats.evidence import Difference, Family
 from headway.stats.paired import is_finite
@@ -414,17 +417,29 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     looks = f"look {family.look} of {len(family.plan.looks)}"
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
-        why = "no difference varies from seed to seed" if enough else f"it takes {FEWEST} seeds or more"
+        why = "no difference varies from seed to seed" if enough else f"it takes {FEWEST} seeds that both sides have"
         return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; {why}{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
-    together = f"intervals that hold for all {family.size} {of}s at once"
+    here = sum(not getattr(each, "late", False) for each in differences)
+    besides = family.size - here
+    more = f"at once for the {counted(here, of)} here and {besides} more that {'was' if besides == 1 else 'were'} asked"
+    together = f"intervals that hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
-    parts = [f"{for_all}, at {looks}", *_detectable(differences)]
+    parts = [f"{for_all}, at {looks}", *_detectable(differences), *_settled_alone(family, differences)]
     if family.pairing is not None:
         parts.append(f"seeds explain {max(0, round(100 * family.pairing))} % of the spread")
     if family.baseline_seeds is not None and not family.odd and family.awaited < family.baseline_seeds:
         parts.append(f"the baseline is taken to vary like the other arms: a test takes {family.baseline_seeds} seeds")
     return "; ".join(parts) + better
+
+
+def _settled_alone(family: Family, differences: Sequence[Difference]) -> Iterator[str]:
+    """Yield how many open differences would have a verdict without the others, so that an added arm is no riddle."""
+    known = [c for c in differences if c.outcome == "open" and c.se and c.freedom and c.estimate is not None]
+    reaches = [(c, float(stdtrit(c.freedom, 1 - family.level / 2)) * c.se) for c in known if c.se]
+    alone = [replace(c, interval=(c.estimate - reach, c.estimate + reach)) for c, reach in reaches if c.estimate]
+    if (n := sum(reading(c, family.plan.margin) != "open" for c in alone)) and family.size > 1:
+        yield f"by itself {n} open {family.of[:-1]} would have a verdict: each that is added widens every interval"
 
 
 def _detectable(differences: Sequence[Difference]) -> list[str]:
@@ -459,8 +474,8 @@ def share_finding(c: Difference, first: Solver, second: Solver, *, task: str) ->
         >>> difference = compare_shares({s: float(s < 41) for s in range(64)}, dict.fromkeys(range(64), 0.0))
         >>> share_finding(difference, Solver(label="3 heads", possible=True), Solver(label="2 heads", possible=False),
         ...     task="3-bit parity")
-        '3 heads solve 3-bit parity in .64 of 64 seeds (.52 to .75); 2 heads in 0 of 64 (at most .06), and none can'
-    """
+        '3 heads solve 3-bit parity in 41 of 64 seeds (95 % CI 52 to 75 %); 2 heads in 0 of 64 (95 % CI 0 to 6 %): theory shows that 2 heads cannot'
+    """  # noqa: E501 - a doctest's output stands on one line
     if c.n_pairs == 0 or c.means is None:
         return f"{first.label} and {second.label} cannot be compared: no seed gave a result for both"
     sides = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
@@ -470,7 +485,9 @@ def share_finding(c: Difference, first: Solver, second: Solver, *, task: str) ->
     said += f"; {second.label}{other} in {_told(sides[1], unit=False)}{_cannot(second)}"
     if c.is_told or c.p is None or _is_settled(first, second, c.means):
         return said
-    return f"{said}; not told apart, p = {f'{c.p_family if c.p_family is not None else c.p:.2f}'.removeprefix('0')}"
+    return (
+        f"{said}; no clear difference, p = {f'{c.p_family if c.p_family is not None else c.p:.2f}'.removeprefix('0')}"
+    )
 
 
 def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> bool:
@@ -481,16 +498,12 @@ def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> b
 
 def _told(share: Share, *, unit: bool) -> str:
     of = counted(share.n, "seed") if unit else f"{share.n}"
-    low, high = share.interval
-    if share.yes == 0:
-        return f"0 of {of} (at most {decimal(high)})"
-    if share.yes == share.n:
-        return f"all of {of} (at least {decimal(low)})"
-    return f"{decimal(share.value)} of {of} ({decimal(low)} to {decimal(high)})"
+    low, high = (f"{100 * float(decimal(end)):g}" for end in share.interval)
+    return f"{'all' if share.yes == share.n else share.yes} of {of} (95 % CI {low} to {high} %)"
 
 
 def _cannot(side: Solver) -> str:
-    return ", and none can" if side.possible is False else ""
+    return f": theory shows that {side.label} cannot" if side.possible is False else ""
 
 
 def decimal(value: float) -> str:

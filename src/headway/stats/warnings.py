@@ -62,8 +62,14 @@ def failed_runs(case: Case) -> Iterator[str]:
 
 
 def absent_baselines(case: Case) -> Iterator[str]:
-    """Yield the baselines without a run."""
-    absent = {m.baseline.full_name: m.baseline.label for m in case.matches if m.baseline.full_name not in case.runs}
+    """Yield the baselines without a run, of arms that nothing else is compared with."""
+    present = [m for m in case.matches if m.baseline.full_name in case.runs]
+    compared = {arm.full_name for m in present for arm in (m.arm, m.baseline)}
+    absent = {
+        m.baseline.full_name: m.baseline.label
+        for m in case.matches
+        if m.baseline.full_name not in case.runs and m.arm.full_name not in compared
+    }
     if absent:
         named, is_one = listed(f"{label} ({name})" for name, label in absent.items()), len(absent) == 1
         yield (
@@ -429,7 +435,7 @@ WARNINGS: list[Check] = [
         casts_doubt=True,
         doubt="untrained",
         answers=lambda case: (answer for answer in case.answers if answer.weights.keys() <= set(case.untrained)),
-        clause="not trained enough to say: no arm of it is better than the bigram model",
+        clause="in doubt: no arm of it is better than the bigram model",
     ),
     Check(sentences=lost_text, casts_doubt=True),
     Check(
@@ -437,14 +443,14 @@ WARNINGS: list[Check] = [
         casts_doubt=True,
         doubt="falling",
         answers=lambda case: case.beyond(case.falls).answers,
-        clause="not trained enough to say: the {metric} still falls by more",
+        clause="in doubt: the {metric} still falls by more",
     ),
     Check(
         sentences=rates_matter,
         casts_doubt=True,
         doubt="rates",
         answers=lambda case: case.beyond(case.gains).answers,
-        clause="the learning rate moves it by more",
+        clause="in doubt: the learning rate moves it by more",
     ),
     Check(sentences=diverged),
     Check(sentences=stray_runs),

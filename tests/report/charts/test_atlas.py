@@ -10,7 +10,7 @@ from support.fabricate_scores import score, scores
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.heads.scores import HeadScores, row_labels
-from headway.report.charts.atlas import SORTED, atlas
+from headway.report.charts.atlas import MARK, SORTED, atlas
 from headway.report.charts.files import render
 from headway.report.charts.maps import colours
 from headway.report.models.xray import IN_PLACE
@@ -119,3 +119,11 @@ def test_values_that_are_nearly_the_same_are_not_made_to_differ():
 def test_values_that_differ_fill_the_scale():
     scale, _ = colours("nats", [np.array([2.0, 2.5, 3.0])])
     assert scale.to_dict()["domain"] == [2.0, 3.0]
+
+
+def test_heads_that_are_named_have_a_frame():
+    figure = atlas(scores(RAGGED), metrics=["sink_score"], marked=["L1H2", "L0H5"])
+    assert MARK in json.dumps(figure.spec)
+    assert '"oneOf": ["L1H2", "L0H5"]' in json.dumps(figure.spec)
+    assert MARK in render(figure.spec)
+    assert MARK not in json.dumps(atlas(scores(RAGGED), metrics=["sink_score"]).spec)

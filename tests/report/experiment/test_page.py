@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from support import stored
 from support.fabricate import fabricate, material_of, small
+from support.house import ROOT
 
 from headway.base.text import number
+from headway.config.load import load
 from headway.report.experiment import laboratory
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import spread
-from headway.report.experiment.page import answered, command, figures, page, progress, write_report
+from headway.report.experiment.page import command, figures, page, progress, sureness, write_answer, write_report
 from headway.report.regression.report import LABORATORY as regression
 from headway.stats import results
 from headway.stats.results import read
@@ -90,8 +92,10 @@ def test_every_figure_has_a_place_a_chart_and_a_caption(html: str) -> None:
 
 def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: str) -> None:
     order = [
-        "<h1>icl-heads",
-        "How many attention heads",
+        '<div class="kicker">icl-heads',
+        "<h1>How many attention heads",
+        "There is no verdict on the evaluation MSE yet: 2 seeds for 3 comparisons.",
+        "<td>1 head vs 2 heads</td>",
         "1 head and h2 cannot be told apart.",
         "debiased GD, best step",
         "<h3>Final error",
@@ -108,8 +112,10 @@ def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(
     doubt = "not trained enough to say: a is no better"
     found = replace(heads.results, doubts=(doubt,), warnings=("1 of 9 runs is not finished", doubt))
     written = page(replace(heads, results=found), tuple(figures(heads))[:1])
-    box = written[written.index('<section class="answer">') :]
-    assert box.index("Not trained enough to say: a is no better.") < box.index("<li><i")
+    box = written[written.index('<section class="answer"') :]
+    care = "<summary>Read with care: not trained enough to say, and 1 further note</summary>"
+    assert box.index("<td>1 head vs 2 heads</td>") < box.index(care) < box.index("A is no better.")
+    assert box.index("A is no better.") < box.index("1 of 9 runs is not finished.") < box.index("How sure is this?")
     assert written.count("trained enough to say") == 1
     assert written.count("1 of 9 runs is not finished") == 1
 
@@ -131,7 +137,13 @@ def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> Non
     said = f"picked 2 heads of 3 arms; {chance}"
     assert said not in before
     assert "rest on fresh seeds alone" not in before
-    order = ['<section class="answer">', said, "on 3 fresh seeds, 2 heads have 0.6", "on fresh seeds, 2 heads "]
+    order = [
+        '<section class="answer"',
+        f'<p class="says">P{said[1:]}',
+        f"<li>{said}",
+        "on 3 fresh seeds, 2 heads have 0.6",
+        "on fresh seeds, 2 heads ",
+    ]
     places = [after.index(text) for text in order]
     assert places == sorted(places)
     assert "Nothing was compared" in before
@@ -221,7 +233,7 @@ def test_names_and_messages_are_printed_and_not_obeyed(directory: Path) -> None:
 def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
     statuses = {("h2", 1): "failed", ("h4", 0): "waiting"}
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(seeds=2), statuses)))
-    assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished; ")
+    assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished")
     text = page(material, tuple(figures(material)))
     assert "the loss is not finite at step 40" in text
     assert [arm.seeds for arm in material.arms] == [(0, 1), (0,), (1,), (0, 1)]
@@ -236,7 +248,7 @@ def test_a_report_without_a_finished_run_says_so(directory: Path) -> None:
 
 def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2"], seeds=1))))
-    assert answered(material) == []
+    assert sureness(material) == []
     assert "Nothing was compared" in page(material, tuple(figures(material)))
 
 
@@ -250,8 +262,6 @@ def test_the_command_repeats_what_was_run(directory: Path, heads: ReportData) ->
 
 
 def small_document():
-    from headway.config.load import load
-
     return load("icl-heads").document
 
 
@@ -266,3 +276,36 @@ def test_numbers_are_printed_with_their_digits() -> None:
     assert [number(v) for v in (0.0, 1234567, -0.5, 3.4e-7)] == ["0", "1,234,567", "−0.5000", "3.40e−7"]
     assert spread([0.1, float("nan")]) == "–"
     assert spread([-0.01, 0.02]) == "0.01 ± 0.02"
+
+
+@pytest.mark.slow
+def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> None:
+    said = "A paper, with one seed: <b>better</b>."
+    experiment = small("icl-heads", published=said).select(arms=["h1", "h2", "h4"], seeds=3)
+    store = Store.open(fabricate(directory, experiment))
+    written = write_answer(store, results.write(store))
+    assert written == directory / "answer" / "icl-heads.md"
+    text = written.read_text()
+    assert text.startswith(
+        "# How many attention heads does one layer need to learn linear regression in context?\n\n**1 "
+    )
+    assert "**1 head is worse than 2 heads: evaluation MSE +112.9 % (simultaneous 95 % CI " in text
+    assert "(icl-heads.png)" in text
+    assert (directory / "answer" / "icl-heads.png").read_bytes().startswith(b"\x89PNG")
+    assert "A paper, with one seed: &lt;b&gt;better&lt;/b&gt;." in text
+    assert re.search(r"\n- More seeds: 1 comparison of 2 have no verdict yet: about \d+ more settle", text)
+    assert "\n| 1 head vs 2 heads | +112.9 (" in text
+    assert re.search(r"9 runs, all finished; .* of one core; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
+    assert text.endswith("- To repeat it: `headway run icl-heads.yaml --seeds 3 --arms h1,h2,h4`\n")
+
+
+def test_answers_that_are_shipped_are_those_of_shipped_experiments() -> None:
+    folder = ROOT / "docs" / "answers"
+    answers = {path.stem: path.read_text() for path in folder.glob("*.md") if path.stem != "README"}
+    assert answers
+    for name, text in answers.items():
+        assert f"headway run {name}" in text
+        assert load(name).document.question in text
+        assert load(name).document.published.strip() in text
+        assert (folder / f"{name}.png").is_file() == ("![" in text)
+        assert f"({name}.md)" in (folder / "README.md").read_text()

@@ -172,7 +172,7 @@ def test_a_report_of_more_arms_than_a_page_holds_names_a_run(probed, monkeypatch
     html = page(material, ())
     assert "<code>headway look</code> on the folder of a run, such as <code>runs/heads-2/seed-0</code> in this" in html
     assert (probed / "runs/heads-2/seed-0").is_dir()
-    assert "on this directory writes" not in html
+    assert "on this directory shows" not in html
     with pytest.raises(UserError, match=f"{MOST_MODELS + 1} models were asked for, and a page holds {MOST_MODELS} at"):
         check_number([probed] * (MOST_MODELS + 1))
 

@@ -23,6 +23,9 @@ LEFT_OUT = ("raw", "published")
 END = ("end", "")
 """Cells end across at `end`; down they are the rows."""
 
+MARK = "#d55e00"
+"""The colour of the frame of a head that a sentence names."""
+
 IN_PLACE, SORTED = "in place", "sorted in each layer"
 
 
@@ -35,6 +38,7 @@ def atlas(
     part: str = "Heads",
     title: str = "Head atlas",
     caption: str = "",
+    marked: Sequence[str] = (),
 ) -> Figure | None:
     """Draw every head under every metric; for a metric of pairs, the mean over a head's others.
 
@@ -46,6 +50,7 @@ def atlas(
         part: of the page it stands in.
         title: of the figure.
         caption: said first, such as which run and step it is.
+        marked: names of heads that get a frame.
 
     Returns:
         None where there is nothing to draw.
@@ -62,7 +67,8 @@ def atlas(
     size = _Size(widest=max(len(v) for found in heads.values() for v in found.values()), rows=rows, strips=shown)
     table = inline(_table(heads, labels, scores))
     panels = [
-        _panel(scores[metric], found, labels, at, table, size) for at, (metric, found) in enumerate(heads.items())
+        _panel(scores[metric], found, labels, at, table, size, marked)
+        for at, (metric, found) in enumerate(heads.items())
     ]
     # Given at once: each method of a chart of charts copies all of them.
     apart = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
@@ -169,7 +175,13 @@ def of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
 
 
 def _panel(
-    score: HeadScores, found: Mapping[str, np.ndarray], labels: Mapping[str, str], at: int, table: Any, size: _Size
+    score: HeadScores,
+    found: Mapping[str, np.ndarray],
+    labels: Mapping[str, str],
+    at: int,
+    table: Any,
+    size: _Size,
+    marked: Sequence[str],
 ) -> Any:
     """Draw one metric: cells, the null at their right, and numbers if there is room for them."""
     column, declared = f"m{at}", score.declared
@@ -190,6 +202,10 @@ def _panel(
         head_map(unknown, x, y, alt.value("white"), ends=END, gap=1, stroke="#c9ced6"),
         head_map(finite, x, y, colour, ends=END, gap=size.gap, shown=shown),
     ]
+    if marked:
+        of_marked = finite.transform_filter(alt.FieldOneOfPredicate("name", oneOf=list(marked)))
+        frame = {"gap": 2.5, "stroke": MARK, "fillOpacity": alt.value(0)}
+        layers.append(head_map(of_marked, x, y, alt.value("white"), ends=END, **frame))
     if nulls:
         shown = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
         layers.append(head_map(of_null, x, y, alt.Color("null:Q", scale=scale), ends=END, gap=size.gap, shown=shown))

@@ -40,7 +40,7 @@ WIDER = 3.0
 ROW, LABELS, BESIDE = 30, 260, 12
 """Pixels of a row, of its name at most, and beside the outermost points."""
 
-VERDICT, TIME = 150, 120
+VERDICT, TIME = 175, 120
 """Pixels of the columns of words."""
 
 BAND = "#e9edf3"
@@ -52,7 +52,7 @@ class DrawnDifference:
     """An arm against a baseline, or a contrast: the difference of each seed, in per cent or in units.
 
     `control` is what it is under; `panel` the title of what is drawn together; `verdict` how it reads, in a few words;
-    `time` how long runs of either side take.
+    `time` how long runs of either side take; `judged` the statistical result, drawn `in_per_cent` or in its unit.
     """
 
     name: str
@@ -67,6 +67,8 @@ class DrawnDifference:
     mean: float
     low: float
     high: float
+    judged: Comparison | JudgedContrast
+    in_per_cent: bool
 
     @property
     def reach(self) -> float:
@@ -85,7 +87,7 @@ def drawn(found: Sequence[DrawnDifference], metric: Metric, *, margin: float | N
     panels: dict[str, list[DrawnDifference]] = {}
     for one in sorted(found, key=lambda one: one.control or ""):
         panels.setdefault(one.panel, []).append(one)
-    small = _small(found, margin or 0.0)
+    small = smaller(found, margin or 0.0)
     labels = min(LABELS, 7 * max(len(one.name) for one in found))
     timed = any(one.time for one in found)
     room = WIDTH - labels - VERDICT - timed * TIME
@@ -110,7 +112,7 @@ def drawn(found: Sequence[DrawnDifference], metric: Metric, *, margin: float | N
     return alt.vconcat(*rows, spacing=16), bool(small)
 
 
-def _small(found: Sequence[DrawnDifference], margin: float) -> list[DrawnDifference]:
+def smaller(found: Sequence[DrawnDifference], margin: float) -> list[DrawnDifference]:
     """Return the differences below the widest gap, if the gap is wide enough for an axis of their own."""
     ordered = sorted(found, key=lambda one: one.reach)
     reaches = [max(one.reach, margin, 1e-300) for one in ordered]
@@ -161,14 +163,19 @@ def _panel_intervals(
     return panel(layers, width, ROW * len(arms.order), title)
 
 
-def differences(material: ReportData) -> Iterator[Figure]:
-    """Yield the contrasts, then the comparisons of arms, then, folded, the differences under controls."""
+def drawn_differences(material: ReportData) -> tuple[list[DrawnDifference], list[DrawnDifference], bool]:
+    """Return the contrasts and the comparisons with a value, and whether they are drawn in per cent."""
     compared = [one for one in material.results.judged if one.n_pairs]
     # A share of seeds is told in its own unit: so many per cent of a share would go beyond all of them.
     shares = not _is_of_shares(material) and all(
         one.share is not None for one in (*compared, *material.results.contrasts) if one.n_pairs
     )
-    asked, found = list(_asked(material, shares=shares)), list(_found(material, shares=shares))
+    return list(_asked(material, shares=shares)), list(_found(material, shares=shares)), shares
+
+
+def differences(material: ReportData) -> Iterator[Figure]:
+    """Yield the contrasts, then the comparisons of arms, then, folded, the differences under controls."""
+    asked, found, shares = drawn_differences(material)
     plain = [[one for one in some if one.control is None] for some in (asked, found)]
     first = [some for some in plain if some]
     titles = {0: "What is asked", 1: "What each arm changes"}
@@ -262,6 +269,8 @@ def _difference(
         low=low,
         high=high,
         verdict=_verdict(material, one),
+        judged=one,
+        in_per_cent=shares,
         **what,
     )
 
@@ -271,15 +280,20 @@ def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
     family = material.results.family(one)
     if family is not None and family.look is None:
         return "not looked at yet"
-    margin = f"{_margin(material):g} %"
+    margin = f"{margin_of(material):g} %"
     if one.doubts:
-        short = "the same" if one.outcome == "same" or one.estimate is None else _better(one.metric, one.estimate)
+        short = f"the same within {margin}" if one.outcome == "same" else "no clear difference"
+        if one.is_told and one.estimate is not None:
+            short = _better(one.metric, one.estimate)
         return f"{short}, in doubt"
     if one.is_told and one.estimate is not None:
         return f"{_better(one.metric, one.estimate)}{f', by less than {margin}' if one.outcome == 'small' else ''}"
-    return {"same": f"the same within {margin}", "open": "open", "few": "too few seeds", "none": "no spread"}[
-        one.outcome
-    ]
+    return {
+        "same": f"the same within {margin}",
+        "open": "no clear difference",
+        "few": "too few seeds",
+        "none": "no spread",
+    }[one.outcome]
 
 
 def _better(metric: str, estimate: float) -> str:
@@ -305,7 +319,7 @@ def _is_of_shares(material: ReportData) -> bool:
     return any(family.rule == "shares" for family in material.results.families if family.metric == primary)
 
 
-def _margin(material: ReportData) -> float:
+def margin_of(material: ReportData) -> float:
     """Return the margin in per cent: that of the plan that verdicts follow, else the document's."""
     families = [family for family in material.results.families if family.metric == material.results.primary]
     return families[0].plan.margin if families else material.experiment.margin
@@ -313,7 +327,7 @@ def _margin(material: ReportData) -> float:
 
 def _figure(material: ReportData, name: str, title: str, found: Sequence[DrawnDifference], *, shares: bool) -> Figure:
     metric = METRICS[material.results.primary]
-    margin = _margin(material) if shares else None
+    margin = margin_of(material) if shares else None
     chart, zoomed = drawn(found, metric, margin=margin)
     return Figure(
         name=name,

@@ -1,7 +1,7 @@
 """The report page: one HTML file that holds everything it needs and fetches nothing.
 
-The answer stands first: what a search picked, and one sentence per arm. Then follow the numbers, the figures, the
-tables per head, how the experiment was run, and how to repeat it.
+The answer stands first (`first_screen`), and what it rests on. Then follow the numbers, the figures, the tables per
+head, how the experiment was run, and how to repeat it.
 
 Plugins may register figures of their own. A figure that fails is left out of the report, with a warning.
 """
@@ -9,27 +9,35 @@ Plugins may register figures of their own. A figure that fails is left out of th
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.base.files import inside
-from headway.base.text import command_line, counted, duration
+from headway.base.text import command_line, counted
 from headway.config.load import load
 from headway.config.plugins import Entry, Plugin
 from headway.config.shipped import shipped
 from headway.config.spec import MOST_MODELS
-from headway.report.charts.figure import ASKED, Figure
-from headway.report.charts.files import are_current, remove_outdated, why_not_drawn, write_figures, write_whole
-from headway.report.charts.page import render
+from headway.report.charts.figure import Figure
+from headway.report.charts.files import (
+    are_current,
+    convert,
+    remove_outdated,
+    why_not_drawn,
+    write_figures,
+    write_whole,
+)
+from headway.report.charts.files import render as render_svg
+from headway.report.charts.page import render, templates
 from headway.report.experiment import current
 from headway.report.experiment import laboratory as tables
 from headway.report.experiment.answer import differences
 from headway.report.experiment.data import ReportData, gather
-from headway.report.experiment.laboratory import Statement, report_part_of
-from headway.stats.answer import MANY, without_pairs
-from headway.stats.contrasts import JudgedContrast
-from headway.stats.evidence import Comparison
+from headway.report.experiment.first_screen import first_screen, would_change
+from headway.report.experiment.laboratory import report_part_of
+from headway.stats.answer import without_pairs
 from headway.stats.results import Results
 from headway.stats.verdicts import scope
 
@@ -60,28 +68,6 @@ def _drawn(entry: Entry, plugin: Plugin, material: ReportData) -> Figure | None:
     return figure
 
 
-UNKNOWN = "#9aa0a8"
-"""The colour of what is about no arm that is drawn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict(Statement):
-    """A sentence of the answer, the colour of the arm it is about, and the arm's group."""
-
-    group: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answered:
-    """Sentences that were judged together, and the sentence that holds for all of them."""
-
-    scope: str
-    verdicts: tuple[Verdict, ...]
-    control: str | None = None
-    title: str = ""
-    """The title under which the sentences are folded if there are many; empty: never folded."""
-
-
 def write_report(store: "Store", results: Results, *, files: bool = True, out: Path | None = None) -> Path:
     """Write `report.html`, and its changed figures as `files` under `figures/`; return the path of the page.
 
@@ -110,6 +96,36 @@ def write_report(store: "Store", results: Results, *, files: bool = True, out: P
     return path if written else write_whole(path, current.signed(page(material, drawn, out), of_page).encode())
 
 
+def write_answer(store: "Store", results: Results, out: Path | None = None) -> Path:
+    """Write the answer of a directory as Markdown, its first figure as a PNG beside it; return the path of the text.
+
+    Both are named after the experiment and stand in `answer/`, in the directory or in another folder `out`.
+
+    Raises:
+        ResultsError: when a file cannot be written.
+    """
+    material, folder = gather(store, results), inside(out or store.path, "answer")
+    experiment, name = material.experiment, material.experiment.name
+    said = [one.sentence for one in report_part_of(material.run).statements(material)] if material.arms else []
+    picture = None if why_not_drawn() else next(figures(material), None)
+    if picture is not None:
+        write_whole(folder / f"{name}.png", convert(render_svg(picture.spec), "png"))
+    first, ended = first_screen(material, progress(material), said), max(_ended(material), default=0.0)
+    content = {"name": name, "question": experiment.question or name, "first": first, "picture": picture}
+    # A directory may be older than what its shipped file says of the literature.
+    document = load(name).document if name in shipped() and _is_shipped(material) else experiment.document
+    content |= {"published": document.published, "changes": would_change(material, first.cautions)}
+    content |= {"command": command(material), "version": version("headway"), "date": f"{date.fromtimestamp(ended)}"}
+    # Quotes do no harm in Markdown, and commands have some.
+    text = templates().get_template("answer.md.j2").render(content).replace("&#39;", "'").replace("&#34;", '"')
+    return write_whole(folder / f"{name}.md", text.encode())
+
+
+def _ended(material: ReportData) -> Iterator[float]:
+    """Yield when each finished run wrote its last word."""
+    return ((run.path / "run.json").stat().st_mtime for run in material.runs if run.status == "done")
+
+
 def figures(material: ReportData) -> Iterator[Figure]:
     """Yield every figure that the results have numbers for; none before a run has finished."""
     if material.arms:
@@ -129,25 +145,21 @@ def _can_look(material: ReportData) -> bool:
 def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None) -> str:
     """The report as HTML, for the results directory or another folder."""
     laboratory = report_part_of(material.run)
-    said = by_title(material)
+    statements = laboratory.statements(material)
+    undrawn = [why for why in (why_not_drawn(),) if why]
+    said = [statement.sentence for statement in statements]
     return render(
         "report.html.j2",
         drawn,
         experiment=material.experiment,
         picked=material.results.search.sentences if material.results.search else (),
-        answered=said.pop(""),
-        folded=said,
-        progress=progress(material),
+        first=first_screen(material, progress(material), said, undrawn),
+        sure=sureness(material),
         luck=laboratory.luck(material),
         look=((out or material.path) / current.LOOK).is_file(),
         can_look=_can_look(material),
         look_at=_alone(material),
-        statements=laboratory.statements(material),
-        doubts=material.results.doubts,
-        warnings=[
-            *(said for said in material.results.warnings if said not in material.results.doubts),
-            *filter(None, [why_not_drawn()]),
-        ],
+        statements=statements,
         final=laboratory.final(material) if material.arms else None,
         further=laboratory.tables(material),
         writings=laboratory.writings(material),
@@ -168,56 +180,33 @@ def _alone(material: ReportData) -> str:
     return material.arms[0].shown.run.path.relative_to(material.path).as_posix()
 
 
-def answered(material: ReportData) -> list[Answered]:
-    """Return the verdicts on contrasts and on the primary metric's comparisons, and how many give no verdict yet."""
-    if not material.arms:
-        return []
-    results, colours = material.results, {arm.name: arm.colour for arm in material.arms}
-    asked = [(one, Verdict(sentence=one.sentence, colour=ASKED)) for one in results.contrasts]
-    found = [
-        (c, Verdict(sentence=c.verdict, colour=colours.get(c.arm, UNKNOWN), group=c.group))
-        for c in results.judged
-        if c.verdict and c.n_pairs
-    ]
-    beside = "Each arm against its baseline" if asked else ""
-    together = [*_together(asked, material, ""), *_together(found, material, beside)]
+def sureness(material: ReportData) -> list[tuple[str, list[str]]]:
+    """Return what holds for each family of the primary metric, and below it the verdicts in full, as sentences."""
+    results = material.results
+    asked = [(one, one.sentence) for one in results.contrasts]
+    found = [(one, one.verdict) for one in results.judged if one.n_pairs]
+    told: dict[str, list[str]] = {}
+    for some in (asked, found):
+        for control in dict.fromkeys(one.control for one, _ in some):
+            members = [(one, said) for one, said in some if one.control == control and said]
+            family = results.family(members[0][0]) if members else None
+            held = "" if family is None else scope(family, [one for one, _ in members])
+            under = "" if control is None else f"Under {material.experiment.control_label(control)}: "
+            told.setdefault(f"{under}{held}", []).extend(said for _, said in members)
     if missing := without_pairs(results):
-        together.append(Answered(scope="", verdicts=(Verdict(sentence=missing, colour=UNKNOWN),)))
-    return together
-
-
-def _together(
-    found: Sequence[tuple[Comparison | JudgedContrast, Verdict]], material: ReportData, title: str
-) -> Iterator[Answered]:
-    for control in dict.fromkeys(one.control for one, _ in found):
-        members = [(one, verdict) for one, verdict in found if one.control == control]
-        family = material.results.family(members[0][0])
-        said = "" if family is None else scope(family, [one for one, _ in members])
-        under = title if control is None else f"Under {material.experiment.control_label(control)}"
-        verdicts = tuple(verdict for _, verdict in members)
-        yield Answered(scope=said, verdicts=verdicts, control=control, title=under)
-
-
-def by_title(material: ReportData) -> dict[str, list[Answered]]:
-    """Return the unfolded part of the answer, under "", and, if sentences are many, its folded parts by title."""
-    every = answered(material)
-    many = sum(len(one.verdicts) for one in every) > MANY
-    found: dict[str, list[Answered]] = {"": []}
-    for one in sorted(every, key=lambda one: one.control is not None):
-        found.setdefault(one.title if many else "", []).append(one)
-    return found
+        told.setdefault("", []).append(missing)
+    return list(told.items()) if material.arms else []
 
 
 def progress(material: ReportData) -> str:
     """Return how many runs there are, over how many seeds, and how many are not done."""
     counts = Counter(run.status for run in material.runs)
+    if set(counts) == {"done"}:
+        return f"{counted(len(material.runs), 'run')}, all finished"
     said = f"{counted(len(material.runs), 'run')}: {counts['done']} done"
     said += "".join(f", {counts[status]} {status}" for status in ("failed", "damaged") if counts[status])
     unfinished = len(material.runs) - counts["done"] - counts["failed"] - counts["damaged"]
-    said += f", {unfinished} not finished" if unfinished else ""
-    # Runs that were trained together share their seconds.
-    seconds = sum((run.metrics.get("wall_s") or 0.0) / run.execution.get("together", 1) for run in material.runs)
-    return said + (f"; {duration(seconds)} of training" if seconds else "")
+    return said + (f", {unfinished} not finished" if unfinished else "")
 
 
 def command(material: ReportData) -> str:

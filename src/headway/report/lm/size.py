@@ -151,13 +151,17 @@ def _points(points: list[dict[str, Any]], arms: Sequence[ArmResults], x: Axis, y
     return [interval, ticks, *means]
 
 
+_FEWEST_FITTED = 2
+"""Through so few arms nobody asked for a curve."""
+
+
 def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fit], domain: Sequence[float]) -> str:
     fitted = {name for fit in fits for name in fit.arms}
     outside = [arm.label for arm in arms if arm.name not in fitted]
     published = [fit for fit in fits if fit.form == PUBLISHED_FORM]
     notes: dict[str, list[str]] = {}
     for fit in entries(material):
-        if fit.note:
+        if fit.note and len(fit.arms) > _FEWEST_FITTED:
             notes.setdefault(f"{FORMS[fit.form]}: {fit.note}", []).append(fit.scheme)
     others = [
         f"for {fit.scheme} b = {number(fit.other['b'], 2)}, c = {number(fit.other['c'], 4)} fits the points "

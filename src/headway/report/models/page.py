@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import rich.table
 
 
+OPENING = "The answer"
+"""The part of figures that stand with the answer, before all else."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelPage:
     """The content of a page of a finished model.

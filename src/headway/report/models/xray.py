@@ -21,7 +21,8 @@ from headway.report.charts.figure import QUIET, WIDTH, Figure, alt, grid, inline
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, evenly, head_map, largest_side, valued
 from headway.report.charts.page import Row, Table
-from headway.report.models.page import ModelPage, folded
+from headway.report.models.look import linked
+from headway.report.models.page import OPENING, ModelPage, folded
 
 SIDE = 60
 """The largest number of heads on a side of a map."""
@@ -239,6 +240,28 @@ def heads(xray: XRay) -> Table:
     return Table(columns=("", *map(metric_name, shown)), rows=tuple(rows), hints=hints)
 
 
+def opening(xray: XRay) -> Figure | None:
+    """Draw the grid of heads under the metric of the first finding, which says most, with its heads framed."""
+    first = next((one for one in xray.findings if one.about in xray.scores), None)
+    if first is None or xray.scores[first.about].declared.of == "layer":
+        return None
+    names = [called for name, label in xray.labels.items() for called in head_names(label, _n_heads(xray, name))]
+    # Behind the semicolon stand heads that may be chance.
+    marked = [
+        head for _, head in linked(first.sentence.partition("; ")[0], xray.labels.values(), names) if head is not None
+    ]
+    return atlas(
+        xray.scores,
+        metrics=[first.about],
+        labels=xray.labels,
+        name="atlas-first",
+        part=OPENING,
+        title=f"Every head: {metric_name(first.about)}",
+        caption="Framed: the heads that the sentence above names before its first semicolon." if marked else "",
+        marked=marked,
+    )
+
+
 def figures(xray: XRay) -> tuple[Figure, ...]:
     """The atlas, maps of pairs, compositions, and the raw metrics."""
     raw = [metric for metric in xray.scores if metric.endswith("raw")]
@@ -247,6 +270,7 @@ def figures(xray: XRay) -> tuple[Figure, ...]:
         for metrics in (_PAIRS, _FURTHER_PAIRS)
     )
     drawn = [
+        opening(xray),
         atlas(xray.scores, labels=xray.labels, title="Every head under every metric"),
         *maps,
         *map(folded, further),

@@ -1,0 +1,389 @@
+"""The first screen of a report: one sentence that answers the question, and the comparisons that it rests on.
+
+`first_screen` makes it from the data of a report, for the page and for Markdown. The sentence names its
+quantity. A comparison of arms that were not chosen is left out; the correction for it stays.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headway.base.text import Amount, brief, counted, is_plural, number
+from headway.config.metrics import METRICS, YES_OR_NO, metric_name
+from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
+from headway.report.experiment.data import ReportData
+from headway.stats.learning_rates import rate_controls
+from headway.stats.verdicts import about, sides_of
+
+MOST_ROWS = 8
+"""Comparisons that stand open; the others are folded."""
+
+_QUANTITIES = {"solved": "share of seeds that solve the task"}
+_POINTS = (YES_OR_NO, "fraction")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForestRow:
+    """A comparison as a row: names, number with its interval, a verdict, and where it is drawn, in per cent of an axis.
+
+    `ends` is None without an interval; `beyond` is -1 or 1 if the difference lies left or right of the axis.
+    """
+
+    name: str
+    number: str
+    verdict: str
+    kind: str
+    middle: float
+    ends: tuple[float, float] | None
+    beyond: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forest:
+    """Comparisons on one axis: their title, the head of their column, where 0 is, and the band of the margin."""
+
+    title: str
+    head: str
+    rows: tuple[ForestRow, ...]
+    zero: float
+    band: tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstScreen:
+    """The answer in a sentence, its setting, the open comparisons, the folded ones, what to be careful of, and facts.
+
+    `care` is what its strip says first; `cautions` are the sentences below.
+    """
+
+    answer: str
+    setting: str
+    shown: Forest | None
+    folded: tuple[Forest, ...]
+    care: str
+    cautions: tuple[str, ...]
+    facts: tuple[str, ...]
+
+
+def first_screen(
+    material: ReportData, progress: str, statements: Sequence[str] = (), further: Sequence[str] = ()
+) -> FirstScreen:
+    """Make the first screen.
+
+    Args:
+        material: the data of the report.
+        progress: how many runs have ended.
+        statements: the laboratory's sentences; the first is the answer where no arms are compared.
+        further: warnings about the page itself.
+    """
+    asked, found, shares = drawn_differences(material)
+    plain = [[one for one in some if one.control is None] for some in (asked, found)]
+    main = plain[0] or plain[1]
+    search = material.results.search
+    if not material.arms:
+        answer = "There is no answer yet: no run has finished."
+    elif search is not None and search.sentences:
+        answer = _sentence(search.sentences[0])
+    elif main:
+        answer = headline(material, main)
+    elif statements:
+        answer = _sentence(statements[0])
+    else:
+        answer = "Nothing was compared: the experiment has no baseline, or nothing beside it has finished."
+    shown, folded = _rows(material, plain, [one for one in (*asked, *found) if one.control], shares=shares)
+    doubts = material.results.doubts
+    cautions = (*doubts, *(one for one in material.results.warnings if one not in doubts), *further)
+    care, rest = _care(cautions)
+    return FirstScreen(
+        answer=answer,
+        setting=_setting(material),
+        shown=shown,
+        folded=folded,
+        care=care,
+        cautions=tuple(_sentence(one) for one in rest),
+        facts=(progress, *_cost(material)),
+    )
+
+
+def headline(material: ReportData, main: Sequence[DrawnDifference]) -> str:
+    """Return one sentence on comparisons, at least one, that names the quantity; the strongest difference comes first.
+
+    Further comparisons are counted in a second sentence.
+    """
+    told = sorted((one for one in main if one.judged.is_told), key=_strength)
+    if told or len(main) == 1:
+        lead = (told or main)[0]
+        rest = [one for one in main if one is not lead]
+        return f"{_alone(material, lead)}{_others(material, rest)}"
+    known = [one for one in main if one.low < one.high]
+    quantity = metric_name_of(material)
+    if not known:
+        seeds = max(len(one.seeds) for one in main)
+        return f"There is no verdict on the {quantity} yet: {counted(seeds, 'seed')} for {len(main)} comparisons."
+    low, high = min(one.low for one in known), max(one.high for one in known)
+    span = f"between {_span(material, known[0], low, high)} ({_interval_name(material, known[0])}s; {_seeds(known)})"
+    if all(one.judged.outcome == "same" for one in main):
+        same = f"All {len(main)} comparisons are the same within {margin_of(material):g} %"
+        said = f"{same}: the difference in {quantity} lies {span}."
+    else:
+        every = f"all {len(main)}" if len(known) == len(main) else f"{len(known)} of {len(main)}"
+        said = f"No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
+    return _in_doubt(said, any(one.judged.doubts for one in main))
+
+
+def metric_name_of(material: ReportData) -> str:
+    """The primary metric's name in a sentence."""
+    primary = material.results.primary
+    return _QUANTITIES.get(primary, metric_name(primary))
+
+
+def _alone(material: ReportData, one: DrawnDifference) -> str:
+    """Return the sentence for one comparison."""
+    judged, better = one.judged, METRICS[material.results.primary].better
+    sides, quantity = _sides(material, one), metric_name_of(material)
+    amount = _written(material, one, sign=True)
+    known = one.low < one.high
+    seeds = counted(len(one.seeds), "seed")
+    interval = f"{_interval_name(material, one)} {_ends(material, one)}; {seeds}" if known else seeds
+    measured = f"{quantity} {amount} ({interval})"
+    if sides is None:
+        said = f"{one.name}: {measured}{'' if judged.is_settled else ', no clear answer yet'}."
+        return _in_doubt(said[:1].upper() + said[1:], bool(judged.doubts))
+    first, second = sides
+    be = "are" if is_plural(first) else "is"
+    family = material.results.family(judged)
+    if family is not None and family.look is None:
+        said = f"There is no verdict on {first} and {second} before every planned run has ended; so far {measured}."
+    elif judged.is_told:
+        word = {"lower": ("better", "worse"), "higher": ("worse", "better"), None: ("lower", "higher")}[better]
+        small = f", by less than {margin_of(material):g} %" if judged.outcome == "small" else ""
+        said = f"{first} {be} {word[one.mean > 0]} than {second}{small}: {measured}."
+    elif judged.outcome == "same":
+        alike = f"as good as {second}" if better else f"the same as {second}"
+        said = f"{first} {be} {alike} within {margin_of(material):g} %: {measured}."
+    elif judged.outcome == "few" or not known:
+        said = f"There are too few seeds to compare {first} with {second}; so far {measured}."
+    else:
+        said = f"There is no clear difference yet between {first} and {second}: {measured}."
+    return _in_doubt(said[:1].upper() + said[1:], bool(judged.doubts))
+
+
+def _in_doubt(said: str, doubted: bool) -> str:
+    return f"In doubt: {said[:1].lower() + said[1:]}" if doubted else said
+
+
+def _others(material: ReportData, rest: Sequence[DrawnDifference]) -> str:
+    if not rest:
+        return ""
+    margin = f"{margin_of(material):g} %"
+    words = {"apart": "clear too", "small": "clear too", "same": f"the same within {margin}"}
+    counts = Counter("in doubt" if one.judged.doubts else words.get(one.judged.outcome, "open") for one in rest)
+    if len(rest) == 1:
+        return f" The other comparison is {next(iter(counts))}."
+    if len(counts) == 1:
+        return f" The other {len(rest)} comparisons are {next(iter(counts))}."
+    said = ", ".join(f"{n} {'is' if n == 1 else 'are'} {word}" for word, n in counts.most_common())
+    return f" Of the other {len(rest)} comparisons, {said}."
+
+
+def _sides(material: ReportData, one: DrawnDifference) -> tuple[str, str] | None:
+    if one.against:
+        return one.name, one.against
+    name = getattr(one.judged, "name", "")
+    contrast = next((each for each in material.experiment.contrasts if each.name == name), None)
+    return None if contrast is None else sides_of(contrast, material.experiment)
+
+
+def _strength(one: DrawnDifference) -> float:
+    return -abs(one.mean)
+
+
+def _interval_name(material: ReportData, one: DrawnDifference) -> str:
+    family = material.results.family(one.judged)
+    if family is None or family.rule != "blocks":
+        return "95 % CI"
+    sure = f"{100 * (1 - family.plan.level):.3g} % CI"
+    return f"simultaneous {sure}" if family.size > 1 else sure
+
+
+def _seeds(found: Sequence[DrawnDifference]) -> str:
+    counts = sorted({len(one.seeds) for one in found})
+    return counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _format(material: ReportData, one: DrawnDifference) -> tuple[Amount, float]:
+    """Return what writes the numbers of a difference, and the factor from how it is drawn to what is written."""
+    low, high = (one.low, one.high) if one.low < one.high else (0.8 * one.mean, 1.2 * one.mean)
+    if one.in_per_cent:
+        return Amount.of_share(one.mean / 100, (low / 100, high / 100)), 0.01
+    unit = METRICS[material.results.primary].unit
+    if unit in _POINTS:
+        return Amount.within(low, high, factor=100, unit=" percentage points"), 1.0
+    return Amount.within(low, high, unit="" if unit in ("1", "ratio") else f" {unit}"), 1.0
+
+
+def _written(material: ReportData, one: DrawnDifference, *, sign: bool, unit: bool = True) -> str:
+    write, factor = _format(material, one)
+    said = write(factor * one.mean)
+    plus = "+" if sign and one.mean > 0 and not write.offset and set(said) & set("123456789") else ""
+    return plus + (said if unit or write.offset else said.removesuffix(write.unit))
+
+
+def _ends(material: ReportData, one: DrawnDifference) -> str:
+    write, factor = _format(material, one)
+    return write(factor * one.low, factor * one.high).removesuffix(write.unit)
+
+
+def _span(material: ReportData, one: DrawnDifference, low: float, high: float) -> str:
+    write, factor = _format(material, one)
+    return write(factor * low, factor * high).replace(" to ", " and ")
+
+
+def _rows(
+    material: ReportData,
+    plain: Sequence[list[DrawnDifference]],
+    controlled: Sequence[DrawnDifference],
+    *,
+    shares: bool,
+) -> tuple[Forest | None, tuple[Forest, ...]]:
+    """Return the open rows and the folded ones: the strongest stand open where there are too many."""
+    asked, found = plain
+    shown, rest = (asked, found) if asked else (found, [])
+    if len(asked) + len(found) <= MOST_ROWS:
+        shown, rest = [*asked, *found], []
+    elif len(shown) > MOST_ROWS:
+        shown = sorted(shown, key=lambda one: (not one.judged.is_told, _strength(one)))
+        shown, rest = shown[:MOST_ROWS], [*shown[MOST_ROWS:], *rest]
+    title = "Each arm against its baseline" if asked and len(shown) == len(asked) else "Further comparisons"
+    under = {control: [one for one in controlled if one.control == control] for control in _controls(material)}
+    parts = [(title, rest), *((f"Under {material.experiment.control_label(c)}", some) for c, some in under.items())]
+    folded = tuple(_lines(material, name, some, shares=shares) for name, some in parts if some)
+    return (_lines(material, "", shown, shares=shares) if shown else None), folded
+
+
+def _controls(material: ReportData) -> list[str]:
+    rate_only = rate_controls(material.experiment)
+    return [control for control in material.controls if control is not None and control not in rate_only]
+
+
+def _lines(material: ReportData, title: str, found: Sequence[DrawnDifference], *, shares: bool) -> Forest:
+    margin = margin_of(material) if shares else 0.0
+    scaled = smaller(found, margin) or list(found)
+    reach = 1.1 * max([margin, *(one.reach for one in scaled)]) or 1.0
+
+    def place(value: float) -> float:
+        return round(50 + 50 * max(-1.0, min(1.0, value / reach)), 2)
+
+    rows = tuple(
+        ForestRow(
+            name=" vs ".join(_sides(material, one) or (one.name,)),
+            number=_written(material, one, sign=True, unit=False)
+            + (f" ({_ends(material, one)})" if one.low < one.high else ""),
+            verdict=one.verdict,
+            kind=_kind(material, one),
+            middle=place(one.mean),
+            ends=(place(one.low), place(one.high)) if one.low < one.high else None,
+            beyond=0 if abs(one.mean) <= reach else 1 if one.mean > 0 else -1,
+        )
+        for one in found
+    )
+    return Forest(
+        title=title,
+        head=_head(material, found),
+        rows=rows,
+        zero=50.0,
+        band=(place(-margin), place(margin)) if margin else None,
+    )
+
+
+def _kind(material: ReportData, one: DrawnDifference) -> str:
+    if one.judged.doubts or not one.judged.is_settled:
+        return "open"
+    if one.judged.outcome == "same":
+        return "same"
+    better = METRICS[material.results.primary].better
+    if better is None:
+        return "open"
+    return "same" if (one.mean < 0) == (better == "lower") else "worse"
+
+
+def _head(material: ReportData, found: Sequence[DrawnDifference]) -> str:
+    """Return the head of a column of differences: unit, level, and whether intervals hold at once."""
+    unit = METRICS[material.results.primary].unit
+    said = "%" if found[0].in_per_cent else "percentage points" if unit in _POINTS else unit
+    known = [one for one in found if one.low < one.high]
+    if not known:
+        return f"difference, {said}"
+    families = [family for one in known if (family := material.results.family(one.judged)) is not None]
+    sure, sizes = _interval_name(material, known[0]), {(family.of, family.size) for family in families}
+    at_once = f", {families[0].size} at once" if len(sizes) == 1 else ", each kind at once"
+    return f"difference, {said} ({sure.replace('simultaneous ', '')}{at_once if 'simul' in sure else ''})"
+
+
+def _setting(material: ReportData) -> str:
+    """Return what was measured, on what, with how many seeds, and which direction is better."""
+    metric = METRICS[material.results.primary]
+    name = metric_name_of(material)
+    unit = "" if metric.unit in ("1", "ratio", *_POINTS) else f" ({metric.unit})"
+    arms = [arm for arm in material.arms if arm.control is None] or list(material.arms)
+    runs = [arm.shown.run.spec for arm in arms] or [material.run]
+    sizes = sorted({int(size) for arm in arms for size in arm.final("n_parameters")})
+    tasks = list(dict.fromkeys(", ".join(run.task.corpora) or run.task.title for run in runs))
+    on = f" on {tasks[0]}" if len(tasks) == 1 else f" on {len(tasks)} tasks"
+    of = counted(len(arms) or len({run.name for run in material.runs if run.control is None}), "arm")
+    if sizes:
+        of += f" of {number(sizes[0])}{f' to {number(sizes[-1])}' if len(sizes) > 1 else ''} parameters"
+    counts = sorted({len(arm.runs) for arm in arms})
+    seeds = (
+        f", {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} seed{'s' * (counts[-1] > 1)}" if arms else ""
+    )
+    better = {"lower": " Lower is better.", "higher": " Higher is better.", None: ""}[metric.better]
+    return f"{name[:1].upper()}{name[1:]}{unit} of {of}{on}{seeds}.{better}"
+
+
+def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]:
+    """Yield what would change the answer: more seeds where a question is open, what was cautioned, another setting."""
+    asked, found, _ = drawn_differences(material)
+    plain = [one.judged for one in (*asked, *found) if one.control is None]
+    undecided = [one for one in plain if not one.is_settled]
+    if undecided:
+        more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
+        many = f": {about(more)} more settle the margin of {margin_of(material):g} %" if more else ""
+        yield f"More seeds: {counted(len(undecided), 'comparison')} of {len(plain)} have no verdict yet{many}."
+    if any(one.outcome == "same" for one in plain):
+        yield f"A smaller margin than {margin_of(material):g} %: differences below it count as the same."
+    yield from cautions
+    yield "Another task, model size or length of training: the answer holds for the setting above."
+
+
+def _care(cautions: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return what a strip of warnings says first, and the sentences below, none of them twice."""
+    if not cautions:
+        return "", ()
+    head, _, rest = cautions[0].partition(": ")
+    more = f", and {counted(len(cautions) - 1, 'further note')}" if len(cautions) > 1 else ""
+    if rest and len(head) <= _SHORT:
+        return f"{head}{more}", (rest, *cautions[1:])
+    return counted(len(cautions), "note"), cautions
+
+
+_SHORT = 60
+
+
+def _cost(material: ReportData) -> Iterator[str]:
+    """Yield the time of cores that training took, and the kind of machine; runs of a batch share their time."""
+    walls = [((run.metrics.get("wall_s") or 0.0), run.execution or {}) for run in material.runs]
+    seconds = sum(wall / known.get("together", 1) * (known.get("threads") or 1) for wall, known in walls)
+    if seconds:
+        yield f"{seconds / 60:,.0f} core-minutes" if seconds >= _LONG else f"{brief(seconds)} of one core"
+    names = {str(known.get("processor") or known.get("device") or "") for _, known in walls} - {""}
+    if names:
+        yield next(iter(names)) if len(names) == 1 else f"{len(names)} kinds of machine"
+
+
+_LONG = 600.0
+"""Seconds from which on a cost is told in minutes."""
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
