@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.base.text import Amount, brief, counted, is_plural, listed, number
+from headway.base.text import TEN_TIMES, Amount, brief, counted, is_plural, listed, number
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
@@ -128,7 +128,8 @@ def _amount(c: Difference, metric: Metric) -> Amount:
     """Writes differences as percentages of the baseline's mean, or in the metric's unit where it has none."""
     assert c.difference is not None
     factor, unit = 1.0, "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
-    if c.relative and c.difference:
+    # A share of ten times or more is no readable per cent.
+    if c.relative and c.difference and max(map(abs, c.share_interval or (c.relative,))) < TEN_TIMES:
         factor, unit = 100 * c.relative / c.difference, " %"
     return Amount.within(*(c.interval or (0.0, 2 * c.difference)), factor=factor, unit=unit)
 
@@ -414,7 +415,8 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     looks = f"look {family.look} of {len(family.plan.looks)}"
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
-        why = "no difference varies from seed to seed" if enough else f"it takes {FEWEST} seeds or more"
+        few = f"it takes {FEWEST} seeds that all arms of a difference have"
+        why = "no difference varies from seed to seed" if enough else few
         return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; {why}{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     together = f"intervals that hold for all {family.size} {of}s at once"
@@ -431,8 +433,9 @@ def _detectable(differences: Sequence[Difference]) -> list[str]:
     sizes = sorted(size for c in differences if (size := c.as_share(c.detectable)) is not None)
     if not sizes:
         return []
-    write = Amount.of_share(sizes[0], None)
-    span = write(sizes[0]) if write(sizes[0]) == write(sizes[-1]) else write(sizes[0], sizes[-1])
+    write = Amount.of_share(sizes[0] if sizes[-1] < TEN_TIMES else sizes[-1], None)
+    one = write(sizes[0]) == write(sizes[-1])
+    span = write(sizes[0]) if one else write.prefix + write(sizes[0], sizes[-1])
     return [f"this experiment can detect differences of about {span} (80 % power)"]
 
 
