@@ -170,6 +170,8 @@ def verdict(
         >>> verdict(difference, family, metric=METRICS["eval_mse"], sides=("2 heads", "1 head"))
         '2 heads beat 1 head by 1.5 % (1.0 to 2.0 %), 5 seeds'
     """
+    if family.of_errors:
+        metric = of_errors(metric)
     named = metric.name if metric.better is None or not metric.primary else None
     words = None if sides is None else Sides(first=sides[0], second=sides[1], better=metric.better, metric=named)
     if difference.rule != "paired":
@@ -177,6 +179,17 @@ def verdict(
     else:
         said = _paired_value(difference, label) if words is None else paired_finding(difference, metric, words)
     return "; ".join([said, *notes])
+
+
+def of_errors(metric: Metric) -> Metric:
+    """Return the metric of what is missing to 1, such as the share of wrong answers.
+
+    Examples:
+        >>> of_errors(METRICS["accuracy"]).name
+        'errors (1 − accuracy)'
+    """
+    told = {"name": f"errors (1 − {metric.name})", "unit": "1", "sentence": f"1 less the {metric.sentence}"}
+    return metric.model_copy(update={**told, "better": "lower", "primary": False})
 
 
 def comparison_verdict(
@@ -403,6 +416,7 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
     if family.rule == "paired":
         why = "" if any(c.interval for c in differences) else ", of which none has an interval yet"
+        why += "; of errors, since values are near a ceiling" if family.of_errors else ""
         return f"{counted(family.size, of)} by paired t tests: 95 % intervals one by one, p with Holm's correction{why}"
     if family.rule == "shares":
         return (
@@ -410,6 +424,8 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
             "test of pairs (mid-p) with Holm's correction"
         )
     better = {"lower": "; less is better", "higher": "; more is better", None: ""}[METRICS[family.metric].better]
+    if family.of_errors:
+        better = f"; near a ceiling {of_errors(METRICS[family.metric]).name} are compared; less is better"
     if family.look is None:
         return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing{better}"
     looks = f"look {family.look} of {len(family.plan.looks)}"
