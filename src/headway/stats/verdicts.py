@@ -536,13 +536,16 @@ def picked_sentence(picked: Picked, search: StoredSearch, titles: Mapping[str, s
         >>> search = StoredSearch(arms=("a", "b", "c"), new_seeds=(1, 2), metric="", margin=1.0, at_most=12)
         >>> picked = Picked(arm="b", chances={"a": 0.2, "b": 0.79, "c": 0.01}, finalists=("b", "a"))
         >>> picked_sentence(picked, search, {"a": "1 head", "b": "2 heads"})
-        'picked 2 heads of 3 arms; the chance to be the best is 79 % for 2 heads, 20 % for 1 head and 1 % for the others together'
+        'picked 2 heads of 3 arms; if arms scatter normally with an unknown spread, the chance to be the best is 79 % for 2 heads, 20 % for 1 head and 1 % for the others together; if arms form groups, it is less certain'
     """  # noqa: E501 - a doctest's output stands on one line
     shares = [f"{_chance(picked.chances[arm])} for {titles[arm]}" for arm in picked.finalists]
     others = max(0.0, 1 - sum(picked.chances[arm] for arm in picked.finalists))
     rest = [f"{_chance(others)} for the others together"] if len(search.arms) > len(picked.finalists) else []
     said = f"picked {titles[picked.arm]} of {len(search.arms)} arms"
-    return f"{said}; the chance to be the best is {listed([*shares, *rest])}"
+    chances = f"the chance to be the best is {listed([*shares, *rest])}"
+    return (
+        f"{said}; if arms scatter normally with an unknown spread, {chances}; if arms form groups, it is less certain"
+    )
 
 
 def unfinished_search(search: StoredSearch) -> str:
