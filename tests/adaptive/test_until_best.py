@@ -31,7 +31,9 @@ def test_halving_finds_the_best_and_says_what_it_did(searched):
     )
     assert told[1].startswith("round 1 of 3: 3 of 5 arms are left after 1 seed: a2")
     assert told[3] == "round 3 of 3: 1 of 2 arms are left after 6 seeds: a2"
-    assert ending[0].startswith("picked a2 of 5 arms; the chance to be the best is over 99 % for a2, ")
+    assert ending[0].startswith("picked a2 of 5 arms; if arms scatter normally with an unknown spread, the chance to ")
+    assert "the chance to be the best is over 99 % for a2, " in ending[0]
+    assert ending[0].endswith("; if arms form groups, it is less certain")
     assert stored(path, "picked", Picked).arm == "a2"
 
 

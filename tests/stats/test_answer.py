@@ -52,7 +52,7 @@ def test_what_holds_for_a_family_stands_below_its_verdicts():
         "c beats d",
         "no interval before the look at 3 seeds, for which runs are missing; less is better",
         "e",
-        "look 1 of 1, at 3 seeds: no interval; it takes 3 seeds that both sides have; less is better",
+        "look 1 of 1, at 3 seeds: no interval; it takes 3 seeds that all arms of a difference have; less is better",
     ]
 
 

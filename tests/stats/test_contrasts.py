@@ -1,6 +1,7 @@
 """Contrasts over seeds, as results have them: their values, their family, and the sentence of the answer."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +13,12 @@ from stats.test_results import (
 )
 
 from headway.config.load import resolve
+from headway.config.metrics import METRICS
 from headway.stats import results
 from headway.stats.answer import answer
+from headway.stats.contrasts import Question, judged
+from headway.stats.sequential import Looking, LookPlan
+from headway.stats.verdicts import scope, verdict
 
 ARMS = {
     name: {"model": {"n_heads": heads}}
@@ -206,3 +211,41 @@ def test_schemes_in_groups_ask_by_themselves():
     assert one_group.contrasts == ()
     asked = resolve({**text, "arms": arms, "groups": groups, "contrasts": {"mine": "up-low - up-high"}})
     assert [c.name for c in asked.contrasts] == ["mine"]
+
+
+def accuracies(first, second, plan=None):
+    """The family, the difference and the sentence of two arms' accuracies by seed."""
+    runs = {
+        arm: {
+            seed: SimpleNamespace(name=arm, seed=seed, status="done", metrics={"accuracy": value}, execution=None)
+            for seed, value in enumerate(of_arm)
+        }
+        for arm, of_arm in (("a", first), ("b", second))
+    }
+    question = Question.from_runs([{"a": 1.0, "b": -1.0}], runs, metric="accuracy")
+    family, (found,) = judged(question, Looking(margin=1.0, plan=plan))
+    said = verdict(found, family, metric=METRICS["accuracy"], sides=("2 heads", "1 head"))
+    return family, found, f"{said}. {scope(family, [found])}"
+
+
+def test_near_a_ceiling_errors_are_compared():
+    family, found, said = accuracies([0.9990, 0.9991, 0.9989, 0.9990], [0.9980, 0.9981, 0.9979, 0.9980])
+    assert (family.rule, found.outcome, found.of_errors) == ("blocks", "apart", True)
+    assert said.startswith("2 heads beat 1 head in errors (1 − accuracy) by 50.1 % (")
+    assert said.endswith("near a ceiling errors (1 − accuracy) are compared; less is better")
+    *_, said = accuracies([0.9988, 0.9992, 0.9989, 0.9990], [0.9990, 0.9989, 0.9991, 0.9990])
+    assert said.startswith("2 heads and 1 head are not told apart yet in errors (1 − accuracy): ")
+
+
+def test_full_accuracy_is_not_the_same_as_nearly_full():
+    _, found, said = accuracies([0.9990, 0.9991, 0.9989, 0.9990], [1.0, 1.0, 1.0, 1.0])
+    assert (found.rule, found.outcome) == ("paired", "apart")
+    assert said.startswith(
+        "2 heads lose to 1 head in errors (1 − accuracy) by 0.0010 (95 % interval 0.0009 to 0.0011, p < "
+    )
+
+
+def test_far_from_a_ceiling_and_in_a_plan_that_is_open_accuracies_are_compared():
+    low, plan = [0.5, 0.52, 0.51], LookPlan(looks=(3,), margin=1.0, rules=2)
+    assert not accuracies(low, [0.6, 0.61, 0.63])[1].of_errors
+    assert not accuracies([0.999, 0.998, 0.997], [0.99, 0.98, 0.97], plan)[1].of_errors

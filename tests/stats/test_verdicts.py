@@ -176,7 +176,7 @@ def test_what_holds_for_a_family_is_told_once():
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert (
         scope(replace(FAMILY, look=1), few)
-        == "look 1 of 2, at 3 seeds: no interval; it takes 3 seeds that both sides have; less is better"
+        == "look 1 of 2, at 3 seeds: no interval; it takes 3 seeds that all arms of a difference have; less is better"
     )
     alike = [replace(few[0], outcome="none", n_pairs=3)]
     assert "no interval; no difference varies from seed to seed; less" in scope(replace(FAMILY, look=1), alike)
@@ -189,6 +189,10 @@ def test_what_holds_for_a_family_is_told_once():
 def test_small_and_large_numbers_stay_readable():
     assert "0.0001 % (−0.0004 to 0.0006 %)" in say(told(1e-4, -4e-4, 6e-4, "same"))
     vast = replace(told(1.0, 1.0, 1.0, "apart"), estimate=3_000.0, interval=(2_900.0, 3_100.0))
-    assert "loses to constant by 1.07e+13 times" in say(vast)
+    assert "loses to constant by a factor of 1.07e+13 (" in say(vast)
+    tenfold = replace(vast, estimate=552.5, interval=(539.0, 566.0), detectable=230.0)
+    assert "loses to constant by a factor of 250.9 (219.2 to 287.1), " in say(tenfold)
+    wide = scope(FAMILY, [tenfold, replace(tenfold, detectable=566.0)])
+    assert "differences of about a factor of 10.0 to 287.1 (80 % power)" in wide
     endless = replace(vast, interval=(2_900.0, 90_000.0))
     assert "nan" not in say(endless)

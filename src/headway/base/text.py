@@ -4,7 +4,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -176,7 +176,7 @@ def span(values: Iterable[float], digits: int = 3) -> str:
     return " to ".join(dict.fromkeys(number(value, digits) for value in (ends[0], ends[-1])))
 
 
-_TEN_TIMES = 9.0
+TEN_TIMES = 9.0
 """A share by which a number is ten times another: from here on factors are told, not per cent."""
 
 
@@ -194,6 +194,7 @@ class Amount:
     factor: float = 1.0
     unit: str = ""
     offset: float = 0.0
+    prefix: str = ""
 
     @classmethod
     def within(cls, low: float, high: float, *, factor: float = 1.0, unit: str = "", offset: float = 0.0) -> "Amount":
@@ -219,16 +220,19 @@ class Amount:
         Without an interval it shows two significant digits of the share.
 
         Examples:
-            >>> Amount.of_share(250.0, (217.8, 286.9))(217.8, 286.9)
-            '218.8 to 287.9 times'
+            >>> amount = Amount.of_share(250.0, (217.8, 286.9))
+            >>> amount(250.0), amount(217.8, 286.9)
+            ('a factor of 251.0', '218.8 to 287.9')
         """
-        if max(interval or (share,)) >= _TEN_TIMES:
-            return cls.within(*(interval or (0.0, 0.2 * share)), unit=" times", offset=1.0)
+        if max(interval or (share,)) >= TEN_TIMES:
+            amount = cls.within(*(interval or (0.0, 0.2 * share)), offset=1.0)
+            return replace(amount, prefix="a factor of ")
         return cls.within(*(interval or (0.0, 0.2 * share)), factor=100.0, unit=" %")
 
     def __call__(self, *values: float) -> str:
-        """Return one number, or the range between two, with the unit."""
-        return " to ".join(self._number(self.offset + self.factor * value) for value in values) + self.unit
+        """Return one number with what stands before it, or the range between two, with the unit."""
+        numbers = " to ".join(self._number(self.offset + self.factor * value) for value in values)
+        return (self.prefix if len(values) == 1 else "") + numbers + self.unit
 
     def _number(self, value: float) -> str:
         if self.decimals > 6 or abs(value) >= 1e6:

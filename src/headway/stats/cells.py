@@ -87,6 +87,10 @@ class Cells:
         """Return the cells with 100 ln of the values, whose differences are in per cent; NaN if not positive."""
         return replace(self, values=100 * np.log(np.where(self.values > 0, self.values, np.nan)))
 
+    def as_errors(self) -> "Cells":
+        """Return the cells with the shares that are missing to 1."""
+        return replace(self, values=1 - self.values)
+
     def at(self, seeds: Sequence[int]) -> "Cells":
         """Return the cells of some seeds, in their order, whether or not they were run."""
         column = {seed: place for place, seed in enumerate(self.seeds)}

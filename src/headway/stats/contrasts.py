@@ -63,9 +63,12 @@ def judged(question: Question, looks: Looking) -> tuple[Family, tuple[Difference
     """Judge differences as one family, each with its own estimate, interval and p."""
     if looks.seeds:
         question = replace(question, cells=question.cells.at(looks.seeds))
-    unit = METRICS[question.metric].unit
+    unit, of_errors = METRICS[question.metric].unit, _is_near_ceiling(question, looks)
+    if of_errors:
+        question = replace(question, cells=question.cells.as_errors())
     family = Family(
         of=question.of,
+        of_errors=of_errors,
         metric=question.metric,
         control=question.control,
         rule="blocks",
@@ -89,10 +92,28 @@ def judged(question: Question, looks: Looking) -> tuple[Family, tuple[Difference
             control=family.control,
             rule=family.rule,
             unit=unit,
+            of_errors=of_errors,
             seed_s=seed_seconds(weights, question.runs),
         )
         for difference, weights in zip(differences, question.differences, strict=True)
     )
+
+
+_CEILING = 0.9
+
+
+def _is_near_ceiling(question: Question, looks: Looking) -> bool:
+    """Return whether errors are compared: .999 and 1 of right answers differ by all errors that there are.
+
+    A plan that is open keeps the comparison that it began with.
+    """
+    metric = METRICS[question.metric]
+    if metric.unit != "fraction" or metric.better != "higher" or looks.plan is not None:
+        return False
+    # All runs of the directory, so that a control is compared as the rest is.
+    values = Cells.from_runs(question.runs, question.metric, question.runs).values
+    values = values[np.isfinite(values)]
+    return bool(len(values) and np.median(values) > _CEILING and values.max() <= 1)
 
 
 def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Family, list[Difference]]:
@@ -268,6 +289,8 @@ def _under(
 
 def _values(difference: Difference, cells: Cells, weights: Weights) -> dict[int, float]:
     """Return the difference of each seed, on the scale of the estimate."""
+    if difference.of_errors:
+        cells = cells.as_errors()
     if difference.rule == "blocks":
         cells = cells.as_logarithms()
     first, second = cells.sides(weights)

@@ -70,6 +70,7 @@ class Difference:
         seed_s: the seconds of a run of each arm, one after the other: the cost of another seed.
         seeds_to_settle: of an open difference, how many more seeds give a verdict in four of five cases.
         chance_to_settle: the chance that so many more seeds give a verdict.
+        of_errors: whether all of these are about 1 less the metric, as they are near a ceiling.
     """
 
     of: ClassVar[Kind] = "comparisons"
@@ -104,6 +105,7 @@ class Difference:
     seed_s: float | None = None
     seeds_to_settle: int | None = None
     chance_to_settle: float | None = None
+    of_errors: bool = False
 
     @classmethod
     def partly_known(cls, **known: Any) -> "Difference":
@@ -186,6 +188,7 @@ class Family:
         wild: arms with ten times the spread of the others, which are judged by their own spread.
         odd: shared arms that vary more than the others by an F test, which are judged by their own spread.
         baseline_seeds: the seeds with which that test finds three times the spread; None without a test.
+        of_errors: whether 1 less the metric is compared, since more than half of its values are above 0.9.
     """
 
     of: Kind
@@ -203,6 +206,7 @@ class Family:
     wild: tuple[str, ...] = ()
     odd: tuple[str, ...] = ()
     baseline_seeds: int | None = None
+    of_errors: bool = False
 
     @property
     def awaited(self) -> int:

@@ -160,7 +160,7 @@ def _with_gains(
     gains = {
         other: max(0.0, difference.share_interval[0])
         for (_, other), difference in zip(others, found, strict=False)
-        if difference.share_interval is not None
+        if difference.share_interval is not None and difference.is_told
     }
     return {
         name: {variant: replace(rate, gain=gains.get(variant, 0.0)) for variant, rate in of_arm.items()}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from scipy.special import stdtrit
 
-from headway.base.text import Amount, brief, counted, is_plural, listed, number
+from headway.base.text import TEN_TIMES, Amount, brief, counted, is_plural, listed, number
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
@@ -131,7 +131,8 @@ def _amount(c: Difference, metric: Metric) -> Amount:
     """Writes differences as percentages of the baseline's mean, or in the metric's unit where it has none."""
     assert c.difference is not None
     factor, unit = 1.0, "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
-    if c.relative and c.difference:
+    # A share of ten times or more is no readable per cent.
+    if c.relative and c.difference and max(map(abs, c.share_interval or (c.relative,))) < TEN_TIMES:
         factor, unit = 100 * c.relative / c.difference, " %"
     return Amount.within(*(c.interval or (0.0, 2 * c.difference)), factor=factor, unit=unit)
 
@@ -172,6 +173,8 @@ def verdict(
         >>> verdict(difference, family, metric=METRICS["eval_mse"], sides=("2 heads", "1 head"))
         '2 heads beat 1 head by 1.5 % (1.0 to 2.0 %), 5 seeds'
     """
+    if family.of_errors:
+        metric = of_errors(metric)
     named = metric.name if metric.better is None or not metric.primary else None
     words = None if sides is None else Sides(first=sides[0], second=sides[1], better=metric.better, metric=named)
     if difference.rule != "paired":
@@ -179,6 +182,17 @@ def verdict(
     else:
         said = _paired_value(difference, label) if words is None else paired_finding(difference, metric, words)
     return "; ".join([said, *notes])
+
+
+def of_errors(metric: Metric) -> Metric:
+    """Return the metric of what is missing to 1, such as the share of wrong answers.
+
+    Examples:
+        >>> of_errors(METRICS["accuracy"]).name
+        'errors (1 − accuracy)'
+    """
+    told = {"name": f"errors (1 − {metric.name})", "unit": "1", "sentence": f"1 less the {metric.sentence}"}
+    return metric.model_copy(update={**told, "better": "lower", "primary": False})
 
 
 def comparison_verdict(
@@ -405,6 +419,7 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
     if family.rule == "paired":
         why = "" if any(c.interval for c in differences) else ", of which none has an interval yet"
+        why += "; of errors, since values are near a ceiling" if family.of_errors else ""
         return f"{counted(family.size, of)} by paired t tests: 95 % intervals one by one, p with Holm's correction{why}"
     if family.rule == "shares":
         return (
@@ -412,12 +427,15 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
             "test of pairs (mid-p) with Holm's correction"
         )
     better = {"lower": "; less is better", "higher": "; more is better", None: ""}[METRICS[family.metric].better]
+    if family.of_errors:
+        better = f"; near a ceiling {of_errors(METRICS[family.metric]).name} are compared; less is better"
     if family.look is None:
         return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing{better}"
     looks = f"look {family.look} of {len(family.plan.looks)}"
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
-        why = "no difference varies from seed to seed" if enough else f"it takes {FEWEST} seeds that both sides have"
+        few = f"it takes {FEWEST} seeds that all arms of a difference have"
+        why = "no difference varies from seed to seed" if enough else few
         return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; {why}{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     here = sum(not getattr(each, "late", False) for each in differences)
@@ -446,8 +464,9 @@ def _detectable(differences: Sequence[Difference]) -> list[str]:
     sizes = sorted(size for c in differences if (size := c.as_share(c.detectable)) is not None)
     if not sizes:
         return []
-    write = Amount.of_share(sizes[0], None)
-    span = write(sizes[0]) if write(sizes[0]) == write(sizes[-1]) else write(sizes[0], sizes[-1])
+    write = Amount.of_share(sizes[0] if sizes[-1] < TEN_TIMES else sizes[-1], None)
+    one = write(sizes[0]) == write(sizes[-1])
+    span = write(sizes[0]) if one else write.prefix + write(sizes[0], sizes[-1])
     return [f"this experiment can detect differences of about {span} (80 % power)"]
 
 
@@ -530,13 +549,16 @@ def picked_sentence(picked: Picked, search: StoredSearch, titles: Mapping[str, s
         >>> search = StoredSearch(arms=("a", "b", "c"), new_seeds=(1, 2), metric="", margin=1.0, at_most=12)
         >>> picked = Picked(arm="b", chances={"a": 0.2, "b": 0.79, "c": 0.01}, finalists=("b", "a"))
         >>> picked_sentence(picked, search, {"a": "1 head", "b": "2 heads"})
-        'picked 2 heads of 3 arms; the chance to be the best is 79 % for 2 heads, 20 % for 1 head and 1 % for the others together'
+        'picked 2 heads of 3 arms; if arms scatter normally with an unknown spread, the chance to be the best is 79 % for 2 heads, 20 % for 1 head and 1 % for the others together; if arms form groups, it is less certain'
     """  # noqa: E501 - a doctest's output stands on one line
     shares = [f"{_chance(picked.chances[arm])} for {titles[arm]}" for arm in picked.finalists]
     others = max(0.0, 1 - sum(picked.chances[arm] for arm in picked.finalists))
     rest = [f"{_chance(others)} for the others together"] if len(search.arms) > len(picked.finalists) else []
     said = f"picked {titles[picked.arm]} of {len(search.arms)} arms"
-    return f"{said}; the chance to be the best is {listed([*shares, *rest])}"
+    chances = f"the chance to be the best is {listed([*shares, *rest])}"
+    return (
+        f"{said}; if arms scatter normally with an unknown spread, {chances}; if arms form groups, it is less certain"
+    )
 
 
 def unfinished_search(search: StoredSearch) -> str:

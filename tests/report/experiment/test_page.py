@@ -133,8 +133,9 @@ def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> Non
     )
     keep(path, "plan", plan)
     after = page_of(path)
-    chance = "the chance to be the best is 70 % for 2 heads, 29 % for 4 heads and 1 % for the others together."
-    said = f"picked 2 heads of 3 arms; {chance}"
+    chance = "the chance to be the best is 70 % for 2 heads, 29 % for 4 heads and 1 % for the others together"
+    scatter = "if arms scatter normally with an unknown spread"
+    said = f"picked 2 heads of 3 arms; {scatter}, {chance}; if arms form groups, it is less certain."
     assert said not in before
     assert "rest on fresh seeds alone" not in before
     order = [

@@ -33,6 +33,7 @@ from headway.stats.cells import arm_seconds, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference
 from headway.stats.learning_rates import rate_controls
+from headway.stats.verdicts import of_errors
 
 WIDER = 3.0
 """Differences below a gap of this factor are drawn once more, larger."""
@@ -235,6 +236,8 @@ def _by_seed(
     one: Comparison, mine: Mapping[int, float], theirs: Mapping[int, float], *, shares: bool
 ) -> dict[int, float]:
     seeds = sorted(mine.keys() & theirs.keys() & set(one.seeds or mine))
+    if one.of_errors:
+        mine, theirs = ({seed: 1 - value for seed, value in side.items()} for side in (mine, theirs))
     if one.rule == "blocks":
         return {s: 100 * (mine[s] / theirs[s] - 1) for s in seeds if mine[s] > 0 and theirs[s] > 0}
     return {seed: _shown(one, mine[seed] - theirs[seed], shares=shares) for seed in seeds}
@@ -284,10 +287,10 @@ def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
     if one.doubts:
         short = f"the same within {margin}" if one.outcome == "same" else "no clear difference"
         if one.is_told and one.estimate is not None:
-            short = _better(one.metric, one.estimate)
+            short = _better(one)
         return f"{short}, in doubt"
     if one.is_told and one.estimate is not None:
-        return f"{_better(one.metric, one.estimate)}{f', by less than {margin}' if one.outcome == 'small' else ''}"
+        return f"{_better(one)}{f', by less than {margin}' if one.outcome == 'small' else ''}"
     return {
         "same": f"the same within {margin}",
         "open": "no clear difference",
@@ -296,9 +299,9 @@ def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
     }[one.outcome]
 
 
-def _better(metric: str, estimate: float) -> str:
+def _better(one: Difference) -> str:
     words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}
-    return words[METRICS[metric].better][estimate > 0]
+    return words["lower" if one.of_errors else METRICS[one.metric].better][(one.estimate or 0.0) > 0]
 
 
 def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> str:
@@ -319,6 +322,13 @@ def _is_of_shares(material: ReportData) -> bool:
     return any(family.rule == "shares" for family in material.results.families if family.metric == primary)
 
 
+def _compared(material: ReportData) -> Metric:
+    """Return the primary metric, or that of errors near a ceiling."""
+    metric = METRICS[material.results.primary]
+    is_of_errors = any(family.of_errors for family in material.results.families if family.metric == metric.name)
+    return of_errors(metric) if is_of_errors else metric
+
+
 def margin_of(material: ReportData) -> float:
     """Return the margin in per cent: that of the plan that verdicts follow, else the document's."""
     families = [family for family in material.results.families if family.metric == material.results.primary]
@@ -326,8 +336,7 @@ def margin_of(material: ReportData) -> float:
 
 
 def _figure(material: ReportData, name: str, title: str, found: Sequence[DrawnDifference], *, shares: bool) -> Figure:
-    metric = METRICS[material.results.primary]
-    margin = margin_of(material) if shares else None
+    metric, margin = _compared(material), margin_of(material) if shares else None
     chart, zoomed = drawn(found, metric, margin=margin)
     return Figure(
         name=name,
@@ -339,10 +348,10 @@ def _figure(material: ReportData, name: str, title: str, found: Sequence[DrawnDi
 
 
 def _caption(material: ReportData, found: Sequence[DrawnDifference], *, margin: float | None, zoomed: bool) -> str:
-    metric = METRICS[material.results.primary]
+    metric = _compared(material)
+    families = [family for family in material.results.families if family.metric == material.results.primary]
     better = {"lower": "Left of the line is better.", "higher": "Right of the line is better.", None: ""}[metric.better]
     seeds = max(len(one.seeds) for one in found)
-    families = [family for family in material.results.families if family.metric == metric.name]
     paired = any(family.rule == "paired" for family in families)
     if _is_of_shares(material):
         bar = (
