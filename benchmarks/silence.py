@@ -102,7 +102,7 @@ def page(
             draws=draws,
             n_rows=tokens.numel(),
         )
-        composition = composed_on_text(model, reading.trace, compositions(model))
+        composition = composed_on_text(model, reading, compositions(model), draws)
     labels = row_labels([attention.name for attention in reading.trace.attentions])
     kv_of = {attention.name: attention.kv_of for attention in reading.trace.attentions}
     return [finding for finding in findings(scores, labels, kv_of, composition) if finding.found]

@@ -203,6 +203,9 @@ class XRay(ModelOnText):
             "heads": heads,
             "null": composition.null,
             **{kind: five_digits(getattr(composition, kind)) for kind in "qkv"},
+            # What the paths carry on the text, by kind; {} where that was not measured.
+            "shares": {kind: five_digits(share) for kind, share in composition.shares.items()},
+            "nats": {kind: five_digits(nats) for kind, nats in composition.nats.items()},
         }
 
     def _left_out(self) -> list[str]:
