@@ -163,16 +163,18 @@ def findings(
         if special.on.keys() & scores.keys()
     ]
     constant = _values(scores, "output_constant_share")
-    if "output_correlation" in scores:
+    # A search that cannot speak takes no part of the 5 %.
+    if _several(scores, "output_correlation"):
         kinds.append(partial(_alike_outputs, _of_varying(scores["output_correlation"], constant), labels))
-    if "query_cka_centred" in scores:
+    if _several(scores, "query_cka_centred"):
         kinds.append(partial(_alike_queries, scores["query_cka_centred"], labels))
-    if kv_of and "output_correlation" in scores:
+    if kv_of and any(1 < len(set(kv)) < len(kv) for kv in kv_of.values()) and "output_correlation" in scores:
         kinds.append(partial(_grouped, scores["output_correlation"], kv_of))
-    if "output_share" in scores:
+    if _several(scores, "output_share"):
         kinds.append(partial(_idle, scores["output_share"], labels))
     if composition is not None:
-        kinds += [partial(_strongest, composition, labels, kind) for kind in COMPOSITIONS]
+        varying = _into_varying(composition, constant)
+        kinds += [partial(_strongest, varying, labels, kind) for kind in COMPOSITIONS]
     kinds.append(lambda n: _beyond_redraws(scores, labels, n))
     results = [finding for kind in kinds if (finding := kind(len(kinds)))]
     dead = [labels[name] for name, share in _values(scores, "output_share").items() if not np.any(share)]
@@ -198,6 +200,11 @@ def brief(value: float, digits: int = 2) -> str:
 
 def _values(scores: Mapping[str, HeadScores], metric: str) -> Mapping[str, np.ndarray]:
     return scores[metric].values if metric in scores else {}
+
+
+def _several(scores: Mapping[str, HeadScores], metric: str) -> bool:
+    """Return whether an attention with several heads has re-initialised ones."""
+    return any(len(_values(scores, metric)[name]) > 1 for name in scores[metric].draws) if metric in scores else False
 
 
 def _searched(
@@ -318,6 +325,13 @@ def _of_varying(score: HeadScores, constant: Mapping[str, np.ndarray]) -> HeadSc
     varies = {name: np.where(share < _CONSTANT, 0, np.nan) for name, share in constant.items()}
     known = {name: np.add.outer(varies[name], varies[name]) if name in varies else 0 for name in score.values}
     return replace(score, values={name: value + known[name] for name, value in score.values.items()})
+
+
+def _into_varying(composition: Composition, constant: Mapping[str, np.ndarray]) -> Composition:
+    """Return compositions without shares in what heads that add a constant write."""
+    varies = [name not in constant or constant[name][head] < _CONSTANT for name, head in composition.heads]
+    shares = {kind: np.where(varies, x, np.nan) if kind == "v" else x for kind, x in composition.shares.items()}
+    return replace(composition, shares=shares)
 
 
 def _constant(score: HeadScores, labels: Mapping[str, str]) -> Iterator[Finding]:
