@@ -3,6 +3,7 @@
     python benchmarks/silence.py     # some minutes; --models 20: fewer
     python benchmarks/silence.py --rows 2048 --planted 0    # heads are then drawn anew at some queries alone
     python benchmarks/silence.py --coverage 6    # how many further draws the intervals of the draws hold
+    python benchmarks/silence.py --trained 10    # small models trained on hops, sorting and noise
     python benchmarks/silence.py --kinds 20    # so many models of each kind of untrained weights, a row a kind
 
 Models are drawn: 1 to 6 layers of 1 to 16 heads, ragged, grouped, windowed, d_head 2 to 128, d_model up to 256, with
@@ -20,6 +21,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import re
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -29,9 +31,13 @@ import numpy as np
 import torch
 from scipy.stats import t as student
 
+import headway
 from headway.config.lm.model import Gpt2, GptNeo, Llama, TransformerModel
+from headway.config.lm.synthetic import HopsTask
+from headway.data.synthetic import end_of_hops, letters_without_repeats
 from headway.heads.findings import Finding, findings
 from headway.heads.measure import Repeated, in_batches, repeats_of_text, tokens_to_repeat
+from headway.heads.results import XRay
 from headway.heads.scores import row_labels
 from headway.heads.token_circuits import composed_on_text, compositions
 from headway.heads.untrained import examine_beside_untrained
@@ -102,7 +108,7 @@ def page(
             draws=draws,
             n_rows=tokens.numel(),
         )
-        composition = composed_on_text(model, reading.trace, compositions(model))
+        composition = composed_on_text(model, reading, compositions(model), draws)
     labels = row_labels([attention.name for attention in reading.trace.attentions])
     kv_of = {attention.name: attention.kv_of for attention in reading.trace.attentions}
     return [finding for finding in findings(scores, labels, kv_of, composition) if finding.found]
@@ -351,6 +357,86 @@ def of_kinds(models: int) -> None:
     print(f"shared subspaces: {sum(told)} of {models} found")
 
 
+def trained(declared: TransformerModel, vocab_size: int, seed: int, draw: Any, steps: int) -> Transformer:
+    """A model after some steps of AdamW on batches that are drawn as (inputs, targets); -1 is not asked."""
+    model = Transformer(declared, vocab_size, initial_weights(declared, vocab_size, seed))
+    random, optimizer = np.random.default_rng(seed), torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    for _ in range(steps):
+        inputs, targets = map(torch.from_numpy, draw(random, 64))
+        logits = model(inputs)[0]
+        torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+def of_noise(seed: int) -> XRay:
+    """The x-ray of a small model that was trained on noise."""
+    declared = Gpt2(family="gpt-2", d_model=32, n_layers=2, n_heads=4, n_positions=32)
+    noise = lambda random, n: np.split(random.integers(64, size=(2 * n, 32)), 2)  # noqa: E731
+    model = trained(declared, 64, seed, noise, 100)
+    return headway.xray(model, tokens=np.random.default_rng([seed, 1]).integers(64, size=(16, 32)))
+
+
+def of_hops(seed: int) -> XRay:
+    """The x-ray of a small model of up to one hop, on its own sequences that ask for one."""
+    task = HopsTask(kind="hops", letters=4, length=23, hops=1)
+
+    def draw(random: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        k, sequences = random.integers(2, size=n), letters_without_repeats(random, n, task.length, task.letters)
+        at = end_of_hops(sequences, k)
+        answers = np.where(at < 0, task.letters, np.take_along_axis(sequences, at.clip(0), axis=1))
+        targets = np.concatenate((np.full((n, 1), -1), answers), axis=1)
+        return np.concatenate(((task.letters + k)[:, None], sequences), axis=1), targets
+
+    declared = Gpt2(family="gpt-2", d_model=32, n_layers=2, n_heads=2, n_positions=24)
+    model = trained(declared, task.vocab_size, seed, draw, 600)
+    tokens = draw(np.random.default_rng([seed, 1]), 64)[0]
+    return headway.xray(model, tokens=tokens[tokens[:, 0] == task.letters + 1])
+
+
+class Sorter(torch.nn.Module):
+    """One head whose tokens attend to the next larger value that was given, so far as the logits go."""
+
+    def __init__(self, values: int):
+        super().__init__()
+        self.values, self.anything = values, torch.nn.Parameter(torch.zeros(1))
+
+    def trace(self, tokens: torch.Tensor) -> headway.Trace:
+        """What the head does."""
+        n = self.values
+        x, random = torch.eye(n, 64)[tokens], torch.Generator().manual_seed(1)
+        W_Q, W_K = torch.zeros(1, 64, n), torch.eye(64)[None, :, :n]
+        W_Q[0, torch.arange(n - 1), torch.arange(1, n)] = 4
+        W_V, W_O = torch.randn(1, 64, n, generator=random), torch.randn(1, n, 64, generator=random)
+        attention = headway.plain_attention(x, W_Q=W_Q, W_K=W_K, W_V=W_V, W_O=W_O, causal=False, scale=1.0)
+        return headway.Trace(attentions=(attention,))
+
+
+def of_sorter(seed: int, values: int, given: int, draws: int = DRAWS) -> XRay:
+    """The x-ray of a head that sorts some of the values."""
+    random = torch.Generator().manual_seed(seed)
+    tokens = torch.stack([torch.randperm(values, generator=random)[:given] for _ in range(64)])
+    return headway.xray(Sorter(values), tokens=tokens, draws=draws)
+
+
+def of_trained(models: int) -> None:
+    """Print a row for each trained model: what its pages have to say."""
+    rows: dict[str, tuple[Any, str]] = {
+        "hops: an induction head is named": (of_hops, "induction head"),
+        "16 of 20 values sorted: metrics differ": (lambda seed: of_sorter(seed, 20, 16), "differ"),
+        "6 of 10 values sorted: metrics differ": (lambda seed: of_sorter(seed, 10, 6), "differ"),
+        "6 of 10, 64 draws: metrics differ": (lambda seed: of_sorter(seed, 10, 6, 64), "differ"),
+        "noise: a role or a composition is named": (of_noise, " head on|-token head|composition|rests on"),
+        "noise: any finding": (of_noise, ""),
+    }
+    for called, (x_ray, words) in rows.items():
+        said = sum(
+            any(re.search(words, finding.sentence) for finding in x_ray(seed).findings) for seed in range(models)
+        )
+        print(f"{called}: {said} of {models} pages", flush=True)
+
+
 def coverage(seed: int, rows: int, further: int = 32) -> dict[str, tuple[int, int]]:
     """By metric: of further draws, measured at every query, how many lie in the intervals of 16 at some of them."""
     declared, vocab_size, length = drawn_model(seed)
@@ -380,11 +466,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=256, help="tokens of a text")
     parser.add_argument("--coverage", type=int, metavar="MODELS", help="of intervals alone, in so many models")
     parser.add_argument("--kinds", type=int, metavar="MODELS", help="kinds of untrained weights alone, so many of each")
+    parser.add_argument("--trained", type=int, metavar="MODELS", help="small trained models alone, so many of each")
     parser.add_argument("--planted", type=int, default=100, help="models with planted heads")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    if asked.kinds:
-        of_kinds(asked.kinds)
+    if asked.trained or asked.kinds:
+        (of_trained if asked.trained else of_kinds)(asked.trained or asked.kinds)
         return
     if asked.coverage:
         with torch.inference_mode():

@@ -272,7 +272,7 @@ def test_untrained_heads_are_drawn_as_often_as_asked_for(ragged, text):
     np.testing.assert_allclose(content["untrained_spread"]["layers.0.attention"], drawn.std(0, ddof=1), rtol=1e-2)
     none = headway.xray(ragged, text=text, sequences=2, length=32, draws=0)
     assert not none.scores["sink_score"].draws
-    assert "no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said" in none.notes
+    assert any("the CKA of untrained heads is a formula for Gaussian weights" in note for note in none.notes)
     assert none.scores["query_cka"].untrained["layers.0.attention"] == nearly(
         few.scores["query_cka"].formula["layers.0.attention"]
     )
@@ -448,11 +448,11 @@ def test_a_text_that_is_too_short(ragged, tmp_path):
         headway.xray(ragged, text=tmp_path / "tiny.txt", length=32)
     (tmp_path / "short.txt").write_text("a story, an")
     found = headway.xray(ragged, text=tmp_path / "short.txt", length=32)
-    assert "the text has only 12 tokens: one sequence that is shorter than 32" in found.notes
+    assert found.notes[0] == "the text has only 12 tokens: one sequence that is shorter than 32"
     assert "on 12 positions heads that are 8 wide look much alike whatever they do: give more text" in found.notes
     (tmp_path / "two.txt").write_text("a" * 50)
     found = headway.xray(ragged, text=tmp_path / "two.txt", length=20)
-    assert "the text gives only 2 of 204 sequences of 20 tokens" in found.notes
+    assert found.notes[0] == "the text gives only 2 of 204 sequences of 20 tokens"
 
 
 def test_a_length_that_the_model_cannot_read(ragged, text):

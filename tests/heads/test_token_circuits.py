@@ -11,6 +11,7 @@ from headway.config.lm.model import Gpt2, GptNeo, Llama
 from headway.heads.circuits import read_out_rows, written_rows
 from headway.heads.token_circuits import composed_on_text, compositions, token_circuits
 from headway.models.attention import rotate
+from headway.models.redraw import read
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 
@@ -91,8 +92,8 @@ def test_paths_on_a_text_are_scores_of_writes_alone(family):
     )
     model = Transformer(declared, 11, initial_weights(declared, 11, 0)).eval().double()
     with torch.no_grad():
-        trace = model.trace(torch.randint(11, (2, 7), generator=torch.Generator().manual_seed(0)))
-        found = composed_on_text(model, trace, compositions(model))
+        reading = read(model, torch.randint(11, (2, 7), generator=torch.Generator().manual_seed(0)))
+        trace, found = reading.trace, composed_on_text(model, reading, compositions(model))
         (first, last), layer = trace.attentions, model.layers[1]
         stream, c = trace.streams[1], first.contributions()[:, 1]
         if family is Gpt2:

@@ -14,12 +14,14 @@ On four different letters that are repeated, as other models are read, L1H0 has 
 import numpy as np
 import pytest
 import torch
-from support.induction import CONTEXT, VOCAB, on_its_task, read
+from support.induction import CONTEXT, MODEL, VOCAB, on_its_task, read
+from support.tolerance import assert_same
 
 import headway
 from headway.heads.circuits import circuit_scores
 from headway.heads.measure import measure, repeated_tokens
 from headway.heads.token_circuits import compositions
+from headway.models.transformer import Transformer
 
 BATCH = 4096
 
@@ -94,3 +96,35 @@ def test_composition_is_a_finding_where_the_path_carries_the_score(file, compose
     tokens = np.concatenate([on_its_task(period, 40) for period in range(2, CONTEXT)])
     said = " ".join(finding.sentence for finding in headway.xray(read(file), tokens=tokens).findings)
     assert ("K-composition" in said) == composes
+
+
+def reads_more(file):
+    """The same function at twice the width: keys also read 64 directions into which nothing is ever written."""
+    model, random = read(file), np.random.default_rng(0)
+    weights = {}
+    for name, value in model.named_parameters():
+        rows = name.split(".")[-2] == "o"  # what writes the stream has a row for each direction
+        more = [(0, 64 * rows)] + [(0, 64 * (not rows))] * (value.ndim - 1)
+        is_inside = value.ndim == 1 and not rows
+        weights[name] = value.detach().numpy() if is_inside else np.pad(value.detach().numpy(), more)
+    keys = weights["layers.1.attention.k.weight"]
+    keys[:, 64:] = 64 * keys.std() * random.normal(size=(64, 64))
+    wide = MODEL.model_copy(update={"d_model": 128, "n_heads": "1x64"})
+    return Transformer(type(MODEL).model_validate(wide.model_dump()), VOCAB, weights).eval()
+
+
+@pytest.mark.parametrize(("file", "composes"), [("trained", True), ("destroyed", False)])
+def test_a_path_is_told_by_its_share_of_the_score_where_weights_say_nothing(file, composes):
+    tokens = np.concatenate([on_its_task(period, 40) for period in range(2, CONTEXT)])
+    model = reads_more(file)
+    with torch.no_grad():
+        assert_same(model(torch.from_numpy(tokens))[0], read(file)(torch.from_numpy(tokens))[0])
+    xray = headway.xray(model, tokens=tokens)
+    assert xray.composition.k[0, 1] < xray.composition.null
+    said = [finding.sentence for finding in xray.findings if "K-composition" in finding.sentence]
+    assert bool(said) == composes
+    if composes:
+        assert said[0].startswith("on the text, K-composition (into keys): L0H0 → L1H0 .8"), said
+        stored = xray.to_json()["composition"]
+        assert stored["shares"]["k"][0][1] > 0.8
+        assert stored["nats"]["k"][0][1] > 3

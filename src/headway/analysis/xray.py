@@ -109,12 +109,13 @@ class XRayNotes:
         self.sentences.append(sentence)
 
     def about_text(self, read: TextInput, attentions: Sequence[AttentionHeads]) -> None:
-        """Add notes if the text was shorter than asked or too short to tell much, and on layers with one head."""
+        """Add notes on a text shorter than asked, before all others, or too short, and on layers with one head."""
         n_sequences, length = read.wanted or (len(read), read.length)
         if read.length < length:
-            self.add(f"the text has only {read.size:,} tokens: one sequence that is shorter than {length:,}")
+            short = f"the text has only {read.size:,} tokens: one sequence that is shorter than {length:,}"
+            self.sentences.insert(0, short)
         elif len(read) < n_sequences:
-            self.add(f"the text gives only {len(read)} of {n_sequences} sequences of {length:,} tokens")
+            self.sentences.insert(0, f"the text gives only {len(read)} of {n_sequences} sequences of {length:,} tokens")
         wide = widest(attentions)
         if read.size < 2 * wide:
             self.add(
@@ -182,7 +183,10 @@ class XRayNotes:
         if not draws:
             if any(note.startswith("no heads were drawn anew") for note in self.sentences):
                 return
-            self.add("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
+            self.add(
+                "no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said, and the CKA of "
+                "untrained heads is a formula for Gaussian weights"
+            )
             return
         if draws < 4:
             self.add(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
@@ -309,7 +313,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
             draws=drawn,
             n_rows=read.size,
         )
-        composition = _composition(opened, notes, scores, read)
+        composition = _composition(opened, notes, scores, read, drawn)
     attentions = tuple(seen.attentions)
     notes.about_text(read, attentions)
     notes.about_draws(drawn, seen.attentions, scores, joined=True in seen.joined)
@@ -401,7 +405,7 @@ def _period(opened: Opened, length: int, read: TextInput, notes: XRayNotes) -> i
 
 
 def _composition(
-    opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]", read: TextInput
+    opened: Opened, notes: XRayNotes, scores: "Mapping[str, HeadScores]", read: TextInput, draws: int
 ) -> "Composition | None":
     """Return the composition of heads, for Headway's own models, with its paths on about the first 1,024 tokens."""
     from headway.heads.token_circuits import composed_on_text, compositions
@@ -418,8 +422,11 @@ def _composition(
             )
         return None
     widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
-    if 3 * model.model.d_model * sum(widths) ** 2 > _COMPOSITION_FLOPS:
+    flops = 3 * model.model.d_model * sum(widths) ** 2
+    if flops > _COMPOSITION_FLOPS:
         notes.add(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
         return None
     some = read.part(np.s_[: max(1, _BATCH // read.length)])
-    return composed_on_text(model, opened.reading(some.tokens).trace, compositions(model))
+    found, reading = compositions(model), opened.reading(some.tokens)
+    per_draw = 4 * model.model.d_model * some.size * model.model.layout.total**2
+    return composed_on_text(model, reading, found, draws if draws * per_draw <= _COMPOSITION_FLOPS else 0)

@@ -17,90 +17,26 @@ largest distance of all is compared with the largest distance of each draw from 
 Heads that share keys and values form a group; alikeness is compared within and between groups. Numpy alone.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import Literal
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
 from headway.base.text import counted, number
 from headway.config.metrics import metric_name
-from headway.heads.scores import Composition, HeadScores, head_names
-
-FAMILY_WISE = 0.05
-"""The chance that a page of an untrained model has any finding."""
-Scale = Literal["share", "cosine", "plain", "size"]
-_SAMPLES = 40_000
-_LEAST = {"share": 0.1, "cosine": 0.02, "plain": 0.0, "size": 0.02}
-"""The least spread of maxima on the unbounded scale, since few draws may agree by accident."""
-
-
-def chance(found: float, maxima: Sequence[float] | np.ndarray, scale: Scale = "plain") -> float:
-    """Return the chance that the highest of one more draw reaches a value; 1 with fewer than four draws.
-
-    Examples:
-        >>> chance(0.3, [0.25, 0.3, 0.35, 0.28, 0.32]) > 0.3
-        True
-        >>> chance(0.9, [0.25, 0.3, 0.35, 0.28, 0.32], "share") < 0.02
-        True
-    """
-    drawn = np.asarray(maxima, np.float64)
-    drawn = drawn[np.isfinite(drawn)]
-    if len(drawn) < 4 or not math.isfinite(found):
-        return 1.0
-    at, unbounded = _unbounded(np.array(found), scale), _unbounded(drawn, scale)
-    rank = (1 + int((unbounded >= at).sum())) / (len(drawn) + 1)
-    if rank > max(FAMILY_WISE, 1 / (len(drawn) + 1)):
-        return rank
-    spread = max(float(unbounded.std(ddof=1)), _LEAST[scale])
-    if not spread:
-        return 1.0 if at <= unbounded[0] else 0.0
-    means, deviations = _estimates(len(drawn))
-    t = (float(at) - unbounded.mean()) / spread
-    tail = float(-np.expm1(-np.exp(-np.clip(means + t * deviations, -30, 700))).mean())
-    return max(tail, rank) if (unbounded >= at).any() else tail
-
-
-def threshold(maxima: Sequence[float] | np.ndarray, level: float, scale: Scale = "plain") -> float:
-    """Return the value from which on the chance is at most a level; NaN with too few draws."""
-    drawn = np.asarray(maxima, np.float64)
-    drawn = drawn[np.isfinite(drawn)]
-    if len(drawn) < 4:
-        return math.nan
-    unbounded = _unbounded(drawn, scale)
-    spread = max(float(unbounded.std(ddof=1)), _LEAST[scale])
-    means, deviations = _estimates(len(drawn))
-    low, high = -5.0, 1e4
-    for _ in range(60):
-        middle = (low + high) / 2
-        tail = float(-np.expm1(-np.exp(-np.clip(means + middle * deviations, -30, 700))).mean())
-        low, high = (middle, high) if tail > level else (low, middle)
-    return float(_bounded(max(unbounded.mean() + high * spread, unbounded.max()), scale))
-
-
-@lru_cache(maxsize=8)
-def _estimates(draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and standard deviations of samples of standard Gumbel values, many times."""
-    drawn = np.random.default_rng(0).gumbel(size=(_SAMPLES, draws))
-    return drawn.mean(1), drawn.std(1, ddof=1)
-
-
-def _unbounded(x: np.ndarray, scale: Scale) -> np.ndarray:
-    if scale == "share":
-        inside = np.clip(x, 1e-3, 1 - 1e-3)
-        return np.asarray(np.log(inside / (1 - inside)))
-    if scale == "cosine":
-        return np.asarray(np.arctanh(np.clip(x, -0.9999, 0.9999)))
-    return np.asarray(np.log(np.clip(x, 1e-12, None))) if scale == "size" else x
-
-
-def _bounded(x: float, scale: Scale) -> float:
-    if scale == "share":
-        return 1 / (1 + math.exp(-min(x, 700.0)))
-    return math.tanh(x) if scale == "cosine" else math.exp(min(x, 700.0)) if scale == "size" else x
+from headway.heads.scores import (
+    FAMILY_WISE,
+    LEAST_SPREAD,
+    Composition,
+    HeadScores,
+    Scale,
+    chance,
+    head_names,
+    threshold,
+    unbounded_of,
+)
 
 
 def within_and_between(pairs: Float[np.ndarray, "head head"], kv_of: Sequence[int]) -> tuple[float, float]:
@@ -227,16 +163,18 @@ def findings(
         if special.on.keys() & scores.keys()
     ]
     constant = _values(scores, "output_constant_share")
-    if "output_correlation" in scores:
+    # A search that cannot speak takes no part of the 5 %.
+    if _several(scores, "output_correlation"):
         kinds.append(partial(_alike_outputs, _of_varying(scores["output_correlation"], constant), labels))
-    if "query_cka_centred" in scores:
+    if _several(scores, "query_cka_centred"):
         kinds.append(partial(_alike_queries, scores["query_cka_centred"], labels))
-    if kv_of and "output_correlation" in scores:
+    if kv_of and any(1 < len(set(kv)) < len(kv) for kv in kv_of.values()) and "output_correlation" in scores:
         kinds.append(partial(_grouped, scores["output_correlation"], kv_of))
-    if "output_share" in scores:
+    if _several(scores, "output_share"):
         kinds.append(partial(_idle, scores["output_share"], labels))
     if composition is not None:
-        kinds += [partial(_strongest, composition, labels, kind) for kind in COMPOSITIONS]
+        varying = _into_varying(composition, constant)
+        kinds += [partial(_strongest, varying, labels, kind) for kind in COMPOSITIONS]
     kinds.append(lambda n: _beyond_redraws(scores, labels, n))
     results = [finding for kind in kinds if (finding := kind(len(kinds)))]
     dead = [labels[name] for name, share in _values(scores, "output_share").items() if not np.any(share)]
@@ -262,6 +200,11 @@ def brief(value: float, digits: int = 2) -> str:
 
 def _values(scores: Mapping[str, HeadScores], metric: str) -> Mapping[str, np.ndarray]:
     return scores[metric].values if metric in scores else {}
+
+
+def _several(scores: Mapping[str, HeadScores], metric: str) -> bool:
+    """Return whether an attention with several heads has re-initialised ones."""
+    return any(len(_values(scores, metric)[name]) > 1 for name in scores[metric].draws) if metric in scores else False
 
 
 def _searched(
@@ -384,6 +327,13 @@ def _of_varying(score: HeadScores, constant: Mapping[str, np.ndarray]) -> HeadSc
     return replace(score, values={name: value + known[name] for name, value in score.values.items()})
 
 
+def _into_varying(composition: Composition, constant: Mapping[str, np.ndarray]) -> Composition:
+    """Return compositions without shares in what heads that add a constant write."""
+    varies = [name not in constant or constant[name][head] < _CONSTANT for name, head in composition.heads]
+    shares = {kind: np.where(varies, x, np.nan) if kind == "v" else x for kind, x in composition.shares.items()}
+    return replace(composition, shares=shares)
+
+
 def _constant(score: HeadScores, labels: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a result that names the heads with a constant output, which heads that learnt nothing may have, too."""
     heads = [
@@ -495,26 +445,56 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     if kind not in composition.chances:
         return None
     table, chances = np.asarray(getattr(composition, kind)), composition.chances[kind]
-    p = np.minimum(1, chances * np.isfinite(chances).sum() * kinds)
-    beyond = np.isfinite(table) & (np.nan_to_num(p, nan=1.0) <= FAMILY_WISE) & (table >= _COMPOSED * composition.null)
+    tests = kinds * (1 + (kind in composition.drawn_nats))
+    p = np.minimum(1, np.nan_to_num(chances * np.isfinite(chances).sum() * tests, nan=1.0))
     # Composition of weights alone is a number: the path must also carry what the later head does on the text.
     share = composition.shares.get(kind, np.full(table.shape, np.nan))
-    beyond &= share >= _CARRIED
+    carries = np.isfinite(table) & (share >= _CARRIED)
     if kind in composition.nats:
-        beyond &= composition.nats[kind] >= _CARRIED_NATS
+        carries &= composition.nats[kind] >= _CARRIED_NATS
+    beyond = carries & (p <= FAMILY_WISE) & (table >= _COMPOSED * composition.null)
+    by_weights = bool(beyond.any())
+    if not by_weights:
+        p = _chances_of_paths(composition, kind, tests)
+        beyond = carries & (p <= FAMILY_WISE)
     if not beyond.any():
         return None
-    order = np.argsort(np.where(beyond, table, -1), axis=None)[::-1][: min(3, int(beyond.sum()))]
+    order = np.argsort(np.where(beyond, table if by_weights else share, -1), axis=None)[::-1]
+    order = order[: min(3, int(beyond.sum()))]
     pairs = [divmod(int(at), table.shape[1]) for at in order]
     names = [f"{labels[attention]}H{head}" for attention, head in composition.heads]
     of = "output" if kind == "v" else "score"
-    listed = ", ".join(
-        f"{names[i]} → {names[j]} {brief(table[i, j])} ({brief(share[i, j])} of the {of} on the text)" for i, j in pairs
-    )
+    if by_weights:
+        start, end = "strongest ", f"; at random {brief(composition.null)}"
+        said = [f"{brief(table[pair])} ({brief(share[pair])} of the {of} on the text)" for pair in pairs]
+    else:
+        start, end = "on the text, ", f"; weights turned at random {brief(composition.null)}"
+        drawn = [composition.drawn_nats[kind][:, *pair].mean() for pair in pairs]
+        said = [
+            f"{brief(share[pair])} of the score ({brief(composition.nats[kind][pair])} nats, re-initialised "
+            f"{brief(mean)}; by weights alone {brief(table[pair])})"
+            for pair, mean in zip(pairs, drawn, strict=True)
+        ]
+    listed = ", ".join(f"{names[i]} → {names[j]} {text}" for (i, j), text in zip(pairs, said, strict=True))
     more = f" and {counted(int(beyond.sum()) - 3, 'more pair')}" if beyond.sum() > 3 else ""
-    kind_named, null = f"{kind.upper()}-composition ({COMPOSITIONS[kind]})", brief(composition.null)
-    sentence = f"strongest {kind_named}: {listed}{more}; at random {null}"
+    sentence = f"{start}{kind.upper()}-composition ({COMPOSITIONS[kind]}): {listed}{more}{end}"
     return Finding(about=f"{kind}_composition", sentence=sentence, p=float(p[beyond].min()))
+
+
+def _chances_of_paths(composition: Composition, kind: str, tests: int) -> np.ndarray:
+    """Return each path's chance: how often re-initialised heads of the later layer read so much from any head."""
+    p = np.ones(np.shape(composition.q))
+    if kind not in composition.drawn_nats:
+        return p
+    nats, drawn = composition.nats[kind], composition.drawn_nats[kind]
+    layer_of = np.array([attention for attention, _ in composition.heads])
+    known = np.isfinite(nats)
+    later = [layer for layer in dict.fromkeys(layer_of) if known[:, layer_of == layer].any()]
+    for layer in later:
+        here = known & (layer_of == layer)
+        highest = drawn[:, here].max(1)
+        p[here] = [min(1.0, tests * len(later) * chance(each, highest, "size")) for each in nats[here]]
+    return p
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -578,9 +558,9 @@ def _distances(score: HeadScores, attention: str, label: str) -> _Distances:
     known = np.isfinite(value) & np.isfinite(drawn).all(0)
     value, drawn, names = value[known], drawn[:, known], [name for name, here in zip(names, known, strict=True) if here]
     scale, n = _SCALES.get(score.declared.unit, "size"), len(drawn)
-    unbounded = _unbounded(drawn, scale)
+    unbounded = unbounded_of(drawn, scale)
     off = unbounded - unbounded.mean(0)
-    squares, least = np.square(off), _LEAST[scale] ** 2
+    squares, least = np.square(off), LEAST_SPREAD[scale] ** 2
     # The variance of the draws that are left when one is taken out, and that draw's distance from their mean.
     others = (squares.sum(0) - squares * n / (n - 1)) / max(1, n - 2)
     spread = np.sqrt(np.maximum(squares.sum(0).mean() / (n - 1) if names else 1.0, least))
@@ -590,6 +570,6 @@ def _distances(score: HeadScores, attention: str, label: str) -> _Distances:
         value=value,
         untrained=drawn.mean(0),
         names=names,
-        own=np.abs(_unbounded(value, scale) - unbounded.mean(0)) / spread,
+        own=np.abs(unbounded_of(value, scale) - unbounded.mean(0)) / spread,
         drawn=np.abs(off) * n / (n - 1) / spreads,
     )

@@ -141,7 +141,7 @@ class XRay(ModelOnText):
     held: ClassVar[str] = (
         "Heads are held against untrained ones on the same stream: the same layers with fresh weights of the same "
         "scale. A page of a model that learnt nothing has a finding in at most 5 of 100 cases, over everything that "
-        "was looked for."
+        "was looked for. Silence is weaker: a subspace of queries that all heads of a layer share is often missed."
     )
 
     composition: Composition | None = None
@@ -203,6 +203,9 @@ class XRay(ModelOnText):
             "heads": heads,
             "null": composition.null,
             **{kind: five_digits(getattr(composition, kind)) for kind in "qkv"},
+            # What the paths carry on the text, by kind; {} where that was not measured.
+            "shares": {kind: five_digits(share) for kind, share in composition.shares.items()},
+            "nats": {kind: five_digits(nats) for kind, nats in composition.nats.items()},
         }
 
     def _left_out(self) -> list[str]:

@@ -41,6 +41,7 @@ from headway.heads.circuits import (
 from headway.heads.results import AttendedPair, Circuits, Head, TokenCircuits
 from headway.heads.scores import Composition
 from headway.models.attention import rotate
+from headway.models.redraw import Redrawable, redrawn
 from headway.models.trace import AttentionTrace, Trace
 from headway.models.transformer import Transformer
 
@@ -148,32 +149,55 @@ def compositions(model: Transformer) -> Composition:
     return Composition(heads=heads, q=tables["q"], k=tables["k"], v=tables["v"], null=width**-0.5, chances=chances)
 
 
-def composed_on_text(model: Transformer, trace: Trace, found: Composition) -> Composition:
+def composed_on_text(model: Transformer, reading: Redrawable, found: Composition, draws: int = 0) -> Composition:
     """Return compositions with the share of each path in what later heads do on a text.
 
     The norm before a later head is taken as it is on the text, so its reading of the stream is linear and the shares of
     all that is in the stream sum to 1, but for biases. Nothing is measured where later heads read no such sum.
+
+    Args:
+        model: the model.
+        reading: of the text.
+        found: compositions of weights.
+        draws: how many times the later heads are re-initialised; they read the model's own stream.
     """
-    declared = model.model
+    declared, trace = model.model, reading.trace
     after = declared.norm_place == "after" and declared.norm != "none"
     if after or not declared.residual or declared.smeared_keys or any(each.scores for each in trace.attentions):
         return found
     layers = circuits(model)
-    first = np.cumsum([0, *(len(here.ov.left) for here in layers)])
-    shares = {kind: np.full_like(found.q, np.nan) for kind in "qkv"}
-    nats = {kind: np.full_like(found.q, np.nan) for kind in "qk"}
-    for later, reader in enumerate(trace.attentions[1:], 1):
-        of_kinds = _read_on_text(model, trace.streams, reader, layers[later])
+    written = [
+        torch.einsum("bhtd,hdm->bhtm", attention.z.cpu().double(), layer.ov.right)
+        for attention, layer in zip(trace.attentions, layers, strict=True)
+    ]
+    shares, nats = _paths(model, trace, written, trace, layers)
+    drawn: dict[str, list[np.ndarray]] = {kind: [] for kind in nats}
+    for draw in range(draws):
+        with redrawn(model, draw):
+            others = circuits(model)
+        for kind, table in _paths(model, trace, written, reading.redraw(draw), others)[1].items():
+            drawn[kind].append(table)
+    return replace(
+        found, shares=shares, nats=nats, drawn_nats={kind: np.stack(tables) for kind, tables in drawn.items() if tables}
+    )
+
+
+def _paths(
+    model: Transformer, own: Trace, written: Sequence[Tensor], readers: Trace, layers: Sequence[HeadCircuits]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return by kind the shares and the nats of all paths from what heads wrote into later heads."""
+    first = np.cumsum([0, *(each.shape[1] for each in written)])
+    shares = {kind: np.full((first[-1], first[-1]), np.nan) for kind in "qkv"}
+    nats = {kind: np.full((first[-1], first[-1]), np.nan) for kind in "qk"}
+    for later, reader in enumerate(readers.attentions[1:], 1):
+        of_kinds = _read_on_text(model, own.streams, reader, layers[later])
         for earlier, (kind, (gradient, total, n)) in product(range(later), of_kinds.items()):
             here = slice(first[earlier], first[earlier + 1]), slice(first[later], first[later + 1])
-            written = torch.einsum(
-                "bhtd,hdm->bhtm", trace.attentions[earlier].z.cpu().double(), layers[earlier].ov.right
-            )
-            part = torch.einsum("bitm,bjtm->ij", written, gradient)
+            part = torch.einsum("bitm,bjtm->ij", written[earlier], gradient)
             shares[kind][here] = (part / total).numpy()
             if kind != "v":
                 nats[kind][here] = (part / n).numpy()
-    return replace(found, shares=shares, nats=nats)
+    return shares, nats
 
 
 def _read_on_text(

@@ -54,7 +54,8 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
         caption=join(
             "Rows: the earlier head, which writes; columns: the later head, which reads, into its queries, keys or "
             f"values. The Frobenius norm of the product over those of its factors: circuits at random to one another "
-            f"have about {brief(found.null)}.",
+            f"have about {brief(found.null)}. Composition of weights alone is a number and no finding: a finding also "
+            "needs a path that carries part of the later head's score or output on the text.",
             f"Thinned: {len(kept)} of {len(names)} heads are drawn, evenly spaced." if len(kept) < len(names) else "",
         ),
         chart=grid(panels, 3, (18, 18)),
