@@ -186,6 +186,9 @@ class Family:
         wild: arms with ten times the spread of the others, which are judged by their own spread.
         odd: shared arms that vary more than the others by an F test, which are judged by their own spread.
         baseline_seeds: the seeds with which that test finds three times the spread; None without a test.
+        prior: how the spread of earlier experiments was used, or why not, in a sentence; empty without one.
+        prior_sd: the standard deviation of a run in earlier experiments, in 100 ln of the metric; None if not used.
+        prior_freedom: the degrees of freedom that earlier experiments add; None if they are not used.
     """
 
     of: Kind
@@ -203,6 +206,9 @@ class Family:
     wild: tuple[str, ...] = ()
     odd: tuple[str, ...] = ()
     baseline_seeds: int | None = None
+    prior: str = ""
+    prior_sd: float | None = None
+    prior_freedom: float | None = None
 
     @property
     def awaited(self) -> int:
