@@ -21,7 +21,7 @@ from headway.base.identity import DIGEST, digest, signed
 from headway.base.text import command_line, listed
 from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
-from headway.errors import ResultsError
+from headway.errors import ResultsError, UserError
 from headway.stats.best_arm import SearchResult, searched
 from headway.stats.blocks import prior_freedom
 from headway.stats.case import Case
@@ -272,7 +272,7 @@ def with_priors(looks: Looking, store: Store, runs: Sequence[Run]) -> Looking:
         try:
             for metric, spread in _spreads(name, store, {run.id for run in runs}).items():
                 spreads.setdefault(metric, []).append(spread)
-        except (ResultsError, OSError) as error:
+        except (UserError, OSError) as error:
             why = str(error).partition("\n")[0]
             return replace(looks, without_prior=f"the prior {name} is not used: {why}")
     source, n = listed(store.experiment.prior), len(store.experiment.prior)
