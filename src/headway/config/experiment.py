@@ -28,7 +28,18 @@ from headway.config.spec import field_keys
 from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
 
-NOT_COMPARED = ("about", "question", "published", "seeds", "logging", "contrasts", "verdicts", "margin", "statements")
+NOT_COMPARED = (
+    "about",
+    "question",
+    "published",
+    "seeds",
+    "logging",
+    "contrasts",
+    "verdicts",
+    "margin",
+    "prior",
+    "statements",
+)
 """Keys of a document that change neither runs nor comparisons."""
 
 
@@ -93,6 +104,12 @@ class Experiment:
     def margin(self) -> float:
         """The equivalence margin in per cent: a difference that is certainly smaller counts as equality."""
         return self.document.margin
+
+    @property
+    def prior(self) -> tuple[str, ...]:
+        """The results directories whose spread of runs is the prior of this experiment's."""
+        named = self.document.prior
+        return (named,) if isinstance(named, str) else named
 
     @property
     def logging(self) -> Logging:
