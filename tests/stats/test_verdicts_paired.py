@@ -135,7 +135,7 @@ def test_small_and_large_numbers_stay_readable():
     tiny = replace(CLOSE, difference=1e-6, relative=1e-6, interval=(-4e-6, 6e-6), detectable=8e-6)
     assert "difference 0.0001 %, interval −0.0004 to 0.0006 %" in say(tiny)
     vast = replace(CLEAR, difference=3e9, relative=3e9, interval=(2e9, 4e9))
-    assert "by 3e+11 % (95 % interval 2e+11 to 4e+11 %" in say(vast)
+    assert "by 3e+09 y squared (95 % interval 2e+09 to 4e+09 y squared" in say(vast)
     assert "need about 120 seeds" in say(replace(CLOSE, seeds_for_margin=(123,)))
 
 
