@@ -3,6 +3,7 @@
 import pytest
 from support.planted_effects import experiment, wished
 
+from headway.adaptive import goal
 from headway.adaptive.goal import Best
 from headway.adaptive.until import Until, allowance_of, check_experiment, margin_of
 from headway.config import metrics
@@ -21,7 +22,7 @@ def test_margins_are_in_per_cent(text, margin):
         ("0%", "until 0%: no number of seeds shows that arms are equal; give what matters, such as 0.5%"),
         ("-1%", "until -1%: no number of seeds shows that arms are equal; give what matters, such as 0.5%"),
         ("100%", "until 100%: everything is the same within 100 %; give the difference that matters, such as 0.5%"),
-        ("0.5", "until 0.5: give the difference that matters in per cent, such as 0.5%"),
+        ("0.5", "until 0.5: give the difference that matters in per cent, such as 0.5%; did you mean 0.5%?"),
         ("half a per cent", "until half a per cent: give the difference that matters in per cent, such as 0.5%"),
         ("nan%", "until nan%: give the difference that matters in per cent, such as 0.5%"),
         ("", "until : give the difference that matters in per cent, such as 0.5%"),
@@ -72,8 +73,8 @@ def test_budgets_of_nothing_or_too_much_are_refused(text, said):
             "best, and 3,5 seeds: it finds itself how many seeds it takes; leave one of them out",
         ),
         ({"best": True}, "best: say what may be spent on the search: a budget such as 160 (runs) or 2h"),
-        ({"at_most": 5}, "at most 5: of what? say until which difference, or ask for the best"),
-        ({"budget": "2h"}, "budget 2h: of what? say until which difference, or ask for the best"),
+        ({"at_most": 5}, "at most 5: " + goal._NEEDS),
+        ({"budget": "2h"}, "budget 2h: " + goal._NEEDS),
     ],
 )
 def test_what_contradicts_itself_is_refused(asked, said):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,31 @@ def test_list_shows_every_experiment_in_a_line():
     lines = done.stdout.splitlines()
     assert len(lines) >= 8
     assert any(re.match(r"icl-heads +4 arms  How many .*\?$", line) for line in lines)
+
+
+def test_headway_alone_names_five_commands_that_exist():
+    done = headway()
+    assert done.returncode == 0
+    verbs = re.findall(r"^  headway (\w+)", done.stdout, re.MULTILINE)
+    assert verbs == ["list", "plan", "run", "status", "xray"]
+    every = headway("--help").stdout
+    assert all(re.search(rf"^  {verb} ", every, re.MULTILINE) for verb in verbs)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_complete_verbs_and_options(shell):
+    installed = str(Path(sys.executable).with_name("headway"))
+
+    def completed(**asked):
+        environment = {**os.environ, "_HEADWAY_COMPLETE": f"source_{shell}", **asked}
+        return subprocess.run([installed], capture_output=True, text=True, check=False, env=environment)
+
+    script = completed()
+    assert script.returncode == 0, script.stderr
+    assert "_HEADWAY_COMPLETE=complete_" in script.stdout
+    asked = {"_HEADWAY_COMPLETE": f"complete_{shell}", "COMP_WORDS": "headway pl", "COMP_CWORD": "1"}
+    asked |= {"_TYPER_COMPLETE_ARGS": "headway pl", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert re.findall(r"\b(plan|list)\b", completed(**asked).stdout)[:1] == ["plan"]
 
 
 def test_list_groups_experiments_by_what_they_are_about():
@@ -72,10 +98,13 @@ def test_plan_times_nothing_if_told_so():
         (["plan", "icl-heads", "--no-trial"], "--no-trial is no longer an option of `headway plan`: type --no-timing"),
         (["ablate", "nowhere", "--seed=3"], "headway.ablate(CHECKPOINT, seed=N)"),
         (["export", "nowhere", "out", "--to", "hf"], "--to: leave it out; it changes nothing: hf is the only format"),
+        (["run", "icl-heads", "--arms", "h1", "h2"], "--arms takes names with commas between them"),
+        (["run", "icl-heads", "--budget", "2h"], "budget 2h: add until (--until 0.5%)"),
+        (["run", "icl-heads", "--until", "0.5"], "did you mean 0.5%?"),
         (["submit", "nowhere", "--slurm", "--together=4"], "--together: leave it out; it changes nothing"),
     ],
 )
-def test_options_that_are_gone_say_what_to_type(words, said):
+def test_what_cannot_be_typed_says_what_to_type(words, said):
     done = headway(*words)
     assert done.returncode == 2
     assert said in done.stderr
@@ -148,6 +177,8 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
         f"moved 1 run of h2 (seed 1) to {out}/dropped; `headway run {out}` trains it anew, and `headway compare` and "
         "`headway report` leave it out until then\n"
     )
+    missing = f"1 dropped run missing: h2 seed 1; `headway run {out}` trains it again"
+    assert missing in " ".join(headway("status", out).stdout.split())  # a long path is wrapped
     assert headway("compare", out).returncode == 0
     names = [(run["arm"], run["seed"]) for run in json.loads((out / "results.json").read_text())["runs"]]
     assert ("h2", 0) in names

@@ -178,8 +178,14 @@ def test_nothing_is_registered_outside_of_a_plugin():
 
 
 def test_what_is_not_there_is_told(write):
-    with pytest.raises(DeclarationError, match=r"plugins: gone.py: there is no such file \(.*gone.py\); give the path"):
+    with pytest.raises(DeclarationError, match=r"plugins: gone.py: there is no such file \(.*gone.py\); give a file"):
         plugins.load("gone.py")
+    with pytest.raises(
+        DeclarationError, match=r"plugins: gone.yaml: there is no such file \(.*gone.yaml\); give a file"
+    ):
+        plugins.load("gone.yaml")
+    with pytest.raises(DeclarationError, match=r"an experiment's file, .*`headway plan .*eight.yaml` checks it"):
+        plugins.load(str(write("question: which?", "eight.yaml")))
     with pytest.raises(DeclarationError, match="no installed package offers 'my-heads'"):
         plugins.load("my-heads")
     write("#" * plugins.LARGEST + METRIC, "large.py")

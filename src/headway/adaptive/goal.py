@@ -214,6 +214,13 @@ def _final_plan(search: StoredSearch, picked: Picked, context: SearchContext) ->
 Goal = Until | Best
 
 
+_NEEDS = (
+    "add until (--until 0.5%), which adds seeds until every comparison has an answer, or best (--best), which searches "
+    "the best arm"
+)
+"""What to add to a limit that stands alone."""
+
+
 def goal_of(
     *, until: str | None, at_most: int | None, budget: str | int | None, best: bool, seeds: object
 ) -> Goal | None:
@@ -232,7 +239,7 @@ def goal_of(
     if until is None and not best:
         for name, value in (("at most", at_most), ("budget", budget)):
             if value is not None:
-                raise UserError(f"{name} {value}: of what? say until which difference, or ask for the best")
+                raise UserError(f"{name} {value}: {_NEEDS}")
         return None
     if seeds is not None:
         what = "best" if until is None else f"until {until}"

@@ -62,7 +62,9 @@ def margin_of(text: object) -> float:
     said = f"until {shortened(str(text))}"
     written = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%\s*", str(text))
     if not written:
-        raise UserError(f"{said}: give the difference that matters in per cent, such as 0.5%")
+        as_number = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+))\s*", str(text))
+        hint = f"; did you mean {as_number[1]}%?" if as_number else ""
+        raise UserError(f"{said}: give the difference that matters in per cent, such as 0.5%{hint}")
     margin = float(written[1])
     if not margin > 0:
         raise UserError(f"{said}: no number of seeds shows that arms are equal; give what matters, such as 0.5%")

@@ -9,7 +9,7 @@ import errno
 import io
 import sys
 import warnings
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from headway.cli import experiments as experiments  # in the order of `headway --help`
 
@@ -45,11 +45,18 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        if type(error).__name__ == "NoArgsIsHelpError":
-            say(error.format_message())
-            sys.exit(0)
-        # A usage error of the command line itself: an unknown option, a missing argument. It may hold any argument.
-        _fail(shortened(str(UserError(error.format_message())), _LONGEST), getattr(error, "exit_code", 2))
+        _usage_error(error)
+
+
+def _usage_error(error: Any) -> NoReturn:
+    """A usage error of the command line itself: an unknown option, a missing argument. It may hold any argument."""
+    message = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        say(_FIRST)
+        sys.exit(0)
+    if "unexpected extra argument" in message and "--arms" in sys.argv[1:]:
+        message += "; --arms takes names with commas between them and no spaces, such as --arms h1,h2"
+    _fail(shortened(str(UserError(message)), _LONGEST), getattr(error, "exit_code", 2))
 
 
 def _show_what_can_be_shown() -> None:
@@ -58,6 +65,17 @@ def _show_what_can_be_shown() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
+
+_FIRST = """A laboratory for attention heads: a question as a short file, an answer with error bars.
+
+  headway list              the experiments that come with Headway
+  headway plan icl-heads    what one of them costs, before anything is trained
+  headway run icl-heads     train it, compare its arms, and write a report
+  headway status DIR        how far the runs of a results directory are
+  headway xray FOLDER       measure every head of a finished model
+
+`headway --help` lists all verbs, and `headway VERB --help` the options of one."""
+"""The commands that a newcomer needs, printed by `headway` alone."""
 
 _LONGEST = 600
 """Of what is wrong with a command line, which may hold any number of arguments."""

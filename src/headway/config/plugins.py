@@ -233,7 +233,7 @@ def load(given: str, folder: Path = Path()) -> Plugin:
     Raises:
         DeclarationError: when there is none, it fails, or what it registers exists already.
     """
-    if given.endswith(".py") or "/" in given:
+    if given.endswith((".py", ".yaml", ".yml")) or "/" in given:
         path = folder / Path(given).expanduser()
         plugin = _file(given, path, _read(path, given))
     else:
@@ -374,7 +374,14 @@ def _file(given: str, path: Path, text: bytes) -> Plugin:
 
 def _read(path: Path, given: str) -> bytes:
     if not path.is_file():
-        raise DeclarationError(f"plugins: {given}: there is no such file ({path.absolute()}); give the path of one")
+        raise DeclarationError(
+            f"plugins: {given}: there is no such file ({path.absolute()}); give a file of Python code"
+        )
+    if given.endswith((".yaml", ".yml")):
+        raise DeclarationError(
+            f"plugins: {given}: this is an experiment's file, and a plugin is Python code; `headway plan {given}` "
+            "checks it"
+        )
     if path.stat().st_size > LARGEST:
         raise DeclarationError(f"plugins: {given}: it has more than {LARGEST:,} bytes; is it code?")
     return read_bytes(path, links=True)

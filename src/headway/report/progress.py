@@ -16,10 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.base.files import inside
-from headway.base.text import counted, duration
+from headway.base.text import command_line, counted, duration
 from headway.execute.sweep import Progress, Snapshot, work_per_step
 from headway.report.terminal import Terminal
 from headway.store.directory import Store
+from headway.store.document import runs_of
 from headway.store.lease import last_holder
 from headway.store.look_plans import damages
 from headway.store.verify import directory_warnings
@@ -150,8 +151,22 @@ def status_table(store: Store) -> Group:
     said = Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}")
     doubts = [Text(f"warning: {doubt}", style="yellow") for doubt in directory_warnings(store.path)]
     doubts += [Text(said, style="yellow") for said in _silent(store.path, runs)]
-    plan = [Text(line) for line in _planned(store.path)]
+    plan = [Text(line) for line in (*_dropped(store), *_planned(store.path))]
     return Group(_table(runs), said, *plan, *_messages(runs), *doubts)
+
+
+def _dropped(store: Store) -> Iterator[str]:
+    """Yield a sentence on dropped runs that the document still has an arm for, if there are any."""
+    arms = {arm.full_name for arm in store.experiment.arms}
+    seeds: dict[str, list[int]] = {}
+    for arm, seed in sorted(runs_of(store.path)[1]):
+        if arm in arms:
+            seeds.setdefault(arm, []).append(seed)
+    if seeds:
+        named = "; ".join(f"{arm} seed {spans(found)}" for arm, found in seeds.items())
+        n = sum(map(len, seeds.values()))
+        again = f"`{command_line('run', store.path)}` trains {'it' if n == 1 else 'them'} again"
+        yield f"{counted(n, 'dropped run')} missing: {named}; {again}"
 
 
 def _planned(directory: Path) -> Iterator[str]:
