@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from laws.test_family import star
+from support.many_families import star
 
 from headway.stats.blocks import block_test
 from headway.stats.sequential import Prior

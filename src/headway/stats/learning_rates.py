@@ -17,7 +17,7 @@ from headway.stats.cells import Match, RunsOfArm, title, values_of
 from headway.stats.contrasts import Question, judged
 from headway.stats.evidence import Comparison, Difference
 from headway.stats.sequential import Looking
-from headway.stats.verdicts import rates_sentence, verdict
+from headway.stats.verdicts import verdict
 
 _RATES = ("learning_rate", "adamw_learning_rate")
 
@@ -187,3 +187,23 @@ def _reading(c: Difference) -> int | None:
     if c.estimate is None or c.interval is None:
         return None
     return int(np.sign(c.estimate)) if c.is_told else 0
+
+
+def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, n_seeds: int) -> str:
+    """Return a sentence on an arm's best learning rate.
+
+    Args:
+        arm: the name of the arm.
+        means: factors of the arm's own rate, ascending, each with the mean of the metric.
+        best: the best factor.
+        n_seeds: the seeds of its mean.
+
+    Examples:
+        >>> rates_sentence("2 heads", [(0.5, 1.1), (1.0, 1.0), (2.0, 0.9)], 2.0, n_seeds=3)
+        '2 heads is best at x2 of its learning rate, the highest that was tried (x0.5 1.1, x1 1, x2 0.9)'
+    """
+    edge = "the lowest" if best == means[0][0] else "the highest" if best == means[-1][0] else ""
+    tried = f", {edge} that was tried" if edge else ""
+    said = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)
+    chance = "; with one seed this may be chance" if n_seeds == 1 else ""
+    return f"{arm} is best at x{best:g} of its learning rate{tried} ({said}{chance})"

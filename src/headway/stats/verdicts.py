@@ -8,7 +8,7 @@ detectable differences once for a whole family.
 * `paired_finding` words the rule `paired`. An arm beats another only if the test says so after Holm's correction.
   Otherwise the sentence names the detectable difference, and how many seeds would detect more.
 * `share_finding` words the rule `shares`, and what theory says is possible.
-* `picked_sentence` and `fresh_sentence` word the search for the best arm; `rates_sentence` an arm's learning rates.
+* `picked_sentence` and `fresh_sentence` word the search for the best arm.
 """
 
 from collections import Counter
@@ -589,23 +589,3 @@ def fresh_sentence(arm: str, metric: Metric, *, mean: float, interval: tuple[flo
         return f"{said} {number(mean, 4)}{unit}"
     write = Amount(decimals=Amount.within(*interval).decimals + 1)
     return f"{said} {write(mean)}{unit} (95 % interval {write(*interval)})"
-
-
-def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, n_seeds: int) -> str:
-    """Return a sentence on an arm's best learning rate.
-
-    Args:
-        arm: the name of the arm.
-        means: factors of the arm's own rate, ascending, each with the mean of the metric.
-        best: the best factor.
-        n_seeds: the seeds of its mean.
-
-    Examples:
-        >>> rates_sentence("2 heads", [(0.5, 1.1), (1.0, 1.0), (2.0, 0.9)], 2.0, n_seeds=3)
-        '2 heads is best at x2 of its learning rate, the highest that was tried (x0.5 1.1, x1 1, x2 0.9)'
-    """
-    edge = "the lowest" if best == means[0][0] else "the highest" if best == means[-1][0] else ""
-    tried = f", {edge} that was tried" if edge else ""
-    said = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)
-    chance = "; with one seed this may be chance" if n_seeds == 1 else ""
-    return f"{arm} is best at x{best:g} of its learning rate{tried} ({said}{chance})"
