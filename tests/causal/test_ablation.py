@@ -6,7 +6,7 @@ import torch
 from support.drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, logits_of, ones, text
 from support.tolerance import assert_same, nearly
 
-from headway.causal.ablation import ablate, changes_without
+from headway.causal.ablation import BatchedText, ablate, changes_without
 from headway.causal.effects import KINDS
 from headway.causal.removal import Removal, losses_without, reference_losses_without, work_of
 from headway.causal.substitutes import check_text, contexts_of, heads_of, sequence_losses, substitutes
@@ -194,3 +194,33 @@ def test_wrong_requests_get_errors_that_teach():
     headless = built(Gpt2(family="gpt-2", d_model=48, n_layers=1, n_heads=0, n_positions=128))
     with pytest.raises(UserError, match="the model has no heads"):
         ablate(headless, inputs, targets, substitutes(headless, inputs, OTHER))
+
+
+@pytest.mark.slow
+def test_a_short_reference_tells_what_its_own_error_adds_to_an_effect():
+    model, length = built(MODELS["published"]), 16
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() == 2:
+                weight.mul_(2.0)
+    draw = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, VOCAB, (16, length + 1), generator=draw)
+    heads = heads_of(model)[:4]
+
+    def read_with(n):
+        other = torch.randint(0, VOCAB, (n, length), generator=draw)
+        return BatchedText.read(model, tokens[:, :-1], tokens[:, 1:], other, mean_over="per-position")
+
+    def effects(work):
+        return work.without([(head,) for head in heads])["mean"].mean(1)
+
+    truth = np.mean([effects(read_with(1000)) for _ in range(6)], axis=0)
+    short = [read_with(16) for _ in range(40)]
+    added = np.array([effects(work) - truth for work in short])
+    more = np.array([[work.reference_error(heads)[head][0] for head in heads] for work in short])
+    noise = 2 * added.std(0) / np.sqrt(len(short)) + 0.01  # of the mean over references, and of the truth
+    low, high = np.sort([more.mean(0) / 3, more.mean(0)], axis=0)
+    assert (added.mean(0) >= low - noise).all()
+    assert (added.mean(0) <= high + noise).all()
+    assert (abs(more.mean(0)) > 0.02).any()
+    assert read_with(3).reference_error(heads) == {}

@@ -18,7 +18,7 @@ import numpy as np
 from headway.analysis.inputs import LOSS_TOKENS, TextInput, described, own_text, two_inputs
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
-from headway.base.text import counted
+from headway.base.text import counted, number
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects, effect_scores
 from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind
 from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, single_of
@@ -111,6 +111,8 @@ _SUSPECTS, _LOWERING, _SEARCHED = 4, 2, 8
 """Heads that a search suspects to be redundant, heads that lower the loss when removed, and both with the heads of the
 largest effects: so many are removed in pairs."""
 _OUTPUTS = "output_dissimilarity"
+_NOTICED = 0.05
+"""The share of an effect from which on the reference's own error in it is told."""
 
 
 def ablate(
@@ -176,7 +178,7 @@ def ablate(
         **own.facts(opened),
         attentions=tuple(map(described, attentions)),
         scores=effect_scores(names, exact, estimates.michel, estimates.first_order, integrated),
-        notes=tuple(_notes(opened, own, other)),
+        notes=(*_notes(opened, own, other), *_about_reference(work, exact, other)),
         other=other.name,
         mean_over=over,
         exact=exact,
@@ -318,10 +320,30 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
         )
     if len(other) < len(own):
         yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some stand in more than once")
-    if other.inputs is not own.inputs and other.size < LOSS_TOKENS:
+    if opened.kind == "future":
+        yield "this model attends to what comes later; its loss is of the next token all the same, as in its training"
+
+
+def _about_reference(work: "BatchedText", exact: ExactEffects, other: TextInput) -> Iterator[str]:
+    """Yield how far the reference's own error moves the effects of the heads that matter most at their mean."""
+    by_size = sorted(exact.single["mean"].heads(), key=lambda pair: -abs(pair[1]))[:_IMPORTANT]
+    effect, errors = dict(by_size), work.reference_error([head for head, _ in by_size])
+    told = {
+        head: more
+        for head, (more, error) in errors.items()
+        if abs(more) > max(2 * error, _NOTICED * abs(effect[head])) and abs(effect[head]) > MATTERS
+    }
+    if told:
+        layer, head = most = max(told, key=lambda each: abs(told[each]))
+        more, low, high = (number(value) for value in (effect[most] + told[most], told[most] / 3, told[most]))
+        yield (
+            f"{counted(len(other), 'other sequence')} stand in for heads, and intervals do not include their error: "
+            f"with a quarter of them the effect of L{layer}H{head} at its mean is {more} in place of "
+            f"{number(effect[most])} nats per token, so all of them still add about {low} to {high}; give a longer "
+            "reference"
+        )
+    elif not errors and other.size < LOSS_TOKENS:
         yield (
             f"{other.size:,} tokens stand in for heads: their own error moves the effects of heads at their mean, and "
             "intervals do not include it; give a longer reference"
         )
-    if opened.kind == "future":
-        yield "this model attends to what comes later; its loss is of the next token all the same, as in its training"

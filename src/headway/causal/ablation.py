@@ -31,7 +31,7 @@ from headway.causal.effects import (
 )
 from headway.causal.faithfulness import DRAWS, faithfulness
 from headway.causal.removal import losses_by_kind
-from headway.causal.substitutes import Intervenable, OtherText, Substitutes, counted, heads_of
+from headway.causal.substitutes import Intervenable, OtherText, StandIn, Substitutes, counted, heads_of
 from headway.errors import UserError
 
 
@@ -170,6 +170,27 @@ class BatchedText:
         first = next(self._batches())
         tokens = counted(first[1]).cpu().numpy()
         return mean_over_tokens(changes_without(self.model, *first, sets, (kind,))[kind], tokens)
+
+    def reference_error(self, heads: Sequence[Head]) -> dict[Head, tuple[float, float]]:
+        """Return what a quarter of the other text adds to the effect of each head at its mean, and a standard error.
+
+        Both are in nats per token; below 4 sequences of the other text there are none. If the error of a mean over N
+        sequences shifts an effect by c / N, a third of the first number is still in the effect with all of them; if by
+        c / sqrt(N), as in models that saturate, all of it is.
+        """
+        if not self.other.quarters or not heads:
+            return {}
+        sets, tokens = [(head,) for head in heads], counted(self.targets).cpu().numpy()
+
+        def effects(mean: StandIn) -> Float[np.ndarray, " head"]:
+            stand_ins = Substitutes(of={"mean": mean}, donors=())
+            pieces = zip(self.inputs.split(self.at_once), self.targets.split(self.at_once), strict=True)
+            changes = joined([changes_without(self.model, *piece, stand_ins, sets, ("mean",)) for piece in pieces])
+            return mean_over_tokens(changes["mean"], tokens)
+
+        whole, quarters = effects(self.other.mean), np.stack([effects(mean) for mean in self.other.quarters])
+        more, error = quarters.mean(0) - whole, quarters.std(0, ddof=1) / np.sqrt(len(quarters))
+        return {head: (float(more[at]), float(error[at])) for at, head in enumerate(heads)}
 
     def faithfulness(
         self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0

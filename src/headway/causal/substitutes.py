@@ -193,6 +193,9 @@ def _replaced(stand_in: Tensor, heads: list[int], z: Tensor) -> Tensor:
     return result
 
 
+QUARTERS = 4
+
+
 @dataclass(frozen=True, kw_only=True)
 class OtherText:
     """Sequences of another text and the mean context of each head on them."""
@@ -201,6 +204,8 @@ class OtherText:
     mean: StandIn
     donors: tuple[int, ...]
     """The sequence of the other text whose contexts each sequence of the text gets when resampled."""
+    quarters: tuple[StandIn, ...]
+    """The mean contexts of each quarter of the other text, which show the error of `mean`; none below 4 sequences."""
 
     @classmethod
     def read(
@@ -230,14 +235,25 @@ class OtherText:
         axes = _AXES[check_mean_over(mean_over)]
         donors = donors_among(len(inputs), seed) if other is inputs else donors_of(inputs, other, seed)
         tokens = other[:, : inputs.shape[1]]
-        total: dict[int, Tensor] = {}
-        for some in tokens.split(at_once):
-            for layer, z in contexts_of(model, some).items():
-                here = z.double().mean(axes, keepdim=True) * len(some)
-                total[layer] = total[layer] + here if layer in total else here
+        parts = tokens.tensor_split(QUARTERS) if len(tokens) >= QUARTERS else (tokens,)
+        sums: list[dict[int, Tensor]] = []
+        for part in parts:
+            total: dict[int, Tensor] = {}
+            for some in part.split(at_once):
+                for layer, z in contexts_of(model, some).items():
+                    here = z.double().mean(axes, keepdim=True) * len(some)
+                    total[layer] = total[layer] + here if layer in total else here
+            sums.append(total)
         some_type = next(model.parameters()).dtype
-        mean = {layer: (sums / len(tokens)).to(some_type) for layer, sums in total.items()}
-        return cls(tokens=tokens, mean=mean, donors=donors)
+        whole = {layer: sum(total[layer] for total in sums) for layer in sums[0]}
+        mean, *quarters = [
+            {layer: (of / n).to(some_type) for layer, of in total.items()}
+            for total, n in (
+                (whole, len(tokens)),
+                *((total, len(part)) for total, part in zip(sums, parts, strict=True)),
+            )
+        ]
+        return cls(tokens=tokens, mean=mean, donors=donors, quarters=tuple(quarters) if len(quarters) > 1 else ())
 
     def stand_ins(self, model: Intervenable, some: range) -> Substitutes:
         """Return the substitutes for heads on some sequences of the text."""
