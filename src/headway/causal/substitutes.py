@@ -245,7 +245,7 @@ class OtherText:
                     total[layer] = total[layer] + here if layer in total else here
             sums.append(total)
         some_type = next(model.parameters()).dtype
-        whole = {layer: sum(total[layer] for total in sums) for layer in sums[0]}
+        whole = {layer: torch.stack([total[layer] for total in sums]).sum(0) for layer in sums[0]}
         mean, *quarters = [
             {layer: (of / n).to(some_type) for layer, of in total.items()}
             for total, n in (
