@@ -54,8 +54,9 @@ def generated() -> dict[str, str]:
 
 
 def present(pages: tuple[str, ...]) -> list[str]:
-    """Return the pages that exist; the answers are there when an experiment has one."""
-    return [page for page in pages if page != "answers/README" or (ROOT / "docs/answers/README.md").exists()]
+    """Return the pages, with those of the answers after their list."""
+    answers = sorted(f"answers/{page.stem}" for page in (ROOT / "docs/answers").glob("*.md") if page.stem != "README")
+    return [each for page in pages for each in (page, *(answers if page == "answers/README" else ()))]
 
 
 def command_line() -> str:

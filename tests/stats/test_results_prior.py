@@ -106,7 +106,7 @@ def made(tmp_path, kind):
         ("here", "it is this experiment's own directory"),
         ("few", "it has too few runs (its spread has 2 degrees of freedom, 10 are needed)"),
         ("same", "it holds runs that this experiment has too"),
-        ("kind", "its task is of kind "),
+        ("kind", "it is about another task"),
     ],
 )
 def test_a_prior_that_cannot_be_used_is_told_and_changes_no_verdict(tmp_path, kind, why):

@@ -226,6 +226,11 @@ class RunSpec(Spec):
         """Optimizer steps; None where the data decide them."""
 
     @property
+    def heads_summary(self) -> str:
+        """The heads of each layer, as text; empty if all arms of a laboratory have the same."""
+        return str(getattr(self.model, "layout", ""))
+
+    @property
     def scheme(self) -> str | None:
         """The change of the number of heads by layer: ascending, constant or descending; None if neither."""
         return None

@@ -62,7 +62,7 @@ class PlannedCosts:
     def tables(self) -> tuple[Table, Table]:
         """Parameters by part, and what a run costs; a row per arm."""
         parts = self.picture.names
-        in_tokens, heads = self._run.task.n_ctx is not None, hasattr(self._run.model, "layout")
+        in_tokens, heads = self._run.task.n_ctx is not None, bool(self._run.heads_summary)
         flops_of = f"FLOPs/{self._run.traits.example}"
         rate = "tokens/s" if in_tokens else "steps/s"
         counts, costs = (
@@ -78,7 +78,7 @@ class PlannedCosts:
             flops, speed = cost.training_flops, cost.tokens_per_s if in_tokens else cost.steps_per_s
             by_run.append(
                 (
-                    *([_heads(str(getattr(cost.run.model, "layout", "")))] if heads else []),
+                    *([_heads(cost.run.heads_summary)] if heads else []),
                     f"{per_example:,.0f}",
                     "–" if flops is None else f"{flops:.2e}",
                     size(cost.budget.peak_bytes),

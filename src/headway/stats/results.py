@@ -300,9 +300,9 @@ def _spreads(name: str, store: Store, ids: Collection[str]) -> dict[str, tuple[f
     if path.resolve() == store.path.resolve():
         raise ResultsError("it is this experiment's own directory")
     earlier = Store.open(path)
-    kinds = [each.arms[0].resolved_spec.task.content()["kind"] for each in (earlier.experiment, store.experiment)]
-    if kinds[0] != kinds[1]:
-        raise ResultsError(f"its task is of kind {kinds[0]}, and this one of kind {kinds[1]}")
+    tasks = [type(each.arms[0].resolved_spec.task) for each in (earlier.experiment, store.experiment)]
+    if tasks[0] is not tasks[1]:
+        raise ResultsError("it is about another task")
     if earlier.experiment.primary != store.experiment.primary:
         raise ResultsError(f"it compares {earlier.experiment.primary}, and not {store.experiment.primary}")
     runs = earlier.runs()
