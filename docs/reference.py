@@ -8,9 +8,12 @@ from pathlib import Path
 import headway
 
 RETURNED = {
+    "headway.api": ["ResultsDirectory"],
     "headway.config.experiment": ["Experiment", "Arm"],
     "headway.store.directory": ["Store"],
     "headway.store.run": ["Run"],
+    "headway.stats.results": ["Results"],
+    "headway.stats.verdict_table": ["VerdictTable"],
     "headway.models.transformer": ["Transformer"],
     "headway.analysis.model": ["Opened"],
     "headway.models.trace": ["Trace", "AttentionTrace"],

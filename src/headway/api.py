@@ -5,7 +5,7 @@
 
 import sys
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,6 +38,25 @@ if TYPE_CHECKING:
 
 LARGEST_MB = 10
 """The default limit of the page of `headway look`, in megabytes."""
+
+
+class ResultsDirectory(Store):
+    """A results directory with its verdicts, as `headway.run` and `headway.open` return it."""
+
+    def results(self) -> "Results":
+        """Compare the arms as they are now; nothing is written."""
+        from headway.stats.results import build
+
+        return build(self)
+
+    def _repr_html_(self) -> str:
+        """Return how far the runs are, and the verdicts, for a notebook."""
+        from headway.stats.verdict_table import html_text
+
+        results = self.results()
+        statuses = Counter(run.status for run in results.runs)
+        counts = ", ".join(f"{n} {status}" for status, n in statuses.items()) or "no runs"
+        return f"<p>{html_text(str(self.path))}: {counts}</p>{results._repr_html_()}"
 
 
 def finish(
@@ -173,7 +192,7 @@ def run(
     figures: bool = True,
     look: bool | None = None,
     progress: bool | None = None,
-) -> Store:
+) -> ResultsDirectory:
     """Train the missing runs of an experiment, compare the arms and write the report; return the results directory.
 
     Every run is a process of its own. A run that fails is recorded with its reason and stops no other.
@@ -252,10 +271,10 @@ def run(
     unfinished = [f"{r.name} seed {r.seed} ({r.message})" for r in store.runs() if r.status != "done"]
     if unfinished:
         warnings.warn(f"runs without a result: {'; '.join(unfinished)}", RuntimeWarning, stacklevel=2)
-    return store
+    return ResultsDirectory(store.path, store.experiment)
 
 
-def open(out: str | Path, *, plugins: Iterable[str | Path] = ()) -> Store:
+def open(out: str | Path, *, plugins: Iterable[str | Path] = ()) -> ResultsDirectory:
     """Open a results directory.
 
     Args:
@@ -271,7 +290,7 @@ def open(out: str | Path, *, plugins: Iterable[str | Path] = ()) -> Store:
         Traceback (most recent call last):
         headway.errors.ResultsError: nowhere is no results directory of Headway: there is no such directory; `headway run` makes one
     """  # noqa: E501 - the doctest's error stands on one line
-    return Store.open(Path(out), plugins)
+    return ResultsDirectory.open(Path(out), plugins)
 
 
 def carry_out(

@@ -140,6 +140,7 @@ def test_the_whole_file(store):
             "warnings",
             "doubts",
             "search",
+            "labels",
         )
     ]
     assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (2, "small", None, [])

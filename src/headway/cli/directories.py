@@ -6,13 +6,23 @@ With `worker` and `submit`, other machines join the work on a directory. `check`
 import gc
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headway.base.text import command_line, counted, listed, with_numbers
 from headway.cli import options as opt
-from headway.cli.options import app, check_writable, path_of, print_answer, print_tables, say, tell, tell_plugins
+from headway.cli.options import (
+    app,
+    check_writable,
+    path_of,
+    print_answer,
+    print_tables,
+    print_verdict_table,
+    say,
+    tell,
+    tell_plugins,
+)
 from headway.errors import HeadwayError, RunFailed, UserError
 
 if TYPE_CHECKING:
@@ -35,13 +45,25 @@ Elsewhere = Annotated[
 
 
 @app.command()
-def compare(directory: opt.Directory, out: Elsewhere = None, plugins: opt.Plugins = None) -> None:
+def compare(
+    directory: opt.Directory,
+    out: Elsewhere = None,
+    plugins: opt.Plugins = None,
+    form: Annotated[
+        Literal["latex", "csv", "markdown"] | None,
+        typer.Option("--format", help="Print the verdicts as a table: difference, interval, seeds, verdict."),
+    ] = None,
+) -> None:
     """Compare arms over paired seeds; writes results.json."""
     from headway.stats.results import write
 
     out = _elsewhere(directory, out)
     store = open_store(directory, plugins)
-    print_answer(store, write(store, out), out)
+    results = write(store, out)
+    if form is None:
+        print_answer(store, results, out)
+    else:
+        print_verdict_table(results, form)
 
 
 @app.command()

@@ -20,6 +20,7 @@ from headway.errors import UserError
 if TYPE_CHECKING:
     from headway.config.experiment import Experiment
     from headway.stats.results import Results
+    from headway.stats.verdict_table import TableFormat
     from headway.store.directory import Store
 
 
@@ -229,6 +230,16 @@ def print_answer(store: "Store", results: "Results", out: Path | None = None) ->
     for file in ("report.html", "look.html", "results.json"):
         if ((out or store.path) / file).exists():
             say(f"{file.partition('.')[0]}: {(out or store.path) / file}")
+
+
+def print_verdict_table(results: "Results", form: "TableFormat") -> None:
+    """The verdicts as a table, alone on standard output; the warnings stand beside."""
+    for warning in results.warnings:
+        warn(warning)
+    table = results.verdicts
+    if not table.rows:
+        warn("no comparison has a pair of finished seeds yet, and the table has no rows")
+    say(table.written(form), end="")
 
 
 def check_out(out: Path | None, *, draws: bool = True) -> None:

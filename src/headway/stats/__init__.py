@@ -5,5 +5,6 @@
 * `cells`: the values of a metric; `contrasts`: differences of arms, judged together; `evidence`: the results of tests;
 * `blocks`, `paired`, `shares`: the tests; `simultaneous`: bounds that hold for all contrasts at once;
 * `sequential`: interim analyses; `best_arm`: the search for the best arm; `learning_rates`: each arm at its best rate;
-* `verdicts`: findings in words; `warnings`: the caveats, each read from a `case`.
+* `verdicts`: findings in words; `verdict_table`: the verdicts as CSV, LaTeX, Markdown and HTML;
+* `warnings`: the caveats, each read from a `case`.
 """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -227,6 +228,14 @@ def title(arm: Arm, experiment: Experiment) -> str:
     if not _LAYOUT.fullmatch(label):
         return arm.label
     return f"{arm.name} ({label}){arm.label.removeprefix(label)}"
+
+
+def labels_of(experiment: Experiment) -> dict[str, str]:
+    """Return the label of every arm by full name, those without a control first; an ambiguous label is a full name."""
+    arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
+    titles = {arm.full_name: title(arm, experiment) for arm in arms}
+    counts = Counter(titles.values())
+    return {name: label if counts[label] == 1 else name for name, label in titles.items()}
 
 
 def done(arm: Arm, runs: RunsOfArm) -> list[Run]:

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from headway.errors import ResultsError, UserError
 from headway.stats.best_arm import SearchResult, searched
 from headway.stats.blocks import prior_freedom
 from headway.stats.case import Case
-from headway.stats.cells import matches_of, runs_of_arms
+from headway.stats.cells import labels_of, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast, comparisons, contrasts_judged
 from headway.stats.evidence import Comparison, Difference, Family
 from headway.stats.laboratory import References, laboratory_of
@@ -35,6 +35,7 @@ from headway.stats.lm.diversity import LayerAssociation
 from headway.stats.lm.plain_curve import SizeComparison
 from headway.stats.lm.scaling import Fit
 from headway.stats.sequential import Looking, Prior, looks_of
+from headway.stats.verdict_table import VerdictTable, html_text, verdict_table
 from headway.stats.warnings import warned, with_doubts
 from headway.store import document
 from headway.store.directory import Store
@@ -93,6 +94,7 @@ class Results:
         warnings: sentences to read before any result is believed.
         doubts: the warnings that may make answers worth nothing.
         search: the result of the search for the best arm, if there was one.
+        labels: the labels of arms in tables and figures, by full name.
     """
 
     schema: int
@@ -113,11 +115,27 @@ class Results:
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     search: SearchResult | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def judged(self) -> tuple[Comparison, ...]:
         """The comparisons of the primary metric."""
         return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
+
+    @property
+    def verdicts(self) -> VerdictTable:
+        """The table of contrasts and comparisons of the primary metric, as far as they have a pair of seeds."""
+        contrasts = [contrast for contrast in self.contrasts if contrast.sentence and contrast.n_pairs]
+        compared = [comparison for comparison in self.judged if comparison.n_pairs]
+        return verdict_table([*contrasts, *compared], self.families, self.labels, self.primary)
+
+    def _repr_html_(self) -> str:
+        """Return the verdicts and the warnings for a notebook."""
+        table = self.verdicts
+        shown = table.to_html() if table.rows else "<p>No comparison has a pair of finished seeds yet.</p>"
+        warnings = "".join(f"<li>{html_text(warning)}</li>" for warning in self.warnings)
+        listed_warnings = f"<ul>{warnings}</ul>" if warnings else ""
+        return f"<p><b>{html_text(self.experiment)}</b></p>{shown}{listed_warnings}"
 
     def family(self, judged: Difference) -> Family | None:
         """Return the family in which a comparison or a contrast was judged, or None if the file lacks it."""
@@ -249,6 +267,7 @@ def _content(store: Store) -> tuple[dict[str, Any], int | None]:
         warnings=tuple(sentence for _, sentence in warnings),
         doubts=tuple(sentence for check, sentence in warnings if check.casts_doubt),
         search=searched(store, of_arms, looks),
+        labels=labels_of(experiment),
     )
     return results.to_json(), case.now
 

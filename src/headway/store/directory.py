@@ -19,13 +19,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 from headway.base.files import FULL, create_text, entries, folder_in, inside, instead_of_file, names_in
 from headway.base.text import with_numbers
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.load import read_resolved
+from headway.config.metrics import METRICS
 from headway.config.plugins import allow, load
 from headway.config.shipped import shipped
 from headway.errors import DeclarationError, ResultsError, UserError, near
@@ -162,7 +163,7 @@ class Store:
         return f"Store({str(self.path)!r}, {self.experiment.name}: {runs})"
 
     @classmethod
-    def open(cls, path: str | Path, plugins: Iterable[str | Path] = ()) -> "Store":
+    def open(cls, path: str | Path, plugins: Iterable[str | Path] = ()) -> Self:
         """A directory that Headway wrote.
 
         Args:
@@ -189,13 +190,13 @@ class Store:
             raise ResultsError(document.doubt(path))
         return cls(path, replace(experiment, plugins=tuple(dict.fromkeys((*experiment.plugins, *given)))))
 
-    def anew(self) -> "Store":
+    def anew(self) -> Self:
         """The directory with the document that it has now; what was examined of its runs stays known.
 
         Raises:
             ResultsError: as `open`.
         """
-        store = Store.open(self.path)
+        store = type(self).open(self.path)
         store._sound, store._known = self._sound, self._known
         return store
 
@@ -382,12 +383,16 @@ class Store:
         return drop(self.path, names, seeds=seeds, delete=delete)
 
     def records(self) -> list[dict[str, Any]]:
-        """A mapping per run: arm, control, seed, status and its final metrics (none before it is done)."""
+        """A mapping per run: arm, label, control, seed, status and its final metrics (none before it is done)."""
+        labels = {arm.full_name: arm.label for arm in self.experiment.arms}
         names = ("arm", "control", "group", "seed", "status")
-        return [{**{name: getattr(run, name) for name in names}, **run.metrics} for run in self.runs()]
+        return [
+            {"label": labels.get(run.name, run.name), **{name: getattr(run, name) for name in names}, **run.metrics}
+            for run in self.runs()
+        ]
 
     def frame(self) -> Any:
-        """The records as a pandas DataFrame.
+        """The records as a pandas DataFrame; `frame.attrs["units"]` has the unit of each metric.
 
         Raises:
             ResultsError: when pandas is not installed.
@@ -396,7 +401,9 @@ class Store:
             import pandas
         except ImportError:
             raise ResultsError("a DataFrame was asked for, but pandas is not installed; take records()") from None
-        return pandas.DataFrame.from_records(self.records())
+        frame = pandas.DataFrame.from_records(self.records())
+        frame.attrs["units"] = {name: METRICS[name].unit for name in frame.columns if name in METRICS}
+        return frame
 
     def _examined(self, path: Path, depth: Depth = "changed") -> Run:
         """A run, in the group that the document has now: run.json says in which it was made.

@@ -33,6 +33,7 @@ from headway.stats.cells import arm_seconds, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference
 from headway.stats.learning_rates import rate_controls
+from headway.stats.verdict_table import short_verdict
 from headway.stats.verdicts import of_errors
 
 WIDER = 3.0
@@ -271,37 +272,11 @@ def _difference(
         mean=mean,
         low=low,
         high=high,
-        verdict=_verdict(material, one),
+        verdict=short_verdict(one, material.results.family(one), margin_of(material)),
         judged=one,
         in_per_cent=shares,
         **what,
     )
-
-
-def _verdict(material: ReportData, one: Comparison | JudgedContrast) -> str:
-    """Return the meaning of an interval in a few words."""
-    family = material.results.family(one)
-    if family is not None and family.look is None:
-        return "not looked at yet"
-    margin = f"{margin_of(material):g} %"
-    if one.doubts:
-        short = f"the same within {margin}" if one.outcome == "same" else "no clear difference"
-        if one.is_told and one.estimate is not None:
-            short = _better(one)
-        return f"{short}, in doubt"
-    if one.is_told and one.estimate is not None:
-        return f"{_better(one)}{f', by less than {margin}' if one.outcome == 'small' else ''}"
-    return {
-        "same": f"the same within {margin}",
-        "open": "no clear difference",
-        "few": "too few seeds",
-        "none": "no spread",
-    }[one.outcome]
-
-
-def _better(one: Difference) -> str:
-    words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}
-    return words["lower" if one.of_errors else METRICS[one.metric].better][(one.estimate or 0.0) > 0]
 
 
 def _time(material: ReportData, first: Sequence[str], second: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from headway.config.experiment import Experiment
 from headway.config.kinds import part_of
 from headway.config.spec import thinned
 from headway.report.charts.figure import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DASH, SCHEME_COLOURS, SOLID, arm_colour
-from headway.stats.cells import title
+from headway.stats.cells import labels_of
 from headway.stats.laboratory import References
 from headway.stats.results import Results
 from headway.store.document import timings_of_arms
@@ -47,8 +47,7 @@ def arm_styles(experiment: Experiment) -> dict[str, ArmStyle]:
     """Return the style of every arm that an experiment declares, by full name, in the order of figures."""
     # Arms without a control come first, so that a control never changes their colours.
     arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
-    titles = [title(arm, experiment) for arm in arms]
-    labels = [name if titles.count(name) == 1 else arm.full_name for arm, name in zip(arms, titles, strict=True)]
+    labels = labels_of(experiment)
     by_scheme = _by_scheme(experiment)
     # Where each control has figures of its own, an arm keeps its colour under it.
     own_figures = part_of(experiment.arms[0].resolved_spec, "show").controls_apart
@@ -56,11 +55,11 @@ def arm_styles(experiment: Experiment) -> dict[str, ArmStyle]:
     places = [declared.index(arm.name) if own_figures else at for at, arm in enumerate(arms)]
     return {
         arm.full_name: ArmStyle(
-            label=label,
+            label=labels[arm.full_name],
             point=arm.label,
             **(_scheme_style(arm, experiment) if by_scheme else {"colour": arm_colour(place)}),
         )
-        for arm, label, place in zip(arms, labels, places, strict=True)
+        for arm, place in zip(arms, places, strict=True)
     }
 
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headway.base.text import Amount, brief, counted, is_plural, number
-from headway.config.metrics import METRICS, YES_OR_NO, metric_name
+from headway.config.metrics import METRICS, metric_name
 from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
 from headway.report.experiment.data import ReportData
 from headway.stats.learning_rates import rate_controls
+from headway.stats.verdict_table import POINTS, interval_name
 from headway.stats.verdicts import about, sides_of
 
 MOST_ROWS = 8
 """Comparisons that stand open; the others are folded."""
 
 _QUANTITIES = {"solved": "share of seeds that solve the task"}
-_POINTS = (YES_OR_NO, "fraction")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,11 +199,7 @@ def _strength(one: DrawnDifference) -> float:
 
 
 def _interval_name(material: ReportData, one: DrawnDifference) -> str:
-    family = material.results.family(one.judged)
-    if family is None or family.rule != "blocks":
-        return "95 % CI"
-    sure = f"{100 * (1 - family.plan.level):.3g} % CI"
-    return f"simultaneous {sure}" if family.size > 1 else sure
+    return interval_name(material.results.family(one.judged))
 
 
 def _seeds(found: Sequence[DrawnDifference]) -> str:
@@ -217,7 +213,7 @@ def _format(material: ReportData, one: DrawnDifference) -> tuple[Amount, float]:
     if one.in_per_cent:
         return Amount.of_share(one.mean / 100, (low / 100, high / 100)), 0.01
     unit = METRICS[material.results.primary].unit
-    if unit in _POINTS:
+    if unit in POINTS:
         return Amount.within(low, high, factor=100, unit=" percentage points"), 1.0
     return Amount.within(low, high, unit="" if unit in ("1", "ratio") else f" {unit}"), 1.0
 
@@ -310,7 +306,7 @@ def _kind(material: ReportData, one: DrawnDifference) -> str:
 def _head(material: ReportData, found: Sequence[DrawnDifference]) -> str:
     """Return the head of a column of differences: unit, level, and whether intervals hold at once."""
     unit = METRICS[material.results.primary].unit
-    said = "%" if found[0].in_per_cent else "percentage points" if unit in _POINTS else unit
+    said = "%" if found[0].in_per_cent else "percentage points" if unit in POINTS else unit
     known = [one for one in found if one.low < one.high]
     if not known:
         return f"difference, {said}"
@@ -324,7 +320,7 @@ def _setting(material: ReportData) -> str:
     """Return what was measured, on what, with how many seeds, and which direction is better."""
     metric = METRICS[material.results.primary]
     name = metric_name_of(material)
-    unit = "" if metric.unit in ("1", "ratio", *_POINTS) else f" ({metric.unit})"
+    unit = "" if metric.unit in ("1", "ratio", *POINTS) else f" ({metric.unit})"
     arms = [arm for arm in material.arms if arm.control is None] or list(material.arms)
     runs = [arm.shown.run.spec for arm in arms] or [material.run]
     sizes = sorted({int(size) for arm in arms for size in arm.final("n_parameters")})

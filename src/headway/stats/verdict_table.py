@@ -1,0 +1,313 @@
+"""The verdicts of a results directory as one table, written as CSV, LaTeX, Markdown or HTML.
+
+A row is a comparison of the primary metric: its difference, interval, seeds and verdict. CSV holds plain numbers. The
+other forms hold rounded text.
+"""
+
+import csv
+import html
+import io
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.base.text import Amount, escape_controls, number
+from headway.config.metrics import METRICS, YES_OR_NO, metric_name
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison, Difference, Family
+from headway.stats.verdicts import of_errors, scope
+
+TableFormat = Literal["latex", "csv", "markdown"]
+"""The forms in which a command prints the table."""
+
+POINTS = (YES_OR_NO, "fraction")
+"""Units whose differences are percentage points."""
+
+
+def short_verdict(difference: Difference, family: Family | None, margin: float) -> str:
+    """Return the meaning of an interval in a few words.
+
+    Args:
+        difference: the judged difference.
+        family: its family, if the results have it.
+        margin: the equivalence margin in per cent.
+    """
+    if family is not None and family.look is None:
+        return "not looked at yet"
+    if difference.is_told and difference.estimate is not None:
+        words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}
+        better = "lower" if difference.of_errors else METRICS[difference.metric].better
+        direction = words[better][difference.estimate > 0]
+        if difference.doubts:
+            return f"{direction}, in doubt"
+        return f"{direction}, by less than {margin:g} %" if difference.outcome == "small" else direction
+    if difference.doubts:
+        alike = f"the same within {margin:g} %" if difference.outcome == "same" else "no clear difference"
+        return f"{alike}, in doubt"
+    return {
+        "same": f"the same within {margin:g} %",
+        "open": "no clear difference",
+        "few": "too few seeds",
+    }.get(difference.outcome, "no spread")
+
+
+def interval_name(family: Family | None) -> str:
+    """Return the name of a family's intervals, such as `simultaneous 95 % CI`."""
+    if family is None or family.rule != "blocks":
+        return "95 % CI"
+    name = f"{100 * (1 - family.plan.level):.3g} % CI"
+    return f"simultaneous {name}" if family.size > 1 else name
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictRow:
+    """A comparison with its verdict.
+
+    Attributes:
+        comparison: the two sides by their labels, or the label of a contrast.
+        control: the name of the control; empty without one.
+        group: the group in which an arm is compared with its baseline; empty outside of groups.
+        difference: the difference in the table's unit; None before there is one.
+        interval: the ends of its interval in that unit; None before there is an interval.
+        interval_name: the kind of interval, such as `simultaneous 95 % CI`.
+        shown_difference: the difference rounded to what the interval leaves certain.
+        shown_interval: the interval to the same digits.
+        seeds: the number of seeds that both sides have.
+        verdict: the meaning in a few words.
+    """
+
+    comparison: str
+    control: str
+    group: str
+    difference: float | None
+    interval: tuple[float, float] | None
+    interval_name: str
+    shown_difference: str
+    shown_interval: str
+    seeds: int
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictTable:
+    """The verdicts on one metric.
+
+    Attributes:
+        metric: the name of the metric in words.
+        unit: the unit of all differences: `%` of the baseline, `percentage points`, or the metric's unit.
+        rows: the comparisons; contrasts of the document come first.
+        notes: sentences that hold for all rows of a family.
+    """
+
+    metric: str
+    unit: str
+    rows: tuple[VerdictRow, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The headings of the forms that are read: comparison, difference, interval, seeds and verdict."""
+        names = {row.interval_name for row in self.rows}
+        interval = next(iter(names)) if len(names) == 1 else "95 % CI"
+        unit = f", {self.unit}" if self.unit else ""
+        return "comparison", f"difference in {self.metric}{unit}", interval, "seeds", "verdict"
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """The rows of the forms that are read."""
+        return [
+            (row.comparison, row.shown_difference, row.shown_interval, str(row.seeds), row.verdict) for row in self.rows
+        ]
+
+    def written(self, form: TableFormat) -> str:
+        """Return the table in one of the forms of `TableFormat`, with a line's end."""
+        return {"csv": self.to_csv, "latex": self.to_latex, "markdown": self.to_markdown}[form]()
+
+    def to_csv(self) -> str:
+        """Return a header and a line for each row; numbers are not rounded, and an unknown number is empty."""
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        heads = ("comparison", "control", "group", "metric", "unit", "difference", "low", "high", "interval")
+        writer.writerow((*heads, "seeds", "verdict"))
+        for row in self.rows:
+            low, high = row.interval or (None, None)
+            numbers = ("" if value is None else repr(value) for value in (row.difference, low, high))
+            where = (row.comparison, row.control, row.group, self.metric, self.unit)
+            writer.writerow((*where, *numbers, row.interval_name, row.seeds, row.verdict))
+        return lines.getvalue()
+
+    def to_latex(self) -> str:
+        """Return a `tabular` that needs no package; the notes are comments above it."""
+        texts = [self.columns, *self.cells()]
+        notes = [f"% {' '.join(escape_controls(note).split())}" for note in self.notes]
+        if any(_needs_unicode(cell) for cells in texts for cell in cells):
+            notes.append("% compile it with xelatex or lualatex: it has characters that pdflatex does not know")
+        columns, *rows = [" & ".join(map(latex_text, cells)) + r" \\" for cells in texts]
+        body = [r"\hline", columns, r"\hline", *rows, r"\hline"]
+        return "\n".join([*notes, r"\begin{tabular}{lrrrl}", *body, r"\end{tabular}", ""])
+
+    def to_markdown(self) -> str:
+        """Return a table of GitHub's Markdown; the notes stand below it."""
+        head, *rows = ["| " + " | ".join(map(markdown_text, cells)) + " |" for cells in (self.columns, *self.cells())]
+        notes = [line for note in self.notes for line in ("", markdown_text(note))]
+        return "\n".join([head, "|---|---:|---:|---:|---|", *rows, *notes, ""])
+
+    def to_html(self) -> str:
+        """Return a table for a notebook; the notes stand below it."""
+        head = "".join(f"<th>{html_text(name)}</th>" for name in self.columns)
+        rows = ["".join(f"<td>{html_text(cell)}</td>" for cell in cells) for cells in self.cells()]
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        notes = "".join(f"<p><small>{html_text(note)}</small></p>" for note in self.notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def verdict_table(
+    differences: Sequence[Difference], families: Sequence[Family], labels: Mapping[str, str], primary: str
+) -> VerdictTable:
+    """Return the table of judged differences.
+
+    Args:
+        differences: the comparisons and contrasts, all of them in the primary metric.
+        families: the families in which they were judged.
+        labels: the labels of arms by full name.
+        primary: the primary metric.
+    """
+    family_of = {(family.of, family.metric, family.control): family for family in families}
+    own = [family_of.get((each.of, each.metric, each.control)) for each in differences]
+    of_shares = any(family is not None and family.rule == "shares" for family in own)
+    in_per_cent = not of_shares and all(each.share is not None for each in differences)
+    metric = METRICS[primary]
+    if any(each.of_errors for each in differences):
+        metric = of_errors(metric)
+    unit = "%" if in_per_cent else "percentage points" if metric.unit in POINTS else metric.unit
+    rows = [_row(each, family, labels, in_per_cent=in_per_cent) for each, family in zip(differences, own, strict=True)]
+    notes = []
+    for family in dict.fromkeys(family for family in own if family is not None):
+        members = [each for each, of in zip(differences, own, strict=True) if of is family]
+        notes.append(scope(family, members))
+    unit = "" if unit in ("1", "ratio") else unit
+    return VerdictTable(metric=metric_name(metric.name), unit=unit, rows=tuple(rows), notes=tuple(notes))
+
+
+def _row(one: Difference, family: Family | None, labels: Mapping[str, str], *, in_per_cent: bool) -> VerdictRow:
+    shown_difference, shown_interval = _shown(one, in_per_cent=in_per_cent)
+    difference, interval = one.estimate, one.interval
+    if in_per_cent:
+        difference, interval = one.share, one.share_interval
+    factor = 100.0 if in_per_cent or METRICS[one.metric].unit in POINTS else 1.0
+    if isinstance(one, JudgedContrast):
+        comparison, group = one.label, None
+    else:
+        assert isinstance(one, Comparison)
+        comparison = " vs ".join(labels.get(arm, arm) for arm in (one.arm, one.baseline))
+        group = one.group
+    return VerdictRow(
+        comparison=comparison,
+        control=one.control or "",
+        group=group or "",
+        difference=None if difference is None else factor * difference,
+        interval=None if interval is None else (factor * interval[0], factor * interval[1]),
+        interval_name=interval_name(family),
+        shown_difference=shown_difference,
+        shown_interval=shown_interval,
+        seeds=one.n_pairs,
+        verdict=short_verdict(one, family, 1.0 if family is None else family.plan.margin),
+    )
+
+
+def _shown(one: Difference, *, in_per_cent: bool) -> tuple[str, str]:
+    """Return a difference and its interval as text, without the unit that the column names."""
+    value, interval = (one.share, one.share_interval) if in_per_cent else (one.estimate, one.interval)
+    if value is None:
+        return number(None), number(None)
+    if in_per_cent:
+        write = Amount.of_share(value, interval)
+    else:
+        factor = 100.0 if METRICS[one.metric].unit in POINTS else 1.0
+        low, high = interval or sorted((0.8 * value, 1.2 * value))
+        write = Amount.within(low, high, factor=factor)
+    difference = write(value).removesuffix(write.unit)
+    plus = "+" if value > 0 and not write.offset and set(difference) & set("123456789") else ""
+    return plus + difference, number(None) if interval is None else write(*interval).removesuffix(write.unit)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{mark: f"\\{mark}" for mark in "#$%&_{}"},
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "[": "{[}",  # after the end of a row, LaTeX would read a bracket or a star as an argument
+    "*": "{*}",
+    "-": "{-}",  # two hyphens would become a dash
+    "–": r"\textendash{}",
+    "—": r"\textemdash{}",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "→": r"$\to$",
+    "²": "$^2$",
+    "³": "$^3$",
+    "µ": r"$\mu$",
+    "…": r"\ldots{}",
+    "⟨": r"$\langle$",
+    "⟩": r"$\rangle$",
+}
+# fmt: off
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
+    "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
+    "σ": "sigma", "τ": "tau", "υ": "upsilon", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma",
+    "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi",
+    "Ω": "Omega",
+}
+# fmt: on
+_LATEX |= {letter: f"$\\{name}$" for letter, name in _GREEK.items()}
+_ACCENTS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"
+_LETTERS = "ßæœøłÆŒØŁ"
+
+
+def latex_text(text: str) -> str:
+    r"""Return a text for LaTeX's text mode, in one line, with every special character escaped.
+
+    Examples:
+        >>> latex_text("a_b: 5 % – [x]"), latex_text("−0.4 to 0.6")
+        ('a\\_b: 5 \\% \\textendash{} {[}x]', '$-$0.4 to 0.6')
+    """
+    return "".join(_LATEX.get(character, character) for character in " ".join(escape_controls(text).split()))
+
+
+def _needs_unicode(text: str) -> bool:
+    """Return whether a text has a character that pdflatex does not know by itself."""
+    for character in text:
+        parts = unicodedata.normalize("NFD", character)
+        accented = parts[0].isascii() and all(mark in _ACCENTS for mark in parts[1:])
+        if not accented and character not in _LATEX and character not in _LETTERS:
+            return True
+    return False
+
+
+def markdown_text(text: str) -> str:
+    r"""Return a text for a cell of Markdown, in one line, in which no character is markup.
+
+    Examples:
+        >>> markdown_text("a_b | *c*")
+        'a\\_b \\| \\*c\\*'
+    """
+    return _MARKUP.sub(r"\\\g<0>", " ".join(escape_controls(text).split()))
+
+
+_MARKUP = re.compile(r"[\\`*_\[\]<>|#&~]")
+
+
+def html_text(text: str) -> str:
+    """Return a text for HTML, in which every character is visible and none is markup."""
+    return html.escape(escape_controls(text))
