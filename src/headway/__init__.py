@@ -6,6 +6,7 @@
     results = headway.run(experiment, "results/mine", seeds=2)
     model = headway.open("results/mine").run("h2", seed=0).model()
 
+* `headway.compare(first, second)` compares the arms of two results directories.
 * `headway.icl` holds the in-context laboratory's models, estimators and theory.
 * `headway.hf.load(folder)` reads a language model of Hugging Face.
 * `headway.open_model(path).trace("Once upon a time")` returns what the heads of a finished model do with a text.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from headway.analysis.patch import patch as patch
     from headway.analysis.prune import prune as prune
     from headway.analysis.xray import xray as xray
+    from headway.api import compare as compare
     from headway.api import open as open
     from headway.api import run as run
     from headway.config.load import load as load
@@ -41,6 +43,7 @@ _HOMES = {
     "load": "headway.config.load",
     "run": "headway.api",
     "open": "headway.api",
+    "compare": "headway.api",
     "look": "headway.analysis.look",
     "open_model": "headway.analysis.open",
     "xray": "headway.analysis.xray",

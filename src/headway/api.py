@@ -293,6 +293,25 @@ def open(out: str | Path, *, plugins: Iterable[str | Path] = ()) -> ResultsDirec
     return ResultsDirectory.open(Path(out), plugins)
 
 
+def compare(first: str | Path | Store, second: str | Path | Store) -> "Results":
+    """Compare the arms of a results directory with those of another one, which has the same task, data and evaluation.
+
+    Each arm of `second` is compared with the arm of its name in `first`, or else with the baseline there. Runs are
+    paired by seed. Nothing is written.
+
+    Args:
+        first: the directory of the baselines.
+        second: the directory whose arms are compared with them.
+
+    Raises:
+        ResultsError: when nothing can be compared, with what differs.
+    """
+    from headway.stats.across import compare_directories
+
+    stores = [given if isinstance(given, Store) else ResultsDirectory.open(given) for given in (first, second)]
+    return compare_directories(*stores)
+
+
 def carry_out(
     experiment: Experiment,
     out: Path | None,

@@ -17,6 +17,7 @@ from headway.cli.options import (
     check_writable,
     path_of,
     print_answer,
+    print_sentences,
     print_tables,
     print_verdict_table,
     say,
@@ -47,6 +48,10 @@ Elsewhere = Annotated[
 @app.command()
 def compare(
     directory: opt.Directory,
+    other: Annotated[
+        Path | None,
+        typer.Argument(callback=path_of, metavar="[OTHER]", help="Another one, whose arms are compared with DIR's."),
+    ] = None,
     out: Elsewhere = None,
     plugins: opt.Plugins = None,
     form: Annotated[
@@ -54,16 +59,25 @@ def compare(
         typer.Option("--format", help="Print the verdicts as a table: difference, interval, seeds, verdict."),
     ] = None,
 ) -> None:
-    """Compare arms over paired seeds; writes results.json."""
+    """Compare arms over paired seeds; writes results.json.
+
+    With OTHER, each of its arms is compared with the arm of its name in DIR, or else with DIR's baseline. The task, the
+    data and the evaluation have to be the same. Nothing is written.
+    """
+    from headway.stats.across import compare_directories
     from headway.stats.results import write
 
+    if other is not None and out is not None:
+        raise UserError(f"--out {out}: nothing is written when two directories are compared; leave it out")
     out = _elsewhere(directory, out)
     store = open_store(directory, plugins)
-    results = write(store, out)
-    if form is None:
-        print_answer(store, results, out)
-    else:
+    results = write(store, out) if other is None else compare_directories(store, open_store(other, plugins))
+    if form is not None:
         print_verdict_table(results, form)
+    elif other is not None:
+        print_sentences(results)
+    else:
+        print_answer(store, results, out)
 
 
 @app.command()

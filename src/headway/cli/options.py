@@ -219,6 +219,14 @@ def print_tables(*tables: Any) -> None:
 
 def print_answer(store: "Store", results: "Results", out: Path | None = None) -> None:
     """The warnings, the answer, and where the rest stands: in the results directory, or in another folder."""
+    print_sentences(results)
+    for file in ("report.html", "look.html", "results.json"):
+        if ((out or store.path) / file).exists():
+            say(f"{file.partition('.')[0]}: {(out or store.path) / file}")
+
+
+def print_sentences(results: "Results") -> None:
+    """The warnings and the answer."""
     from headway.stats.answer import answer
 
     for warning in results.warnings:
@@ -227,9 +235,6 @@ def print_answer(store: "Store", results: "Results", out: Path | None = None) ->
         say(f"* {sentence}")
     for sentence in answer(results):
         say(f"* {sentence}")
-    for file in ("report.html", "look.html", "results.json"):
-        if ((out or store.path) / file).exists():
-            say(f"{file.partition('.')[0]}: {(out or store.path) / file}")
 
 
 def print_verdict_table(results: "Results", form: "TableFormat") -> None:
