@@ -1,12 +1,12 @@
 """How often the verdicts err, simulated through the functions that give them: the table of LOG.md.
 
-    python benchmarks/calibration.py [--sweeps 20000] [--processes 2] [--tables families,plans,detectable,halving,...]
+    python benchmarks/calibration.py [--sweeps 20000] [--processes 2] [--tables families,plans,detectable,...]
 
 Families: the 13 comparisons of head progression, its two declared order contrasts, and four arms with one baseline. A
 sweep is wrong where an interval of the family misses the true difference, 0; with a plan, where any verdict of any look
 is wrong, and an arm gets seeds only while a question that needs it is open, as `headway run --until` gives them.
 Detectable effects are those that the verdict itself states; equivalence is tested at a true difference of exactly the
-margin. Halving searches 32 layouts with true effects N(0, .5 %), the spread of a run .53 %. Associations are of a loss
+margin.  Associations are of a loss
 with two numbers of heads that it does not depend on, or of which half of its deviations are; statements on heads are
 those that were published, of models whose heads do nothing. Effects: how often intervals of ablation effects hold, of
 lognormal effects and of real ones, where documents are drawn from those of a trained model (shared/data).
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from headway.stats.best_arm import chances, new_seeds, ranked
 from headway.stats.blocks import block_test, needed_arms, reading, run_plan
 from headway.stats.sequential import RULES, LookPlan
 
@@ -113,34 +112,6 @@ def spent_until(family: str, effect: float, margin: float, sweeps: int, seed: in
         drawn = runs(rng, weights.shape[1], 12, spread="normal") + effect * rng.normal(size=(weights.shape[1], 1))
         total += verdicts_until(LookPlan.until(12, margin), drawn[used], weights[:, used])[1]
     return total
-
-
-LAYOUTS, EFFECT, RUN = 32, 0.5, 0.53
-
-
-def searched(seeds: tuple[int, ...], sweeps: int, seed: int, kind: str = "normal") -> np.ndarray:
-    """Of searches with so many new seeds in each round, sums of four numbers; one round gives each arm as many.
-
-    Whether the best was picked, whether one within .2 % of it, what it lost against it, and the chance that was stated.
-    """
-    rng, sums = np.random.default_rng(seed), np.zeros(4)
-    for _ in range(sweeps):
-        effects = EFFECT * rng.normal(size=LAYOUTS) * (1 if kind == "normal" else 0.1)
-        effects += np.arange(LAYOUTS) % 2 * 2 * EFFECT * (kind == "two groups")
-        drawn = effects[:, None] + RUN * rng.normal(size=(LAYOUTS, sum(seeds)))
-        shown, alive, n = np.full_like(drawn, np.nan), np.arange(LAYOUTS), 0
-        for new in seeds:
-            shown[alive, n : n + new] = drawn[alive, n : n + new]
-            n += new
-            alive = alive[list(ranked(shown[alive, :n]))][: (len(alive) + 1) // 2]
-        loss = effects[alive[0]] - effects.min()
-        sums += loss == 0, loss < 0.2, loss, chances(shown)[alive[0]]
-    return sums
-
-
-def searched_kind(kind: str, sweeps: int, seed: int) -> np.ndarray:
-    """Sums of `searched` by halving, of layouts that scatter normally, that are alike, or that form two groups."""
-    return searched(new_seeds(LAYOUTS, 160), sweeps, seed, kind)
 
 
 def followed(arms: int, n: int, margin: float, effect: float | None, sweeps: int, seed: int) -> np.ndarray:
@@ -324,27 +295,6 @@ def settling(cell: Cell) -> None:
             print(f"| {arms} | {n} | {margin} | {'drawn' if effect is None else effect} | {found} |", flush=True)
 
 
-def halving(cell: Cell) -> None:
-    """How often halving finds the best of many."""
-    print("\n| search | runs | best found | within .2 % of it | loss against it, % | stated chance |")
-    print("|---|---|---|---|---|---|")
-    for name, seeds in {
-        "5 seeds each": (5,),
-        "10 seeds each": (10,),
-        "halving": new_seeds(LAYOUTS, 160),
-        "halving, twice the runs": new_seeds(LAYOUTS, 320),
-    }.items():
-        cost = sum(n * max(1, LAYOUTS >> place) for place, n in enumerate(seeds))
-        print(f"| {name} | {cost} | {cell(searched, seeds)} |", flush=True)
-
-
-def best_of(cell: Cell) -> None:
-    """How often the picked arm is the best, and the chance that is stated."""
-    print("\n| effects | best found | within .2 % of it | loss against it, % | stated chance |\n" + "|---" * 5 + "|")
-    for kind in ("normal", "alike", "two groups"):
-        print(f"| {kind} | {cell(searched_kind, kind)} |", flush=True)
-
-
 def associations(cell: Cell) -> None:
     """How often what goes with the loss is found, where it does so by chance and where half of it does."""
     print("\n| series | probes | seeds | by chance | with half in common |\n|---|---|---|---|---|")
@@ -422,8 +372,6 @@ TABLES = {
     "plans": plans,
     "detectable": detectable,
     "settling": settling,
-    "halving": halving,
-    "best": best_of,
     "associations": associations,
     "statements": statements,
     "odd_arms": odd_arms,

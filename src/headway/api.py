@@ -18,7 +18,6 @@ from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.errors import HeadwayError, RunFailed, StorageFailed, UserError, near
-from headway.execute.worker import set_up_process
 from headway.report.experiment import current
 from headway.store.batches import Making, check_and_prepare, check_batches, checked_together
 from headway.store.directory import Store, asked_in, is_directory
@@ -28,7 +27,7 @@ from headway.store.storage import stored
 from headway.train.loop import TrainerChoice, training_part_of
 
 if TYPE_CHECKING:
-    from headway.adaptive.goal import Goal
+    from headway.adaptive.until import Until
     from headway.execute.sweep import ExecutionOptions, Executors, Snapshot
     from headway.heads.results import ModelView
     from headway.report.models.look import LookPage
@@ -179,8 +178,6 @@ def run(
     seeds: int | Sequence[int] | None = None,
     until: str | None = None,
     at_most: int | None = None,
-    budget: str | int | None = None,
-    best: bool = False,
     workers: int | None = None,
     trainer: TrainerChoice = "auto",
     together: str | int = "auto",
@@ -205,10 +202,6 @@ def run(
         until: the difference that matters, such as `0.5%`, instead of a number of seeds. Interim analyses then add
             seeds until every comparison has an answer, or the plan ends.
         at_most: the number of seeds at which this plan ends; None: 12.
-        budget: a time such as `2h`: no seeds are started that would not end within it. With `best`, it may also be a
-            number of runs, for the search alone.
-        best: search the best arm by successive halving within the budget, instead of a number of seeds. Two to four
-            finalists then get fresh seeds.
         workers: the number of runs at a time; None: one for each core.
         trainer: `fused` (native code) or `torch`; `auto` takes native code for runs that it can train.
         together: runs of one shape in a batch, which is trained as one program: `auto`, or a number. It holds
@@ -237,7 +230,7 @@ def run(
     """
     if trainer not in get_args(TrainerChoice):
         raise UserError(f"trainer {trainer!r} was given; {near(str(trainer), get_args(TrainerChoice))}")
-    from headway.adaptive.goal import goal_of
+    from headway.adaptive.until import goal_of
     from headway.execute.sweep import ExecutionOptions
     from headway.report.progress import can_be_shown, watch
 
@@ -250,7 +243,7 @@ def run(
         ray=ray,
         shared=shared,
     )
-    goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
+    goal = goal_of(until=until, at_most=at_most, seeds=seeds)
     if is_directory(experiment):
         chosen, out = asked_in(Path(experiment), changed=["out"] if out is not None else ()), Path(experiment)
     else:
@@ -320,7 +313,7 @@ def carry_out(
     timing: bool | None,
     figures: bool,
     look: bool | None = None,
-    goal: "Goal | None",
+    goal: "Until | None",
     warn: Callable[[str], None],
     tell: Callable[[str], None],
     watch: Callable[["Generator[Snapshot]"], object],
@@ -368,14 +361,14 @@ def carry_out(
 def _trained(
     experiment: Experiment,
     out: Path | None,
-    goal: "Goal | None",
+    goal: "Until | None",
     site: "Executors",
     making: Making,
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
-    from headway.adaptive.until import SearchContext, Spending
+    from headway.adaptive.until import PlanContext, Spending
     from headway.execute.sweep import to_the_end
 
     path = out or experiment.directory
@@ -386,14 +379,12 @@ def _trained(
 
     begun = None
     if goal is not None:
-        on_processor = bool(site.slots) and all(slot.device == "cpu" for slot in site.slots)
-        context = SearchContext(
+        context = PlanContext(
             experiment=experiment,
             path=path,
             run=train,
             tell=tell,
-            guess=lambda: _trial_seconds(experiment) if on_processor else {},
-            spending=Spending(seconds=goal.seconds, n_places=len(site.slots) or 1),
+            spending=Spending(n_places=len(site.slots) or 1),
         )
         begun = goal.begin(context)
     first = experiment if begun is None else begun.experiment
@@ -411,14 +402,6 @@ def _trained(
     names = {arm.full_name for arm in first.selected}
     asked_for = runs if begun is None else [run for run in store.runs() if run.name in names and run.control is None]
     return store, tuple(store.run(run.name, run.seed) for run in asked_for), trained
-
-
-def _trial_seconds(experiment: Experiment) -> dict[str, float]:
-    """Seconds of a run of each arm by a short trial on a core of this machine; nothing of those that are not tried."""
-    from headway.execute.costs import costs
-
-    set_up_process(threads=1)
-    return {cost.arm.full_name: cost.seconds for cost in costs(experiment) if cost.seconds is not None}
 
 
 def prepare(

@@ -16,7 +16,6 @@ from support.planted_effects import experiment, hands, settle, wished
 from support.quadratic import wait_until
 
 from headway.adaptive.messages import where_it_stands
-from headway.adaptive.until import Spending
 from headway.errors import ResultsError, UserError
 from headway.report.progress import status_table
 from headway.stats.results import build
@@ -287,53 +286,6 @@ def test_fewer_arms_than_the_plan_asks_about_are_refused(tmp_path):
     settle(tmp_path / "d", of, HALF)
     with pytest.raises(UserError, match=r"^the plan of .* asks about more too; choose all of its arms$"):
         settle(tmp_path / "d", of.select(arms=["plain", "worse"]), HALF)
-
-
-def test_a_budget_too_small_for_the_first_look_is_refused_with_the_numbers(tmp_path):
-    of = experiment({"plain": 0, "worse": 3})
-    with pytest.raises(UserError) as error:
-        settle(tmp_path / "d", of, wished(until="1%", budget="1min"), guessed={"plain": 30.0, "worse": 40.0})
-    assert str(error.value) == (
-        "budget 1 min 00 s: the first look, at 3 seeds of 2 arms, takes 6 runs, about 1 min 45 s on 2 workers; give "
-        "more, or choose fewer arms"
-    )
-    assert not (tmp_path / "d").exists()
-
-
-def test_a_budget_that_a_trial_has_used_up_is_refused_with_what_is_left(tmp_path):
-    of = experiment({"plain": 0, "worse": 3})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Spending, "left_s", property(lambda self: 0.02))
-        with pytest.raises(UserError) as error:
-            settle(tmp_path / "d", of, wished(until="1%", budget="1s"), guessed={"plain": 0.1, "worse": 0.14})
-    assert str(error.value) == (
-        "budget 1 s: the first look, at 3 seeds of 2 arms, takes 6 runs, about 0.4 s on 2 workers, and under 0.1 s of "
-        "it are left; give more, or choose fewer arms"
-    )
-
-
-def test_a_budget_of_which_nothing_is_known_is_spent_on_a_seed_first(tmp_path, monkeypatch):
-    monkeypatch.setenv("PLANTED_S", "0.5")
-    of = experiment({"plain": 0, "worse": 3})
-    told, ending = settle(tmp_path / "d", of, wished(until="0.1%", budget="1s"))
-    assert seeds_of(tmp_path / "d") == {"plain": 1, "worse": 1}
-    assert told[-1].startswith("stopped: the next look takes 3 seeds, 4 more runs, about ")
-    assert told[-1].endswith(" of 1 s are left; the same command goes on from here")
-    assert ending[1] == "worse - plain: 2.5 %: too few seeds to say after 1 seed"
-
-
-def test_a_budget_stops_before_a_look_that_would_not_fit_and_a_later_call_goes_on(tmp_path):
-    of = experiment({"plain": 0, "near": 0.45})
-    goal = wished(until="0.1%", at_most=4)
-    by_hand(tmp_path / "d", of, 3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Spending, "expected_s", lambda self, wanted, runs: 3600.0 if wanted else 0.0)
-        told, ending = settle(tmp_path / "d", of, wished(until="0.1%", at_most=4, budget="30min"))
-    assert told[-1].startswith("stopped: the next look takes 4 seeds, 2 more runs, about 1 h 00 min, and ")
-    assert " more seed" in ending[1]
-    assert seeds_of(tmp_path / "d") == {"plain": 3, "near": 3}
-    settle(tmp_path / "d", of, goal)
-    assert seeds_of(tmp_path / "d") == {"plain": 4, "near": 4}
 
 
 def test_a_damaged_plan_is_told(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from headway.icl import fused
 
-NATIVE = ("icl, native", "plan", "search")
+NATIVE = ("icl, native", "plan")
 TORCH = ("icl, torch", "icl, stacks", "tokens", "known answers", "together", "starts")
 KILLS = Path(__file__).parents[2] / "tools/faults/kills.py"
 

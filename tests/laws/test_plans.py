@@ -9,9 +9,8 @@ from support.many_families import FAMILIES
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from calibration import followed, found_of_stated, runs, same_until, searched, verdicts_until, wrong_until
+from calibration import followed, found_of_stated, runs, same_until, verdicts_until, wrong_until
 
-from headway.stats.best_arm import new_seeds
 from headway.stats.sequential import LookPlan
 
 SWEEPS = 2_000
@@ -49,9 +48,3 @@ def test_an_arm_that_is_settled_takes_no_more_runs():
     outcomes, n_runs = verdicts_until(LookPlan.until(12, 0.01), drawn, weights)
     assert outcomes == ["apart", "apart", "open"]
     assert n_runs == 12 + 12 + 3 + 3
-
-
-@pytest.mark.slow
-def test_halving_finds_more_often_what_is_best_than_the_same_runs_shared_out():
-    halved, shared = (searched(seeds, 300, 0)[0] / 300 for seeds in (new_seeds(32, 160), (5,)))
-    assert halved > shared + 0.05

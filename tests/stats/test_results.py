@@ -139,7 +139,6 @@ def test_the_whole_file(store):
             "claims",
             "warnings",
             "doubts",
-            "search",
             "labels",
         )
     ]
@@ -179,7 +178,7 @@ def test_the_unit_of_an_estimate_stands_beside_it(tmp_path, calls, least, unit):
     for one in (*content["comparisons"], *content["contrasts"]):
         for key in ("unit", "look", "late", "doubts", "seeds", "seed_s"):
             one.pop(key, None)
-    del content["doubts"], content["search"]
+    del content["doubts"]
     read = results.Results.from_json(content)
     assert (read.contrasts[0].unit, read.contrasts[0].interval) == ("", built.contrasts[0].interval), "of before"
 

@@ -16,8 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import headway.store.lease
-from headway.adaptive.goal import Goal, goal_of
-from headway.adaptive.until import SearchContext, Spending
+from headway.adaptive.until import PlanContext, Spending, Until, goal_of
 from headway.base import rng
 from headway.config.experiment import Experiment
 from headway.config.load import resolve
@@ -67,9 +66,7 @@ def study(spec, stored):
     return type(found)(**{**vars(found), "measures": (), "conclude": lambda: Conclusion(metrics=metrics)})
 
 
-def hands(
-    path: Path, of: Experiment, tell: Callable[[str], object], apart: bool = False, **spending: object
-) -> SearchContext:
+def hands(path: Path, of: Experiment, tell: Callable[[str], object], apart: bool = False) -> PlanContext:
     """What a goal works with: this process, or processes of their own (`apart`), at two places."""
     places = local_places("cpu", workers=2, runs=2, command=WORKER)
 
@@ -82,28 +79,24 @@ def hands(
         for _ in run_all(runs, places):
             pass
 
-    guessed = spending.pop("guessed", {})
-    return SearchContext(
+    return PlanContext(
         experiment=of,
         path=path,
         run=run,
         tell=tell,
-        guess=lambda: guessed,
-        spending=Spending(**{"seconds": None, "n_places": 2} | spending),
+        spending=Spending(n_places=2),
     )
 
 
-def wished(**asked: object) -> Goal:
+def wished(**asked: object) -> Until | None:
     """A goal, from what a call says."""
-    return goal_of(**{"until": None, "at_most": None, "budget": None, "best": False, "seeds": None} | asked)
+    return goal_of(**{"until": None, "at_most": None, "seeds": None} | asked)
 
 
-def settle(
-    path: Path, of: Experiment, goal: Goal, apart: bool = False, **spending: object
-) -> tuple[list[str], list[str]]:
+def settle(path: Path, of: Experiment, goal: Until, apart: bool = False) -> tuple[list[str], list[str]]:
     """What is told on the way, and at the end."""
     told: list[str] = []
-    has = hands(path, of, told.append, apart, **{"seconds": goal.seconds} | spending)
+    has = hands(path, of, told.append, apart)
     begun = goal.begin(has)
     Store.with_runs(path, begun.experiment, begun.experiment.runs)
     return told, list(begun.resume())
@@ -115,14 +108,13 @@ def main() -> int:
     parser.add_argument("path", type=Path)
     parser.add_argument("--work", action="store_true")
     parser.add_argument("--parent", type=int)
-    parser.add_argument("--best")
     parser.add_argument("--at-most", type=int)
     asked, _ = parser.parse_known_args()
     if asked.work:
         headway.store.lease._BEAT_S = 0.1
         return work(asked.path, study, parent=asked.parent)
     of = Store.open(asked.path).experiment
-    goal = wished(best=True, budget=asked.best) if asked.best else wished(until="0.5%", at_most=asked.at_most)
+    goal = wished(until="0.5%", at_most=asked.at_most)
     for said in settle(asked.path, of, goal, apart=True)[1]:
         print(said)
     return 0

@@ -283,7 +283,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def finished_directories(into: Path) -> list[Directory]:
-    """Directories with finished runs: two of a former version, one that was just made, a plan and a search."""
+    """Directories with finished runs: two of a former version, one that was just made, and a plan."""
     paths = (Path(shutil.copytree(BEFORE / name, into / name)) for name in ("icl", "text"))
     found = [Directory(path=path, older=contents(path)) for path in paths]
     of = quadratic.experiment(**MADE)
@@ -297,7 +297,7 @@ def finished_directories(into: Path) -> list[Directory]:
 
 
 def planned_directories(into: Path) -> Iterator[Directory]:
-    """A plan that was prolonged after its looks, and a search for the best."""
+    """A plan that was prolonged after its looks."""
     asked = {"evaluation": {"every": 1, "prompts": 50, "curve": None}}
     planned = planted_effects.experiment({"plain": 0, "near": 0.45}, seeds=2, **asked)
     settle = planted_effects.settle
@@ -305,11 +305,6 @@ def planned_directories(into: Path) -> Iterator[Directory]:
     before = contents(into / "planned")
     settle(into / "planned", planned, planted_effects.wished(until="0.1%", at_most=4))
     yield Directory(path=into / "planned", older=before)
-    of = planted_effects.experiment({"plain": 0, "near": 0.45, "worse": 3}, **asked)
-    Store.create(into / "searched", of)
-    before = contents(into / "searched")
-    settle(into / "searched", of, planted_effects.wished(best=True, budget="9", at_most=3))
-    yield Directory(path=into / "searched", older=before)
 
 
 def laboratories(into: Path) -> Iterator[Directory]:

@@ -79,13 +79,11 @@ def _native(seeds: int = 1) -> Experiment:
 _USUAL = ("--workers", "2", "--device", "cpu")
 _BARE = (*_USUAL, "--no-figures", "--no-timing")
 _PLAN = (*_BARE, "--until", "50%", "--at-most", "4")
-_SEARCH = (*_BARE, "--best", "--budget", "8")
 LABORATORIES = {
     "icl, native": Laboratory(
         experiment=lambda: _native(2), options=_BARE, torch=False, reports=True, moment="report.html"
     ),
     "plan": Laboratory(experiment=_native, options=_PLAN, torch=False, moment="looks/plan.json"),
-    "search": Laboratory(experiment=_native, options=_SEARCH, torch=False, moment="looks/search.json"),
     "two drivers": Laboratory(experiment=lambda: _native(2), options=_BARE, others=("run",), torch=False),
     "joined": Laboratory(experiment=lambda: _native(2), options=_BARE, others=("worker",), torch=False),
     "icl, stacks": Laboratory(experiment=lambda: kills.stacks(60), options=_BARE),

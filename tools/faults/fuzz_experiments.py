@@ -210,7 +210,7 @@ def command_line(draw: random.Random, file: str) -> list[str]:
     line = [verb] if verb == "list" else [verb, name]
     flags = ("--set", "--set", "--set", "--arms", "--control", "--seeds", "--scale", "--out", "--text", "--tokenizer",
              "--tokens", "--top-k", "--top-p", "--temperature", "--seed", "--workers", "--device", "--trainer",
-             "--length", "--sequences", "--json", "--no-timing", "--until", "--at-most", "--budget", "--best",
+             "--length", "--sequences", "--json", "--no-timing", "--until", "--at-most",
              "--by", "--keep", "--steps", "--heads", "--draws", "--force", "--", "--help")  # fmt: skip
     for _ in range(draw.choice((0, 1, 1, 2, 3))):
         flag, word = draw.choice(flags), draw.choice(words)

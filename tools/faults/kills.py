@@ -51,7 +51,7 @@ import headway.execute.sweep
 import headway.execute.work
 import headway.store.lease
 from headway import api
-from headway.adaptive.goal import goal_of
+from headway.adaptive.until import goal_of
 from headway.config.experiment import Experiment
 from headway.config.load import resolve
 from headway.execute.sweep import ExecutionOptions
@@ -160,7 +160,6 @@ LABORATORIES = {
     "together": Laboratory(experiment=lambda: parity(150, seeds=3), together="4"),
     "starts": Laboratory(experiment=lambda: starts(40)),
     "plan": Laboratory(experiment=lambda: icl(8_000, 500), trainer="fused", goal={"until": "50%", "at_most": 4}),
-    "search": Laboratory(experiment=lambda: icl(8_000, 500), trainer="fused", goal={"best": True, "budget": "8"}),
 }
 
 
@@ -277,7 +276,7 @@ def _sweep(directory: Path, name: str) -> int:
         sys.modules.pop("torch", None)  # which this laboratory never loads: its processes go on with the next run
     else:
         headway.execute.sweep.lasting = tuple  # type: ignore[assignment]
-    nothing = {"until": None, "at_most": None, "budget": None, "best": False, "seeds": None}
+    nothing = {"until": None, "at_most": None, "seeds": None}
     api.carry_out(
         laboratory.experiment(),
         directory,
@@ -311,7 +310,7 @@ def lasting(run: Run) -> dict[str, Any]:
 
 
 def interim(directory: Path) -> dict[str, Any]:
-    """What a plan or a search stored, without its times."""
+    """What a plan stored, without its times."""
     stored = {path.name: json.loads(path.read_bytes()) for path in (directory / "looks").glob("*.json")}
     return {name: {k: v for k, v in kept.items() if k not in ("made", "digest")} for name, kept in stored.items()}
 

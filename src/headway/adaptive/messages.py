@@ -1,17 +1,16 @@
-"""Messages of a plan or a search while it runs: its questions, its findings, and what its next step takes."""
+"""Messages of a plan while it runs: its questions, its findings, and the time of its next step."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headway.base.text import Amount, brief, counted, listed
 from headway.config.metrics import METRICS, metric_name
-from headway.stats.best_arm import MOST_FINALISTS, arms_by_round, planned_runs
 from headway.stats.blocks import PlanState
 from headway.stats.evidence import SETTLED, Difference, Outcome
 from headway.stats.sequential import FEWEST, look_plan
 from headway.stats.verdicts import more_seeds
 from headway.stats.warnings import recounted
-from headway.store.look_plans import RoundMade, StoredPlan, StoredSearch, stored, stored_plan
+from headway.store.look_plans import StoredPlan, stored_plan
 
 _OUTCOMES: Mapping[Outcome, str] = {
     "apart": "told apart",
@@ -54,16 +53,12 @@ def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
 
 
 def where_it_stands(directory: Path) -> Iterator[str]:
-    """Yield sentences on the progress of a directory's plan or search.
+    """Yield sentences on the progress of a directory's plan.
 
     Raises:
         ResultsError: when what is stored cannot be read.
     """
-    search, plan = stored(directory, "search", StoredSearch), stored_plan(directory)
-    if search is not None:
-        rounds = len(search.new_seeds)
-        made = sum(stored(directory, f"round-{place + 1}", RoundMade) is not None for place in range(rounds))
-        yield f"searching the best of {len(search.arms)} arms: {made} of {rounds} rounds are made"
+    plan = stored_plan(directory)
     if plan is None:
         return
     yield _questions(plan)
@@ -98,14 +93,6 @@ def next_look(n_seeds: int, n_runs: int, seconds: float, to_the_end_s: float | N
     """Return a sentence on what the next interim analysis takes, and the plan to its end."""
     most = f" (at most {brief(to_the_end_s)} to the end of the plan)" if to_the_end_s and n_seeds < plan.at_most else ""
     return f"next look: {_work(n_seeds, n_runs, seconds)}{most}"
-
-
-def stopped(n_seeds: int, n_runs: int, seconds: float, left_s: float, budget_s: float) -> str:
-    """Return a sentence that the budget does not suffice for the next interim analysis."""
-    return (
-        f"stopped: the next look takes {_work(n_seeds, n_runs, seconds)}, and {brief(left_s)} of {brief(budget_s)} are "
-        "left; the same command goes on from here"
-    )
 
 
 def _work(n_seeds: int, n_runs: int, seconds: float) -> str:
@@ -168,42 +155,3 @@ def _cost(plan: StoredPlan, state: PlanState, index: int, seconds: float | None)
     if state.contrasts[index].n_pairs < FEWEST or settling is None:
         return ""
     return f"; {more_seeds(*settling, per_cent(plan.margin), seconds)}"
-
-
-def search_plan(search: StoredSearch) -> str:
-    """Return a sentence on how a search is going to be done, and on what comes after it."""
-    arms = arms_by_round(len(search.arms))
-    parts = [f"{counted(n, 'seed')} for {left}" for n, left in zip(search.new_seeds, arms, strict=False)]
-    most = min(MOST_FINALISTS, len(search.arms))
-    least = 2 * min(FEWEST, search.at_most)
-    return (
-        f"searching the best of {len(search.arms)} arms by {metric_name(search.metric)} in "
-        f"{counted(planned_runs(search), 'run')}: {listed(parts)}; then two to four finalists get fresh seeds, at most "
-        f"{search.at_most} each: {least} to {most * search.at_most} runs more, which a budget of runs does not count"
-    )
-
-
-def unfinished_round(place: int, search: StoredSearch, arms: Iterable[str]) -> str:
-    """Return a sentence on a search that did not end its round; rounds count from 1."""
-    return f"the search is in round {place} of {len(search.new_seeds)}: {listed(arms)} are left"
-
-
-def round_made(place: int, search: StoredSearch, n_before: int, n_seeds: int, arms: Sequence[str]) -> str:
-    """Return a sentence on the arms that a round left."""
-    return (
-        f"round {place} of {len(search.new_seeds)}: {len(arms)} of {n_before} arms are left after "
-        f"{counted(n_seeds, 'seed')}: {listed(arms)}"
-    )
-
-
-def round_not_ended(n_runs: int) -> str:
-    """Return a sentence on a round that another process or machine left unfinished."""
-    return f"stopped: {counted(n_runs, 'run')} of the round did not end; the same command goes on"
-
-
-def round_too_long(n_runs: int, seconds: float, left_s: float) -> str:
-    """Return a sentence that the budget does not suffice for a round."""
-    return (
-        f"stopped: the round takes {counted(n_runs, 'more run')}, about {brief(seconds)}, and {brief(left_s)} are "
-        "left; the same command goes on from here"
-    )

@@ -3,21 +3,19 @@
 The state of a directory is read from its runs, and its plan from `DIR/looks`. So any number of processes may follow the
 plan at once or one after the other, and may be killed at any moment. They share the runs by their leases.
 
-`margin_of` and `allowance_of` read a margin and a budget as a user writes them. `check_experiment` tells whether a plan
-can settle the experiment's questions, which `asked_of` lists. `Spending` learns how long runs take on this machine, and
-whether they fit into the budget.
+`goal_of` reads what a user asks for. `check_experiment` tells whether a plan can settle the experiment's questions,
+which `asked_of` lists. `Spending` learns how long runs take on this machine.
 """
 
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
 from headway.adaptive import messages
-from headway.base.text import brief, counted, listed
+from headway.base.text import listed
 from headway.config.arms import Arm
 from headway.config.document import MOST_SEEDS
 from headway.config.experiment import Experiment
@@ -34,19 +32,6 @@ from headway.store.run import Run
 
 AT_MOST = 12
 """The default number of seeds at which a plan ends."""
-
-_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
-_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|min|m|h|d)")
-_LONGEST_S = 10 * 365 * 86400.0
-_MOST_RUNS = 10_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Allowance:
-    """The budget: seconds, or runs; None: not given."""
-
-    seconds: float | None = None
-    runs: int | None = None
 
 
 def margin_of(text: object) -> float:
@@ -84,29 +69,6 @@ def at_most_of(given: object) -> int:
     if given > MOST_SEEDS:
         raise UserError(f"at most {given:,} seeds: there are {MOST_SEEDS:,}; give fewer")
     return given
-
-
-def allowance_of(given: object) -> Allowance:
-    """A budget: a time, or a number of runs.
-
-    Raises:
-        UserError: when it is neither, or nothing.
-
-    Examples:
-        >>> allowance_of("1h 30min").seconds, allowance_of("160").runs
-        (5400.0, 160)
-    """
-    text = str(given).strip()
-    if isinstance(given, bool) or not (re.fullmatch(r"\d{1,9}", text) or re.fullmatch(rf"({_TIME.pattern}\s*)+", text)):
-        raise UserError(f"budget {shortened(text)}: give a time such as 90min or 2h, or a number of runs such as 160")
-    if text.isdigit():
-        if not 0 < int(text) <= _MOST_RUNS:
-            raise UserError(f"budget {text}: give 1 to {_MOST_RUNS:,} runs")
-        return Allowance(runs=int(text))
-    seconds = math.fsum(float(number) * _SECONDS[unit] for number, unit in _TIME.findall(text))
-    if not 0 < seconds <= _LONGEST_S:
-        raise UserError(f"budget {shortened(text)}: give more than nothing, and less than ten years")
-    return Allowance(seconds=seconds)
 
 
 def check_experiment(experiment: Experiment) -> None:
@@ -184,25 +146,15 @@ Wanted = Sequence[tuple[str, int]]
 
 @dataclass(kw_only=True)
 class Spending:
-    """The seconds since a user's call began, and the durations of runs.
+    """The durations of runs, as far as they are known.
 
     Attributes:
-        seconds: that may be spent; None: as many as it takes.
         n_places: runs that are worked on at once.
-        guessed: seconds of a run of an arm, before one was measured.
     """
 
-    seconds: float | None
     n_places: int
-    guessed: Mapping[str, float] = field(default_factory=dict)
-    _began: float = field(default_factory=time.monotonic)
     _slower: float = 1.0
     """Runs take longer than their own clocks say, since processes begin and end."""
-
-    @property
-    def left_s(self) -> float:
-        """Seconds that are left."""
-        return float("inf") if self.seconds is None else self.seconds - (time.monotonic() - self._began)
 
     def expected_s(self, wanted: Wanted, runs: Sequence[Run]) -> float | None:
         """About how long runs take together, by those that are done; None where nothing is known.
@@ -228,19 +180,18 @@ class Spending:
         for run in runs:
             if run.status == "done" and run.metrics.get("wall_s"):
                 measured.setdefault(run.name, []).append(float(run.metrics["wall_s"]))
-        return {**self.guessed} | {name: median(seconds) for name, seconds in measured.items()}
+        return {name: median(seconds) for name, seconds in measured.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchContext:
-    """The experiment, its directory and the callbacks that a search or a plan works with.
+class PlanContext:
+    """The experiment, its directory and the callbacks that a plan works with.
 
     Attributes:
         experiment: all of it.
         path: the results directory.
         run: works on runs to their end.
         tell: is given what is found.
-        guess: says about how many seconds a run of an arm takes, before one is done; nothing where that is not known.
         spending: what it takes.
     """
 
@@ -248,7 +199,6 @@ class SearchContext:
     path: Path
     run: Callable[[Sequence[tuple[Arm, int]]], object]
     tell: Callable[[str], object]
-    guess: Callable[[], Mapping[str, float]]
     spending: Spending
 
     def train(self, wanted: Wanted) -> None:
@@ -276,12 +226,6 @@ class SearchContext:
         for sentence in sentences:
             self.tell(sentence)
 
-    def expected_s(self, wanted: Wanted, runs: Sequence[Run]) -> float | None:
-        """Return about how long runs take, after a guess where a budget needs one and nothing is known."""
-        if self.spending.seconds is not None and self.spending.expected_s(wanted, runs) is None:
-            self.spending.guessed = self.guess()
-        return self.spending.expected_s(wanted, runs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -303,14 +247,12 @@ class Until:
     Attributes:
         margin: in per cent.
         at_most: seeds; None: as the directory's plan says, or twelve.
-        seconds: that may be spent; None: as many as it takes.
     """
 
     margin: float
     at_most: int | None = None
-    seconds: float | None = None
 
-    def begin(self, context: SearchContext) -> Plan:
+    def begin(self, context: PlanContext) -> Plan:
         """Look whether it can be done; nothing is written yet.
 
         Raises:
@@ -320,8 +262,6 @@ class Until:
         plan = self._plan(context.experiment, context.path, context.tell)
         if left := [arm.full_name for arm in context.experiment.selected if arm.full_name not in plan.arms]:
             context.tell(messages.not_asked(left))
-        first = [(arm, seed) for arm in plan.arms for seed in plan.seeds[: plan.looks[0]]]
-        check_first(first, context, f"the first look, at {plan.looks[0]} seeds of {counted(len(plan.arms), 'arm')},")
 
         def resume() -> Sequence[str]:
             stored = self._agreed(keep_plan(context.path, plan))
@@ -379,7 +319,7 @@ class Until:
         if self.at_most is not None and self.at_most < former.at_most:
             raise UserError(
                 f"at most {self.at_most} seeds: this directory was planned to {former.at_most}, and the level of each "
-                "look depends on it; take that (a budget stops it sooner), or another directory"
+                "look depends on it; take that, or another directory"
             )
         return former
 
@@ -400,27 +340,7 @@ def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
     )
 
 
-def check_first(wanted: Wanted, context: SearchContext, what: str) -> None:
-    """Raise UserError if the first runs take longer than the budget, as far as their time is known.
-
-    Raises:
-        UserError: when there is not, with the numbers.
-    """
-    runs = context.former_runs()
-    ended = {(run.name, run.seed) for run in runs if run.status == "done"}
-    missing = [run for run in wanted if run not in ended]
-    expected = context.expected_s(missing, runs)
-    if expected is not None and expected > context.spending.left_s:
-        budget_s, left_s = context.spending.seconds or 0.0, context.spending.left_s
-        # What was tried to know it has taken time, too.
-        left = f", and {brief(left_s)} of it are left" if expected <= budget_s else ""
-        raise UserError(
-            f"budget {brief(budget_s)}: {what} takes {counted(len(missing), 'run')}, about {brief(expected)} on "
-            f"{counted(context.spending.n_places, 'worker')}{left}; give more, or choose fewer arms"
-        )
-
-
-def follow_plan(plan: StoredPlan, context: SearchContext) -> Sequence[str]:
+def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:
     """Add seeds where a question is open, analyse as planned, and return the findings."""
     try_again(plan.arms, plan.seeds, context)
     before: Wanted | None = None
@@ -430,9 +350,7 @@ def follow_plan(plan: StoredPlan, context: SearchContext) -> Sequence[str]:
         wanted = _wanted(plan, cells, state)
         if not wanted or wanted == before:
             break
-        wanted = _affordable(plan, wanted, state, context)
-        if not wanted:
-            break
+        _tell_next_look(plan, wanted, state, context)
         context.train(wanted)
         before = wanted
     per_seed = [[(arm, 0) for arm in weights] for weights in plan.asked.values()]
@@ -440,16 +358,16 @@ def follow_plan(plan: StoredPlan, context: SearchContext) -> Sequence[str]:
     return tuple(messages.ending(plan, state, [context.spending.expected_s(wanted, runs) for wanted in per_seed]))
 
 
-def try_again(arms: Sequence[str], seeds: Sequence[int], context: SearchContext) -> None:
-    """Train the runs that a former call left failed or interrupted, if there is time; a look does not wait for them."""
+def try_again(arms: Sequence[str], seeds: Sequence[int], context: PlanContext) -> None:
+    """Train the runs that a former call left failed or interrupted; a look does not wait for them."""
     runs = context.store().runs()
     asked = (run for run in runs if run.name in arms and run.seed in seeds)
     left = [(run.name, run.seed) for run in asked if run.status in ("failed", "interrupted")]
-    if left and (context.spending.expected_s(left, runs) or 0.0) <= context.spending.left_s:
+    if left:
         context.train(left)
 
 
-def _analyse(plan: StoredPlan, cells: Cells, context: SearchContext) -> PlanState:
+def _analyse(plan: StoredPlan, cells: Cells, context: PlanContext) -> PlanState:
     """Make the interim analyses that are due, store their findings, and report what is new."""
     former = stored_plan(context.path)
     made = {interim.n_seeds: interim for interim in (former.history if former else ())}
@@ -481,20 +399,16 @@ def _wanted(plan: StoredPlan, cells: Cells, state: PlanState) -> Wanted:
     ]
 
 
-def _affordable(plan: StoredPlan, wanted: Wanted, state: PlanState, context: SearchContext) -> Wanted:
-    """Return the runs of an interim analysis if the budget allows all of them, else none; at first one seed."""
+def _tell_next_look(plan: StoredPlan, wanted: Wanted, state: PlanState, context: PlanContext) -> None:
+    """Tell how long the next interim analysis and the rest of the plan take, once a run has been timed."""
     runs, spending = context.store().runs(), context.spending
     expected = spending.expected_s(wanted, runs)
     if expected is None:
-        return wanted if spending.seconds is None else [run for run in wanted if run[1] == wanted[0][1]]
+        return
     n = plan.looks[state.look or 0]
-    if expected > spending.left_s:
-        context.tell(messages.stopped(n, len(wanted), expected, spending.left_s, spending.seconds or 0))
-        return []
     arms = dict.fromkeys(name for name, _ in wanted)
     to_the_end = [*wanted, *[(arm, 0) for arm in arms] * (plan.at_most - n)]
     context.tell(messages.next_look(n, len(wanted), expected, spending.expected_s(to_the_end, runs), plan))
-    return wanted
 
 
 def _n_done(path: Path, arms: Sequence[str]) -> int:
@@ -506,3 +420,25 @@ def _n_done(path: Path, arms: Sequence[str]) -> int:
     while all((arm, n) in done for arm in arms):
         n += 1
     return n
+
+
+def goal_of(*, until: str | None, at_most: int | None, seeds: object) -> Until | None:
+    """Return the goal that the options ask for, or None if a number of seeds is asked for.
+
+    Args:
+        until: the difference that matters, such as `0.5%`.
+        at_most: the number of seeds at which the plan ends.
+        seeds: the seeds that were asked for; None for none.
+
+    Raises:
+        UserError: when an option cannot be understood, or one contradicts another.
+    """
+    if until is None:
+        if at_most is not None:
+            raise UserError(f"at most {at_most}: add until (--until 0.5%), which adds seeds until that number")
+        return None
+    if seeds is not None:
+        raise UserError(
+            f"until {until}, and {seeds} seeds: a plan finds the number of seeds itself; leave one of them out"
+        )
+    return Until(margin=margin_of(until), at_most=None if at_most is None else at_most_of(at_most))

@@ -119,15 +119,6 @@ def run(
         int | None,
         typer.Option(*both_names("--at-most"), metavar="N", help="Seeds where --until ends; by default 12."),
     ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME|RUNS", help="Start no seeds that do not fit: 90min, 2h; or runs, of --best its search."
-        ),
-    ] = None,
-    best: Annotated[
-        bool, typer.Option("--best", help="Search the best arm within a --budget, then judge finalists on fresh seeds.")
-    ] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
     ] = None,
@@ -165,13 +156,13 @@ def run(
     On the same directory again, it finishes what is missing and repeats nothing; headway run DIR does so with what was
     asked for there. Ctrl-C is safe. With --until, seeds are added, at planned looks, until every question is settled.
     """
-    from headway.adaptive.goal import goal_of
+    from headway.adaptive.until import goal_of
     from headway.api import carry_out
     from headway.execute.sweep import ExecutionOptions
     from headway.report.progress import watch
     from headway.store.directory import is_directory
 
-    goal = goal_of(until=until, at_most=at_most, budget=budget, best=best, seeds=seeds)
+    goal = goal_of(until=until, at_most=at_most, seeds=seeds)
     store, runs, results = carry_out(
         _experiment(name, scale, settings, arms, control, seeds, plugins, directory),
         Path(name) if is_directory(name) else directory,

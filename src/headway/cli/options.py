@@ -151,6 +151,8 @@ DROPPED = {
     "submit --together": (1, _IGNORED + "`headway run` fixed the batches when it made the runs"),
     "submit --slurm": (0, _IGNORED + "Slurm is the only scheduler; elsewhere start `headway worker` yourself"),
     "export --to": (1, _IGNORED + "hf is the only format"),
+    "run --best": (None, "type --until 1%, which adds seeds until every comparison has an answer; Optuna searches"),
+    "run --budget": (None, "type --until 1% --max-seeds N, or stop the run with Ctrl-C; `headway run DIR` resumes it"),
     "plan --trial": (None, "type --timing"),
     "plan --no-trial": (None, "type --no-timing"),
     "generate --stop": (None, "leave it out: a text ends at its end-of-text token"),
@@ -231,8 +233,6 @@ def print_sentences(results: "Results") -> None:
 
     for warning in results.warnings:
         warn(warning)
-    for sentence in results.search.sentences if results.search else ():
-        say(f"* {sentence}")
     for sentence in answer(results):
         say(f"* {sentence}")
 

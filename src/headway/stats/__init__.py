@@ -4,7 +4,7 @@
   `across`: the arms of two directories; `answer`: the sentences for a terminal; `reference`: the JSON schema;
 * `cells`: the values of a metric; `contrasts`: differences of arms, judged together; `evidence`: the results of tests;
 * `blocks`, `paired`, `shares`: the tests; `simultaneous`: bounds that hold for all contrasts at once;
-* `sequential`: interim analyses; `best_arm`: the search for the best arm; `learning_rates`: each arm at its best rate;
+* `sequential`: interim analyses; `learning_rates`: each arm at its best rate;
 * `verdicts`: findings in words; `verdict_table`: the verdicts as CSV, LaTeX, Markdown and HTML;
 * `warnings`: the caveats, each read from a `case`.
 """

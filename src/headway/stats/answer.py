@@ -52,9 +52,9 @@ def _told(differences: Sequence[tuple[Comparison | JudgedContrast, str]], result
 
 def without_pairs(results: Results) -> str:
     """Return a sentence on how many comparisons of the primary metric no seed allows yet; empty for none."""
-    # After a search most arms have no fresh seeds, and are not to have any; arms that were not chosen have no runs.
+    # Arms that were not chosen have no runs.
     chosen = {run.name for run in results.runs}
-    n = 0 if results.search else sum(c.n_pairs == 0 and {c.arm, c.baseline} <= chosen for c in results.judged)
+    n = sum(c.n_pairs == 0 and {c.arm, c.baseline} <= chosen for c in results.judged)
     return f"{counted(n, 'comparison')} {'has' if n == 1 else 'have'} no pairs of seeds yet" if n else ""
 
 

@@ -22,7 +22,6 @@ from headway.base.text import command_line, listed
 from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
 from headway.errors import ResultsError, UserError
-from headway.stats.best_arm import SearchResult, searched
 from headway.stats.blocks import prior_freedom
 from headway.stats.case import Case
 from headway.stats.cells import labels_of, matches_of, runs_of_arms
@@ -93,7 +92,6 @@ class Results:
         claims: published statements on heads, with verdicts.
         warnings: sentences to read before any result is believed.
         doubts: the warnings that may make answers worth nothing.
-        search: the result of the search for the best arm, if there was one.
         labels: the labels of arms in tables and figures, by full name.
     """
 
@@ -114,7 +112,6 @@ class Results:
     claims: tuple[JudgedStatement, ...] = ()
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
-    search: SearchResult | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -266,7 +263,6 @@ def _content(store: Store) -> tuple[dict[str, Any], int | None]:
         learning_rates=tuple(case.rates),
         warnings=tuple(sentence for _, sentence in warnings),
         doubts=tuple(sentence for check, sentence in warnings if check.casts_doubt),
-        search=searched(store, of_arms, looks),
         labels=labels_of(experiment),
     )
     return results.to_json(), case.now

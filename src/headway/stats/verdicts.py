@@ -8,11 +8,10 @@ detectable differences once for a whole family.
 * `paired_finding` words the rule `paired`. An arm beats another only if the test says so after Holm's correction.
   Otherwise the sentence names the detectable difference, and how many seeds would detect more.
 * `share_finding` words the rule `shares`, and what theory says is possible.
-* `picked_sentence` and `fresh_sentence` word the search for the best arm.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from scipy.special import stdtrit
@@ -29,7 +28,6 @@ from headway.stats.paired import is_finite
 from headway.stats.sequential import FEWEST
 from headway.stats.shares import Share
 from headway.stats.simultaneous import LEVEL
-from headway.store.look_plans import Picked, StoredSearch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -544,48 +542,3 @@ def decimal(value: float) -> str:
     while digits < _MOST_DIGITS and round(value, digits) in (0.0, 1.0):
         digits += 1
     return f"{value:.{digits}f}".removeprefix("0")
-
-
-def picked_sentence(picked: Picked, search: StoredSearch, titles: Mapping[str, str]) -> str:
-    """Return a sentence on the arm that a search picked, with each finalist's probability of being the best.
-
-    Examples:
-        >>> search = StoredSearch(arms=("a", "b", "c"), new_seeds=(1, 2), metric="", margin=1.0, at_most=12)
-        >>> picked = Picked(arm="b", chances={"a": 0.2, "b": 0.79, "c": 0.01}, finalists=("b", "a"))
-        >>> picked_sentence(picked, search, {"a": "1 head", "b": "2 heads"})
-        'picked 2 heads of 3 arms; if arms scatter normally with an unknown spread, the chance to be the best is 79 % for 2 heads, 20 % for 1 head and 1 % for the others together; if arms form groups, it is less certain'
-    """  # noqa: E501 - a doctest's output stands on one line
-    shares = [f"{_chance(picked.chances[arm])} for {titles[arm]}" for arm in picked.finalists]
-    others = max(0.0, 1 - sum(picked.chances[arm] for arm in picked.finalists))
-    rest = [f"{_chance(others)} for the others together"] if len(search.arms) > len(picked.finalists) else []
-    said = f"picked {titles[picked.arm]} of {len(search.arms)} arms"
-    chances = f"the chance to be the best is {listed([*shares, *rest])}"
-    return (
-        f"{said}; if arms scatter normally with an unknown spread, {chances}; if arms form groups, it is less certain"
-    )
-
-
-def unfinished_search(search: StoredSearch) -> str:
-    """Return a sentence on a search that has not picked an arm yet."""
-    return f"the search among {len(search.arms)} arms is not over; `headway run` with --best goes on with it"
-
-
-def _chance(chance: float) -> str:
-    if not 0.005 <= chance < 0.995:
-        return "under 1 %" if chance < 0.5 else "over 99 %"
-    return f"{100 * chance:.0f} %"
-
-
-def fresh_sentence(arm: str, metric: Metric, *, mean: float, interval: tuple[float, float] | None, n_seeds: int) -> str:
-    """Return a sentence on the picked arm's result on fresh seeds.
-
-    Examples:
-        >>> fresh_sentence("2 heads", METRICS["eval_mse"], mean=0.98, interval=(0.97, 0.99), n_seeds=3)
-        'on 3 fresh seeds, 2 heads have 0.980 y squared (95 % interval 0.970 to 0.990)'
-    """
-    has, unit = "have" if is_plural(arm) else "has", "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
-    said = f"on {counted(n_seeds, 'fresh seed')}, {arm} {has}"
-    if interval is None:
-        return f"{said} {number(mean, 4)}{unit}"
-    write = Amount(decimals=Amount.within(*interval).decimals + 1)
-    return f"{said} {write(mean)}{unit} (95 % interval {write(*interval)})"

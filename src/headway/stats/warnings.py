@@ -24,6 +24,7 @@ from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Doubt
 from headway.stats.sequential import FEWEST, error_of
 from headway.stats.simultaneous import LEVEL
+from headway.store.document import looks_there
 from headway.store.verify import directory_warnings
 
 KEPT = "text_kept"
@@ -45,6 +46,15 @@ def former_rule(case: Case) -> Iterator[str]:
         yield (
             "verdicts: paired has no effect: the differences of a question are judged together, in every experiment; "
             "leave that key out"
+        )
+
+
+def former_search(case: Case) -> Iterator[str]:
+    """Yield a sentence if a search chose which arms got further seeds, and no plan judges fresh seeds."""
+    if case.looks.plan is None and "search" in looks_there(case.path):
+        yield (
+            "a search for the best arm (--best, which Headway no longer has) chose which arms got more seeds; their "
+            "first seeds flatter them, so train the arms that matter in a new directory"
         )
 
 
@@ -427,6 +437,7 @@ class Check:
 WARNINGS: list[Check] = [
     Check(sentences=of_directory),
     Check(sentences=former_rule),
+    Check(sentences=former_search, casts_doubt=True),
     Check(sentences=failed_runs),
     Check(sentences=absent_baselines),
     Check(sentences=unlike_executions),

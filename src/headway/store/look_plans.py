@@ -3,9 +3,6 @@
     looks/plan.json        when the analyses happen, and their questions; written before the first verdict
     looks/after-N.json     the findings with N seeds
     looks/seen-N.json      verdicts were given on N seeds, without a plan
-    looks/search.json      how the best of many arms is searched
-    looks/round-J.json     the arms that a round of the search kept
-    looks/picked.json      the arm that the search picked
 
 Each file is written once, whole. If several processes come at once, one writes it and the others read it. Only a plan
 that is prolonged beyond its end replaces the previous one.
@@ -101,52 +98,6 @@ class StoredPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredSearch:
-    """A search for the best of many arms, as it was planned.
-
-    Attributes:
-        arms: among which it searches.
-        new_seeds: that every arm which is left gets, by round.
-        metric: by which they are judged.
-        margin: of the verdicts on finalists, in per cent.
-        at_most: fresh seeds of a finalist.
-        made: when, in UTC.
-    """
-
-    arms: tuple[str, ...]
-    new_seeds: tuple[int, ...]
-    metric: str
-    margin: float
-    at_most: int
-    made: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundMade:
-    """The arms that a round kept, the best first."""
-
-    kept: tuple[str, ...]
-    made: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picked:
-    """The result of a search.
-
-    Attributes:
-        arm: that had the best mean.
-        chances: of each arm to be the best.
-        finalists: that get fresh seeds, `arm` first.
-        made: when, in UTC.
-    """
-
-    arm: str
-    chances: Mapping[str, float]
-    finalists: tuple[str, ...]
-    made: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Seen:
     """The note that verdicts were given on a number of seeds without a plan."""
 
@@ -154,7 +105,7 @@ class Seen:
     made: str = ""
 
 
-_Stored = TypeVar("_Stored", StoredPlan, LookMade, StoredSearch, RoundMade, Picked, Seen)
+_Stored = TypeVar("_Stored", StoredPlan, LookMade, Seen)
 
 
 def folder_of(directory: Path) -> Path:

@@ -22,7 +22,6 @@ from headway.report.regression.report import LABORATORY as regression
 from headway.stats import results
 from headway.stats.results import read
 from headway.store.directory import Store
-from headway.store.look_plans import Picked, StoredPlan, StoredSearch, keep
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -118,39 +117,6 @@ def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(
     assert box.index("A is no better.") < box.index("1 of 9 runs is not finished.") < box.index("How sure is this?")
     assert written.count("trained enough to say") == 1
     assert written.count("1 of 9 runs is not finished") == 1
-
-
-@pytest.mark.slow
-def test_what_a_search_picked_stands_first_in_the_answer(directory: Path) -> None:
-    path = fabricate(directory, small("icl-heads", baseline=None).select(seeds=5))
-    before = page_of(path)
-    search = StoredSearch(arms=("h1", "h2", "h4"), new_seeds=(1, 1), metric="eval_mse", margin=1.0, at_most=12)
-    keep(path, "search", search)
-    keep(path, "picked", Picked(arm="h2", chances={"h1": 0.01, "h2": 0.7, "h4": 0.29}, finalists=("h2", "h4")))
-    asked = {"h2 - h4": {"h2": 1.0, "h4": -1.0}}
-    plan = StoredPlan(
-        looks=(3, 4), margin=1.0, level=0.05, metric="eval_mse", asked=asked, are_declared=False, first_seed=2
-    )
-    keep(path, "plan", plan)
-    after = page_of(path)
-    chance = "the chance to be the best is 70 % for 2 heads, 29 % for 4 heads and 1 % for the others together"
-    scatter = "if arms scatter normally with an unknown spread"
-    said = f"picked 2 heads of 3 arms; {scatter}, {chance}; if arms form groups, it is less certain."
-    assert said not in before
-    assert "rest on fresh seeds alone" not in before
-    order = [
-        '<section class="answer"',
-        f'<p class="says">P{said[1:]}',
-        f"<li>{said}",
-        "on 3 fresh seeds, 2 heads have 0.6",
-        "on fresh seeds, 2 heads ",
-    ]
-    places = [after.index(text) for text in order]
-    assert places == sorted(places)
-    assert "Nothing was compared" in before
-    assert "Nothing was compared" not in after
-    arms = {arm.name: arm.seeds for arm in material_of(Store.open(path)).arms}
-    assert (arms["h1"], arms["h2"], arms["h4"]) == ((0, 1, 2, 3, 4), (2, 3, 4), (2, 3, 4))
 
 
 def page_of(path: Path) -> str:

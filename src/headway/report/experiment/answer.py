@@ -425,9 +425,6 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             )
             if several
             else measure.one_seed,
-            "Of finalists of the search their fresh seeds alone; of the other arms those of the search."
-            if material.results.search is not None and material.results.search.first_fresh is not None
-            else "",
             measure.ticks,
             "They are left out where they lie far from every arm." if _far(material, measure, arms) else "",
             "Right: the same, drawn larger." if zoomed else "",

@@ -226,15 +226,6 @@ class ReportData:
         return self.results.tasks.get(arm.shown.task) or References(baselines={})
 
 
-def _chose(run: "Run", results: Results) -> bool:
-    """Return whether this run helped to choose a finalist of a search, and so flatters it beside its fresh runs."""
-    search = results.search
-    if search is None or search.first_fresh is None or run.name not in search.finalists:
-        return False
-    fresh = (one for one in results.runs if one.name == run.name and one.status == "done")
-    return run.seed < search.first_fresh and any(one.seed >= search.first_fresh for one in fresh)
-
-
 def gather(store: "Store", results: Results) -> ReportData:
     """Read a results directory, as far as its results do not hold it."""
     tasks = {(run.name, run.seed): run.task or "" for run in results.runs}
@@ -242,7 +233,7 @@ def gather(store: "Store", results: Results) -> ReportData:
     finished: dict[str, list[Finished]] = {}
     runs = tuple(store.runs())
     for run in runs:
-        if run.status == "done" and (run.name, run.seed) in tasks and not _chose(run, results):
+        if run.status == "done" and (run.name, run.seed) in tasks:
             task = tasks[run.name, run.seed]
             read = Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=task)
             finished.setdefault(run.name, []).append(read)

@@ -79,11 +79,8 @@ def first_screen(
     asked, found, shares = drawn_differences(material)
     plain = [[one for one in some if one.control is None] for some in (asked, found)]
     main = plain[0] or plain[1]
-    search = material.results.search
     if not material.arms:
         answer = "There is no answer yet: no run has finished."
-    elif search is not None and search.sentences:
-        answer = _sentence(search.sentences[0])
     elif main:
         answer = headline(material, main)
     elif statements:

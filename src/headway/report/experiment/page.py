@@ -152,7 +152,6 @@ def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None)
         "report.html.j2",
         drawn,
         experiment=material.experiment,
-        picked=material.results.search.sentences if material.results.search else (),
         first=first_screen(material, progress(material), said, undrawn),
         sure=sureness(material),
         luck=laboratory.luck(material),

@@ -3,9 +3,7 @@
 import pytest
 from support.planted_effects import experiment, wished
 
-from headway.adaptive import goal
-from headway.adaptive.goal import Best
-from headway.adaptive.until import Until, allowance_of, check_experiment, margin_of
+from headway.adaptive.until import Until, check_experiment, margin_of
 from headway.config import metrics
 from headway.config.load import load
 from headway.errors import UserError
@@ -35,46 +33,15 @@ def test_what_is_no_margin_is_refused(text, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds", "runs"),
-    [("90s", 90, None), ("90min", 5400, None), ("1.5h", 5400, None), ("1h30m", 5400, None), ("160", None, 160)],
-)
-def test_budgets_are_times_or_runs(text, seconds, runs):
-    found = allowance_of(text)
-    assert (found.seconds, found.runs) == (seconds, runs)
-
-
-@pytest.mark.parametrize("text", ["soon", "2 weeks", "-1h", "1.5", "", "0x10", True])
-def test_what_is_no_budget_is_refused(text):
-    with pytest.raises(UserError, match=r"give a time such as 90min or 2h, or a number of runs such as 160$"):
-        allowance_of(text)
-
-
-@pytest.mark.parametrize(("text", "said"), [("0", "give 1 to"), ("0h", "more than nothing"), ("9999d", "ten years")])
-def test_budgets_of_nothing_or_too_much_are_refused(text, said):
-    with pytest.raises(UserError, match=said):
-        allowance_of(text)
-
-
-@pytest.mark.parametrize(
     ("asked", "said"),
     [
         ({"until": "1%", "at_most": 2}, "at most 2 seeds: nothing is settled with less than 3; give 3 or more"),
         ({"until": "1%", "at_most": 10**9}, "at most 1,000,000,000 seeds: there are 10,000; give fewer"),
         (
-            {"until": "1%", "budget": "160"},
-            "budget 160: until 1% is not limited by runs; give a time such as 90min or 2h",
-        ),
-        (
             {"until": "1%", "seeds": 3},
-            "until 1%, and 3 seeds: it finds itself how many seeds it takes; leave one of them out",
+            "until 1%, and 3 seeds: a plan finds the number of seeds itself; leave one of them out",
         ),
-        (
-            {"best": True, "budget": "9", "seeds": "3,5"},
-            "best, and 3,5 seeds: it finds itself how many seeds it takes; leave one of them out",
-        ),
-        ({"best": True}, "best: say what may be spent on the search: a budget such as 160 (runs) or 2h"),
-        ({"at_most": 5}, "at most 5: " + goal._NEEDS),
-        ({"budget": "2h"}, "budget 2h: " + goal._NEEDS),
+        ({"at_most": 5}, "at most 5: add until (--until 0.5%), which adds seeds until that number"),
     ],
 )
 def test_what_contradicts_itself_is_refused(asked, said):
@@ -85,10 +52,7 @@ def test_what_contradicts_itself_is_refused(asked, said):
 
 def test_goals():
     assert wished() is None
-    assert wished(until="0.5%", at_most=8, budget="2h") == Until(margin=0.5, at_most=8, seconds=7200)
-    best = wished(best=True, budget="160")
-    assert isinstance(best, Best)
-    assert (best.allowance.runs, best.margin, best.at_most, best.seconds) == (160, None, 12, None)
+    assert wished(until="0.5%", at_most=8) == Until(margin=0.5, at_most=8)
 
 
 @pytest.mark.parametrize(("unit", "what"), [("yes or no", "a yes or a no"), ("fraction", r"a share \(fraction\)")])
