@@ -214,7 +214,7 @@ def test_another_margin_or_a_sooner_end_is_refused(tmp_path):
     settle(tmp_path / "d", of, HALF)
     with pytest.raises(UserError, match=r"^until 1 %: this directory was planned until 0.5 %, and a margin is"):
         settle(tmp_path / "d", of, wished(until="1%"))
-    with pytest.raises(UserError, match=r"^at most 8 seeds: this directory was planned to 12, .*a budget stops"):
+    with pytest.raises(UserError, match=r"^at most 8 seeds: this directory was planned to 12, .*take that, or another"):
         settle(tmp_path / "d", of, wished(until="0.5%", at_most=8))
     assert seeds_of(tmp_path / "d") == {"plain": 3, "worse": 3}
 

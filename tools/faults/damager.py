@@ -366,6 +366,15 @@ class Seen:
     words: tuple[str, ...]
 
 
+NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?")
+
+
+def without_rounding(found: re.Match[str]) -> str:
+    """Return a number with 12 digits: sums that are computed anew may differ in the last bits, by where arrays lie."""
+    value = float(found[0])
+    return f"{value:.12g}" if abs(value) > 1e-12 else "0"
+
+
 def look(directory: Path) -> Seen:
     """Compare a directory, ask for its status, and read what a report shows of its finished runs."""
     with warnings.catch_warnings(record=True) as caught:
@@ -383,7 +392,9 @@ def look(directory: Path) -> Seen:
         except UserError as error:
             return Seen(content="", words=(str(error),))
     warned = tuple(line for line in said.getvalue().splitlines() if line.startswith("warning"))
-    return Seen(content=repr(seen), words=(*words, *warned, *(str(one.message) for one in caught)))
+    return Seen(
+        content=NUMBER.sub(without_rounding, repr(seen)), words=(*words, *warned, *(str(one.message) for one in caught))
+    )
 
 
 def everything(run: Run) -> dict[str, Any]:
