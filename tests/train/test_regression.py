@@ -12,6 +12,7 @@ from headway.config.kinds import parse_run
 from headway.config.metrics import METRICS
 from headway.errors import UserError
 from headway.icl import fused
+from headway.icl.circuits import PATTERN_FIT, circuits, head_table
 from headway.train.loop import train
 from headway.train.regression import LABORATORY
 
@@ -63,6 +64,11 @@ def test_what_is_measured(model):
     assert milestones[10].arrays["qk"].shape == (1 if one_layer else 2, 2, 4, 4)
     assert set(conclusion.metrics) <= set(METRICS)
     assert ("kernel_mse" in conclusion.metrics) == one_layer
+    assert (set(PATTERN_FIT) <= set(conclusion.metrics)) == one_layer
+    if one_layer:
+        now = circuits(study.trainer.weights(), run.model, run.task)
+        table = head_table(now["qk"][0], now["ov"][0], run.task)
+        assert all(conclusion.metrics[name] == table[name].tolist() for name in PATTERN_FIT)
     curve = conclusion.curves["error_by_length"]
     assert set(curve) == {"n_pairs", "model"} | ({"kernel"} if one_layer else set())
     assert len(curve["model"]["mse"]) == len(curve["n_pairs"])

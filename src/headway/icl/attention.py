@@ -8,8 +8,9 @@ Inside, tensors have the examples on their last axis, tokens (position, entry, e
 written as products and sums of such tensors, which fuse into loops over vectors of examples; run eagerly, they are
 matrix products.
 
-Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734. The stacks in its code mask after the softmax, take the
-softmax twice and divide 0 by 0 in rows that see nothing; here the mask comes first, and the heads of such a row give 0.
+Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734. The stacks in its code take the softmax twice, before and after
+the mask, and the first row, which sees nothing, attends evenly to every position. Here the mask comes before one
+softmax, and a row that sees nothing gives 0.
 """
 
 import functools

@@ -15,6 +15,9 @@ from jaxtyping import Float
 from headway.config.regression import IclModel, OneLayer, RegressionTask
 from headway.icl.weights import Weights
 
+PATTERN_FIT = ("diagonal_variance", "largest_off_diagonal", "largest_y_row", "largest_other_ov")
+"""The columns of `head_table` that tell how far a head is from the pattern: all are 0 in it."""
+
 
 def circuits(weights: Weights, model: IclModel, task: RegressionTask) -> dict[str, np.ndarray]:
     """Return the circuits of every layer and head, float64.

@@ -15,7 +15,7 @@ from headway.config.regression import IclRun, OneLayer, Stack
 from headway.data.regression import Prompts, curve_prompts, evaluation_prompts
 from headway.errors import UserError
 from headway.icl import estimators, evaluation, fused
-from headway.icl.circuits import circuits, head_scalars
+from headway.icl.circuits import PATTERN_FIT, circuits, head_scalars, head_table
 from headway.icl.weights import initial_weights
 from headway.train import loop
 from headway.train.loop import Conclusion, Measure, Measurements, Study, TrainerChoice, TrainingSlice
@@ -167,7 +167,10 @@ class _Judge:
             "ratio_to_debiased_gd": errors["eval_mse"] / float(control.errors.mean()),
         }
         if isinstance(run.model, OneLayer):
+            now = self.circuits()
+            table = head_table(now["qk"][0], now["ov"][0], task)
             metrics |= self.heads().metrics
+            metrics |= {name: table[name].tolist() for name in PATTERN_FIT}
         if self._has_kernel:
             by_kernel = self._by_kernel(prompts, None)
             metrics["kernel_mse"] = float(evaluation.squared_errors(by_kernel, prompts).mean())

@@ -1,14 +1,19 @@
 """Figures: each has its words, is valid, draws, and gives a head or an arm the same colour everywhere."""
 
 import json
+import math
 import re
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from support import stored
 from support.fabricate import fabricate, material_of, small
+from support.tolerance import assert_same
 
 from headway.config.load import load
 from headway.config.spec import thinned
@@ -23,7 +28,7 @@ from headway.report.regression import heads as dynamics
 from headway.report.regression import heads as maps
 from headway.report.regression import theory, training
 from headway.report.regression.heads import circuits_of
-from headway.report.regression.report import ERROR
+from headway.report.regression.report import ERROR, LABORATORY
 from headway.store.directory import Store
 
 final_error = partial(final_outcome, measure=ERROR)
@@ -76,6 +81,83 @@ def test_with_one_seed_there_is_no_band_and_captions_say_so(directory: Path) -> 
     loss = training.loss(material)
     assert loss is not None
     assert "area" not in [mark["type"] for mark in found(loss.spec, "mark")]
+
+
+def with_luck(directory: Path, luck: float, seeds: int) -> ReportData:
+    """Runs whose validation on few prompts has a standard error, and whose final evaluation is known."""
+    path = fabricate(directory, small("icl-heads").select(arms=["h1", "h2"], seeds=seeds))
+    for folder in path.glob("runs/*/seed-*"):
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        text = "".join(json.dumps({**line, "eval_mse_adjusted_se": luck}) + "\n" for line in lines)
+        (folder / "metrics.jsonl").write_text(text)
+        final = json.loads((folder / "run.json").read_text())["metrics"]
+        stored.rewrite(folder, metrics={**final, "eval_mse_adjusted": final["eval_mse"]})
+        stored.seal(folder)
+    return material_of(Store.open(path))
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_validation_on_few_prompts_has_a_band_of_their_luck_and_the_final_error(directory: Path, seeds: int) -> None:
+    material = with_luck(directory, 0.2, seeds)
+    figure = training.loss(material)
+    assert figure is not None
+    assert "Bands on the right also hold the 95 % interval over their prompts." in figure.caption
+    assert "no band" not in figure.caption
+    _, validation = figure.spec["hconcat"] if "hconcat" in figure.spec else figure.spec["concat"]
+    marks = [layer["mark"]["type"] for layer in validation["layer"]]
+    assert {"area", "point"} <= set(marks)
+    (point,) = (layer for layer in validation["layer"] if layer["mark"]["type"] == "point")
+    rows = figure.spec["datasets"][point["data"]["name"]]
+    expected = [float(np.mean(arm.final("eval_mse"))) for arm in material.arms]
+    assert_same([row["mse"] for row in rows], expected, dtype=np.float32)
+    area = next(layer for layer in validation["layer"] if layer["mark"]["type"] == "area")
+    curve = [row for row in figure.spec["datasets"][area["data"]["name"]] if row["what"] == "1 head"]
+    last = max(curve, key=lambda row: row["step"])
+    reach = math.exp(1.96 * 0.2 / last["mse"])
+    spread = reach**2 if seeds == 1 else last["high"] / last["low"]
+    assert_same(last["high"] / last["low"], spread, dtype=np.float32)
+    assert last["high"] / last["low"] > 0.999 * reach**2
+
+
+def test_curves_of_least_squares_are_named_as_medians(heads: ReportData) -> None:
+    for draw in (training.lengths, training.lengths_by_arm):
+        figure = draw(heads)
+        assert figure is not None
+        assert "least squares" not in set(texts_of(figure.spec))
+    assert "least squares (median)" in set(texts_of(figure.spec))
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Every text in a specification, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts_of(inner)
+
+
+@pytest.mark.parametrize(
+    ("w", "mu", "dead"),
+    [
+        ([0.5], [1.5], 0),
+        ([0.14, -0.14], [3.2, -3.2], 0),
+        ([0.14, -0.14, 0.14], [3.2, -3.2, 0.001], 1),
+        ([0.14, -0.14, 0.0, 0.14], [3.2, -3.2, 5.0, 0.001], 2),
+        ([[0.1, 0.0], [0.0, 0.1], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], 1),
+    ],
+)
+def test_a_head_is_dead_whose_part_of_the_step_is_below_a_hundredth(w: Any, mu: Any, dead: int) -> None:
+    run = SimpleNamespace(metrics={"w": w, "mu": mu})
+    assert dynamics.dead_heads(run) == dead  # type: ignore[arg-type]
+    assert f": {dead} of {len(w)}." in dynamics.dead_of(run)  # type: ignore[arg-type]
+
+
+def test_dead_heads_are_counted_beside_what_each_head_becomes(heads: ReportData) -> None:
+    figure = dynamics.dynamics(heads)
+    assert figure is not None
+    assert "Dead heads, each with less than 1 % of the summed |mu w|: 1 head 0 of 1, 2 heads 0 of 2" in figure.caption
+    (_, table), *_ = LABORATORY.heads(heads.arms[1])
+    assert table.caption == "Dead heads, each with less than 1 % of the summed |mu w|: 0 of 2."
 
 
 def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:

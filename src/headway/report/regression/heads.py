@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import join
+from headway.base.text import join, span
 from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask, Stack
 from headway.config.spec import thinned
 from headway.icl.circuits import circuits
@@ -51,6 +51,37 @@ def covered(arm: ArmResults) -> bool:
     model, task = declared(arm.shown).model, declared(arm.shown).task
     isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
     return has_one_layer(arm) and model.attention == "softmax" and isotropic
+
+
+DEAD = 0.01
+"""The share of the summed |mu w| of all heads below which a head is dead."""
+
+
+def dead_heads(run: Finished) -> int:
+    """Return how many heads of a one-layer model carry less than `DEAD` of its step size, for every output."""
+    w, mu = (np.array(run.metrics[name], dtype=float) for name in ("w", "mu"))
+    steps = np.abs(w * mu)
+    return int((steps < DEAD * steps.sum(axis=0)).reshape(len(steps), -1).all(axis=1).sum())
+
+
+def dead_of(run: Finished) -> str:
+    """Return a sentence that counts the dead heads of a one-layer run; empty if its metrics do not tell."""
+    if not run.metrics.get("w") or not run.metrics.get("mu"):
+        return ""
+    n_heads = len(run.metrics["w"])
+    return f"Dead heads, each with less than {100 * DEAD:g} % of the summed |mu w|: {dead_heads(run)} of {n_heads}."
+
+
+def _dead_of_arms(arms: Iterable[ArmResults]) -> str:
+    """Return a sentence that counts the dead heads of arms over their seeds; empty if no run tells."""
+    counts = []
+    for arm in arms:
+        dead = [dead_heads(run) for run in arm.runs if run.metrics.get("w") and run.metrics.get("mu")]
+        if dead:
+            n_heads = declared(arm.shown).model.n_heads
+            counts.append(f"{arm.label} {span(dead)} of {n_heads}")
+    limit = f"each with less than {100 * DEAD:g} % of the summed |mu w|"
+    return f"Dead heads, {limit}: {', '.join(counts)}." if counts else ""
 
 
 POINTS = 120
@@ -157,6 +188,7 @@ def _caption(arms: list[ArmResults]) -> str:
         "(left out while w is so small that it is far larger)."
         if theory
         else "",
+        _dead_of_arms(arms),
         f"The steps are on an axis that is linear up to {declared(arms[0].shown).probes.every:,} and logarithmic "
         "beyond.",
         f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",

@@ -139,7 +139,7 @@ def _heads_of(run: Finished) -> Table:
         )
         for head in range(len(columns["w"]))
     ]
-    caption = "" if task.d_y == 1 else PER_OUTPUT
+    caption = join(heads.dead_of(run), "" if task.d_y == 1 else PER_OUTPUT)
     return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=caption)
 
 

@@ -1,5 +1,6 @@
 """Figures of errors: over training, and against the length of the prompt, shorter and longer than in training."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, number, span
-from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, LineStyle, grid, panel
+from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, LineStyle, alt, grid, hints, inline, panel
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule, step_axis
 from headway.report.experiment.data import ArmResults, ReportData, per_seed, training_curve
 from headway.report.regression.heads import declared
@@ -29,6 +30,8 @@ def loss(material: ReportData) -> Figure | None:
     }
     if not rows:
         return None
+    if "eval_mse_adjusted" in rows:
+        rows["eval_mse_adjusted"] = [row for arm in material.arms for row in _with_luck(arm)]
     every = [row for curves in rows.values() for row in curves]
     low, high = min(row["low"] for row in every), max(row["high"] for row in every)
     references, below = _references(material, low)
@@ -39,8 +42,10 @@ def loss(material: ReportData) -> Figure | None:
     style = keyed("what", [*arms, *(style for style, _ in references)])
     panels = []
     for metric, curves in rows.items():
-        spread = "band" if material.n_seeds > 1 else None
+        spread = "band" if any(row["low"] < row["high"] for row in curves) else None
         layers = line_bands(curves, x, y, style, spread=spread, shade=0.2, shown=["what:N", "step:Q", "mse:Q"])
+        if metric == "eval_mse_adjusted":
+            layers += _final_points(material, x, y, style)
         layers += keyed_rules([(name, mse) for (name, _, _), mse in references], y, style)
         panels.append(panel(layers, WIDTH // 2 - 40, 300, PANELS[metric]))
     return Figure(
@@ -50,6 +55,27 @@ def loss(material: ReportData) -> Figure | None:
         caption=_caption(material, rows, below),
         chart=grid(panels, 2),
     )
+
+
+def _with_luck(arm: ArmResults) -> Iterator[dict[str, Any]]:
+    """Yield the validation curve; its band also holds what few prompts leave uncertain, 95 % on the logarithm."""
+    luck = {row["step"]: row["se"] for row in training_curve(arm, "eval_mse_adjusted_se", "se", POINTS)}
+    for row in training_curve(arm, "eval_mse_adjusted", "mse", POINTS):
+        reach = math.exp(1.96 * luck.get(row["step"], 0.0) / row["mse"])
+        yield {**row, "low": row["low"] / reach, "high": row["high"] * reach}
+
+
+def _final_points(material: ReportData, x: Axis, y: Axis, style: Mapping[str, Any]) -> list[Any]:
+    """The error of each arm on the many prompts of the final evaluation, at its last step."""
+    rows = [
+        {"what": arm.label, "step": declared(arm.shown).training.steps, "mse": float(errors.mean())}
+        for arm in material.arms
+        if len(errors := arm.final("eval_mse_adjusted")) and errors.mean() > 0
+    ]
+    if not rows:
+        return []
+    points = alt.Chart(inline(rows)).mark_point(filled=True, size=70, opacity=1, stroke="white", strokeWidth=1)
+    return [points.encode(x=x.encoded("x"), y=y.encoded("y"), color=style["color"], tooltip=hints(["what:N", "mse:Q"]))]
 
 
 def _first(material: ReportData) -> int:
@@ -69,13 +95,16 @@ def _references(material: ReportData, low: float) -> tuple[list[tuple[LineStyle,
 
 def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> str:
     longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
-    prompts = declared(material.arms[0].shown).evaluation.prompts_during
+    evaluation = declared(material.arms[0].shown).evaluation
+    luck = any(len(per_seed(arm, "eval_mse_adjusted_se")[0]) for arm in material.arms)
     return join(
         "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
-        f"Right: on {prompts:,} fixed prompts, their luck taken out as far as debiased GD on the same prompts shows it."
+        f"Right: on {evaluation.prompts_during:,} fixed prompts, adjusted by debiased GD on the same prompts. "
+        f"Points: the final evaluation on {evaluation.prompts:,} prompts."
         if len(rows) == 2
         else f"The {' and '.join(PANELS[m] for m in rows)}.",
-        band_said(material.n_seeds),
+        "" if material.n_seeds == 1 and luck else band_said(material.n_seeds),
+        "Bands on the right also hold the 95 % interval over their prompts." if luck else "",
         "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
         "evaluation."
         if material.one_task
@@ -92,7 +121,11 @@ COMPARED = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 """Estimators in the figure of all arms; the figure per arm has all there are."""
 
 
-OPTIMAL = (ESTIMATORS["ridge"][0], ESTIMATORS["least_squares"][0])
+_LEAST_SQUARES = ESTIMATORS["least_squares"]
+CURVES = {**ESTIMATORS, "least_squares": (f"{_LEAST_SQUARES[0]} (median)", *_LEAST_SQUARES[1:])}
+"""The label, colour and dashes of each estimator's curve; the mean of least squares does not exist at some lengths."""
+
+OPTIMAL = (CURVES["ridge"][0], CURVES["least_squares"][0])
 """Estimators that may leave a panel: they fall far below the models."""
 
 Rows = list[dict[str, Any]]
@@ -106,7 +139,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
     drawn = {arm.name: _rows_of(material, arm) for arm in arms}
     everything = [row for rows in drawn.values() for row in rows]
     styles: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in arms]
-    styles += [one for one in (KERNEL, *ESTIMATORS.values()) if any(row["what"] == one[0] for row in everything)]
+    styles += [one for one in (KERNEL, *CURVES.values()) if any(row["what"] == one[0] for row in everything)]
     columns = min(len(arms), 2 if len(arms) <= 4 else 3)
     width = (WIDTH - 60) // columns - 45
     panels = [
@@ -122,8 +155,8 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
             "The kernel estimator has the model's w and mu and nothing else."
             if any("kernel" in _curve(a) for a in arms)
             else "",
-            "GD is one step of gradient descent; of least squares the median is drawn, since its mean does not exist "
-            "at some lengths."
+            "GD is one step of gradient descent. The curve of least squares is a median: its mean does not exist at "
+            "some lengths."
             if len(styles) > len(arms) + 1
             else "",
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
@@ -144,7 +177,7 @@ def lengths(material: ReportData) -> Figure | None:
     if material.one_task:
         rows += _estimators(material, arms[0], COMPARED)
         drawn = {row["what"] for row in rows}
-        styles += [one for one in ESTIMATORS.values() if one[0] in drawn]
+        styles += [one for one in CURVES.values() if one[0] in drawn]
     return Figure(
         name="lengths",
         part="Prompt length",
@@ -168,7 +201,7 @@ def _rows_of(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
     curve = _curve(arm)
     names = {"model": arm.label, "kernel": KERNEL[0]}
     rows = [row for key, name in names.items() if key in curve for row in _rows(name, curve["n_pairs"], curve[key])]
-    return rows + _estimators(material, arm, tuple(ESTIMATORS))
+    return rows + _estimators(material, arm, tuple(CURVES))
 
 
 def _panel(
@@ -246,6 +279,4 @@ def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
 def _estimators(material: ReportData, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
     references = material.references(arm)
     curves = {name: asdict(curve) for name, curve in references.by_length.items()}
-    return [
-        row for name in names if name in curves for row in _rows(ESTIMATORS[name][0], references.lengths, curves[name])
-    ]
+    return [row for name in names if name in curves for row in _rows(CURVES[name][0], references.lengths, curves[name])]
