@@ -33,7 +33,7 @@ setup: $(READY)
 # architectures that are traced.
 docs: $(READY)
 	$(BIN)/python docs/experiment_keys.py docs
-	$(BIN)/python -m headway.stats.reference docs
+	$(BIN)/python docs/results_schema.py docs
 	$(BIN)/python docs/house.py
 	$(BIN)/python docs/architectures.py
 

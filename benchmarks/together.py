@@ -4,8 +4,8 @@
 step, with one and two threads in turn, for batches of growing steps. `headway.store.batches` has its threshold from it.
 
 Together: one worker process trains all seeds as one batched program. One by one: a fresh worker process for each run,
-as `headway run --together 1` starts them; a few of them are timed, and their mean stands for all. Processor seconds are
-told beside seconds of the clock, since other work on the machine takes the clock's alone.
+as `headway run --batch-runs 1` starts them; a few of them are timed, and their mean stands for all. Processor seconds
+are told beside seconds of the clock, since other work on the machine takes the clock's alone.
 """
 
 import os
@@ -57,7 +57,7 @@ def prepared(experiment: Experiment, folder: Path, together: int) -> list[Path]:
 
 def timed(run: Path) -> tuple[float, float]:
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = [sys.executable, "-m", "headway.runs.worker", str(run), "--device", "cpu"]
+    command = [sys.executable, "-m", "headway.execute.worker", str(run), "--device", "cpu"]
     subprocess.run(command, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.perf_counter() - began, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -217,7 +217,7 @@ def test_a_directory_is_looked_at_by_its_arms_on_its_own_text(tmp_path, text):
     (tmp_path / "tiny.yaml").write_text(json.dumps(document))
     store = headway.run(tmp_path / "tiny.yaml", tmp_path / "runs", seeds=1, figures=False, progress=False)
     assert [path.parent.name for path in models_in([store.path])] == ["even", "ragged"]
-    done = verb("look", store.path, "--draws", 0, "--sequences", 1, cwd=tmp_path)
+    done = verb("look", store.path, "--null-draws", 0, "--sequences", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"page: {store.path / 'look.html'}" in done.stdout
     assert f"linked from {store.path / 'report.html'}" in done.stdout
@@ -234,14 +234,14 @@ def test_a_directory_is_looked_at_by_its_arms_on_its_own_text(tmp_path, text):
 
 @pytest.mark.slow
 def test_the_verb_writes_one_page(ragged, text, tmp_path):
-    done = verb("look", ragged, "--text", text, "--length", 16, "--draws", 0, cwd=tmp_path)
+    done = verb("look", ragged, "--text", text, "--length", 16, "--null-draws", 0, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("page: results/look-ragged.html (0.")
     html = (tmp_path / "results/look-ragged.html").read_text()
     data = json.loads(html.partition('id="look-data">')[2].partition("</script>")[0])
     assert [row["label"] for row in data["models"][0]["rows"]] == ["L0", "L1", "L2"]
     two = verb(
-        "look", ragged, ragged, "--text", text, "--length", 16, "--draws", 0, "--heads", "L0", "--out", "two.html",
+        "look", ragged, ragged, "--text", text, "--length", 16, "--null-draws", 0, "--heads", "L0", "--out", "two.html",
         cwd=tmp_path,
     )  # fmt: skip
     assert two.returncode == 0, two.stderr

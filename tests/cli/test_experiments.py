@@ -94,7 +94,8 @@ def test_plan_times_nothing_if_told_so():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run", "icl-heads", "--max-seeds", "3", "--at-most", "4"], "--max-seeds and --at-most are two names of one"),
+        (["run", "icl-heads", "--at-most", "4"], "--at-most is no longer an option of `headway run`: type --max-seeds"),
+        (["look", "nowhere", "--draws=4"], "--draws is no longer an option of `headway look`: type --null-draws"),
         (["plan", "icl-heads", "--no-trial"], "--no-trial is no longer an option of `headway plan`: type --no-timing"),
         (["ablate", "nowhere", "--seed=3"], "headway.ablate(CHECKPOINT, seed=N)"),
         (["export", "nowhere", "out", "--to", "hf"], "--to: leave it out; it changes nothing: hf is the only format"),
@@ -324,7 +325,7 @@ def test_ctrl_c_is_safe_and_running_again_goes_on(tmp_path):
 @pytest.mark.slow
 def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
     out = tmp_path / "out"
-    words = ("run", "icl-heads", "--arms", "h1,h2", "--until", "5%", "--at-most", "4", *SMALL, "--no-figures")
+    words = ("run", "icl-heads", "--arms", "h1,h2", "--until", "5%", "--max-seeds", "4", *SMALL, "--no-figures")
     done = headway(*words, "--out", out)
     assert done.returncode == 0, done.stderr
     assert (

@@ -52,7 +52,7 @@ def made(out, together="auto", **changes):
 
 def worked(path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "headway.runs.worker", str(path), "--device", "cpu"]
+    command = [sys.executable, "-m", "headway.execute.worker", str(path), "--device", "cpu"]
     return subprocess.run(command, env=environment, check=False).returncode
 
 
@@ -177,7 +177,7 @@ def test_what_is_beyond_the_possible_fails_a_run(runs):
     code = (
         "from headway.config.lm.synthetic import ParityTask\n"
         "ParityTask.best_possible = lambda self, model: {'accuracy': 0.1}\n"
-        f"import sys; from headway.runs.worker import main; sys.exit(main([{str(path)!r}, '--device', 'cpu']))"
+        f"import sys; from headway.execute.worker import main; sys.exit(main([{str(path)!r}, '--device', 'cpu']))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 1
     content = json.loads((path / "run.json").read_text())

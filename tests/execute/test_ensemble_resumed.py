@@ -43,7 +43,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from headway.execute import work
-from headway.runs.worker import main
+from headway.execute.worker import main
 from headway.train.lm.ensemble import Ensemble
 
 metrics, records = Path(sys.argv.pop(1)), int(sys.argv.pop(1))
@@ -73,7 +73,7 @@ def environment():
 
 
 def worked(path):
-    command = [sys.executable, "-m", "headway.runs.worker", str(path), "--device", "cpu"]
+    command = [sys.executable, "-m", "headway.execute.worker", str(path), "--device", "cpu"]
     return subprocess.run(command, env=environment(), check=False).returncode
 
 
@@ -243,7 +243,7 @@ def test_threads_are_those_that_a_run_was_made_with(tmp_path):
 @pytest.mark.slow
 def test_a_worker_takes_the_threads_that_a_run_was_made_with(tmp_path):
     runs = prepared(tmp_path / "out", arms={"h2": {}}, seeds=2)
-    command = [sys.executable, "-m", "headway.runs.worker", str(runs["h2", 0]), "--threads", "2", "--device", "cpu"]
+    command = [sys.executable, "-m", "headway.execute.worker", str(runs["h2", 0]), "--threads", "2", "--device", "cpu"]
     assert subprocess.run(command, check=False).returncode == 0
     assert {Run.open(path).execution["threads"] for path in runs.values()} == {1}
 

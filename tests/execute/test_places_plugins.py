@@ -36,7 +36,7 @@ def elsewhere(tmp_path, *command):
 
 @pytest.mark.slow
 def test_a_worker_runs_what_its_directory_keeps_and_says_so(runs, tmp_path):
-    done = elsewhere(tmp_path, "headway.runs.worker", str(runs[0].path))
+    done = elsewhere(tmp_path, "headway.execute.worker", str(runs[0].path))
     assert done.returncode == 0, done.stderr
     assert Run.open(runs[0].path).status == "done"
     assert done.stdout.startswith("plugin plugins/mine-")

@@ -28,7 +28,7 @@ from headway.store.run import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the last line was cut short")
 
-WORKER = (sys.executable, "-m", "headway.runs.worker")
+WORKER = (sys.executable, "-m", "headway.execute.worker")
 
 
 def fresh_run(directory, arm="falling", **document) -> Run:

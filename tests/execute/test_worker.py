@@ -11,7 +11,7 @@ from headway.execute import worker
 from headway.execute.places import WorkerOptions
 from headway.store.run import Run
 
-WORKER = (sys.executable, "-m", "headway.runs.worker")
+WORKER = (sys.executable, "-m", "headway.execute.worker")
 
 
 def test_the_threads_are_set_before_numpy_is_imported():

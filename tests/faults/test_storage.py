@@ -135,7 +135,7 @@ def finished(tmp_path_factory):
     (folder / "experiment.yaml").write_text(of.dump())
     store = Store.create(folder / "results", of)
     for arm in ("slow", "fast"):
-        worker = [sys.executable, "-m", "headway.runs.worker", str(store.add(of.arm(arm), 0).path)]
+        worker = [sys.executable, "-m", "headway.execute.worker", str(store.add(of.arm(arm), 0).path)]
         subprocess.run(worker, check=True)
     return folder
 

@@ -39,7 +39,6 @@ SCRATCH = "a private folder in the temporary one, made by this process"
 GUARDED = "after `checked` or its hash, which follow no link"
 EXCEPTIONS = {
     "cli/options.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
-    "stats/reference.py": ("mkdir write_text", "generated documentation"),
     "data/token_store.py": ("np.save open read_text np.load np.memmap", CACHE),
     "data/corpus.py": ("rglob open np.load", GIVEN + "; " + CACHE),
     "data/documents.py": ("gzip.open open", GIVEN),

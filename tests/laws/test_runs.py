@@ -135,7 +135,7 @@ REAL = {
 def test_the_laboratorys_runs_end_with_the_same_bits_too(tmp_path, trainer, steps):
     if trainer == "fused" and fused.available() is None:
         pytest.skip("the native code is not built")
-    command = [sys.executable, "-m", "headway.runs.worker", "--trainer", trainer]
+    command = [sys.executable, "-m", "headway.execute.worker", "--trainer", trainer]
     of = {**REAL, "training": {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 16, "steps": steps}}
     undisturbed = quadratic.fresh_run(tmp_path / "undisturbed", **of)
     assert subprocess.run([*command, str(undisturbed.path)], check=False).returncode == DONE

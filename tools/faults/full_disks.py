@@ -78,7 +78,7 @@ def _native(seeds: int = 1) -> Experiment:
 
 _USUAL = ("--workers", "2", "--device", "cpu")
 _BARE = (*_USUAL, "--no-figures", "--no-timing")
-_PLAN = (*_BARE, "--until", "50%", "--at-most", "4")
+_PLAN = (*_BARE, "--until", "50%", "--max-seeds", "4")
 LABORATORIES = {
     "icl, native": Laboratory(
         experiment=lambda: _native(2), options=_BARE, torch=False, reports=True, moment="report.html"
@@ -93,7 +93,7 @@ LABORATORIES = {
     "known answers": Laboratory(
         experiment=lambda: kills.parity(60), options=(*_USUAL, "--no-figures", "--timing"), moment="timings/*.log"
     ),
-    "together": Laboratory(experiment=lambda: kills.parity(60, seeds=3), options=(*_BARE, "--together", "4")),
+    "together": Laboratory(experiment=lambda: kills.parity(60, seeds=3), options=(*_BARE, "--batch-runs", "4")),
     "figures": Laboratory(experiment=_native, options=_USUAL, torch=False, reports=True, moment="figures/*.svg"),
 }
 """What is worked on, and how."""

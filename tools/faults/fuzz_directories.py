@@ -331,8 +331,8 @@ def line_of(directory: Path, draw: random.Random, kind: str) -> list[str]:
     if kind == "text":
         lines |= {
             "look": ["look", whole],
-            "look run": ["look", run, *few, "--draws", "2", "--out", str(directory.parent / "look.html")],
-            "xray": ["xray", run, *few, "--draws", "2", "--out", asked],
+            "look run": ["look", run, *few, "--null-draws", "2", "--out", str(directory.parent / "look.html")],
+            "xray": ["xray", run, *few, "--null-draws", "2", "--out", asked],
             "ablate": ["ablate", run, *few, "--out", asked],
             "prune": [
                 "prune",
@@ -447,10 +447,10 @@ class Seeds:
             if kind == "text":
                 run = "directory/runs/two/seed-0"
                 few = ("--sequences", "2", "--length", "8", "--text", "text.txt")
-                self._do(case, "xray", run, *few, "--draws", "2", "--out", "xray")
+                self._do(case, "xray", run, *few, "--null-draws", "2", "--out", "xray")
                 self._do(case, "look", "directory")
             if kind == "icl":
-                plan = ("--until", "50%", "--at-most", "3")
+                plan = ("--until", "50%", "--max-seeds", "3")
                 self._do(case, "run", "document.yaml", "--out", "directory", "--workers", "1", "--no-look", *plan)
             _interrupt(case / "directory")
             self.folders.append(case)

@@ -210,8 +210,8 @@ def command_line(draw: random.Random, file: str) -> list[str]:
     line = [verb] if verb == "list" else [verb, name]
     flags = ("--set", "--set", "--set", "--arms", "--control", "--seeds", "--scale", "--out", "--text", "--tokenizer",
              "--tokens", "--top-k", "--top-p", "--temperature", "--seed", "--workers", "--device", "--trainer",
-             "--length", "--sequences", "--json", "--no-timing", "--until", "--at-most",
-             "--by", "--keep", "--steps", "--heads", "--draws", "--force", "--", "--help")  # fmt: skip
+             "--length", "--sequences", "--json", "--no-timing", "--until", "--max-seeds",
+             "--by", "--keep", "--steps", "--heads", "--null-draws", "--force", "--", "--help")  # fmt: skip
     for _ in range(draw.choice((0, 1, 1, 2, 3))):
         flag, word = draw.choice(flags), draw.choice(words)
         line += [flag, f"{draw.choice(PATHS)}={word}" if flag == "--set" and draw.random() < 0.9 else word]

@@ -8,7 +8,6 @@ import typer
 
 from headway.cli import options as opt
 from headway.cli.options import app, path_of, print_answer, print_tables, say, tell, tell_plugins, warn
-from headway.config.spec import both_names
 from headway.errors import RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def run(
     ] = None,
     at_most: Annotated[
         int | None,
-        typer.Option(*both_names("--at-most"), metavar="N", help="Seeds where --until ends; by default 12."),
+        typer.Option("--max-seeds", metavar="N", help="Seeds where --until ends; by default 12."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
@@ -126,7 +125,7 @@ def run(
     together: Annotated[
         str,
         typer.Option(
-            *both_names("--together"),
+            "--batch-runs",
             metavar="auto|N|1",
             help="Runs of one shape trained as one program; auto: small ones.",
         ),
@@ -139,7 +138,7 @@ def run(
     ] = None,
     shared: Annotated[
         bool | None,
-        typer.Option(*both_names("--shared/--no-shared"), help="Whether Ray's nodes see DIR; found out by default."),
+        typer.Option("--shared-fs/--no-shared-fs", help="Whether Ray's nodes see DIR; found out by default."),
     ] = None,
     timing: Annotated[
         bool | None,

@@ -14,7 +14,6 @@ import typer
 
 from headway.base.text import printable
 from headway.base.torch_setup import share_cores
-from headway.config.spec import both_names, check_options
 from headway.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ TokenizerOf = Annotated[
 Draws = Annotated[
     int | None,
     typer.Option(
-        *both_names("--draws"),
+        "--null-draws",
         min=0,
         max=MOST,
         metavar="N",
@@ -151,6 +150,12 @@ DROPPED = {
     "submit --together": (1, _IGNORED + "`headway run` fixed the batches when it made the runs"),
     "submit --slurm": (0, _IGNORED + "Slurm is the only scheduler; elsewhere start `headway worker` yourself"),
     "export --to": (1, _IGNORED + "hf is the only format"),
+    "run --at-most": (None, "type --max-seeds"),
+    "run --together": (None, "type --batch-runs"),
+    "run --shared": (None, "type --shared-fs"),
+    "run --no-shared": (None, "type --no-shared-fs"),
+    "look --draws": (None, "type --null-draws"),
+    "xray --draws": (None, "type --null-draws"),
     "run --best": (None, "type --until 1%, which adds seeds until every comparison has an answer; Optuna searches"),
     "run --budget": (None, "type --until 1% --max-seeds N, or stop the run with Ctrl-C; `headway run DIR` resumes it"),
     "plan --trial": (None, "type --timing"),
@@ -169,9 +174,8 @@ def current_words(words: list[str]) -> list[str]:
     """Return a command line without options that are gone and change nothing; each is told.
 
     Raises:
-        UserError: for another option that is gone, with what to type instead, and for both names of an option.
+        UserError: for another option that is gone, with what to type instead.
     """
-    check_options(words)
     kept, values = words[:1], 0
     for word in words[1:]:
         option, equals, _ = word.partition("=")

@@ -6,9 +6,8 @@ A declared value is frozen, knows its keys and refuses others. `parse` turns pyd
 An experiment is a page or two of text. Anything far larger is a typing error or an attack. Sizes are counted before
 anything of that size is made: otherwise the memory fills up or a command never ends.
 
-`KEYS` and `OPTIONS` hold synonyms: the field's words, accepted beside the older names. Documents, settings and ids hold
-the older name, so that a run keeps its id and a stored directory its content. Help and documentation show the field's
-word first.
+`KEYS` holds synonyms of keys: the field's words, accepted beside the older names. Documents, settings and ids hold the
+older name, so that a run keeps its id and a stored directory its content. Documentation shows the field's word first.
 """
 
 import json
@@ -27,7 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, mod
 
 from headway.base.files import NotOrdinary, ordinary
 from headway.base.identity import digest
-from headway.errors import MOST_LINES, DeclarationError, UserError, near, shortened
+from headway.errors import MOST_LINES, DeclarationError, near, shortened
 
 KEYS: Mapping[str, Mapping[str, str]] = {
     "training": {"grad_accumulation": "accumulate", "lr_schedule": "decay"},
@@ -38,14 +37,6 @@ KEYS: Mapping[str, Mapping[str, str]] = {
 
 _DEEPEST = 5
 """The most keys above a key that has two names: `scales.NAME.arms.NAME.training`."""
-
-OPTIONS: Mapping[str, str] = {
-    "--max-seeds": "--at-most",
-    "--null-draws": "--draws",
-    "--batch-runs": "--together",
-    "--shared-fs/--no-shared-fs": "--shared/--no-shared",
-}
-"""The field's word and the older name of an option."""
 
 
 def older_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
@@ -102,29 +93,6 @@ def _part(place: tuple[str, ...]) -> str:
         case (part,) | ("arms" | "controls", _, part):
             return part
     return ""
-
-
-def both_names(older: str) -> tuple[str, ...]:
-    """Return the names of an option, the field's word first.
-
-    Examples:
-        >>> both_names("--at-most")
-        ('--max-seeds', '--at-most')
-    """
-    return (*(word for word, name in OPTIONS.items() if name == older), older)
-
-
-def check_options(words: Iterable[str]) -> None:
-    """Raise UserError if a command line has both names of an option.
-
-    Raises:
-        UserError: naming them.
-    """
-    given = {word.partition("=")[0] for word in words}
-    for names in OPTIONS.items():
-        found = [sorted(given & set(name.split("/"))) for name in names]
-        if all(found):
-            raise UserError(f"{found[0][0]} and {found[1][0]} are two names of one option; give one of them")
 
 
 LARGEST_FILE = 2_000_000

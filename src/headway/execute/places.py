@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOST = 69
 """EX_UNAVAILABLE of sysexits.h: the place of a worker is gone, and its run resumes at another place."""
 
-WORKER = (sys.executable, "-m", "headway.runs.worker")
+WORKER = (sys.executable, "-m", "headway.execute.worker")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class WorkerOptions:
     @classmethod
     def from_args(cls, words: Sequence[str] | None) -> tuple[Path, "WorkerOptions"]:
         """Return the run folder and the options of a command line; None: those of this process."""
-        parser = argparse.ArgumentParser(prog="python -m headway.runs.worker", description="Work on one run.")
+        parser = argparse.ArgumentParser(prog="python -m headway.execute.worker", description="Work on one run.")
         parser.add_argument("run_dir", type=Path, help="the run folder")
         parser.add_argument("--device", help="auto, cpu, cuda or cuda:N")
         parser.add_argument("--threads", type=int, help="threads, for a run that does not say how many")

@@ -1,4 +1,4 @@
-"""The worker process: `python -m headway.runs.worker RUN_DIR` works on one run.
+"""The worker process: `python -m headway.execute.worker RUN_DIR` works on one run.
 
 The number of threads is set before anything that reads it is imported: numpy's and torch's libraries read it once.
 Therefore this file imports inside its functions. It is the only file of this folder that knows torch.

@@ -1,7 +1,7 @@
 """Statistics of the runs: pairs of seeds, intervals, tests and verdicts.
 
 * `results`: the content of `results.json`, as one value; `laboratory`: what each laboratory adds (`regression`, `lm`);
-  `across`: the arms of two directories; `answer`: the sentences for a terminal; `reference`: the JSON schema;
+  `across`: the arms of two directories; `answer`: the sentences for a terminal;
 * `cells`: the values of a metric; `contrasts`: differences of arms, judged together; `evidence`: the results of tests;
 * `blocks`, `paired`, `shares`: the tests; `simultaneous`: bounds that hold for all contrasts at once;
 * `sequential`: interim analyses; `learning_rates`: each arm at its best rate;

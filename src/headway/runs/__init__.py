@@ -1,1 +1,0 @@
-"""The `worker` process under the name that job scripts use."""
