@@ -21,6 +21,7 @@ from headway.errors import HeadwayError, RunFailed, StorageFailed, UserError, ne
 from headway.report.experiment import current
 from headway.store.batches import Making, check_and_prepare, check_batches, checked_together
 from headway.store.directory import Store, asked_in, is_directory
+from headway.store.document import compared_arms, runs_of
 from headway.store.records import run_folders
 from headway.store.run import Run
 from headway.store.storage import stored
@@ -338,14 +339,17 @@ def carry_out(
     """
     from headway.execute.timing import time_arms
 
+    path = out or experiment.directory
+    experiment = as_compared(experiment, path)
     uses_gpu = any(arm.resolved_spec.traits.uses_gpu for arm in experiment.selected)
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
     for warning in (*experiment.ignored_settings, *fallbacks(experiment, where.trainer)):
         warn(warning)
     for said in filter(None, (*experiment.no_op_controls, experiment.control_runs_note)):
         tell(said)
+    for said in about_comparisons(experiment, path, adds_seeds=goal is not None):
+        tell(said)
     files = {file for arm in experiment.selected for file in arm.resolved_spec.task.files}
-    path = out or experiment.directory
     with stored(path):
         with where.site(path, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
             making = Making.at(site.slots, where.together)
@@ -356,6 +360,34 @@ def carry_out(
                 tell(said)
         tell("comparing, and drawing the report ...")
         return store, runs, finish(store, figures=figures, look=look, tell=tell)
+
+
+def as_compared(experiment: Experiment, path: Path) -> Experiment:
+    """Return an experiment with the arms that its results directory has already, which are compared with its own.
+
+    Raises:
+        DeclarationError: for a setting of what is compared that would change nothing.
+    """
+    joined = experiment.beside(compared_arms(path, experiment))
+    joined.check_compared()
+    return joined
+
+
+def about_comparisons(experiment: Experiment, path: Path, *, adds_seeds: bool = False) -> Iterator[str]:
+    """Yield what a user may not expect of the comparisons, and why there will be no verdict.
+
+    Args:
+        experiment: the experiment, as `as_compared` returns it.
+        path: the results directory.
+        adds_seeds: whether seeds are added until there is a verdict.
+    """
+    from headway.stats.cells import why_no_verdict
+
+    yield from experiment.compared().notes
+    planned = {(arm.full_name, seed) for arm, seed in experiment.with_ancestors(experiment.runs)}
+    why_not = why_no_verdict(experiment, planned | runs_of(path)[0])
+    if why_not and not adds_seeds:
+        yield f"note: no verdict at the end: {why_not}"
 
 
 def _trained(

@@ -16,6 +16,7 @@ from support.planted_effects import experiment, hands, settle, wished
 from support.quadratic import wait_until
 
 from headway.adaptive.messages import where_it_stands
+from headway.adaptive.until import asked_of
 from headway.errors import ResultsError, UserError
 from headway.report.progress import status_table
 from headway.stats.results import build
@@ -264,21 +265,24 @@ def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch)
     assert ": told apart after 3 seeds" in ending[1]
 
 
-def test_what_asks_nothing_is_refused(tmp_path):
-    of = experiment({"plain": 0, "worse": 3}, baseline=None)
-    with pytest.raises(UserError, match=r"^planted asks nothing of plain and worse: there are neither contrasts nor"):
-        settle(tmp_path / "d", of, HALF)
-    with pytest.raises(UserError, match=r"asks nothing of worse: .* choose two arms of a contrast, or an arm and its"):
-        settle(tmp_path / "d", experiment({"plain": 0, "worse": 3}).select(arms=["worse"]), HALF)
-    asked = {"first": "worse - more", "all": {"better": ["worse", "more"], "than": ["plain", "near"]}}
-    of = experiment({"plain": 0, "worse": 3, "more": 5, "near": 0.1}, contrasts=asked)
-    with pytest.raises(UserError) as error:
-        settle(tmp_path / "d", of.select(arms=["plain", "worse"]), HALF)
-    assert str(error.value) == (
-        "planted asks nothing of plain and worse alone: what is settled are its contrasts (first and all), and each "
-        "needs other arms too; first also needs more"
-    )
+def test_an_arm_alone_is_refused(tmp_path):
+    of = experiment({"plain": 0, "worse": 3})
+    with pytest.raises(
+        UserError, match=r"^planted asks nothing of worse alone; choose another arm too, such as plain$"
+    ):
+        settle(tmp_path / "d", of.select(arms=["worse"]), HALF)
+    with pytest.raises(UserError, match=r"^planted asks nothing of plain alone; add an arm to compare it with$"):
+        settle(tmp_path / "d", experiment({"plain": 0}), HALF)
     assert not (tmp_path / "d").exists()
+
+
+def test_what_is_left_of_contrasts_is_asked(tmp_path):
+    declared = {"first": "worse - more", "all": {"better": ["worse", "more"], "than": ["plain", "near"]}}
+    of = experiment({"plain": 0, "worse": 3, "more": 5, "near": 0.1}, contrasts=declared)
+    asked, are_declared = asked_of(of.select(arms=["plain", "worse"]), ["plain", "worse"])
+    assert (asked, are_declared) == ({"worse - plain": {"worse": 1.0, "plain": -1.0}}, False)
+    asked, are_declared = asked_of(of.select(arms=["worse", "more"]), ["worse", "more"])
+    assert (asked, are_declared) == ({"first": {"worse": 1.0, "more": -1.0}}, True)
 
 
 def test_fewer_arms_than_the_plan_asks_about_are_refused(tmp_path):

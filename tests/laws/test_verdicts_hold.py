@@ -63,6 +63,10 @@ class Directory:
     def gone(self):
         return []
 
+    @property
+    def compared(self):
+        return self.experiment
+
     def runs(self):
         return self.content
 

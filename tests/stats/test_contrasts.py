@@ -132,11 +132,14 @@ def test_an_arm_without_a_finished_run_is_named(made):
     ]
 
 
-def test_a_contrast_of_an_arm_that_was_not_chosen_is_silent_and_stays_in_its_family(made):
+def test_a_contrast_shrinks_to_the_arms_that_were_chosen(made):
     found = {arm: of_arm for arm, of_arm in values(3).items() if arm != "flat-b"}
-    silent = made(found, {"order": ORDER, "rest": "down-a - other"})
-    assert [bool(c.sentence) for c in silent.contrasts] == [False, True]
-    assert silent.families[0].size == 2
+    shrunk = made(found, {"order": ORDER, "rest": "down-a - other", "weighted": {"down-a": 1, "flat-b": -1}})
+    assert [c.name for c in shrunk.contrasts] == ["order", "rest"]
+    assert all(c.sentence for c in shrunk.contrasts)
+    order = [100 * math.log(found["down-a"][seed] / found["flat-a"][seed]) for seed in range(3)]
+    assert list(shrunk.contrasts[0].values.values()) == pytest.approx(order), "down-b has lost its partner"
+    assert shrunk.families[0].size == 2
 
 
 def test_runs_that_gave_no_result_are_counted_in_the_sentence(tmp_path, calls):  # noqa: F811

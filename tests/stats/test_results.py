@@ -82,6 +82,12 @@ class FakeStore:
     path: Path
     experiment: object
     content: list = field(default_factory=list)
+    absent: tuple = ()
+    """Arms that were asked for and have no folder."""
+
+    @property
+    def compared(self):
+        return self.experiment.among([*dict.fromkeys(run.name for run in self.content), *self.absent])
 
     def gone(self):
         return []
@@ -397,6 +403,7 @@ def test_groups_have_their_own_baseline_and_the_experiments_across():
 
 
 def test_a_baseline_that_was_not_run_is_missed_aloud(store):
+    store.absent = ("h2",)
     content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0])).to_json()
     assert [c["n_pairs"] for c in content["comparisons"]] == [0, 0]
     assert content["warnings"] == ["2 heads (h2) has no runs here, so nothing is compared with it; run that arm too"]
@@ -406,7 +413,8 @@ def test_a_baseline_that_was_not_run_is_missed_aloud(store):
 def test_several_baselines_that_were_not_run_are_one_line(tmp_path, calls):
     groups = {"few": {"arms": ["h1", "h2"], "baseline": "h1"}, "many": {"arms": ["h2", "h4"], "baseline": "h4"}}
     document = {**DOCUMENT, "groups": groups, "controls": {}, "baseline": None}
-    built = results.build(FakeStore(tmp_path, resolve(document)).add("h2", [1.0, 2.0]))
+    store = FakeStore(tmp_path, resolve(document), absent=("h1", "h4")).add("h2", [1.0, 2.0])
+    built = results.build(store)
     assert built.warnings == (
         "1 head (h1) and 4 heads (h4) have no runs here, so nothing is compared with them; run those arms too",
     )

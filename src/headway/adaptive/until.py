@@ -326,18 +326,9 @@ class Until:
 
 def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
     """Return why there is nothing to settle between some arms, and what to do."""
-    said = f"{experiment.name} asks nothing of {listed(names)}"
-    if not experiment.contrasts:
-        return (
-            f"{said}: there are neither contrasts nor comparisons to be settled; choose two arms of a contrast, or an "
-            "arm and its baseline"
-        )
-    lacking = [(each.name, [arm for arm in each.weights if arm not in names]) for each in experiment.contrasts]
-    name, arms = min(lacking, key=lambda entry: len(entry[1]))
-    return (
-        f"{said} alone: what is settled are its contrasts ({listed(each for each, _ in lacking)}), and each needs "
-        f"other arms too; {name} also needs {listed(arms)}"
-    )
+    others = [name for name in experiment.document.arms if name not in names]
+    advice = f"; choose another arm too, such as {others[0]}" if others else "; add an arm to compare it with"
+    return f"{experiment.name} asks nothing of {listed(names)} alone{advice}"
 
 
 def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:

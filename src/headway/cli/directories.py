@@ -77,6 +77,8 @@ def compare(
     elif other is not None:
         print_sentences(results)
     else:
+        for note in store.compared.compared().notes:
+            tell(note)
         print_answer(store, results, out)
 
 

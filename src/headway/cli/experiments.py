@@ -77,15 +77,19 @@ def plan(
         print_tables(shape_table(picture), picture)
         title = "Where parameters go in published models"
     else:
+        from headway.api import about_comparisons, as_compared
         from headway.execute.costs import costs, on_h200, preflight, remarks, too_large
         from headway.report.progress import follow_trials
         from headway.report.terminal import PlannedCosts
+        from headway.store.directory import is_directory
 
         experiment = _experiment(names[0], *options, plugins)
+        place = Path(names[0]) if is_directory(names[0]) else experiment.directory
+        experiment = as_compared(experiment, place)
         notes = preflight(experiment)
         for said in (*experiment.ignored_settings, *remarks(experiment)):
             warn(said)
-        for said in experiment.no_op_controls:
+        for said in (*experiment.no_op_controls, *about_comparisons(experiment, place)):
             tell(said)
         found = costs(experiment, trial=timing, follow=follow_trials)
         planned = PlannedCosts(experiment=experiment, costs=found)

@@ -225,7 +225,13 @@ def print_tables(*tables: Any) -> None:
 
 def print_answer(store: "Store", results: "Results", out: Path | None = None) -> None:
     """The warnings, the answer, and where the rest stands: in the results directory, or in another folder."""
+    from headway.stats.cells import why_no_verdict
+
     print_sentences(results)
+    done = [(run.name, run.seed) for run in results.runs if run.status == "done"]
+    has_pairs = any(comparison.n_pairs for comparison in (*results.contrasts, *results.judged))
+    if done and not has_pairs and (why := why_no_verdict(store.compared, done)):
+        say(f"* nothing was compared: {why}")
     for file in ("report.html", "look.html", "results.json"):
         if ((out or store.path) / file).exists():
             say(f"{file.partition('.')[0]}: {(out or store.path) / file}")

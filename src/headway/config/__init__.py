@@ -3,8 +3,8 @@
 * `document`: the top level of an experiment file; `shipped`: the experiments that come with Headway; `yaml`: reading
   and writing YAML; `load`: from a file to an experiment; `spec`: the base of every declared value, errors that teach,
   and the field's words for keys and options;
-* `experiment`: an experiment, its `arms` and its `contrasts`; `run`: one complete training run; `kinds`: the table of
-  laboratories and kinds of task;
+* `experiment`: an experiment, its `arms`, its `contrasts` and which arms are `compared`; `run`: one complete training
+  run; `kinds`: the table of laboratories and kinds of task;
 * `regression`: runs of in-context regression; `lm`: runs of transformers on tokens;
 * `metrics`, `head_metrics`: the names and meanings of all metrics; `plugins`: how the user's own code is found, run and
   stored.

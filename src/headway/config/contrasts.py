@@ -11,8 +11,8 @@ Contrasts decide only how results are read. They are no part of a run, and may b
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
@@ -49,6 +49,32 @@ class Contrast:
         """The arms that are subtracted, with the sizes of their weights."""
         return {arm: -weight for arm, weight in self.weights.items() if weight < 0}
 
+    def among(self, arms: Collection[str]) -> "Contrast | None":
+        """Return the contrast of the arms that are here; None if nothing is left of one side.
+
+        Sides of equally many arms lose them in pairs, the first with the first, so that like is compared with like. A
+        contrast that is given by weights needs all of its arms.
+
+        Examples:
+            >>> (order,) = contrasts_of({"order": [["new-1", "new-2"], ["old-1", "old-2"]]},
+            ...     ["new-1", "new-2", "old-1", "old-2"])
+            >>> dict(order.among(["old-2", "new-2", "new-1"]).weights)
+            {'new-2': 1.0, 'old-2': -1.0}
+        """
+        if self.weights.keys() <= set(arms):
+            return self
+        if self.sides is None:
+            return None
+        first, second = list(self.first), list(self.second)
+        if len(first) == len(second):
+            pairs = [(one, other) for one, other in zip(first, second, strict=True) if one in arms and other in arms]
+            first, second = [one for one, _ in pairs], [other for _, other in pairs]
+        first, second = [arm for arm in first if arm in arms], [arm for arm in second if arm in arms]
+        if not first or not second:
+            return None
+        weights = dict.fromkeys(first, 1 / len(first)) | dict.fromkeys(second, -1 / len(second))
+        return replace(self, weights=MappingProxyType(weights))
+
 
 def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Contrast, ...]:
     """Return the contrasts of a document.
@@ -70,7 +96,7 @@ def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Cont
     contrasts = tuple(_contrast(name, value, names) for name, value in declared.items())
     for at, later in enumerate(contrasts):
         for earlier in contrasts[:at]:
-            if _asks_the_same(earlier, later):
+            if asks_the_same(earlier, later):
                 raise ValueError(f"contrasts.{later.name}: it asks the same as contrasts.{earlier.name}; keep one")
     return contrasts
 
@@ -203,7 +229,7 @@ def _said(patterns: Sequence[str], arms: Sequence[str] = ()) -> str:
     return "-".join(shared) or listed(patterns)
 
 
-def _asks_the_same(one: Contrast, other: Contrast) -> bool:
+def asks_the_same(one: Contrast, other: Contrast) -> bool:
     """Return whether one contrast is a multiple of the other; the factor may be below 0."""
     if one.weights.keys() != other.weights.keys():
         return False

@@ -275,6 +275,8 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
     changed = dict(document)
     for path, value in parsed:
         changed = merge(changed, at_path(path, value))
+    if "baseline" in dict(parsed):
+        changed = _as_baseline_of_groups(changed, [path for path, _ in parsed])
     for path, value in parsed:
         # An absent part is null.
         if path.partition(".")[0] in RUN_SECTIONS and value is not None and _at(path, changed) is _ABSENT:
@@ -283,6 +285,18 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
                 "with another optimizer; give it after that one, or leave it out"
             )
     return changed
+
+
+def _as_baseline_of_groups(document: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+    """Make the arm that a setting names as the baseline that of its groups too, unless they are set as well."""
+    groups = dict(document["groups"]) if isinstance(document.get("groups"), Mapping) else {}
+    for name, group in groups.items():
+        arms = group.get("arms") if isinstance(group, Mapping) else None
+        if not isinstance(arms, list | tuple) or document["baseline"] not in arms:
+            continue
+        if not _is_set(f"groups.{name}.baseline", [path for path in paths if path != "baseline"]):
+            groups[name] = {**group, "baseline": document["baseline"]}
+    return {**document, "groups": groups} if groups else dict(document)
 
 
 def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mapping[str, Any]) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from headway.base.text import listed
 from headway.config.arms import Arm, steps_of
-from headway.config.contrasts import Contrast, contrasts_of, scheme_contrasts
+from headway.config.compared import Compared, check_settings_compared, compared_among
+from headway.config.contrasts import Contrast
 from headway.config.document import (
     RUN_SECTIONS,
     Document,
@@ -49,7 +50,8 @@ class Experiment:
 
     `arms` are all arms of the document. `selected` are the arms to be run, and `crossed` the controls that were asked
     for. `settings` are merged in already. `only` lists the runs that are asked for, by arm and seed, if these are not
-    every selected arm with every seed.
+    every selected arm with every seed. `named` lists arms by full name in the order in which a user named them. Those
+    that are not selected have runs in the results directory, and are compared with the selected ones.
     """
 
     document: Document
@@ -60,6 +62,7 @@ class Experiment:
     crossed: tuple[str, ...] = ()
     plugins: tuple[Plugin, ...] = ()
     only: frozenset[tuple[str, int]] | None = None
+    named: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -78,22 +81,70 @@ class Experiment:
 
     @property
     def baseline(self) -> str | None:
-        """The arm that the others are compared with."""
-        return self.document.baseline
+        """The arm that the others are compared with: the declared one, or else the first arm that was named."""
+        return self.compared().baseline
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        """Arms that are compared among themselves."""
-        return self.document.groups
+        """Arms that are compared among themselves, as far as they are selected."""
+        return self.compared().groups
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The contrasts of the document; without any, those that its groups imply by their schemes."""
-        if self.document.contrasts:
-            return contrasts_of(self.document.contrasts, self.document.arms)
-        schemes = {arm.name: arm.resolved_spec.scheme for arm in self.arms if arm.control is None}
-        groups = [[(arm, schemes[arm]) for arm in group.arms] for group in self.groups.values()]
-        return contrasts_of(scheme_contrasts(groups), self.document.arms)
+        """The contrasts of the selected arms: the document's, or those that its groups imply by their schemes."""
+        return self.compared().contrasts
+
+    def compared(self, control: str | None = None) -> Compared:
+        """Return what is compared among the selected arms, or among those under a control."""
+        if control not in self._compared:
+            self._compared[control] = self._compared_under(control)
+        return self._compared[control]
+
+    @cached_property
+    def _compared(self) -> dict[str | None, Compared]:
+        return {}
+
+    def _compared_under(self, control: str | None) -> Compared:
+        order = dict.fromkeys([*self.named, *(arm.full_name for arm in self.selected)])
+        # An arm that a control does not change is itself under the control.
+        under = {a.name if a.is_no_op else a.full_name: a.name for a in self.arms if a.control == control}
+        specs = {arm.name: arm.resolved_spec for arm in self.arms if arm.control is None}
+
+        def is_fair(arm: str, other: str) -> bool:
+            mine, theirs = specs[arm].comparability, specs[other].comparability
+            return not mine.incomparable_reason(theirs, self.primary)
+
+        schemes = {name: spec.scheme for name, spec in specs.items()}
+        return compared_among([under[name] for name in order if name in under], self.document, schemes, is_fair)
+
+    def beside(self, names: Iterable[str]) -> "Experiment":
+        """Return this experiment as it is compared in a directory that has arms already.
+
+        Args:
+            names: the full names of these arms, in the order in which they were named.
+        """
+        known = {arm.full_name for arm in self.arms}
+        named = dict.fromkeys([*names, *self.named, *(arm.full_name for arm in self.selected)])
+        return replace(self, named=tuple(name for name in named if name in known))
+
+    def among(self, names: Sequence[str]) -> "Experiment":
+        """Return this experiment with some arms selected; the experiment as it is, if none of them is one of its arms.
+
+        Args:
+            names: the full names of the arms, in the order in which they were named.
+        """
+        here = frozenset(names)
+        selected = tuple(arm for arm in self.arms if arm.full_name in here)
+        crossed = tuple(dict.fromkeys(arm.control for arm in selected if arm.control is not None))
+        return replace(self, selected=selected, crossed=crossed, named=tuple(names)) if selected else self
+
+    def check_compared(self) -> None:
+        """Raise DeclarationError if a setting of what is compared needs an arm that is not selected.
+
+        Raises:
+            DeclarationError: for a baseline or a contrast, with the arms that are selected.
+        """
+        check_settings_compared(self.settings, self.compared(), self.document)
 
     @property
     def verdicts(self) -> Literal["blocks", "paired"]:
@@ -259,6 +310,7 @@ class Experiment:
         """
         now = tuple(dict.fromkeys(arm.name for arm in self.selected))
         names = now if arms is None else names_of("arm", arms, self.document.arms)
+        named = self.named if arms is None else names
         # An arm brings along those that it starts from.
         needed = {parent.name for arm in self.arms if arm.name in names for parent in arm.ancestors}
         names = (*names, *(name for name in needed if name not in names))
@@ -272,7 +324,7 @@ class Experiment:
         )
         seeds_now = self.seeds if seeds is None else all_seeds(seeds)
         only = self.only if (arms, controls, seeds) == (None, None, None) else None
-        selected = replace(self, selected=chosen, seeds=seeds_now, crossed=crossed, only=only)
+        selected = replace(self, selected=chosen, seeds=seeds_now, crossed=crossed, only=only, named=named)
         if arms is not None:
             selected.check_settings()
         return selected

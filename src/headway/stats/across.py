@@ -56,7 +56,7 @@ class _Side:
     def baseline(self) -> Arm | None:
         """The arm that arms without a namesake are compared with."""
         plain = [arm for arm in self.arms.values() if arm.control is None]
-        return self.arms.get(self.store.experiment.baseline or "", plain[0] if plain else None)
+        return self.arms.get(self.store.compared.baseline or "", plain[0] if plain else None)
 
     def finished(self, arm: Arm) -> dict[int, Run]:
         """Return the finished runs of an arm by seed."""

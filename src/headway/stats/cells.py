@@ -12,16 +12,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headway.base.text import counted, listed
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.stats.paired import is_finite
+from headway.stats.sequential import FEWEST
 from headway.store.run import Run
 
 if TYPE_CHECKING:
@@ -175,44 +177,61 @@ class Match:
 
 
 def matches_of(experiment: Experiment) -> tuple[Match, ...]:
-    """Return every comparison of two arms that an experiment declares.
+    """Return every comparison of two selected arms.
 
     Each arm is compared with its group's baseline. Across groups, each arm is compared with the experiment's baseline,
     unless a group holds both. An experiment without a baseline compares the groups' baselines with the first group's,
-    if they do the same task. Each control repeats these comparisons, and compares each arm with itself without the
-    control.
+    if they do the same task. Each control repeats these comparisons for the arms that are selected under it, and
+    compares each of them with itself without the control. `headway.config.compared` says what stands in for a
+    baseline that is not selected.
     """
-    names = tuple(dict.fromkeys(arm.name for arm in experiment.arms))
-    pairs: list[tuple[str, str, str | None]] = [
-        (name, group.baseline, key) for key, group in experiment.groups.items() for name in group.arms
-    ]
-    if experiment.baseline is not None:
-        together = {name for g in experiment.groups.values() if experiment.baseline in g.arms for name in g.arms}
-        pairs += [(name, experiment.baseline, None) for name in names if name not in together]
-    else:
-        first, *others = dict.fromkeys(group.baseline for group in experiment.groups.values()) or [""]
-        # Nobody asked for these: where they would say nothing of merit, they are not made.
-        asked = {arm.name: arm.resolved_spec.comparability for arm in experiment.arms if arm.control is None}
-        primary = experiment.primary
-        pairs += [(name, first, None) for name in others if not asked[name].incomparable_reason(asked[first], primary)]
+    plain = experiment.compared().arms
     arms = {(arm.name, arm.control): arm for arm in experiment.arms}
     # An arm that a control does not change is itself under that control.
     arms |= {place: arms[place[0], None] for place, arm in arms.items() if arm.is_no_op}
     matches = []
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
-        changed = {name for name in names if arms[name, control].control == control}
+        compared = experiment.compared(control)
+        changed = {name for name in compared.arms if arms[name, control].control == control}
         if control is not None:
             matches += [
                 Match(arm=arms[name, control], baseline=arms[name, None], control=control, group=None)
-                for name in names
-                if name in changed
+                for name in experiment.document.arms
+                if name in changed and name in plain
             ]
         matches += [
             Match(arm=arms[name, control], baseline=arms[baseline, control], control=control, group=group)
-            for name, baseline, group in pairs
-            if name != baseline and {name, baseline} & changed
+            for name, baseline, group in compared.pairs
+            if {name, baseline} & changed
         ]
     return tuple(matches)
+
+
+def why_no_verdict(experiment: Experiment, runs: Collection[tuple[str, int]]) -> str:
+    """Return why some runs give no verdict, and what to do; empty if they may give one.
+
+    Args:
+        experiment: the experiment, with the arms that are compared.
+        runs: the runs that there are or will be, by full name of the arm and by seed.
+    """
+    seeds: dict[str, set[int]] = {}
+    for arm, seed in runs:
+        seeds.setdefault(arm, set()).add(seed)
+    questions = [match.weights for match in matches_of(experiment)]
+    questions += [contrast.weights for contrast in experiment.contrasts]
+    questions = [weights for weights in questions if weights.keys() <= seeds.keys()]
+    if not questions:
+        others = [name for name in experiment.document.arms if name not in seeds]
+        advice = f"; add another, such as {others[0]}" if others else ""
+        return f"there is nothing to compare: the only arm is {listed(seeds)}{advice}" if seeds else "no arm has a run"
+    shared = [set.intersection(*(seeds[arm] for arm in weights)) for weights in questions]
+    most = max(map(len, shared))
+    if most >= FEWEST:
+        return ""
+    if most == 0:
+        return "no two compared arms share a seed; train them with the same seeds"
+    shared_seeds = counted(most, "seed")
+    return f"compared arms share {shared_seeds}, and a verdict takes {FEWEST}; choose more seeds (--seeds {FEWEST})"
 
 
 def title(arm: Arm, experiment: Experiment) -> str:

@@ -261,10 +261,13 @@ def _is_late(contrast: Contrast, looks: Looking) -> bool:
 
 
 def _asked(experiment: Experiment, control: str | None, runs: RunsOfArm) -> list[Contrast]:
-    """Return the contrasts that the document names, and other contrasts whose arms all have runs."""
+    """Return the contrasts of the arms; under a control, those whose arms all have runs under it."""
     names = _names(experiment, control)
-    named = bool(experiment.document.contrasts)
-    return [each for each in experiment.contrasts if named or all(names[arm] in runs for arm in each.weights)]
+    return [
+        contrast
+        for contrast in experiment.contrasts
+        if control is None or all(names[arm] in runs for arm in contrast.weights)
+    ]
 
 
 def _names(experiment: Experiment, control: str | None) -> dict[str, str]:

@@ -226,7 +226,7 @@ def build(store: Store) -> Results:
 
 def _content(store: Store) -> tuple[dict[str, Any], int | None]:
     """Return the content of `results.json` now, and the seeds that its answer rests on if there is no plan."""
-    experiment, runs = store.experiment, store.runs()
+    experiment, runs = store.compared, store.runs()
     looks = with_priors(looks_of(store), store, runs)
     of_arms = runs_of_arms(runs)
     matches = [match for match in matches_of(experiment) if match.arm.full_name in of_arms]
@@ -324,8 +324,9 @@ def _spreads(name: str, store: Store, ids: Collection[str]) -> dict[str, tuple[f
     if any(run.id in ids for run in runs):
         raise ResultsError("it holds runs that this experiment has too")
     of_arms = runs_of_arms(runs)
-    matches = [match for match in matches_of(earlier.experiment) if match.arm.full_name in of_arms]
-    _, families = comparisons(matches, of_arms, earlier.experiment, Looking(margin=1.0))
+    compared = earlier.compared
+    matches = [match for match in matches_of(compared) if match.arm.full_name in of_arms]
+    _, families = comparisons(matches, of_arms, compared, Looking(margin=1.0))
     plain = [f for f in families if f.control is None and f.residual_sd and f.freedom]
     found = {f.metric: (f.residual_sd**2, f.freedom) for f in plain if f.residual_sd and f.freedom}
     freedom = found.get(store.experiment.primary, (0.0, 0.0))[1]

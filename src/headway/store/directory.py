@@ -261,7 +261,7 @@ class Store:
         """The directory with a document that may be its next and names these runs; for whoever has the turn."""
         asked = [(arm.full_name, seed) for arm, seed in runs]
         if store := cls._unchanged(path, experiment):
-            document.record(path, asked=asked)
+            document.record(path, asked=asked, experiment=experiment)
             return store
         if (path / document.FILE).exists() or run_folders(path):
             check(path, _document(path), experiment)
@@ -352,6 +352,11 @@ class Store:
         runs = [self._asked(self._examined(folder, depth)) for folder in run_folders(self.path)]
         self._known.save()
         return tuple(sorted(runs, key=lambda run: (order.get(run.name, len(order)), run.name, run.seed)))
+
+    @property
+    def compared(self) -> Experiment:
+        """The experiment with the arms that have runs here selected, which are those that are compared."""
+        return self.experiment.among(document.compared_arms(self.path, self.experiment))
 
     def gone(self) -> list[str]:
         """The runs, `ARM/seed-N`, that the document names, and that have no folder."""

@@ -4,6 +4,7 @@ If somebody edits it, the directory tells so: the names of its arms and their ba
 key, `headway`, is a note of Headway's own. It names what the directory has, so that a loss is noticed.
 
     runs: {ARM: 0-3,7, ...}       the seeds of each arm that were asked for; written before their folders are made
+    named: [ARM, ...]             the arms in the order in which they were named; absent if that is the document's
     dropped: {ARM: '4', ...}      the seeds of each arm that somebody dropped
     looks: {plan: [HASH], ...}    the allowed contents of a file; two, or null for none, while it is being written
     given_up: [plan, ...]         files of `looks/` that were lost, and that a former version did without
@@ -63,12 +64,24 @@ def write(directory: Path, experiment: Experiment, asked: Iterable[Name] = ()) -
         files.write_bytes(files.inside(directory, *name.split("/")), content)
     if experiment.plugins:
         files.folder_in(directory, FOLDER)  # by which readers know that there are some
-    kept = {**surroundings(), **_kept(directory, {arm.full_name for arm in experiment.arms}, asked)}
+    kept = {**surroundings(), **_kept(directory, experiment, asked)}
     _write(directory, write_yaml({**experiment.plain(), "headway": kept}))
 
 
-def record(directory: Path, *, asked: Iterable[Name] = (), dropped: Iterable[Name] = ()) -> None:
+def record(
+    directory: Path,
+    *,
+    asked: Iterable[Name] = (),
+    dropped: Iterable[Name] = (),
+    experiment: Experiment | None = None,
+) -> None:
     """Note that runs are asked for, or were dropped, for whoever has the turn; a damaged document stays as it is.
+
+    Args:
+        directory: the results directory.
+        asked: the runs that are asked for.
+        dropped: the runs that were dropped.
+        experiment: the experiment that asks for them, which tells the order in which its arms were named.
 
     Raises:
         OSError: when it cannot be written.
@@ -78,7 +91,8 @@ def record(directory: Path, *, asked: Iterable[Name] = (), dropped: Iterable[Nam
     before = named(directory), runs_of(directory)[1]
     runs, aside = _changed(directory, asked, dropped)
     if before != (runs, aside):
-        _change(directory, {"runs": compact(runs), "dropped": compact(aside) or None, "seals": None})
+        order = {} if experiment is None else {"named": _order(directory, experiment, runs)}
+        _change(directory, {"runs": compact(runs), "dropped": compact(aside) or None, "seals": None, **order})
 
 
 def named(directory: Path) -> set[Name] | None:
@@ -94,6 +108,28 @@ def runs_of(directory: Path) -> tuple[set[Name], set[Name]]:
         runs = (runs or set()) | there(directory)
         aside |= _names(files.entries(directory, "dropped/*/seed-*"))
     return runs, aside - runs
+
+
+def compared_arms(directory: Path, experiment: Experiment) -> list[str]:
+    """The full names of the arms with runs that were asked for and not dropped, in the order in which they were named.
+
+    Args:
+        directory: the results directory.
+        experiment: its document.
+    """
+    arms = {arm for arm, _ in runs_of(directory)[0] | there(directory)}
+    noted = _note_of(directory).get("named")
+    first = [name for name in noted if isinstance(name, str)] if isinstance(noted, list) else []
+    declared = [arm.full_name for arm in experiment.arms]
+    return [name for name in dict.fromkeys([*first, *declared]) if name in arms]
+
+
+def _order(directory: Path, experiment: Experiment, runs: Collection[Name]) -> list[str] | None:
+    """The arms of some runs in the order in which they were named; None if that is the document's order."""
+    arms, declared = {arm for arm, _ in runs}, [arm.full_name for arm in experiment.arms]
+    named = [*compared_arms(directory, experiment), *experiment.named, *declared]
+    order = [name for name in dict.fromkeys(named) if name in arms]
+    return order if order != [name for name in declared if name in arms] else None
 
 
 def there(directory: Path) -> set[Name]:
@@ -268,13 +304,15 @@ def state_of(file: Path) -> State:
         return f"cannot be read ({error.strerror})"
 
 
-def _kept(directory: Path, arms: Collection[str], asked: Iterable[Name]) -> dict[str, Any]:
+def _kept(directory: Path, experiment: Experiment, asked: Iterable[Name]) -> dict[str, Any]:
     """The note of a document that is written now; what the former note said stays, unless it is damaged."""
     is_intact = (directory / FILE).exists() and not doubt(directory)
     looks, present = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]
     looks |= {file.stem: [state_of(file)] for file in present if not is_intact and signed_json(file)}
+    arms = {arm.full_name for arm in experiment.arms}
     runs, aside = ({run for run in found if run[0] in arms} for found in _changed(directory, asked))
     noted = {
+        "named": _order(directory, experiment, runs),
         "dropped": compact(aside),
         LOOKS: looks,
         "given_up": looks_given_up(directory),

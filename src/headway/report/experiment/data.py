@@ -74,7 +74,7 @@ def _scheme_style(arm: Arm, experiment: Experiment) -> dict[str, object]:
     scheme = arm.resolved_spec.scheme
     if arm.group is None:
         return {"colour": SCHEME_COLOURS[scheme], "scheme": scheme, "dash": NO_GROUP_DASH, "shape": "diamond"}
-    at = list(experiment.groups).index(arm.group)
+    at = list(experiment.document.groups).index(arm.group)
     return {
         "colour": SCHEME_COLOURS[scheme],
         "scheme": scheme,
@@ -244,7 +244,7 @@ def gather(store: "Store", results: Results) -> ReportData:
     ]
     return ReportData(
         path=store.path,
-        experiment=store.experiment,
+        experiment=store.compared,
         results=results,
         runs=runs,
         arms=tuple(arms),

@@ -12,6 +12,7 @@ from headway.base.text import Amount, brief, counted, is_plural, number
 from headway.config.metrics import METRICS, metric_name
 from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
 from headway.report.experiment.data import ReportData
+from headway.stats.cells import why_no_verdict
 from headway.stats.learning_rates import rate_controls
 from headway.stats.verdict_table import POINTS, interval_name
 from headway.stats.verdicts import about, sides_of
@@ -86,7 +87,9 @@ def first_screen(
     elif statements:
         answer = _sentence(statements[0])
     else:
-        answer = "Nothing was compared: the experiment has no baseline, or nothing beside it has finished."
+        done = [(run.name, run.seed) for run in material.runs if run.status == "done"]
+        why = why_no_verdict(material.experiment, done) or "no compared arm has a value yet"
+        answer = f"Nothing was compared: {why}."
     shown, folded = _rows(material, plain, [one for one in (*asked, *found) if one.control], shares=shares)
     doubts = material.results.doubts
     cautions = (*doubts, *(one for one in material.results.warnings if one not in doubts), *further)
@@ -331,7 +334,8 @@ def _setting(material: ReportData) -> str:
         f", {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} seed{'s' * (counts[-1] > 1)}" if arms else ""
     )
     better = {"lower": " Lower is better.", "higher": " Higher is better.", None: ""}[metric.better]
-    return f"{name[:1].upper()}{name[1:]}{unit} of {of}{on}{seeds}.{better}"
+    notes = [f" {_sentence(note)}" for note in material.experiment.compared().notes]
+    return f"{name[:1].upper()}{name[1:]}{unit} of {of}{on}{seeds}.{better}{''.join(notes)}"
 
 
 def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]:
