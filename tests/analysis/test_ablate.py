@@ -345,15 +345,6 @@ def test_what_is_no_model_of_ours(text):
     )  # fmt: skip
 
 
-def test_weights_without_gradients_are_refused(text):
-    with torch.inference_mode():
-        module = Transformer(RAGGED, 257, initial_weights(RAGGED, 257, 0)).eval()
-    refused(
-        "gradients are needed, but the weights .* are made under torch.inference_mode and have none",
-        module, text=text, tokenizer="bytes", sequences=2, length=16,
-    )  # fmt: skip
-
-
 def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
     (tmp_path / "file").write_text("")
     done = verb("ablate", ragged, "--text", "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)

@@ -154,7 +154,7 @@ def test_what_is_refused_is_said():
     model, _, clean, corrupted, metric = pair()
     with pytest.raises(UserError, match="sites: 'x' is nothing of a head that can be patched; choose from: "):
         headway.patch(model, clean, corrupted, metric=metric, sites=("x",))
-    with pytest.raises(UserError, match="clean: a text was given, and the model has no tokenizer; give tokens, or a"):
+    with pytest.raises(UserError, match="the model has no tokenizer; tokenizer: give the one that it was trained"):
         headway.patch(model, "once", "upon", metric=metric)
 
 

@@ -187,13 +187,6 @@ def test_what_cannot_be_pruned(grouped, plain, text, tmp_path):
     refused("there is no such folder", tmp_path / "nowhere", text=text)
 
 
-def test_a_method_that_needs_gradients_says_so_where_there_are_none():
-    with torch.inference_mode():
-        module = Transformer(PLAIN, 257, initial_weights(PLAIN, 257, 0)).eval()
-    said = "gradients are needed, but the weights .* take a method that needs none, such as ablation"
-    refused(said, module, text=tokens(4), by="taylor", length=None, sequences=None)
-
-
 def short(tmp_path):
     (tmp_path / "short.txt").write_text("A heron.")
     return tmp_path / "short.txt"

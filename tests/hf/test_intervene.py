@@ -125,9 +125,32 @@ def test_contributions_that_do_not_add_up_are_refused():
     refused(found, "in layer 1 the heads' contributions and the bias add up to what the attention writes")
 
 
-def test_layers_that_do_not_pass_on_what_they_gave_are_refused(monkeypatch):
+def test_layers_that_do_not_pass_on_what_they_gave_are_computed_each_time(monkeypatch):
     monkeypatch.setattr(intervene, "_copied", lambda output, _: output * 1.1 if torch.is_tensor(output) else output)
-    refused(decoder("gpt-neox"), "the losses without a head are those of a whole pass")
+    found = decoder("gpt-neox")
+    assert not found.only_streams
+    assert found.kept(TEXT).outputs == ()
+    check_interventions(found, TEXT)
+
+
+def test_layers_that_share_keys_and_values_are_computed_each_time():
+    config = transformers.Gemma4TextConfig(
+        **_sizes | {"num_hidden_layers": 4}, head_dim=8, global_head_dim=16, num_kv_shared_layers=2, sliding_window=6,
+        layer_types=["sliding_attention", "full_attention"] * 2, vocab_size_per_layer_input=97,
+        hidden_size_per_layer_input=8,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    found = TheirDecoder(zoo.stirred(transformers.AutoModelForCausalLM.from_config(config)).eval())
+    check_interventions(found, TEXT)
+    assert not found.only_streams
+    with torch.no_grad():
+        assert found.stream_sums(TEXT).why_not.startswith("a layer reads more of earlier layers than the stream")
+
+
+def test_a_model_without_a_read_out_is_refused():
+    said = "GPTNeoXModel: it gives no logits of the next token, .*; load it with its language-model head: AutoModelFor"
+    with pytest.raises(UserError, match=said):
+        TheirDecoder(zoo.model_of("gpt-neox").base_model)
 
 
 def test_shared_attentions_are_refused():

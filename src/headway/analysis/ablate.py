@@ -81,8 +81,9 @@ def circuit(
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     chosen = circuit_heads(opened.decoder, heads, draws)
     texts = two_inputs(opened, text, reference, targets, sequences=sequences, length=length)
-    work = _batched(opened, *texts, over, seed, lambda _: None)
-    return work.faithfulness(chosen, kinds=(kind,), draws=draws, seed=seed)[kind]
+    with opened.evaluating():
+        work = _batched(opened, *texts, over, seed, lambda _: None)
+        return work.faithfulness(chosen, kinds=(kind,), draws=draws, seed=seed)[kind]
 
 
 def circuit_heads(model: "Intervenable", heads: Sequence[str], draws: int = 1) -> list[Head]:
@@ -167,28 +168,29 @@ def ablate(
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     own, other = two_inputs(opened, source, reference, targets, sequences=sequences, length=length)
     chosen = None if circuit is None else circuit_heads(opened.decoder, circuit)
-    work = _batched(opened, own, other, over, seed, tell)
-    n_heads = counted(len(heads_of(work.model)), "head")
-    tell(f"taking away {n_heads} one by one, and all of them, each in three ways ...")
-    exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
-    alike, attentions = _alike(work)
-    names = {attention.layer: attention.name for attention in attentions}
-    repair = _together(work, exact, alike, names)
-    return AblationTogether(
-        **own.facts(opened),
-        attentions=tuple(map(described, attentions)),
-        scores=effect_scores(names, exact, estimates.michel, estimates.first_order, integrated),
-        notes=(*_notes(opened, own, other), *_about_reference(work, exact, other)),
-        other=other.name,
-        mean_over=over,
-        exact=exact,
-        michel=estimates.michel,
-        first_order=estimates.first_order,
-        integrated=integrated,
-        pairs=repair.pairs if pairs and repair is not None else None,
-        circuit=None if chosen is None else work.faithfulness(chosen, seed=seed),
-        repair=repair,
-    )
+    with opened.evaluating():
+        work = _batched(opened, own, other, over, seed, tell)
+        n_heads = counted(len(heads_of(work.model)), "head")
+        tell(f"taking away {n_heads} one by one, and all of them, each in three ways ...")
+        exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
+        alike, attentions = _alike(work)
+        names = {attention.layer: attention.name for attention in attentions}
+        repair = _together(work, exact, alike, names)
+        return AblationTogether(
+            **own.facts(opened),
+            attentions=tuple(map(described, attentions)),
+            scores=effect_scores(names, exact, estimates.michel, estimates.first_order, integrated),
+            notes=(*_notes(opened, own, other), *_about_reference(work, exact, other)),
+            other=other.name,
+            mean_over=over,
+            exact=exact,
+            michel=estimates.michel,
+            first_order=estimates.first_order,
+            integrated=integrated,
+            pairs=repair.pairs if pairs and repair is not None else None,
+            circuit=None if chosen is None else work.faithfulness(chosen, seed=seed),
+            repair=repair,
+        )
 
 
 def _batched(

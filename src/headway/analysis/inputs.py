@@ -7,14 +7,13 @@
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headway.analysis.evaluation import plain_torch
 from headway.analysis.model import Opened, array_of, model_folder
 from headway.base.text import counted
 from headway.config.run import RunSpec
@@ -170,8 +169,9 @@ class TextInput:
         """Return inputs and targets where the model is."""
         import torch
 
-        targets = None if self.targets is None else torch.from_numpy(self.targets).to(opened.device)
-        return torch.from_numpy(self.tokens).to(opened.device), targets
+        with plain_torch():
+            targets = None if self.targets is None else torch.from_numpy(self.targets).to(opened.device)
+            return torch.from_numpy(self.tokens).to(opened.device), targets
 
     def facts(self, opened: Opened) -> dict[str, Any]:
         """Return the facts about the model and its input that every result reports."""
@@ -442,18 +442,6 @@ def described(attention: "AttentionTrace") -> AttentionHeads:
     return AttentionHeads(
         name=attention.name, kind=attention.kind, kv_of=tuple(attention.kv_of), d_head=attention.q.shape[3]
     )
-
-
-@contextmanager
-def evaluating(module: "torch.nn.Module") -> Iterator[None]:
-    """Within, a module and all in it are in evaluation mode; after it each in its own."""
-    modes = {each: each.training for each in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for each, mode in modes.items():
-            each.training = mode
 
 
 def length_of(opened: Opened, asked: int | None, at_most: int) -> int:

@@ -8,15 +8,16 @@
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from headway.analysis.evaluation import evaluating, plain_torch
 from headway.base.files import entries, names_in
 from headway.data.tokenizer import NoEosTokenizer, Tokenizer
 from headway.errors import UserError, explained
@@ -185,6 +186,10 @@ class Opened:
         """Return the facts, with the number of parameters."""
         return {**self.facts, "parameters": f"{sum(p.numel() for p in self.module.parameters()):,}"}
 
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Compute in evaluation mode and in float32 within a block; afterwards the model is as it was."""
+        return evaluating(self.module)
+
     @property
     def device(self) -> "torch.device":
         """The device on which the model is."""
@@ -210,7 +215,8 @@ class Opened:
             )
         from headway.hf.intervene import TheirDecoder
 
-        return TheirDecoder(self.module)
+        with self.evaluating():
+            return TheirDecoder(self.module)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -248,7 +254,9 @@ class Opened:
         Raises:
             UserError: for no tokenizer, what are no tokens of this model, or more than it can read.
         """
-        return self.traced(self.on_device(self.encoder.whole(text) if isinstance(text, str) else text))
+        tokens = self.tokens_of(text)
+        with self.evaluating():
+            return self.traced(tokens)
 
     def reading(self, tokens: "TokenIds") -> "Redrawable":
         """Trace tokens, with the activations of re-initialised heads on request.
@@ -256,7 +264,24 @@ class Opened:
         Raises:
             UserError: as `trace`.
         """
-        return self.read(self.on_device(tokens))
+        given = self.on_device(tokens)
+        with self.evaluating():
+            return self.read(given)
+
+    def tokens_of(self, text: "str | Sequence[str] | TokenIds") -> "torch.Tensor":
+        """Return the tokens of a text, or of several of one length, where the model is; tokens are only checked.
+
+        The tokenizer puts its special tokens around each text, as it does for its own library.
+
+        Raises:
+            UserError: for no tokenizer, texts of different lengths, and as `checked`.
+        """
+        if isinstance(text, str):
+            return self.on_device(self.encoder.whole(text))
+        texts = [each for each in text if isinstance(each, str)] if isinstance(text, list | tuple) else []
+        if texts and len(texts) == len(text):
+            return self.on_device([self.encoder.whole(each) for each in texts])
+        return self.on_device(cast("TokenIds", text))
 
     def sequences(
         self, documents: "Iterable[str] | Iterable[tuple[str, bool]]", *, n: int, length: int, predicted: bool = False
@@ -358,7 +383,8 @@ class Opened:
         """
         import torch
 
-        return torch.from_numpy(self.checked(tokens)).to(self.device)
+        with plain_torch():  # a gradient cannot keep tokens that were made in inference mode
+            return torch.from_numpy(self.checked(tokens)).to(self.device)
 
     def checked(self, given: "TokenIds", *, predicted: bool = False) -> np.ndarray:
         """Tokens as (sequence, pos) whole numbers of the model's vocabulary.

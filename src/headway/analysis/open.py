@@ -8,10 +8,9 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from headway.analysis.inputs import evaluating
+from headway.analysis.evaluation import evaluating, plain_torch
 from headway.analysis.model import (
     ModelFolder,
     Opened,
@@ -84,17 +83,18 @@ def open_model(
         raise UserError(f"for_ {for_!r} is no use of a model; {near(str(for_), get_args(Purpose))}")
     settle_elementary_functions()
     target = None if device is None else find_device(device)
-    if isinstance(path, str | Path):
-        opened = _from_path(path, tokenizer, for_, trust_code=trust_code)
-    else:
-        opened = _in_memory(path, tokenizer, for_, tokens)
-    opened.check_finite("so it has nothing to say" if for_ == "write" else "so its heads say nothing")
-    if for_ in ("trace", "intervene", "prune"):
-        _check_heads(opened)
-    if target is not None and isinstance(path, str | Path):
-        opened.module.to(target)
-    if for_ == "intervene":
-        _ = opened.decoder  # or it raises
+    with plain_torch():
+        if isinstance(path, str | Path):
+            opened = _from_path(path, tokenizer, for_, trust_code=trust_code)
+        else:
+            opened = _in_memory(path, tokenizer, for_, tokens)
+        opened.check_finite("so it has nothing to say" if for_ == "write" else "so its heads say nothing")
+        if for_ in ("trace", "intervene", "prune"):
+            _check_heads(opened)
+        if target is not None and isinstance(path, str | Path):
+            opened.module.to(target)
+        if for_ == "intervene":
+            _ = opened.decoder  # or it raises
     if for_ in _NOT_OWN and opened.ours is None:
         raise UserError(_NOT_OWN[for_](opened.name, opened.facts["architecture"]))
     return opened
@@ -276,7 +276,9 @@ def _progress(run: "Run") -> str:
 
 
 def _in_memory(model: Any, tokenizer: str | None, for_: Purpose | None, tokens: "TokenIds | None") -> Opened:
-    """Return a model in memory, opened as it is: nothing of it is changed, moved or copied.
+    """Return a model in memory, opened as its folder would be; nothing of it is changed or moved.
+
+    Weights of lower precision are copied to float32, as a folder's are read. All others are shared.
 
     Raises:
         UserError: for what says nothing of its heads.
@@ -285,18 +287,20 @@ def _in_memory(model: Any, tokenizer: str | None, for_: Purpose | None, tokens: 
 
     from headway.models.transformer import Transformer
 
-    name = type(model).__name__
     if isinstance(model, Opened):
         return _with_tokenizer(model, tokenizer, model.name)
+    model = _unwrapped(model)
+    name = type(model).__name__
     called = name if for_ == "trace" else "the model"
     if isinstance(model, Transformer):
-        return _with_tokenizer(_of_own(model, called), tokenizer, called)
+        return _with_tokenizer(_of_own(_own_in_float32(model), called), tokenizer, called)
     if not isinstance(model, nn.Module):
         raise UserError(f"a model was expected, or the path of one, but a {name} was given")
     if _is_of_transformers(model):
         from headway.hf.open import in_memory
+        from headway.hf.read import own_version
 
-        if for_ == "prune" and (own := _as_own(model)) is not None:
+        if (own := own_version(model)) is not None:
             return _with_tokenizer(_of_own(own, called), tokenizer, called)
         return _with_tokenizer(_of_transformers(in_memory(model), called, name), tokenizer, called)
     if for_ in ("intervene", "prune"):
@@ -304,17 +308,32 @@ def _in_memory(model: Any, tokenizer: str | None, for_: Purpose | None, tokens: 
     return _brought(model, tokens)
 
 
-def _as_own(model: Any) -> "Transformer | None":
-    """Return a model of transformers in memory as Headway's own; None for another architecture."""
-    from headway import hf
-    from headway.hf.read import is_own
+def _unwrapped(model: Any) -> Any:
+    """Return the model inside of torch's wrappers for compilation and for several GPUs.
 
-    with TemporaryDirectory() as folder:
-        model.config.save_pretrained(folder)
-        if not is_own(Path(folder)):
-            return None
-        model.save_pretrained(folder)
-        return hf.load(folder).to(model.device)
+    Raises:
+        UserError: for a model with an adapter of peft around it.
+    """
+    from torch import nn
+
+    if any(kind.__name__ == "PeftModel" for kind in type(model).__mro__):
+        raise UserError(
+            f"a {type(model).__name__} was given: an adapter around a model; merge the two first: "
+            "model.merge_and_unload()"
+        )
+    inner = getattr(model, "_orig_mod", None)
+    if inner is None and isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        inner = model.module
+    return model if inner is None else _unwrapped(inner)
+
+
+def _own_in_float32(model: "Transformer") -> "Transformer":
+    """Return one of Headway's models; of low precision, or made in inference mode, a copy in float32."""
+    from headway.models.transformer import Transformer, computes_exactly
+
+    if computes_exactly(model):
+        return model
+    return Transformer(model.model, model.vocab_size, model.weights()).to(next(model.parameters()).device).eval()
 
 
 def _is_of_transformers(model: "torch.nn.Module") -> bool:

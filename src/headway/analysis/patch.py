@@ -7,7 +7,7 @@ metric is the logarithm of the right answer's probability.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 def patch(
     model: "str | Path | torch.nn.Module | Opened",
-    clean: "str | TokenIds",
-    corrupted: "str | TokenIds",
+    clean: "str | Sequence[str] | TokenIds",
+    corrupted: "str | Sequence[str] | TokenIds",
     *,
     metric: PatchMetric,
     sites: str | Sequence[str] = PATCH_SITES,
@@ -60,7 +60,8 @@ def patch(
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face with a decoder; or a decoder in memory, as
             for `headway.ablate`.
-        clean: a text, or (sequence, pos) tokens, on which the model does what is asked about.
+        clean: a text, several texts of one length, or (sequence, pos) tokens, on which the model does what is asked
+            about; the model's tokenizer puts its special tokens around a text.
         corrupted: a text of equal length on which it does not, paired with `clean` sequence by sequence.
         metric: a function from logits (sequence, pos, vocab) to a number for each sequence, such as the logit of the
             right answer less that of the wrong one.
@@ -77,9 +78,10 @@ def patch(
     """
     asked = sites_of(sites)
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
-    tokens = _tokens(opened, clean, "clean"), _tokens(opened, corrupted, "corrupted")
-    check_sound(opened.decoder, tokens[0], asked, paths=paths)
-    return measured(TwoRuns(opened.decoder, *tokens, metric), asked, by_position=by_position, paths=paths)
+    tokens = opened.tokens_of(clean), opened.tokens_of(corrupted)
+    with opened.evaluating():
+        check_sound(opened.decoder, tokens[0], asked, paths=paths)
+        return measured(TwoRuns(opened.decoder, *tokens, metric), asked, by_position=by_position, paths=paths)
 
 
 def measured(
@@ -115,16 +117,6 @@ def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
     if not given:
         raise UserError(f"sites: none was given; choose from: {', '.join(PATCH_SITES)}")
     return tuple(site for site in PATCH_SITES if site in given)
-
-
-def _tokens(opened: Opened, text: Any, name: str) -> torch.Tensor:
-    if isinstance(text, str):
-        if opened.tokenizer is None:
-            raise UserError(
-                f"{name}: a text was given, and {opened.name} has no tokenizer; give tokens, or a tokenizer"
-            )
-        text = [opened.tokenizer.encode(text)]
-    return opened.on_device(text)
 
 
 def patch_texts(
@@ -167,12 +159,14 @@ def patch_texts(
     pairs = TextPairs.of(opened, clean, corrupted, answer, wrong)
     pairs.check_lengths(opened, by_position=by_position)
     tokens = pairs.tensors(opened)
-    check_sound(opened.decoder, tokens[0], asked, paths=paths)
-    runs = TwoRuns(opened.decoder, *tokens, pairs.metric)
-    of_pairs = f", {counted(pairs.n, 'pair')} of texts" if pairs.n > 1 else ""
-    tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
-    asks: Asks = "log probability" if pairs.wrong is None else "logit difference"
-    patching = measured(runs, asked, by_position=by_position, paths=paths, asks=asks)
+    with opened.evaluating():
+        check_sound(opened.decoder, tokens[0], asked, paths=paths)
+        runs = TwoRuns(opened.decoder, *tokens, pairs.metric)
+        of_pairs = f", {counted(pairs.n, 'pair')} of texts" if pairs.n > 1 else ""
+        tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
+        asks: Asks = "log probability" if pairs.wrong is None else "logit difference"
+        patching = measured(runs, asked, by_position=by_position, paths=paths, asks=asks)
+        patterns = tuple(_pattern(runs, head, len(pairs.clean[0])) for head in _heads_shown(patching))
     return PatchedModel(
         name=opened.name,
         model=opened.described(),
@@ -188,7 +182,7 @@ def patch_texts(
         corrupted=pairs.written(pairs.corrupted),
         positions=pairs.positions(),
         patching=patching,
-        patterns=tuple(_pattern(runs, head, len(pairs.clean[0])) for head in _heads_shown(patching)),
+        patterns=patterns,
     )
 
 

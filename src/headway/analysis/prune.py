@@ -252,21 +252,22 @@ def prune(
     if held_out is not None:
         texts["held_out"] = _read(opened, text_input(held_out, "held_out"), **read)
     batched = {what: _batched(opened, each, seed) for what, each in texts.items()}
-    check_sound(whole, batched["text"].inputs)
-    kept = prune_to_number(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
-    tell("measuring the losses, and passes of both models by turns ...")
-    before, after = pass_costs((whole, kept.model), *batched.get("held_out", batched["text"]).batches()[0])
-    result = Pruned(
-        model=kept.model,
-        by=by,
-        steps=steps,
-        layouts=(str(whole.model.layout), str(kept.model.model.layout)),
-        kept=kept.heads,
-        losses={what: _change(whole, kept.model, batched[what], each) for what, each in texts.items()},
-        before=before,
-        after=after,
-        folder=None if folder is None else (folder, _export(opened, kept.model, folder)),
-    )
+    with opened.evaluating():
+        check_sound(whole, batched["text"].inputs)
+        kept = prune_to_number(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
+        tell("measuring the losses, and passes of both models by turns ...")
+        before, after = pass_costs((whole, kept.model), *batched.get("held_out", batched["text"]).batches()[0])
+        result = Pruned(
+            model=kept.model,
+            by=by,
+            steps=steps,
+            layouts=(str(whole.model.layout), str(kept.model.model.layout)),
+            kept=kept.heads,
+            losses={what: _change(whole, kept.model, batched[what], each) for what, each in texts.items()},
+            before=before,
+            after=after,
+            folder=None if folder is None else (folder, _export(opened, kept.model, folder)),
+        )
     if folder is not None:
         write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
     return result

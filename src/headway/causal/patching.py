@@ -42,7 +42,8 @@ from headway.models.trace import AttentionTrace, Edits, Site, Trace
 from headway.models.transformer import Transformer
 
 if TYPE_CHECKING:
-    from headway.hf.intervene import Contexts, StreamSums, TheirPass
+    from headway.hf.intervene import Contexts, TheirPass
+    from headway.hf.stream_sums import StreamSums
 
 PatchMetric = Callable[[Tensor], Tensor]
 """A function from logits (batch, pos, vocab) to a number for each example."""

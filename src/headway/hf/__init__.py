@@ -5,7 +5,8 @@
 * `write`: a folder written; `configuration_headway`, `modeling_headway`: the code that goes along when no stock
   architecture fits;
 * `open`: any folder, opened by transformers; `recorder`: what the heads of such a model do; `interface`: how its
-  attention is reached; `redraw`: its re-initialised heads; `intervene`: its heads removed and patched.
+  attention is reached; `redraw`: its re-initialised heads; `intervene`: its heads removed and patched;
+  `stream_sums`: whether its layers only add to one stream.
 """
 
 from collections.abc import Mapping

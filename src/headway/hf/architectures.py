@@ -14,7 +14,7 @@ that its meaning is unchanged.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from headway.config.lm.layout import HeadLayout, LayerHeads
 from headway.config.lm.model import Gpt2, GptNeo, LanguageModel, Llama, Ranks, TransformerModel
 from headway.config.spec import MOST_LAYERS, WIDEST, parse
 from headway.errors import UserError, shortened
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,15 @@ def shapes_of(table: Table | None, parameters: Iterable[Parameter]) -> dict[str,
     return shapes
 
 
-def from_folder(table: Table | None, name: str, array: np.ndarray) -> np.ndarray:
-    """Return Headway's array `name` from the folder's array that holds it."""
+Held = TypeVar("Held", np.ndarray, "Tensor")
+
+
+def from_folder(table: Table | None, name: str, array: Held) -> Held:
+    """Return Headway's array `name` from the folder's array that holds it, without a copy."""
     _, place = place_of(table, name)
-    whole = array.T if place.transposed else array
-    return np.ascontiguousarray(np.split(whole, place.parts)[place.part])
+    whole = array.T if place.transposed and array.ndim > 1 else array
+    rows = len(whole) // place.parts
+    return whole[rows * place.part : rows * (place.part + 1)]
 
 
 def to_folder(table: Table | None, weights: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:

@@ -8,19 +8,13 @@ biases stay the function's own. Nothing else is changed.
 
 A pass can be made again from any layer on. The layers below are shared: after a whole pass was kept, they give their
 kept outputs and are not computed again.
-
-If the layers only add their parts' outputs to one stream, whatever a head writes reaches every later layer unchanged,
-and direct paths can be measured. That is tested, not read off a name: while the parts of a layer keep their outputs,
-anything added to the layer's input, or taken from its heads' outputs, must come out of it.
 """
 
 import inspect
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -33,6 +27,7 @@ from transformers.pytorch_utils import Conv1D
 from headway.errors import UserError
 from headway.hf.interface import attentions, intercepted, own_function
 from headway.hf.recorder import recorded_pass, trace, traceable
+from headway.hf.stream_sums import SAME, StreamSums, answering, keep_output, same, stream_sums, with_added
 from headway.models.trace import Edits, Site, Trace, edited
 
 
@@ -54,174 +49,6 @@ def attending(model: PreTrainedModel, layers: Mapping[str, int], edits: Edits) -
 
     with intercepted(model, attend):
         yield
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamSums:
-    """The finding whether heads' outputs are added to one stream and reach every later layer unchanged."""
-
-    why_not: str | None
-    """The reason if they are not; None if they are."""
-    norms: Mapping[int, nn.Module]
-    """The norm, by layer, that the heads' output goes through before it is added, if there is one."""
-
-
-_SAME = 1e-5
-"""The tolerance as a share of the stream's largest entry, for single precision."""
-
-
-def stream_sums(
-    layers: Sequence[nn.Module],
-    run: Callable[[], object],
-    written: Mapping[int, tuple[nn.Module, Float[Tensor, "batch pos d_model"]]],
-) -> StreamSums:
-    """Return whether the stream is a sum to which layers only add, and if not, why.
-
-    Args:
-        layers: of the model, in their order.
-        run: makes a pass.
-        written: by layer what the heads' contexts enter, and what they add to the stream, as traced; without biases.
-    """
-    why = None if layers else "its layers are not in one list"
-    norms: dict[int, nn.Module] = {}
-    seen = _seen(layers, run)
-    for number, layer in enumerate(seen):
-        why = why or _why_not(number, layer, seen[number - 1] if number else None)
-        if why is None and number in written and not layer.adds(*written[number]):
-            norm = layer.norm_before_sum(written[number][0])
-            if norm is None:
-                why = f"in layer {number} something is done to it before it is added to the stream"
-            else:
-                norms[number] = norm
-    return StreamSums(why_not=why, norms=norms)
-
-
-def first_of(given: Any) -> Any:
-    """Return the stream in a layer's output or arguments: the first of them."""
-    return given[0] if isinstance(given, tuple) and given else given
-
-
-def with_added(
-    args: tuple[Any, ...], options: Mapping[str, Any], added: Tensor
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a layer's call with a tensor added to the stream."""
-    if args:
-        return (args[0] + added, *args[1:]), dict(options)
-    name = next(iter(options))
-    return args, {**options, name: options[name] + added}
-
-
-@contextmanager
-def answering(module: nn.Module, answer: Callable[[], Any]) -> Iterator[None]:
-    """Make a module return a given answer within a block, whatever its arguments."""
-    before = vars(module).get("forward")
-    given: Callable[..., Any] = lambda *_, **__: answer()  # noqa: E731
-    module.forward = given
-    try:
-        yield
-    finally:
-        if before is None:
-            del module.forward
-        else:
-            module.forward = before
-
-
-@dataclass(kw_only=True)
-class _Seen:
-    """A layer in a pass: its arguments, its output, and the output of each of its parts that has weights."""
-
-    module: nn.Module
-    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
-    gave: list[Any] = field(default_factory=list)
-    parts: dict[nn.Module, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    """The outputs of the parts, in the order in which they first ran."""
-
-    @property
-    def entered(self) -> Any:
-        """The stream before the layer."""
-        args, options = self.calls[0]
-        return args[0] if args else next(iter(options.values()), None)
-
-    def again(self, added: Tensor, live: Collection[nn.Module] = ()) -> Any:
-        """Return the layer's output with something added before it, while most parts keep their outputs."""
-        args, options = with_added(*self.calls[0], added)
-        with ExitStack() as stack:
-            for part, outputs in self.parts.items():
-                if part not in live:
-                    stack.enter_context(answering(part, partial(next, iter(outputs))))
-            return first_of(self.module(*args, **options))
-
-    def adds(self, projection: nn.Module, written: Tensor) -> bool:
-        """Return whether removing the heads' output from a layer changes its output by exactly that."""
-        return _same(self._without_heads(projection, self._holding(projection)), first_of(self.gave[0]) - written)
-
-    def norm_before_sum(self, projection: nn.Module) -> nn.Module | None:
-        """Return the norm that runs after the heads, if its output is what is added to the stream."""
-        holding, gave = self._holding(projection), list[Tensor]()
-        norm = next((part for before, part in pairwise(self.parts) if before in holding), None)
-        if norm is None or len(self.parts[norm]) != 1 or not isinstance(self.parts[norm][0], Tensor):
-            return None
-        hook = norm.register_forward_hook(partial(_gave, gave))
-        try:
-            left = self._without_heads(projection, [*holding, norm])
-        finally:
-            hook.remove()
-        return norm if _same(left, first_of(self.gave[0]) + gave[0] - self.parts[norm][0]) else None
-
-    def _holding(self, projection: nn.Module) -> list[nn.Module]:
-        return [part for part in self.parts if projection in set(part.modules())]
-
-    def _without_heads(self, projection: nn.Module, live: Collection[nn.Module]) -> Any:
-        hook = projection.register_forward_pre_hook(lambda _, args: (torch.zeros_like(args[0]), *args[1:]))
-        try:
-            return self.again(torch.zeros_like(self.entered), live)
-        finally:
-            hook.remove()
-
-
-def _seen(layers: Sequence[nn.Module], run: Callable[[], object]) -> list[_Seen]:
-    seen = [_Seen(module=layer) for layer in layers]
-    with ExitStack() as stack:
-        for each in seen:
-            enter = each.module.register_forward_pre_hook(partial(_entered, each.calls), with_kwargs=True)
-            stack.callback(enter.remove)
-            stack.callback(each.module.register_forward_hook(partial(_gave, each.gave)).remove)
-            for part in each.module.children():
-                if next(part.parameters(), None) is not None:
-                    stack.callback(part.register_forward_hook(partial(_part_gave, each.parts)).remove)
-        run()
-    return seen
-
-
-def _why_not(number: int, layer: _Seen, before: _Seen | None) -> str | None:
-    if len(layer.calls) != 1:
-        return f"layer {number} is run {len(layer.calls)} times"
-    entered, gave = layer.entered, first_of(layer.gave[0])
-    if not isinstance(entered, Tensor) or not isinstance(gave, Tensor) or entered.shape != gave.shape:
-        return f"layer {number} does not give a stream of the shape that enters it"
-    if before is not None and not torch.equal(entered, first_of(before.gave[0])):
-        return f"what enters layer {number} is not what the layer before it gave"
-    added = torch.randn(gave.shape, generator=torch.Generator().manual_seed(0)).to(gave) * gave.abs().max()
-    if not _same(layer.again(added), gave + added):
-        return f"layer {number} does not pass on as it is what enters it; it norms or weighs the whole stream"
-    return None
-
-
-def _same(one: Any, other: Tensor) -> bool:
-    same_shape = isinstance(one, Tensor) and one.shape == other.shape
-    return same_shape and bool((one - other).abs().max() <= _SAME * other.abs().max())
-
-
-def _entered(calls: list[Any], _: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    calls.append((args, options))
-
-
-def _part_gave(parts: dict[nn.Module, list[Any]], part: nn.Module, _: tuple[Any, ...], output: Any) -> None:
-    parts[part].append(output)
-
-
-def _gave(gave: list[Any], _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
-    gave.append(output)
 
 
 _READ: tuple[Site, ...] = ("q", "k", "v")
@@ -392,7 +219,37 @@ class TheirDecoder:
         self.layers = _layers_of(model, [heads.path for heads in self._heads.values()])
         takes = inspect.signature(model.forward).parameters
         self._options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
+        self._options |= {"return_dict": True} if "return_dict" in takes else {}
+        self._check_answers()
         self._check_causal()
+
+    def _check_answers(self) -> None:
+        """Raise UserError if the model gives no logits of the next token.
+
+        Raises:
+            UserError: naming the class that does.
+        """
+        with torch.no_grad():
+            output = self.model(input_ids=_tokens(self.model, self.vocab_size), **self._options)
+        logits = getattr(output, "logits", None)
+        if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[1] != _SEEN:
+            raise UserError(
+                f"{type(self.model).__name__}: it gives no logits of the next token, so its heads can be measured "
+                "(`headway xray`), but not taken away or patched; load it with its language-model head: "
+                "AutoModelForCausalLM.from_pretrained"
+            )
+
+    @cached_property
+    def only_streams(self) -> bool:
+        """True if a layer reads nothing of the layers before it but the stream.
+
+        Layers that share keys and values (Gemma 3n and 4) read more. So each layer is tried once with kept outputs
+        below it, on a few tokens.
+        """
+        tokens = _tokens(self.model, self.vocab_size)
+        with torch.no_grad():
+            whole = self._kept_whole(tokens)
+            return all(_goes_on(whole, layer) for layer in range(1, len(whole.outputs)))
 
     def _check_causal(self) -> None:
         """Raise UserError if a logit depends on a later token: next-token losses would say nothing of heads.
@@ -405,7 +262,7 @@ class TheirDecoder:
         other[:, -1] = (other[:, -1] + 1) % self.vocab_size
         with torch.no_grad():
             one, two = (self.hidden(each)[0][:, :-1] for each in (tokens, other))
-        if not bool((one - two).abs().max() <= _SAME * one.abs().max()):
+        if not bool((one - two).abs().max() <= SAME * one.abs().max()):
             raise UserError(
                 f"{type(self.model).__name__}: its heads can be measured (`headway xray`), but not yet taken away or "
                 "patched: it sees what comes later, as an encoder does, so that the loss of the next token says "
@@ -459,11 +316,15 @@ class TheirDecoder:
         return trace(self.model, tokens)
 
     def kept(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
-        """Return a whole pass with the output of each layer."""
+        """Return a whole pass with the output of each layer, if passes can be made again from a layer on."""
+        found = self._kept_whole(tokens)
+        return found if self.only_streams else replace(found, outputs=())
+
+    def _kept_whole(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
         outputs: list[Any] = []
         with ExitStack() as stack:
             for layer in self.layers:
-                stack.callback(layer.register_forward_hook(partial(_gave, outputs)).remove)
+                stack.callback(layer.register_forward_hook(partial(keep_output, outputs)).remove)
             logits, _ = self.hidden(tokens)
         # A layer that is called twice has two outputs.
         whole = tuple(outputs) if len(outputs) == len(self.layers) else ()
@@ -475,6 +336,9 @@ class TheirDecoder:
             each.layer: (self._heads[each.layer].projection, each.contributions().sum(1))
             for each in self.trace(tokens).attentions
         }
+        if not self.only_streams:
+            why = "a layer reads more of earlier layers than the stream, such as shared keys and values"
+            return StreamSums(why_not=why, norms={})
         return stream_sums(self.layers, lambda: self.hidden(tokens), written)
 
     def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -485,7 +349,7 @@ class TheirDecoder:
         wrote: dict[int, list[Tensor]] = {layer: [] for layer in self._heads}
         with ExitStack() as stack:
             for layer, heads in self._heads.items():
-                stack.callback(heads.projection.register_forward_hook(partial(_gave, wrote[layer])).remove)
+                stack.callback(heads.projection.register_forward_hook(partial(keep_output, wrote[layer])).remove)
             contexts = {each.layer: each.z for each in self.trace(tokens).attentions}
         for layer, heads in self._heads.items():
             W_O = _by_input(heads.projection).unflatten(0, (heads.n_heads, heads.d_head))
@@ -507,6 +371,14 @@ class TheirDecoder:
         output = functional_call(self.model, arrays, (), {"input_ids": tokens, **self._options})
         logits: Tensor = output.logits
         return logits
+
+
+def _goes_on(whole: TheirPass, layer: int) -> bool:
+    """Return whether a pass from a layer on gives the logits of the whole pass."""
+    try:
+        return same(whole.again(layer, {}), whole.logits)
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError):
+        return False  # it lacks what the layers below would have left for it
 
 
 def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:

@@ -6,6 +6,7 @@ first counted on one without memory.
 """
 
 import contextlib
+import copy
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from transformers.models.auto import modeling_auto
 from headway.data.tokenizer import check_growth, check_tokenizer
 from headway.errors import UserError, explained, shortened
 from headway.hf import safety
-from headway.hf.read import Arrays, check_types, config_of, named_architectures
+from headway.hf.read import Arrays, check_types, config_of, hooked, named_architectures
+from headway.hf.recorder import traceable
+from headway.models.transformer import computes_exactly
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
 
@@ -105,22 +108,53 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
 
 
 def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
-    """Wrap a model that is open already, as it is.
+    """Wrap a model that is open already: itself, or of low precision a copy in float32, as its folder is read.
 
     Raises:
-        UserError: for one that reads no text.
+        UserError: for one that reads no text, one that holds no weights, and one of low precision that is not what its
+            configuration says.
     """
     _check_text(type(model).__name__, type(model))
     embedding = model.get_input_embeddings()
     if getattr(embedding, "num_embeddings", None) is None:
         raise UserError(f"{type(model).__name__} reads no tokens; trace it with headway.hf.trace and what it reads")
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise UserError(f"{type(model).__name__} holds no weights (device meta); load it with from_pretrained")
     return Pretrained(
-        model=model,
+        model=model if computes_exactly(model) else _in_float32(model),
         tokenizer=None,
         vocab_size=embedding.num_embeddings,
         n_ctx=_longest(model, None),
         kind=_kind(Path(type(model).__name__), model, None),
     )
+
+
+def _in_float32(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
+    """Return a copy of a model in float32, made by its configuration, with tables that are not rounded.
+
+    Raises:
+        UserError: for a model that is not what its configuration says: with hooks, or with other weights.
+    """
+    traceable(model)
+    kind, name = type(model), type(model).__name__
+    held = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    weights = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in held.items()}
+    config, where = copy.deepcopy(model.config), hooked(model)
+    if config._attn_implementation not in ("sdpa", "eager"):
+        config._attn_implementation = "sdpa" if kind._supports_sdpa else "eager"
+    with _quiet():
+        made, report = kind.from_pretrained(
+            None, config=config, state_dict=weights, dtype=torch.float32, output_loading_info=True
+        )
+    other = [name for key in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in report[key]]
+    if where is not None or other:
+        problem = f"a hook or a changed forward at {where}" if other == [] else f"other weights ({other[0]})"
+        raise UserError(
+            f"{name} is in {str(model.dtype).removeprefix('torch.')}, and Headway computes in float32; a copy in "
+            f"float32 would not have all of it: it has {problem}. Call model.float() first"
+        )
+    made.to(model.device)
+    return made.eval()
 
 
 def _class_of(folder: Path, config: dict[str, Any], trust_code: bool) -> tuple[Any, tuple[str, str] | None]:

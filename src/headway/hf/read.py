@@ -3,8 +3,9 @@
 The configuration declares the model. Then every array is looked up under its name there, with the shape that it must
 have, before any is read. Arrays stand in one safetensors file, or in several with an index.
 
-A model of transformers in memory can be converted if transformers does not open its attention to others: GPT-Neo, and
-models that Headway exported with its own code.
+A model of transformers in memory becomes Headway's own in the same way, and shares its weights: any whose folder would
+be read so (`own_version`), and for a trace alone those whose attention transformers does not open to others
+(`converted`): GPT-Neo, and models that Headway exported with its own code.
 """
 
 import math
@@ -344,19 +345,72 @@ def converted(model: "PreTrainedModel") -> Transformer:
     """Return Headway's version of a model without its read-out, in float32, on its device and in its mode.
 
     Raises:
-        UserError: for a configuration that Headway's model cannot be.
+        UserError: for a configuration that Headway's model cannot be, and for hooks, which it would not have.
     """
-    architecture = architectures.ARCHITECTURES[model.config.model_type]
+    name, architecture = type(model).__name__, architectures.ARCHITECTURES[model.config.model_type]
+    if (where := hooked(model)) is not None:
+        raise UserError(
+            f"{name} cannot be traced with a hook or a changed forward at {where}: Headway reads its weights into a "
+            "model of its own, which has none; remove it"
+        )
     try:
         # A tied model has no separate array for the read-out.
         declared = architecture.read({**model.config.to_dict(), "tie_word_embeddings": True})
     except UserError as error:
-        raise UserError(f"{type(model).__name__} cannot be traced: {error}") from None
-    body, vocab_size = model.base_model, model.get_input_embeddings().num_embeddings
-    arrays, prefix = body.state_dict(), f"{model.base_model_prefix}."
-    weights = {}
+        raise UserError(f"{name} cannot be traced: {error}") from None
+    body, prefix = model.base_model, f"{model.base_model_prefix}."
+    held = {f"{prefix}{array}".removeprefix("."): tensor for array, tensor in body.state_dict().items()}
+    vocab_size = model.get_input_embeddings().num_embeddings
+    return _sharing(declared, vocab_size, architecture.table, held).to(model.device).train(model.training)
+
+
+def own_version(model: "PreTrainedModel") -> Transformer | None:
+    """Return a decoder in memory as Headway's own model, as its folder would be read; None if it would not be.
+
+    The two share weights of float32 and better; others are copied to float32.
+    """
+    architecture = architectures.ARCHITECTURES.get(model.config.model_type)
+    if architecture is None or type(model).__name__ != architecture.loaded_as or hooked(model) is not None:
+        return None
+    try:
+        declared = architecture.read(model.config.to_dict())
+    except UserError:
+        return None
+    held, vocab_size = model.state_dict(), model.get_input_embeddings().num_embeddings
+    weights = {name: tensor for name, tensor in held.items() if not architectures.BUFFERS.fullmatch(name)}
+    readout = weights.pop("lm_head.weight", None) if declared.tied else None
+    needed = architectures.shapes_of(architecture.table, parameters_of(declared, vocab_size))
+    if differences(needed, {name: tuple(tensor.shape) for name, tensor in weights.items()}):
+        return None
+    own = _sharing(declared, vocab_size, architecture.table, weights)
+    if readout is not None and not torch.equal(readout.float(), own.embedding.weight):
+        return None
+    return own.to(model.device).eval()
+
+
+def _sharing(
+    declared: TransformerModel, vocab_size: int, table: architectures.Table | None, held: Mapping[str, torch.Tensor]
+) -> Transformer:
+    """Return a model of these weights, which shares those that it can compute with."""
+    shared = {}
     for parameter in parameters_of(declared, vocab_size):
-        there, _ = architectures.place_of(architecture.table, parameter.name)
-        array = arrays[there.removeprefix(prefix)].detach().to("cpu", torch.float32).numpy()
-        weights[parameter.name] = architectures.from_folder(architecture.table, parameter.name, array)
-    return Transformer(declared, vocab_size, weights).to(model.device).train(model.training)
+        there, _ = architectures.place_of(table, parameter.name)
+        whole = held[there].detach()
+        exact = whole if whole.dtype == torch.float64 else whole.float()
+        shared[parameter.name] = architectures.from_folder(table, parameter.name, exact)
+        if exact.is_inference():
+            shared[parameter.name] = shared[parameter.name].clone()
+    return Transformer(declared, vocab_size, shared=shared)
+
+
+def hooked(model: torch.nn.Module) -> str | None:
+    """Return the path of a part whose output something else than its class decides; None if there is none.
+
+    That is a part with a hook on its forward pass, or with a forward of its own that is not only a compiled one.
+    """
+    for path, module in model.named_modules():
+        own = vars(module).get("forward")
+        compiled = own is None or hasattr(own, "_torchdynamo_orig_callable")
+        if module._forward_hooks or module._forward_pre_hooks or not compiled:
+            return path or type(module).__name__
+    return None

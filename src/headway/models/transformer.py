@@ -4,7 +4,7 @@
 is one code path: recording, gates and a cache do not choose another one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -29,7 +29,7 @@ Law: gate 0 is the model without that head; all ones are no gates.
 
 
 class Transformer(nn.Module):
-    """A model of text; its parameters are NaN until weights are given or `put`.
+    """A model of text; its parameters are NaN until weights are given or `put`, or share the memory of other tensors.
 
     Laws: recording, gates of 1 and edits that change nothing change no bit (eager); the heads' contributions sum to an
     attention's output minus its bias; no logit depends on a later token (an earlier one where it attends to the
@@ -48,7 +48,14 @@ class Transformer(nn.Module):
         torch.Size([1, 3, 10])
     """
 
-    def __init__(self, model: TransformerModel, vocab_size: int, weights: Weights | None = None) -> None:
+    def __init__(
+        self,
+        model: TransformerModel,
+        vocab_size: int,
+        weights: Weights | None = None,
+        *,
+        shared: Mapping[str, Tensor] | None = None,
+    ) -> None:
         super().__init__()
         self.model, self.vocab_size = model, vocab_size
         width = model.d_model if model.positions_in_lane else model.embedding_width
@@ -67,18 +74,26 @@ class Transformer(nn.Module):
             self.norm = layers.norm(model) if model.norm_place == "before" else nn.Identity()
             if not model.tied:
                 self.readout = nn.Linear(model.embedding_width, model.readout or vocab_size, bias=False)
-        self.to_empty(device="cpu")
+        if shared is not None:
+            self.load_state_dict(shared, assign=True)
+        else:
+            self.to_empty(device="cpu")
+        self._add_tables(width)
+        if weights is not None:
+            self.put(weights)
+        elif shared is None:
+            for parameter in self.parameters():
+                nn.init.constant_(parameter, torch.nan)
+
+    def _add_tables(self, width: int) -> None:
+        """Add the tables of positions that are no weights."""
+        model = self.model
         if model.positions == "sinusoidal":
             self.register_buffer("sinusoids", sinusoids(model.n_positions, width), persistent=False)
         if model.positions == "rotary":
             for d_head in {heads.d_head for heads in model.layout.layers if heads.n_heads}:
                 table = rotary_table(model.n_positions, d_head, model.rotary_base)
                 self.register_buffer(f"rotary_{d_head}", table, persistent=False)
-        if weights is not None:
-            self.put(weights)
-        else:
-            for parameter in self.parameters():
-                nn.init.constant_(parameter, torch.nan)
 
     @property
     def n_heads(self) -> tuple[int, ...]:
@@ -273,6 +288,12 @@ class Transformer(nn.Module):
                 f"an edit of {site} of layer {layer} was given, but the model's heads are {self.model.layout}: there "
                 "is none in that layer; give the number of a layer with heads, counted from 0"
             )
+
+
+def computes_exactly(module: nn.Module) -> bool:
+    """Return whether a module's weights are in float32 or better, and can have gradients."""
+    held = [tensor for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()]
+    return not any(tensor.dtype not in (torch.float32, torch.float64) or tensor.is_inference() for tensor in held)
 
 
 def asked(targets: layers.Targets) -> Bool[Tensor, "batch place"]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.hf.intervene import StreamSums, stream_sums
+from headway.hf.stream_sums import StreamSums, stream_sums
 
 WIDTH = 6
 
