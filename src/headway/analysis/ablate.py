@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headway.analysis.evaluation import evaluating
 from headway.analysis.inputs import LOSS_TOKENS, TextInput, described, own_text, two_inputs
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
@@ -81,7 +82,7 @@ def circuit(
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     chosen = circuit_heads(opened.decoder, heads, draws)
     texts = two_inputs(opened, text, reference, targets, sequences=sequences, length=length)
-    with opened.evaluating():
+    with evaluating(opened.module):
         work = _batched(opened, *texts, over, seed, lambda _: None)
         return work.faithfulness(chosen, kinds=(kind,), draws=draws, seed=seed)[kind]
 
@@ -168,7 +169,7 @@ def ablate(
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     own, other = two_inputs(opened, source, reference, targets, sequences=sequences, length=length)
     chosen = None if circuit is None else circuit_heads(opened.decoder, circuit)
-    with opened.evaluating():
+    with evaluating(opened.module):
         work = _batched(opened, own, other, over, seed, tell)
         n_heads = counted(len(heads_of(work.model)), "head")
         tell(f"taking away {n_heads} one by one, and all of them, each in three ways ...")

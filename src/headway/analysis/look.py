@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.analysis import look_tokens
+from headway.analysis.evaluation import evaluating
 from headway.analysis.inputs import TextInput, one_input, positive
 from headway.analysis.model import Opened, model_folder
 from headway.analysis.open import open_model
@@ -221,7 +222,7 @@ def look(
     if read.length < 2:
         raise UserError(f"sequences of {read.length} token were given: nothing is before it to look at")
     kept = [] if run is None else run.weight_steps()
-    with opened.evaluating(), torch.inference_mode():
+    with evaluating(opened.module), torch.inference_mode():
         seen = look_tokens.SeenModel.first(opened, read.tokens, heads)
         room = look_tokens.PageRoom(largest=largest, n_heads=seen.n_heads)
         among, steps = look_tokens.circuit_tokens(opened, read.tokens), room.steps(kept)

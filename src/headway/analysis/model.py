@@ -8,7 +8,7 @@
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -186,10 +186,6 @@ class Opened:
         """Return the facts, with the number of parameters."""
         return {**self.facts, "parameters": f"{sum(p.numel() for p in self.module.parameters()):,}"}
 
-    def evaluating(self) -> AbstractContextManager[None]:
-        """Compute in evaluation mode and in float32 within a block; afterwards the model is as it was."""
-        return evaluating(self.module)
-
     @property
     def device(self) -> "torch.device":
         """The device on which the model is."""
@@ -215,7 +211,7 @@ class Opened:
             )
         from headway.hf.intervene import TheirDecoder
 
-        with self.evaluating():
+        with evaluating(self.module):
             return TheirDecoder(self.module)
 
     @cached_property
@@ -254,8 +250,8 @@ class Opened:
         Raises:
             UserError: for no tokenizer, what are no tokens of this model, or more than it can read.
         """
-        tokens = self.tokens_of(text)
-        with self.evaluating():
+        tokens = tokens_of(self, text)
+        with evaluating(self.module):
             return self.traced(tokens)
 
     def reading(self, tokens: "TokenIds") -> "Redrawable":
@@ -265,23 +261,8 @@ class Opened:
             UserError: as `trace`.
         """
         given = self.on_device(tokens)
-        with self.evaluating():
+        with evaluating(self.module):
             return self.read(given)
-
-    def tokens_of(self, text: "str | Sequence[str] | TokenIds") -> "torch.Tensor":
-        """Return the tokens of a text, or of several of one length, where the model is; tokens are only checked.
-
-        The tokenizer puts its special tokens around each text, as it does for its own library.
-
-        Raises:
-            UserError: for no tokenizer, texts of different lengths, and as `checked`.
-        """
-        if isinstance(text, str):
-            return self.on_device(self.encoder.whole(text))
-        texts = [each for each in text if isinstance(each, str)] if isinstance(text, list | tuple) else []
-        if texts and len(texts) == len(text):
-            return self.on_device([self.encoder.whole(each) for each in texts])
-        return self.on_device(cast("TokenIds", text))
 
     def sequences(
         self, documents: "Iterable[str] | Iterable[tuple[str, bool]]", *, n: int, length: int, predicted: bool = False
@@ -419,6 +400,22 @@ class Opened:
             wanted = f"(sequence, pos, {self.vocab_size}) of them, and what was given is of shape {found.shape}"
             raise UserError(f"{self.name} reads numbers, {wanted} and type {found.dtype}")
         return found.astype(np.float32)
+
+
+def tokens_of(opened: Opened, text: "str | Sequence[str] | TokenIds") -> "torch.Tensor":
+    """Return the tokens of a text, or of several of one length, where the model is; tokens are only checked.
+
+    The tokenizer puts its special tokens around each text, as it does for its own library.
+
+    Raises:
+        UserError: for no tokenizer, texts of different lengths, and as `checked`.
+    """
+    if isinstance(text, str):
+        return opened.on_device(opened.encoder.whole(text))
+    texts = [each for each in text if isinstance(each, str)] if isinstance(text, list | tuple) else []
+    if texts and len(texts) == len(text):
+        return opened.on_device([opened.encoder.whole(each) for each in texts])
+    return opened.on_device(cast("TokenIds", text))
 
 
 def whole_numbers(given: "TokenIds") -> np.ndarray:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from headway.analysis.evaluation import evaluating
 from headway.analysis.inputs import described
-from headway.analysis.model import Opened
+from headway.analysis.model import Opened, tokens_of
 from headway.analysis.open import open_model
 from headway.analysis.text_pairs import TextPairs
 from headway.base.text import counted
@@ -78,8 +79,8 @@ def patch(
     """
     asked = sites_of(sites)
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
-    tokens = opened.tokens_of(clean), opened.tokens_of(corrupted)
-    with opened.evaluating():
+    tokens = tokens_of(opened, clean), tokens_of(opened, corrupted)
+    with evaluating(opened.module):
         check_sound(opened.decoder, tokens[0], asked, paths=paths)
         return measured(TwoRuns(opened.decoder, *tokens, metric), asked, by_position=by_position, paths=paths)
 
@@ -159,7 +160,7 @@ def patch_texts(
     pairs = TextPairs.of(opened, clean, corrupted, answer, wrong)
     pairs.check_lengths(opened, by_position=by_position)
     tokens = pairs.tensors(opened)
-    with opened.evaluating():
+    with evaluating(opened.module):
         check_sound(opened.decoder, tokens[0], asked, paths=paths)
         runs = TwoRuns(opened.decoder, *tokens, pairs.metric)
         of_pairs = f", {counted(pairs.n, 'pair')} of texts" if pairs.n > 1 else ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
+from headway.analysis.evaluation import evaluating
 from headway.analysis.inputs import TextInput, own_text, text_input, two_inputs, with_targets
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
@@ -252,7 +253,7 @@ def prune(
     if held_out is not None:
         texts["held_out"] = _read(opened, text_input(held_out, "held_out"), **read)
     batched = {what: _batched(opened, each, seed) for what, each in texts.items()}
-    with opened.evaluating():
+    with evaluating(opened.module):
         check_sound(whole, batched["text"].inputs)
         kept = prune_to_number(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
         tell("measuring the losses, and passes of both models by turns ...")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headway.analysis.evaluation import evaluating
 from headway.analysis.inputs import LossSoFar, TextInput, described, one_input
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
@@ -64,7 +65,7 @@ def short_text_xray(opened: Opened, read: TextInput) -> XRay:
             loss.add(reading, *read.tensors(opened))
         yield reading.trace
 
-    with opened.evaluating(), torch.inference_mode():
+    with evaluating(opened.module), torch.inference_mode():
         scores = examine(traces(), metrics, trace=opened.traced, repetition=None, weights=opened.ours)
     attentions, n = _attentions(opened, read), read.size
     begun = "the text gives" if read.targets is None else f"{read.name} are"
@@ -90,7 +91,7 @@ def _unit(read: TextInput) -> str:
 def _attentions(opened: Opened, read: TextInput) -> tuple[AttentionHeads, ...]:
     import torch
 
-    with opened.evaluating(), torch.inference_mode():
+    with evaluating(opened.module), torch.inference_mode():
         return tuple(map(described, opened.trace(read.tokens[:1]).attentions))
 
 
@@ -301,7 +302,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     repeats = opened.causal and not opened.reads_numbers and notes.repeats_enough(read)
     seen = _Seen(opened=opened, read=read, loss=LossSoFar(opened=opened), repeats=repeats)
     period = _period(opened, min(length, opened.longest or length), read, notes)
-    with opened.evaluating(), torch.inference_mode():
+    with evaluating(opened.module), torch.inference_mode():
         drawn = notes.drawable(opened, read.tokens, drawn)
         scores = examine_beside_untrained(
             seen.readings(),

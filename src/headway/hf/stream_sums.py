@@ -1,4 +1,4 @@
-"""Whether the layers of a decoder of transformers only add to one stream, so that direct paths can be measured.
+"""Layers of a decoder of transformers that only add to one stream, so that direct paths can be measured.
 
 Then whatever a head writes reaches every later layer unchanged. That is tested, not read off a name: while the parts of
 a layer keep their outputs, anything added to the layer's input, or taken from its heads' outputs, must come out of it.
