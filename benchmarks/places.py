@@ -74,11 +74,6 @@ def ended(runs: Sequence[Run], wall_s: float) -> tuple[float, float]:
     return wall_s, 1 - sum(run.metrics["wall_s"] for run in done) / (2 * wall_s)
 
 
-def by_ray(runs: Sequence[Run], directory: Path) -> tuple[float, float]:
-    with ray_cluster("local", workers=2) as joined:
-        return timed(runs, AllRayPlaces(joined, directory, device="cpu"))
-
-
 def by_joined(n_runs: int, directory: Path) -> tuple[float, float]:
     """By two workers that have joined, and wait for a run that this process has; then the others are there too."""
     experiment = tiny(n_runs)
@@ -104,7 +99,6 @@ def compare_tiny(n_runs: int, left_out: Sequence[str] = ()) -> None:
     ways: dict[str, Callable[[Path], tuple[float, float]]] = {
         "2 local workers, a process a run": lambda path: timed(prepared(path, tiny(n_runs)), here),
         "2 local workers, lasting": lambda path: timed(prepared(path, tiny(n_runs)), lasting(here)),
-        "Ray local, 2 slots": lambda path: by_ray(prepared(path, tiny(n_runs)), path),
         "2 joined workers": lambda path: by_joined(n_runs, path),
     }
     print(f"{n_runs} tiny runs\n\n| way | wall s | to the lasting ones | idle share |\n|---|---|---|---|", flush=True)
@@ -171,13 +165,12 @@ def disturb_nodes(rounds: int, per_round: int, seed: int) -> None:
     n_runs = n_killed = n_differing = n_undone = 0
     try:
         for round_ in range(rounds):
-            shared = None if round_ % 2 == 0 else False
             for number, experiment in enumerate(both):
                 directory = folder / f"{round_}-{number}"
                 runs = prepared(directory, experiment)[:per_round]
                 next_s = time.monotonic() + chance.uniform(3, 10)
                 with ray_cluster(cluster.address) as joined:
-                    for _ in run_all(runs, AllRayPlaces(joined, directory, device="cpu", shared=shared)):
+                    for _ in run_all(runs, AllRayPlaces(joined, directory, device="cpu")):
                         if time.monotonic() > next_s:
                             next_s = time.monotonic() + chance.uniform(5, 15)
                             cluster.remove_node(nodes.pop(chance.randrange(len(nodes))), allow_graceful=False)

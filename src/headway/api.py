@@ -185,7 +185,6 @@ def run(
     device: str = "auto",
     runs_per_gpu: int = 1,
     ray: str | None = None,
-    shared: bool | None = None,
     timing: bool | None = None,
     figures: bool = True,
     look: bool | None = None,
@@ -209,8 +208,7 @@ def run(
             for new runs; existing runs keep their batches.
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`.
         runs_per_gpu: the number of runs that share a GPU; a small run leaves most of a GPU idle.
-        ray: a Ray cluster to work on: `auto` for this machine's cluster, an address, or `local` for a private one.
-        shared: whether the nodes of the cluster see the directory; None: Headway checks it.
+        ray: a Ray cluster to work on: `auto` for the cluster of this machine, or an address. Its nodes must see `out`.
         timing: whether each arm of language models is timed alone in the end, for figures of time against heads;
             None: if timing takes little of the training time.
         figures: whether the figures are also written as files beside the report.
@@ -242,7 +240,6 @@ def run(
         device=device,
         runs_per_gpu=runs_per_gpu,
         ray=ray,
-        shared=shared,
     )
     goal = goal_of(until=until, at_most=at_most, seeds=seeds)
     if is_directory(experiment):

@@ -118,7 +118,7 @@ def test_what_failed_before_stays_and_is_told(directory):
         (["submit", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu was"),
         (["submit", "DIR", "--time", "2h"], "time 2h: give the limit as Slurm writes it"),
         (["submit", "DIR", "--sbatch", "array=3"], "array is set by Headway"),
-        (["run", "icl-heads", "--out", "DIR", "--ray", "nonsense"], "ray nonsense: give auto, local, or HOST:PORT"),
+        (["run", "icl-heads", "--out", "DIR", "--ray", "nonsense"], "ray nonsense: give auto, or HOST:PORT"),
     ],
 )
 def test_what_cannot_be_done_is_one_clear_error(directory, arguments, message):

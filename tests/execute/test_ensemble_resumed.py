@@ -14,13 +14,10 @@ from headway import api
 from headway.config.load import resolve
 from headway.errors import UserError
 from headway.execute.join import Joining
-from headway.execute.ray_copies import CopyWorker, RaySlot
 from headway.execute.sweep import ExecutionOptions
-from headway.execute.work import ELSEWHERE
 from headway.store import batches
 from headway.store.batches import Making, estimated_bytes
 from headway.store.environment import Slot, slots
-from headway.store.lease import Lease, is_held
 from headway.store.run import Run
 from headway.store.run_writer import stored_step
 
@@ -246,44 +243,3 @@ def test_a_worker_takes_the_threads_that_a_run_was_made_with(tmp_path):
     command = [sys.executable, "-m", "headway.execute.worker", str(runs["h2", 0]), "--threads", "2", "--device", "cpu"]
     assert subprocess.run(command, check=False).returncode == 0
     assert {Run.open(path).execution["threads"] for path in runs.values()} == {1}
-
-
-class Here:
-    """A Ray whose only actor is a slot in this process."""
-
-    exceptions = SimpleNamespace(RayError=RuntimeError)
-
-    def __init__(self, slot):
-        calls = {name: SimpleNamespace(remote=getattr(slot, name)) for name in ("copy", "changes", "kill")}
-        self.actor = SimpleNamespace(**calls)
-
-    def wait(self, references, timeout):
-        return references, []
-
-    def get(self, reference):
-        return reference
-
-
-@pytest.mark.slow
-def test_a_batch_is_copied_and_taken_back_as_a_whole(undisturbed, tmp_path, monkeypatch):
-    """Where nodes do not see the directory, and after a kill: with the bits of one that nobody disturbed."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    runs = prepared(tmp_path / "out")
-    killed(runs["h2", 0], 3)
-    shutil.rmtree(runs["h2", 1] / "checkpoint")
-    slot = RaySlot("cpu", 1, lasts=False)
-    ray = Here(slot)
-    with Lease.take(runs["h2", 2] / "lease"):
-        other = CopyWorker.begun(ray, ray.actor, runs["h2", 0], pytest.fail, pytest.fail)
-        assert other.ended == ELSEWHERE
-        assert not is_held(runs["h2", 0] / "lease"), "all of them or none"
-    worker = CopyWorker.begun(ray, ray.actor, runs["h2", 0], pytest.fail, pytest.fail)
-    assert all(is_held(runs["h2", seed] / "lease") for seed in range(3))
-    while worker.ended is None:
-        pass
-    slot.rest()
-    assert worker.ended == 0
-    assert not any(is_held(path / "lease") for path in runs.values())
-    assert {key: bits(path) for key, path in runs.items() if key[0] == "h2"} == undisturbed

@@ -9,9 +9,6 @@ from support.own_code import DOCUMENT, ECHO
 from support.own_code import write as write
 
 import headway
-from headway.config.plugins import directory_of, load_kept
-from headway.execute import ray_copies
-from headway.execute.ray_cluster import Scratch
 from headway.store.directory import Store
 from headway.store.run import Run
 
@@ -53,21 +50,3 @@ def test_who_joins_the_work_runs_it_and_who_only_reads_does_not(runs, tmp_path):
     assert "plugin plugins/mine-" in joined.stderr
     assert {Run.open(run.path).status for run in runs} == {"done"}
     assert elsewhere(tmp_path, "headway", "status", "results").returncode == 0
-
-
-def test_a_copy_of_a_run_has_the_code_of_its_directory(runs):
-    sent = {"run.json": (runs[0].path / "run.json").read_bytes(), **ray_copies._plugins_of(runs[0].path)}
-    assert len(sent) == 3
-    copy = ray_copies._Copy(Scratch("headway-ray-"), "h1/seed-0", sent)
-    try:
-        assert [plugin.name for plugin in load_kept(directory_of(copy.path))] == ["mine"]
-        assert Run.open(copy.path).spec.id == runs[0].id
-        assert copy._news()[0] == ("run.json",)
-    finally:
-        copy.remove()
-
-
-def test_without_plugins_nothing_more_is_sent(tmp_path):
-    experiment = headway.load({**DOCUMENT, "plugins": [], "task": {"kind": "parity", "n_bits": 3}})
-    _, runs = Store.with_runs(tmp_path / "results", experiment, experiment.runs)
-    assert ray_copies._plugins_of(runs[0].path) == {}

@@ -1,42 +1,30 @@
 """A Ray cluster as places: a real one of several nodes on this machine, of which some are killed and others join."""
 
 import contextlib
-import io
 import os
 import re
-import signal
 import socket
-import stat
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
-from rich.console import Console
 from support import quadratic
 
 from headway.config.lm.text import TextTask
 from headway.config.spec import parse
-from headway.errors import StorageFailed, UserError
+from headway.errors import UserError
 from headway.execute import ray_cluster
 from headway.execute import ray_cluster as cluster_module
 from headway.execute.places import LOST
 from headway.execute.ray_cluster import RayNode, bytes_of, look, package_hash, why_not
 from headway.execute.ray_cluster import ray_cluster as ray_cluster_ray_cluster
-from headway.execute.ray_copies import Changes, CopyWorker, RaySlot, write_changes
-from headway.execute.ray_places import AllRayPlaces, RayWorker
+from headway.execute.ray_places import AllRayPlaces, RaySlot, RayWorker
 from headway.execute.sweep import ExecutionOptions, run_all
-from headway.execute.work import ELSEWHERE
-from headway.report.progress import status_table
 from headway.store.directory import Store
-from headway.store.lease import last_holder, working_in
 from headway.store.run import Run
-from headway.store.storage import DISK_FULL
 
 SMALL = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
 SOURCE = Path(cluster_module.__file__).parents[1]
@@ -55,6 +43,15 @@ def test_without_ray_the_line_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(UserError, match=r"Ray is not installed; `pip install 'headway\[ray\]'` installs it"),
+        ray_cluster_ray_cluster("auto"),
+    ):
+        pass
+
+
+def test_headway_starts_no_ray_of_its_own():
+    pytest.importorskip("ray")
+    with (
+        pytest.raises(UserError, match=r"ray local: .* type `ray start --head`, and then --ray auto"),
         ray_cluster_ray_cluster("local"),
     ):
         pass
@@ -63,7 +60,7 @@ def test_without_ray_the_line_to_install_it(monkeypatch):
 @pytest.mark.parametrize("address", ["somewhere", "ray://host:10001", "host:0", "host:99999", ""])
 def test_an_address_that_is_none_is_an_error(address):
     pytest.importorskip("ray")
-    with pytest.raises(UserError, match="give auto, local, or HOST:PORT"), ray_cluster_ray_cluster(address):
+    with pytest.raises(UserError, match="give auto, or HOST:PORT"), ray_cluster_ray_cluster(address):
         pass
 
 
@@ -74,7 +71,7 @@ def test_where_no_ray_answers_it_is_told_in_seconds():
         address = f"127.0.0.1:{closed.getsockname()[1]}"
     began = time.monotonic()
     with (
-        pytest.raises(UserError, match=f"ray {address}: nothing answers there .*`ray start`"),
+        pytest.raises(UserError, match=f"ray {address}: nothing answers there .*`ray start --head`"),
         ray_cluster_ray_cluster(address),
     ):
         pass
@@ -209,21 +206,6 @@ def test_a_cluster_of_this_machine_that_is_gone_is_told_in_seconds(monkeypatch):
     assert time.monotonic() - began < 10
 
 
-def test_the_private_ray_of_another_run_is_not_the_cluster_of_this_machine(monkeypatch):
-    pytest.importorskip("ray")
-    server = ["/ray/gcs/gcs_server", "--gcs_server_port=6399", "--session-dir=/tmp/hw-ray-x1/session"]
-    others = [["python"], None, server]
-    there = [SimpleNamespace(info={"cmdline": line}) for line in others]
-    monkeypatch.setattr("psutil.process_iter", lambda _: iter(there))
-    monkeypatch.setattr("ray._private.services.canonicalize_bootstrap_address", lambda _: "127.0.0.1:6399")
-    with (
-        pytest.raises(UserError, match="ray auto: the one that Ray finds here is private"),
-        ray_cluster_ray_cluster("auto"),
-    ):
-        pass
-    assert not ray_cluster._is_private("639")
-
-
 NODE = RayNode(id="abcdef1234567890", host="node7", cpus=1, gpus=0)
 
 
@@ -280,36 +262,30 @@ BLIND = {"sees": "", "writes": "", "why_not": "No such file or directory"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "shared", "hosts", "told"),
+    ("changes", "hosts", "told"),
     [
-        ({}, None, ["node7", "node8"], "2 Ray nodes: they see .*, so they write into it themselves"),
-        (BLIND, None, ["node7", "node8"], "they do not all see .*, so they work on copies and send what they store"),
+        ({}, ["node7", "node8"], "^2 Ray nodes: they see .*$"),
         (
             BLIND,
-            True,
             ["node7"],
-            r"as asked for, they see .*, so they write into it themselves\n"
-            r"Ray node node8 .* is not used: it cannot see and write .* \(No such file",
+            r"^1 Ray node: it sees .*\nRay node node8 .* is not used: it cannot see and write .* \(No such file",
         ),
-        ({}, True, ["node7", "node8"], "as asked for, they see .*, so they write into it themselves"),
-        (BLIND, False, ["node7", "node8"], "as asked for, they do not all see .*, so they work on copies"),
     ],
 )
-def test_whether_nodes_see_the_directory_is_found_out_said_and_can_be_forced(tmp_path, changes, shared, hosts, told):
+def test_a_node_that_does_not_see_the_directory_is_not_used(tmp_path, changes, hosts, told):
     lines = []
-    places = list(AllRayPlaces(Nodes(**changes), tmp_path, device="cpu", shared=shared, tell=lines.append))
+    places = list(AllRayPlaces(Nodes(**changes), tmp_path, device="cpu", tell=lines.append))
     assert [place.node.host for place in places] == hosts
-    assert [place.copies for place in places] == [shared is False or bool(changes and shared is None)] * len(hosts)
-    assert len(lines) == 1 + told.count("\\n")
     assert re.search(told, "\n".join(lines))
     assert not list(tmp_path.iterdir()), "the probe is removed"
 
 
-def test_a_directory_that_no_node_sees_is_an_error_where_it_must_be_seen(tmp_path):
+def test_a_directory_that_no_node_sees_is_an_error(tmp_path):
     nodes = Nodes(**BLIND)
     nodes.there = nodes.there[1:]
-    with pytest.raises(UserError, match=r"cannot be seen and written by node8 \(No such .* say that it is not shared"):
-        list(AllRayPlaces(nodes, tmp_path, device="cpu", shared=True))
+    said = r"cannot be seen and written by node8 \(No such .* give a directory in a folder that all nodes share$"
+    with pytest.raises(UserError, match=said):
+        list(AllRayPlaces(nodes, tmp_path, device="cpu"))
 
 
 def test_another_headway_on_a_node_is_an_error_at_first_and_leaves_one_out_that_joins(tmp_path, monkeypatch):
@@ -338,15 +314,6 @@ def test_slots_are_cores_or_shares_of_gpus(tmp_path):
         list(AllRayPlaces(nodes, tmp_path, device="cuda"))
 
 
-def test_a_node_whose_disk_is_full_is_used_no_more_and_its_run_goes_on_elsewhere(tmp_path):
-    run, refused = quadratic.fresh_run(tmp_path / "results"), []
-    full = Changes(files={}, names=(), step=0, steps_per_s=0.0, code=DISK_FULL)
-    worker = CopyWorker(None, None, run.path, quadratic.taken(run).__enter__(), refused.append, lambda: None)
-    worker._take_in(full)
-    assert (worker.code, refused) == (LOST, ["its disk is full or fails"])
-    assert not quadratic.owner(run)
-
-
 def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("headway.execute.ray_places._POLL_EVERY_S", 0.0)
     lines, nodes = [], Nodes()
@@ -356,12 +323,6 @@ def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
     assert lines[-1].endswith("is not used: its disk is full or fails")
     with pytest.raises(UserError, match="no node can be used any more, for the reasons above"):
         list(places)
-
-
-def test_a_private_ray_is_not_begun_on_a_full_disk(monkeypatch):
-    monkeypatch.setattr("headway.execute.ray_cluster.why_no_room", lambda _: OSError(28, "No space left on device"))
-    with pytest.raises(StorageFailed, match="cannot be written: the disk is full"), cluster_module._private(None):
-        pass
 
 
 class GoneRay:
@@ -540,106 +501,6 @@ def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
     assert nodes.files == {"mine.jsonl": 2}, "what is missing here is told by whoever reads it"
 
 
-def test_a_second_driver_leaves_alone_what_the_first_one_has_copies_of(tmp_path):
-    run = quadratic.fresh_run(tmp_path / "results")
-    with quadratic.taken(run) as lease:
-        worker = CopyWorker.begun(None, lambda: pytest.fail("nothing is started"), run.path, [].append, lambda: None)
-        assert worker.ended == ELSEWHERE
-        worker.ask_to_stop()
-        worker.kill()
-        lease.check()
-
-
-def test_what_is_sent_is_written_in_an_order_that_can_be_gone_on_with(tmp_path, monkeypatch):
-    whole, run = quadratic.fresh_run(tmp_path / "whole"), quadratic.fresh_run(tmp_path / "run")
-    quadratic.train_here(whole)
-    names = [path.relative_to(whole.path).as_posix() for path in whole.path.rglob("*") if path.is_file()]
-    names = sorted(name for name in names if not name.startswith("lease"))
-    changes = Changes(
-        files={name: (whole.path / name).read_bytes() for name in names},
-        names=tuple(names),
-        step=60,
-        steps_per_s=1.0,
-        code=0,
-    )
-    (run.path / "heads").mkdir()
-    (run.path / "heads" / "000000055.safetensors").write_text("of a step that was not committed")
-    order = []
-    replace = os.replace
-    monkeypatch.setattr(os, "replace", lambda a, b: (order.append(Path(b).name), replace(a, b)))
-    with quadratic.taken(run) as lease:
-        write_changes(run.path, lease, changes)
-        at = {name: order.index(Path(name).name) for name in names}
-    commit = next(name for name in names if name.startswith("checkpoint/") and name.endswith(".json"))
-    assert (
-        at["metrics.jsonl"]
-        < at[commit.replace(".json", ".safetensors")]
-        < at[commit]
-        < at["seal.json"]
-        < at["run.json"]
-    )
-    kept = Run.open(run.path)
-    kept.check()
-    assert quadratic.lasting(kept) == quadratic.lasting(whole)
-    assert not (run.path / "heads" / "000000055.safetensors").exists()
-
-
-def test_a_slot_works_on_a_copy_and_tells_what_is_new(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    run = quadratic.fresh_run(tmp_path / "results")
-    slot = RaySlot("cpu", 1, quadratic.WORKER, lasts=False)
-    found = [slot.copy("slow/seed-0", {"run.json": (run.path / "run.json").read_bytes()})]
-    while found[-1].code is None:
-        found.append(slot.changes())
-    with quadratic.taken(run) as lease:
-        for changes in found:
-            if changes.names:
-                write_changes(run.path, lease, changes)
-    Run.open(run.path).check()
-    assert Run.open(run.path).status == "done"
-    assert list(tmp_path.glob("headway-ray-*"))
-    slot.rest()
-    assert not list(tmp_path.glob("headway-ray-*"))
-
-
-@pytest.mark.slow
-def test_who_works_on_a_copy_and_how_fast_is_known_before_its_first_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("QUADRATIC_STEP_S", "0.02")
-    run = quadratic.fresh_run(tmp_path / "results", steps=20_000)
-    slot = RaySlot("cpu", 1, quadratic.WORKER, lasts=False)
-    lease = quadratic.taken(run)
-    worker = CopyWorker(SimpleNamespace(), SimpleNamespace(), run.path, lease, [].append, lambda: None)
-    worker.actor.changes = SimpleNamespace(remote=lambda: None)
-    with lease:
-        worker._take_in(slot.copy("slow/seed-0", {"run.json": (run.path / "run.json").read_bytes()}))
-        try:
-            quadratic.wait_until(
-                lambda: worker._take_in(slot.changes()) or (last_holder(run.path / "lease").steps_per_s > 0)
-            )
-            now, holder = Run.open(run.path), last_holder(run.path / "lease")
-            assert now.status == "running"
-            assert not list(run.path.glob("checkpoint/*"))
-            assert holder.worker == f"{socket.gethostname()} {slot._worker.process.pid}"
-            assert holder.step > 0
-            text = io.StringIO()
-            Console(width=160, file=text).print(status_table(Store.open(tmp_path / "results")))
-            assert re.search(rf"slow +0 +running .* {holder.worker} ", text.getvalue())
-        finally:
-            slot.kill()
-            slot.rest()
-
-
-def test_a_slot_whose_disk_is_full_says_so(monkeypatch):
-    def full(**_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("tempfile.mkdtemp", full)
-    assert RaySlot("cpu", 1).copy("slow/seed-0", {}).code == DISK_FULL
-
-
 @pytest.fixture
 def cluster(monkeypatch, tmp_path):
     """A head without slots, and a node with one; ended with the test, and nothing of it is left."""
@@ -658,16 +519,13 @@ def cluster(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shared", [None, False], ids=["a shared file system", "copies"])
-def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster, tmp_path, shared):
+def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster, tmp_path):
     nodes = [cluster.add_node(**SMALL) for _ in range(2)]
     runs, told = runs_of(tmp_path / "results", steps=200, seeds=3), []
     undisturbed = runs_of(tmp_path / "whole", steps=200, seeds=3)
     killed = False
     with ray_cluster_ray_cluster(cluster.address) as joined:
-        places = AllRayPlaces(
-            joined, tmp_path / "results", command=quadratic.WORKER, shared=shared, tell=told.append, device="cpu"
-        )
+        places = AllRayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, tell=told.append, device="cpu")
         for snapshot in run_all(runs, places):
             if not killed and sum(run.step > 20 for run in snapshot.runs) >= 2:
                 cluster.remove_node(nodes[0], allow_graceful=False)
@@ -681,113 +539,9 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
     assert [quadratic.lasting(run) for run in runs] == [quadratic.lasting(run) for run in undisturbed]
     for run in runs:
         Run.open(run.path).check()
-    how = "work on copies" if shared is False else "so they write into it themselves"
-    assert shared is False or how in told[0]
+    assert re.match("[23] Ray nodes: they see ", told[0]), "the head has no slot"
     assert any("is gone; its runs go on elsewhere" in line for line in told), told
     assert any("joined with 1 core" in line for line in told), told
-
-
-def test_the_folder_of_a_private_ray_has_a_short_path_and_its_token_is_ours_alone(tmp_path, monkeypatch):
-    ray = pytest.importorskip("ray")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "another's")
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    before = dict(os.environ)
-    with cluster_module._private(ray) as folder:
-        assert re.fullmatch(r"/tmp/hw-ray-\w+/ray", str(folder)), "a socket's path has an end"
-        assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
-        token = folder.parent / "token"
-        assert stat.S_IMODE(token.stat().st_mode) == 0o600
-        assert len(token.read_text()) == 64
-        changed = {name: value for name, value in os.environ.items() if value != before.get(name)}
-        assert changed == {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(token),
-            "RAY_AUTH_TOKEN": "",
-            "TMPDIR": str(folder.parent / "tmp"),
-        }
-    assert dict(os.environ) == before
-    assert not folder.parent.exists()
-
-
-def test_where_no_folder_can_be_made_for_a_private_ray_it_is_told_what_to_set(monkeypatch):
-    pytest.importorskip("ray")
-    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
-    said = (
-        r"ray local: a temporary folder cannot be made \(No such file or directory\); set TMPDIR to a folder that you "
-    )
-    with pytest.raises(UserError, match=said), ray_cluster_ray_cluster("local"):
-        pass
-
-
-def addresses_of(processes) -> set[str]:
-    """Where processes listen."""
-    return {
-        connection.laddr.ip.removeprefix("::ffff:")
-        for process in processes
-        for connection in process.net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("when", ["while Ray starts", "while workers train", "while workers train copies"])
-def test_what_a_killed_driver_leaves_of_its_private_ray_is_gone_in_fifteen_seconds(tmp_path, monkeypatch, when):
-    pytest.importorskip("ray")
-    there = Path(tempfile.mkdtemp(prefix="hw-", dir="/tmp"))
-    monkeypatch.setenv("TMPDIR", str(there))
-    monkeypatch.setenv("QUADRATIC_STEP_S", "0.01")
-    runs = runs_of(tmp_path / "results", steps=20_000, seeds=1)
-    how = "copies" if "copies" in when else "shared"
-    script = Path(quadratic.__file__).with_name("sweep.py")
-    driver = subprocess.Popen([sys.executable, script, tmp_path / "results", how])
-    try:
-        if when == "while Ray starts":
-            quadratic.wait_until(lambda: list(there.glob("hw-ray-*/ray/*/logs/gcs_server.out")))
-        else:
-            quadratic.wait_until(lambda: all(held(run) and last_holder(run.path / "lease").step > 5 for run in runs))
-        (folder,) = there.iterdir()
-        at_work = [*psutil.Process(driver.pid).children(recursive=True), *working_in(folder)]
-        assert addresses_of(at_work) <= {"127.0.0.1", "::1"}, "no other host reaches any port"
-        driver.kill()
-        driver.wait()
-        began = time.monotonic()
-        quadratic.wait_until(
-            lambda: not any(there.iterdir()) and not any(quadratic.lives(process) for process in at_work)
-        )
-        assert time.monotonic() - began < 15
-        assert not working_in(folder)
-        assert not any(held(run) for run in runs)
-    finally:
-        driver.kill()
-        there.rmdir()
-
-
-def held(run: Run) -> bool:
-    """Whether a living process of this machine has the lease of a run."""
-    holder = last_holder(run.path / "lease")
-    return holder is not None and not holder.released and psutil.pid_exists(holder.pid)
-
-
-@pytest.mark.slow
-def test_a_private_ray_stops_its_workers_when_it_is_closed_and_leaves_no_process(tmp_path, monkeypatch):
-    pytest.importorskip("ray")
-    monkeypatch.setenv("QUADRATIC_STEP_S", "0.01")
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # which it was not told to join
-    runs = runs_of(tmp_path / "results", steps=20_000, seeds=1)
-    before = signal.getsignal(signal.SIGTERM)
-    with ray_cluster_ray_cluster("local", workers=2) as joined:
-        assert signal.getsignal(signal.SIGTERM) == before
-        assert [node.cpus for node in joined.nodes()] == [2]
-        places = AllRayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, device="cpu")
-        with contextlib.closing(run_all(runs, places)) as snapshots:
-            for snapshot in snapshots:
-                if min(run.step for run in snapshot.runs) > 5:
-                    break
-    assert statuses(runs) == ["interrupted"] * 2
-    assert all("stopped at step" in Run.open(run.path).message for run in runs)
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path) not in listed
 
 
 @pytest.mark.slow

@@ -35,7 +35,6 @@ GIVEN = "a file or folder that the user names, and that is read only"
 OWN = "files of the package"
 SYSTEM = "files of the system"
 EXPORT = "a new folder of a name that nobody knows, moved to one that is free"
-SCRATCH = "a private folder in the temporary one, made by this process"
 GUARDED = "after `checked` or its hash, which follow no link"
 EXCEPTIONS = {
     "cli/options.py": ("tempfile.TemporaryFile", "a file without a name, to see whether some can be made"),
@@ -66,11 +65,10 @@ EXCEPTIONS = {
         "leases: renamed over, touched or marked where they are no link; leases, which are made by links; " + SYSTEM,
     ),
     "execute/ray_cluster.py": (
-        "mkdir os.open glob read_bytes read_text rglob shutil.rmtree tempfile.mkdtemp write_text",
-        SCRATCH + "; and what is sent to a node as it stands, and uses nothing of ours",
+        "read_bytes read_text rglob write_text",
+        "what is sent to a node as it stands, and uses nothing of ours",
     ),
     "execute/ray_places.py": ("glob unlink write_text", "a probe file, whose name nobody knows before"),
-    "execute/ray_copies.py": ("mkdir", SCRATCH),
     "store/records.py": ("load_file", GUARDED),
     "execute/slurm.py": ("rmdir", "an empty folder of logs, which `inside` checked"),
     "store/storage.py": ("tempfile.TemporaryFile", "files without a name, to see whether there is room"),
@@ -85,7 +83,6 @@ NAMED = {
     "store/growth.py": ("plugins", "a path that is told"),
     "store/verify.py": ("runs", "a path that is told"),
     "execute/join.py": ("runs", "the path alone of a run that failed"),
-    "execute/ray_copies.py": ("runs", SCRATCH),
     "report/models/page.py": ("figures", "`write_figures` refuses a link"),
 }
 

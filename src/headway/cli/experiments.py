@@ -138,11 +138,7 @@ def run(
     runs_per_gpu: opt.RunsPerGpu = 1,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="auto|ADDRESS|local", help="Work on a Ray cluster; local: a private one."),
-    ] = None,
-    shared: Annotated[
-        bool | None,
-        typer.Option("--shared-fs/--no-shared-fs", help="Whether Ray's nodes see DIR; found out by default."),
+        typer.Option(metavar="auto|ADDRESS", help="Work on a Ray cluster that `ray start` started."),
     ] = None,
     timing: Annotated[
         bool | None,
@@ -176,7 +172,6 @@ def run(
             device=device,
             runs_per_gpu=runs_per_gpu,
             ray=ray,
-            shared=shared,
         ),
         timing=timing,
         figures=figures,

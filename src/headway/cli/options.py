@@ -152,8 +152,10 @@ DROPPED = {
     "export --to": (1, _IGNORED + "hf is the only format"),
     "run --at-most": (None, "type --max-seeds"),
     "run --together": (None, "type --batch-runs"),
-    "run --shared": (None, "type --shared-fs"),
-    "run --no-shared": (None, "type --no-shared-fs"),
+    **dict.fromkeys(("run --shared-fs", "run --shared"), (None, "leave it out: Ray's nodes must see the directory")),
+    **dict.fromkeys(
+        ("run --no-shared-fs", "run --no-shared"), (None, "put the directory into a folder that all nodes share")
+    ),
     "look --draws": (None, "type --null-draws"),
     "xray --draws": (None, "type --null-draws"),
     "run --best": (None, "type --until 1%, which adds seeds until every comparison has an answer; Optuna searches"),

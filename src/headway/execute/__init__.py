@@ -5,6 +5,5 @@
 * `worker`: a process that trains; `work`: its work on one run; `ensemble`: on several runs as one program; `stop`:
   requests to stop;
 * `costs`: the cost of runs, with `timing` of a step of each; `join`: workers that join a directory;
-* `slurm`: through a batch scheduler; `ray_cluster`: finding or starting a cluster; `ray_places`: its slots;
-  `ray_copies`: runs on nodes that do not see the directory.
+* `slurm`: through a batch scheduler; `ray_cluster`: joining a cluster; `ray_places`: its slots.
 """

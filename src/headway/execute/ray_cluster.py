@@ -1,54 +1,37 @@
-"""A Ray cluster that Headway joins, or a private one of a single node, and the resources of its nodes.
+"""A Ray cluster that Headway joins, and the resources of its nodes.
 
 Ray starts processes on nodes, and tells when nodes come and go; nothing else of it is used. It is an extra, imported
 where it is used.
 
-* `check` finds out in seconds whether a Ray answers at an address and accepts this user. Ray itself would try for
-  minutes, print messages meanwhile, and end the process if it lacks a token.
-* `Scratch` is a temporary folder of a process, removed when the process ends, also when it is killed. A guarded folder
-  has a second process, which waits for the end of the owner. It then ends the processes that still work in the folder,
-  and removes the folder. The next owner of its kind removes a folder without a guard, or whose guard was killed.
+`check` finds out in seconds whether a Ray answers at an address and accepts this user. Ray itself would try for
+minutes, print messages meanwhile, and end the process if it lacks a token.
 """
 
 import contextlib
 import hashlib
 import importlib.util
-import json
 import os
 import platform
 import re
-import secrets
 import select
-import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import psutil
-
 from headway.errors import UserError, shortened
-from headway.store.environment import cores
-from headway.store.lease import command_lines, is_alive, machine, parsed, this_process, working_in
-from headway.store.storage import failure, why_no_room
 
-PRIVATE = "hw-ray-"
-"""The prefix of the name of a private Ray's folder."""
 _ANSWERS_WITHIN_S = 3.0
 _LETS_IN_WITHIN_S = 10.0
 _IMPORTED_WITHIN_S = 120.0
 _SETTINGS = b"\4"
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
 """The first bytes of HTTP/2, Ray's protocol: a server answers at once with a settings frame of its own."""
-_START = "start one with the head option of `ray start`, or take local"
+_START = "`ray start --head` starts one"
 _ASK = """
 import sys
 try:
@@ -145,23 +128,16 @@ def _of_this_machine() -> str:
         address = None
     if not address:
         raise UserError(f"ray auto: this machine belongs to none; {_START}")
-    if _is_private(str(address).rpartition(":")[2]):
-        raise UserError(f"ray auto: the one that Ray finds here is private, of a run with ray local; {_START}")
     return str(address)
-
-
-def _is_private(port: str) -> bool:
-    """Return whether the Ray at a port of this machine ends with the run that started it."""
-    return any(
-        f"--gcs_server_port={port}" in line and any(PRIVATE in word for word in line) for line in command_lines()
-    )
 
 
 def _speaks(asked: str, address: str) -> None:
     """Raise UserError if the server at an address does not speak Ray's protocol."""
+    if address == "local":
+        raise UserError("ray local: Headway starts no Ray of its own; type `ray start --head`, and then --ray auto")
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host or not 0 < int(port) < 65_536:
-        raise UserError(f"ray {shortened(address)}: give auto, local, or HOST:PORT as `ray start` prints it")
+        raise UserError(f"ray {shortened(address)}: give auto, or HOST:PORT as `ray start` prints it")
     there = _there(asked, address)
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN_S) as connection:
@@ -178,117 +154,7 @@ def _is_encrypted() -> bool:
     return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
 
 
-_OWNER = "headway.json"
-_POLL_EVERY_S = 0.25
-_GRACE_S, _GIVES_UP_S = 6.0, 12.0
-"""Processes of an ended owner may end by themselves until the first, and then are killed until the second."""
-
-
-class Scratch:
-    """A folder that nobody else may enter, removed after the block; those of ended processes are removed before.
-
-    Args:
-        kind: what its name begins with, and the names of those that are removed.
-        guarded: whether a process removes it when this one is killed.
-        within: where it is made; None: in the system's temporary folder.
-
-    Raises:
-        OSError: when it cannot be made.
-    """
-
-    def __init__(self, kind: str, *, guarded: bool = False, within: str | None = None):
-        sweep(kind, within)
-        self._guard: subprocess.Popen[bytes] | None = None
-        self.path = Path(tempfile.mkdtemp(prefix=kind, dir=within))
-        try:
-            (self.path / _OWNER).write_text(json.dumps(asdict(this_process())), encoding="utf-8")
-            if guarded:
-                self._guard = _guard_of(self.path)
-        except OSError:
-            self.remove()
-            raise
-
-    def remove(self) -> None:
-        """End what works in the folder, if it is guarded, and remove it."""
-        if self._guard is not None:
-            assert self._guard.stdin is not None
-            self._guard.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._guard.wait(2 * _GIVES_UP_S)
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def __enter__(self) -> Path:
-        return self.path
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.remove()
-
-
-def sweep(kind: str, within: str | None = None) -> None:
-    """Remove the folders of a kind, of this user, that nobody needs any more."""
-    for folder in Path(within or tempfile.gettempdir()).glob(f"{kind}*"):
-        with contextlib.suppress(OSError):
-            status = folder.lstat()
-            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and _is_left(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_left(folder: Path) -> bool:
-    """Return whether the process that made a folder has certainly ended, with all processes that it started there."""
-    try:
-        owner = parsed((folder / _OWNER).read_bytes())
-    except OSError:
-        return False
-    if owner is None or owner.machine != machine() or is_alive(owner.pid, owner.started, owner.born):
-        return False
-    return not working_in(folder)
-
-
-def _guard_of(folder: Path) -> subprocess.Popen[bytes]:
-    """Start the guard of a folder, which waits until this process ends or closes the guard's standard input.
-
-    The guard leaves the process group, and signals are blocked before it begins: Ctrl-C, a terminal that closes, and a
-    scheduler that signals every process must not end the guard before its owner.
-    """
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-m", "headway.execute.ray_cluster", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, former)
-
-
-def guard(folder: Path) -> None:
-    """Wait for the end of the owner of a folder, end what still works there, and remove the folder."""
-    while os.read(0, 1):
-        pass
-    ended = time.monotonic()
-    # An owner that is not killed waits for its guard, and may still write in the folder.
-    while (left := working_in(folder, besides=(os.getppid(),))) and (since := time.monotonic() - ended) < _GIVES_UP_S:
-        if since > _GRACE_S:
-            for process in left:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-        time.sleep(_POLL_EVERY_S)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    guard(Path(sys.argv[1]))
-
-
 _LOOKS_WITHIN_S = 60.0
-_OBJECTS_BYTES = 80 * 1024 * 1024
-_LONGEST_PARENT = 24
-"""Bytes of a path in which a private Ray's folder is made: a socket's path takes 103, and the rest is Ray's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,28 +168,25 @@ class RayNode:
 
 
 @contextlib.contextmanager
-def ray_cluster(address: str, *, workers: int | None = None) -> Iterator["RayCluster"]:
-    """In the block, have a Ray cluster.
+def ray_cluster(address: str) -> Iterator["RayCluster"]:
+    """In the block, have joined a Ray cluster that somebody started.
 
     Args:
-        address: `local` for a private one on this machine, `auto` for the one that this machine belongs to, or where
-            one answers: `HOST:PORT`, or `ray://HOST:PORT` is refused.
-        workers: runs at a time, for a private one.
+        address: `auto` for the cluster of this machine, or `HOST:PORT`; `ray://HOST:PORT` is refused.
 
     Raises:
-        UserError: when Ray is not installed, or none answers there.
+        UserError: when Ray is not installed, or no cluster answers there.
     """
     ray = _ray()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    with _private(ray) if address == "local" else contextlib.nullcontext() as folder:
-        try:
-            has_token = _connect(ray, address, folder, workers)
-            for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
-                with contextlib.suppress(ValueError):
-                    signal.signal(number, handler)
-            yield RayCluster(ray, has_token=has_token)
-        finally:
-            ray.shutdown()
+    try:
+        has_token = _connect(ray, address)
+        for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
+            with contextlib.suppress(ValueError):
+                signal.signal(number, handler)
+        yield RayCluster(ray, has_token=has_token)
+    finally:
+        ray.shutdown()
 
 
 def _ray() -> Any:
@@ -335,82 +198,11 @@ def _ray() -> Any:
     return ray
 
 
-@contextlib.contextmanager
-def _private(ray: Any) -> Iterator[Path]:
-    """In the block, have a folder for a Ray that is started, a token of its own, and ports that no other host reaches.
-
-    Ray opens its folder to everybody, so it stands in one of ours, which is closed to others and is guarded.
-
-    Raises:
-        UserError: when the folder cannot be made.
-        StorageFailed: when its disk is full or fails.
-    """
-    short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PARENT
-    try:
-        scratch = Scratch(PRIVATE, guarded=True, within=None if short else "/tmp")
-    except OSError as error:
-        raise UserError(
-            f"ray local: a temporary folder cannot be made ({error.strerror}); set TMPDIR to a folder that you can "
-            f"write and whose path has at most {_LONGEST_PARENT} characters"
-        ) from None
-    with scratch as folder:
-        if no_room := why_no_room(folder):
-            raise failure(folder, no_room)  # Ray would wait for itself, and then say nothing of a disk
-        token, temporary = folder / "token", folder / "tmp"
-        with open(token, "x", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as file:
-            file.write(secrets.token_hex(32))
-        temporary.mkdir()
-        # TMPDIR is for what Ray starts, copies of runs among it: this process has its temporary folder already.
-        changed = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_AUTH_TOKEN": ""}
-        with _on_loopback(ray, {**changed, "TMPDIR": str(temporary)}):
-            yield folder / "ray"
-
-
-@contextlib.contextmanager
-def _on_loopback(ray: Any, environment: Mapping[str, str]) -> Iterator[None]:
-    """In the block, a Ray that is started takes the loopback address, and this environment.
-
-    Ray takes an address of the network for all its ports, unless it is told that it never gets a second node.
-    """
-    constants = ray._private.ray_constants
-    former = {name: os.environ.get(name) for name in environment}, constants.ENABLE_RAY_CLUSTER
-
-    def become(variables: Mapping[str, str | None], is_cluster: bool) -> None:
-        for name, value in variables.items():
-            os.environ.pop(name, None)
-            os.environ.update({} if value is None else {name: value})
-        constants.ENABLE_RAY_CLUSTER = is_cluster
-        ray._raylet.Config.initialize("")  # Ray reads once a process whether there is a token, and which
-        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
-
-    become(environment, False)
-    try:
-        yield
-    finally:
-        become(*former)
-
-
-def _connect(ray: Any, address: str, folder: Path | None, workers: int | None) -> bool:
-    """Start a Ray in a folder, or join the one at an address; whether it lets in only who has its token."""
-    quiet = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
-    if folder:
-        ray.init(
-            address="local",
-            num_cpus=workers or cores(),
-            include_dashboard=False,
-            object_store_memory=_OBJECTS_BYTES,
-            _temp_dir=str(folder),
-            **quiet,
-        )
-        if (ip := ray.util.get_node_ip_address()) not in ("127.0.0.1", "::1"):
-            raise UserError(
-                f"ray local: Ray {ray.__version__} listens on {ip}, where other hosts reach it, and not on the "
-                "loopback address alone; install another version of Ray"
-            )
-        return True
+def _connect(ray: Any, address: str) -> bool:
+    """Join the Ray at an address; return whether it lets in only who has its token."""
     has_token = check(address)
     try:
-        ray.init(address=address, **quiet)
+        ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=True)
     except ConnectionError:
         raise UserError(
             f"ray {shortened(address)}: what answers there does not let us in; see that it is Ray, of the same version"

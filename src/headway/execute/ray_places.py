@@ -1,8 +1,7 @@
 """The slots of a Ray cluster as places: more when nodes join, fewer when they leave.
 
-A slot's place is an actor, which starts when the cluster has room for it. With a file system that all nodes share, the
-actor works on run folders as any worker does. Without one, only this process writes: it has the leases, and takes in
-what actors send (`headway.execute.ray_copies`).
+A slot's place is an actor, which starts when the cluster has room for it. All nodes see the results directory, and the
+actor works on run folders as any worker does.
 """
 
 import contextlib
@@ -16,10 +15,11 @@ from typing import Any
 
 from headway.base.text import counted, listed
 from headway.errors import UserError, shortened
-from headway.execute.places import LOST, WORKER
+from headway.execute.places import LOST, WORKER, LocalPlace, PersistentPlace, Worker
 from headway.execute.ray_cluster import RayCluster, RayNode, why_not
-from headway.execute.ray_copies import ActorWorker, CopyWorker, RaySlot
 from headway.execute.work import ELSEWHERE
+from headway.store.environment import Slot
+from headway.store.lease import Holder
 
 _REST_S = 15.0
 _IDLE_S = 10.0
@@ -29,10 +29,57 @@ _AT_ONCE = 4
 """Calls that an actor hears at once: one works on a run while others ask it to stop."""
 
 
+_POLL_A_RUN_EVERY_S = 0.02
+
+
+class RaySlot:
+    """The actor of a slot, which works there on one run after the other.
+
+    Args:
+        device: the device of its place.
+        threads: the threads of a worker.
+        command: the command that starts a worker.
+        lasts: whether a worker continues with the next run.
+        folder: the folder in which the relative paths begin that runs name, if the node has it.
+    """
+
+    def __init__(
+        self, device: str, threads: int, command: tuple[str, ...] = WORKER, lasts: bool = True, folder: str = ""
+    ):
+        with contextlib.suppress(OSError):
+            os.chdir(folder or ".")
+        place = LocalPlace(slot=Slot(device=device, threads=threads), command=command)
+        self._place: Any = PersistentPlace(place=place) if lasts else place
+        self._worker: Worker | None = None
+
+    def work(self, run: str) -> int:
+        """Work on a run in its folder; return the worker's exit code."""
+        self._worker = self._place.start(Path(run), log=Path(run) / "log.txt")
+        while (code := self._worker.ended) is None:
+            time.sleep(_POLL_A_RUN_EVERY_S)
+        return code
+
+    def ask_to_stop(self) -> None:
+        """Ask the worker to store where it is."""
+        if self._worker is not None:
+            self._worker.ask_to_stop()
+
+    def kill(self) -> None:
+        """End the worker."""
+        if self._worker is not None:
+            self._worker.kill()
+
+    def rest(self) -> None:
+        """End the work here."""
+        self._place.rest()
+
+
 @dataclass(eq=False)
-class RayWorker(ActorWorker):
+class RayWorker:
     """The actor of a slot at work on a run in its folder."""
 
+    ray: Any
+    actor: Any
     reference: Any
     lost: Callable[[], None]
     code: int | None = None
@@ -48,6 +95,20 @@ class RayWorker(ActorWorker):
                 self.lost()
         return self.code
 
+    def ask_to_stop(self) -> None:
+        """Ask the actor to store where it is."""
+        if self.ended is None:
+            self.actor.ask_to_stop.remote()
+
+    def kill(self) -> None:
+        """End the actor's work on the run."""
+        if self.ended is None:
+            self.actor.kill.remote()
+
+    def has(self, lease: Holder) -> bool:
+        """Return whether a lease is held; no other worker was started on the run."""
+        return not lease.released
+
 
 @dataclass(eq=False, kw_only=True)
 class RayPlace:
@@ -58,7 +119,6 @@ class RayPlace:
         node: where.
         on_gpu: whether it is a share of a GPU, and which.
         command: what starts a worker there.
-        copies: whether it works on copies.
         refuse: told why nothing more is to be started at its node.
         rests_until: nothing is started there before, by the monotonic clock.
     """
@@ -67,7 +127,6 @@ class RayPlace:
     node: RayNode
     on_gpu: float
     command: tuple[str, ...]
-    copies: bool
     refuse: Callable[[RayNode, str], None]
     rests_until: float = 0.0
     _actor: Any = field(default=None, repr=False)
@@ -75,7 +134,7 @@ class RayPlace:
     _asked_at: float = 0.0
     _needed_at: float = 0.0
     _failed: int = 0
-    _worker: RayWorker | CopyWorker | None = field(default=None, repr=False)
+    _worker: RayWorker | None = field(default=None, repr=False)
 
     @property
     def ready(self) -> bool:
@@ -109,7 +168,7 @@ class RayPlace:
         """Return the seconds that the place has been waiting for its actor to start."""
         return 0.0 if self.beginning is None else time.monotonic() - self._asked_at
 
-    def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> RayWorker | CopyWorker:
+    def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> RayWorker:
         """Have the actor of this slot work on a run.
 
         Raises:
@@ -121,10 +180,7 @@ class RayPlace:
         if not (self.ready and self._lives()):
             self._lose()
             return RayWorker(ray, None, None, self._lose, code=ELSEWHERE)
-        if self.copies:
-            self._worker = CopyWorker.begun(ray, actor, run, lambda why: self.refuse(self.node, why), self._lose)
-        else:
-            self._worker = RayWorker(ray, actor, actor.work.remote(str(run.absolute())), self._lose)
+        self._worker = RayWorker(ray, actor, actor.work.remote(str(run.absolute())), self._lose)
         return self._worker
 
     def _lose(self) -> None:
@@ -169,7 +225,6 @@ class AllRayPlaces:
         workers: how many at most.
         runs_per_gpu: at a time.
         uses_gpu: whether there are runs that a GPU can compute.
-        shared: whether nodes see the directory; None: it is found out.
         files: that runs read, by path, and the bytes that each has.
         command: what starts a worker.
         tell: is given what is found out.
@@ -184,14 +239,13 @@ class AllRayPlaces:
         workers: int | None = None,
         runs_per_gpu: int = 1,
         uses_gpu: bool = True,
-        shared: bool | None = None,
         files: Mapping[str, int] | None = None,
         command: tuple[str, ...] = WORKER,
         tell: Callable[[str], object] = lambda _: None,
     ):
         self._cluster, self._directory, self._workers, self._command = cluster, directory, workers, command
         self._device, self._runs_per_gpu, self._uses_gpu = device, runs_per_gpu, uses_gpu
-        self._files, self._tell, self._copies = files or {}, tell, None if shared is None else not shared
+        self._files, self._tell = files or {}, tell
         self._places: dict[str, list[RayPlace]] = {}
         self._refused: set[str] = set()
         self._looked_at = -_POLL_EVERY_S
@@ -267,29 +321,28 @@ class AllRayPlaces:
                 node: bool(one["sees"] and one["writes"]) and Path(f"{probe}-{one['host']}-{one['pid']}").exists()
                 for node, one in reports.items()
             }
-            return self._share(usable, seen, {node: one["why_not"] for node, one in reports.items()})
+            return self._seeing(usable, seen, {node: one["why_not"] for node, one in reports.items()})
         finally:
             for file in self._directory.glob(f"{probe.name}*"):
                 file.unlink(missing_ok=True)
 
-    def _share(self, nodes: list[RayNode], seen: dict[RayNode, bool], why: dict[RayNode, str]) -> list[RayNode]:
-        """Return the nodes that can be used with or without copies, as found out or as asked for."""
-        if self._copies is None:
-            self._copies, as_asked = not all(seen[node] for node in nodes), ""
-        else:
-            as_asked = "as asked for, "
-        if not self._said_how:
-            self._said_how = True
-            how = "work on copies and send what they store" if self._copies else "write into it themselves"
-            see = "do not all see" if self._copies else "see"
-            self._tell(f"{counted(len(nodes), 'Ray node')}: {as_asked}they {see} {self._directory}, so they {how}")
-        blind = [] if self._copies else [node for node in nodes if not seen[node]]
+    def _seeing(self, nodes: list[RayNode], seen: Mapping[RayNode, bool], why: Mapping[RayNode, str]) -> list[RayNode]:
+        """Return the nodes that see the results directory; refuse the others.
+
+        Raises:
+            UserError: when no node sees the directory.
+        """
+        blind = [node for node in nodes if not seen[node]]
         if blind and not self._places and len(blind) == len(nodes):
             hosts = listed([f"{node.host} ({why[node] or 'it is not the same there'})" for node in blind])
             raise UserError(
-                f"ray: {self._directory} cannot be seen and written by {hosts}; give a directory that all nodes see, "
-                "or say that it is not shared"
+                f"ray: {self._directory} cannot be seen and written by {hosts}; give a directory in a folder that all "
+                "nodes share"
             )
+        if not self._said_how:
+            self._said_how = True
+            n = len(nodes) - len(blind)
+            self._tell(f"{counted(n, 'Ray node')}: {'it sees' if n == 1 else 'they see'} {self._directory}")
         for node in blind:
             self._refuse(node, f"it cannot see and write {self._directory} ({why[node] or 'it is not the same there'})")
         return [node for node in nodes if node not in blind]
@@ -309,7 +362,6 @@ class AllRayPlaces:
                 node=node,
                 on_gpu=share,
                 command=self._command,
-                copies=bool(self._copies),
                 refuse=self._refuse,
             )
             for _ in range(n)

@@ -45,8 +45,7 @@ class ExecutionOptions:
         together: runs of one shape in a batch, for runs that are made: `auto`, or a number.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         runs_per_gpu: that share one.
-        ray: `auto`, `local` or the address of a Ray cluster; None: this machine.
-        shared: whether nodes of a cluster see the directory; None: that is found out.
+        ray: `auto` or the address of a Ray cluster; None: this machine.
         command: what starts a worker.
     """
 
@@ -56,7 +55,6 @@ class ExecutionOptions:
     device: str = "auto"
     runs_per_gpu: int = 1
     ray: str | None = None
-    shared: bool | None = None
     command: tuple[str, ...] = WORKER
 
     def here(self, *, runs: int, uses_gpu: bool) -> tuple[LocalPlace, ...]:
@@ -102,7 +100,7 @@ class ExecutionOptions:
         if not self.device.startswith("cuda"):  # whether nodes have GPUs is not known here
             check_device(self.device, workers=self.workers, runs_per_gpu=self.runs_per_gpu)
         sizes = {str(path): bytes_of(str(path), os.getcwd()) for path in files}
-        with ray_cluster(self.ray, workers=self.workers) as cluster:
+        with ray_cluster(self.ray) as cluster:
             if not cluster.has_token:
                 tell(
                     "Ray: the cluster has no token, so everybody who reaches its ports can run programs on its nodes. "
@@ -115,7 +113,6 @@ class ExecutionOptions:
                 workers=self.workers,
                 runs_per_gpu=self.runs_per_gpu,
                 uses_gpu=uses_gpu,
-                shared=self.shared,
                 files={path: n_bytes for path, n_bytes in sizes.items() if n_bytes >= 0},
                 command=self._worker,
                 tell=tell,

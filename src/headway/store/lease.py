@@ -25,7 +25,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -58,28 +58,6 @@ def born_at(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return 0
-
-
-def command_lines() -> Iterator[Sequence[str]]:
-    """Yield the command lines of the processes of this machine that may be read."""
-    return (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
-
-
-def working_in(folder: Path, *, besides: Collection[int] = ()) -> list[psutil.Process]:
-    """Find the processes of this user that work in a folder, besides this one and those of some numbers.
-
-    A process works there when its command or its environment names the folder, or when it writes to a file in it.
-    """
-    processes, named = [], str(folder)
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.pid in (os.getpid(), *besides) or process.uids().real != os.getuid():
-                continue
-            if any(named in word for word in (*process.cmdline(), *process.environ().values())) or any(
-                file.path.startswith(f"{named}/") and getattr(file, "mode", "r") != "r" for file in process.open_files()
-            ):
-                processes.append(process)
-    return processes
 
 
 @cache
