@@ -101,7 +101,7 @@ def opened(tree: ast.AST) -> Iterator[str]:
                     yield f"{owner}.{named.attr}"
             elif owner != "files" and named.attr in METHODS:
                 yield named.attr
-            elif named.attr == "open" and owner not in ("Store", "Run", "cls", "headway"):
+            elif named.attr == "open" and owner not in ("Store", "ResultsDirectory", "Run", "cls", "headway"):
                 yield "open"
             elif named.attr == "replace" and len(call.args) == 1 and not call.keywords:
                 yield "replace"

@@ -196,7 +196,8 @@ class Store:
         Raises:
             ResultsError: as `open`.
         """
-        store = type(self).open(self.path)
+        cls = type(self)
+        store = cls.open(self.path)
         store._sound, store._known = self._sound, self._known
         return store
 
