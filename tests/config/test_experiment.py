@@ -616,3 +616,11 @@ def test_a_directory_that_has_such_names_is_still_read(tmp_path):
     content = {**load("icl-heads").plain(), "arms": {"ONE": {"label": "a"}, "one": {"label": "b"}}, "baseline": None}
     (tmp_path / "experiment.yaml").write_text(write_yaml(content))
     assert {arm.name for arm in read_resolved(tmp_path / "experiment.yaml").arms} == {"ONE", "one"}
+
+
+def test_a_key_that_is_gone_is_an_error_in_a_file_and_nothing_in_a_stored_document(tmp_path):
+    with pytest.raises(DeclarationError, match=r"^verdicts: there is no such key any more; leave it out: "):
+        load(changed(verdicts="paired"))
+    path = tmp_path / "experiment.yaml"
+    path.write_text(load(BASE).dump() + "verdicts: paired\n")
+    assert read_resolved(path).dump() == load(BASE).dump()

@@ -335,23 +335,6 @@ def test_of_values_of_0_and_below_each_is_a_paired_test_with_holms_correction(st
     assert "cannot be told apart" in built.comparisons[0].verdict
 
 
-def test_a_document_that_asks_for_paired_verdicts_is_judged_as_all_are_and_told_so(tmp_path, calls):
-    values = {"h1": [1.0, 1.02, 0.97], "h2": [1.01, 1.0, 0.99]}
-    built = []
-    for verdicts in ("blocks", "paired"):
-        store = FakeStore(tmp_path, resolve({**DOCUMENT, "verdicts": verdicts}))
-        for arm, of_arm in values.items():
-            store.add(arm, of_arm)
-        built.append(results.build(store))
-    plain, asked = built
-    assert asked.comparisons == plain.comparisons
-    assert plain.warnings == ()
-    assert asked.warnings == (
-        "verdicts: paired has no effect: the differences of a question are judged together, in every experiment; leave "
-        "that key out",
-    )
-
-
 def test_values_of_0_and_below_are_judged_in_their_unit(store):
     store.add("h1", [1.0, 2.0, 0.0]).add("h2", [1.0, 1.2, 1.1])
     built = results.build(store)

@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -152,10 +152,6 @@ class Document(Spec):
         "means of arms; `*` stands for anything), or `{a: 1, b: -1}` (weights that add up to 0)",
     )
     baseline: str | None = Field(None, description="the arm that the others are compared with")
-    verdicts: Literal["blocks", "paired"] = Field(
-        "blocks",
-        description="of no effect: all differences of a question are judged together, and `paired` gets a warning",
-    )
     margin: Annotated[float, Field(gt=0, le=100)] = Field(
         1.0, description="what matters, in per cent: a difference that is certainly smaller counts as the same"
     )

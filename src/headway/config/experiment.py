@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from headway.base.text import listed
 from headway.config.arms import Arm, steps_of
@@ -36,7 +36,6 @@ NOT_COMPARED = (
     "seeds",
     "logging",
     "contrasts",
-    "verdicts",
     "margin",
     "prior",
     "statements",
@@ -145,11 +144,6 @@ class Experiment:
             DeclarationError: for a baseline or a contrast, with the arms that are selected.
         """
         check_settings_compared(self.settings, self.compared(), self.document)
-
-    @property
-    def verdicts(self) -> Literal["blocks", "paired"]:
-        """The rule that the document asks for; all arms are compared by `blocks`."""
-        return self.document.verdicts
 
     @property
     def margin(self) -> float:

@@ -75,13 +75,18 @@ def load(
     return resolve(content, scale=scale, settings=settings, source=path.name, folder=folder, plugins=added)
 
 
+REMOVED_KEYS = {"verdicts": "leave it out: all differences of a question are judged together"}
+"""Keys of former versions, with what to do instead; a stored document may have them."""
+
+
 def read_resolved(path: Path) -> Experiment:
     """Read an `experiment.yaml` that Headway wrote into a results directory.
 
     Raises:
         DeclarationError: when it is not one, or is of code that nobody asked to run here.
     """
-    document = parse(Document, _content(path), _in_file(path.name))
+    content = {key: value for key, value in _content(path).items() if key not in REMOVED_KEYS}
+    document = parse(Document, content, _in_file(path.name))
     return _assemble(document, path.name, plugin_files.load_kept(path.parent) if document.plugins else ())
 
 
@@ -104,6 +109,9 @@ def resolve(
     Raises:
         DeclarationError: for anything that is wrong with it.
     """
+    for key, advice in REMOVED_KEYS.items():
+        if key in content:
+            raise DeclarationError(_in_file(source)(f"{key}: there is no such key any more; {advice}"))
     try:
         content = older_keys(content)
     except DeclarationError as error:

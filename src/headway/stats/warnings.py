@@ -40,15 +40,6 @@ def of_directory(case: Case) -> Iterator[str]:
     return directory_warnings(case.path)
 
 
-def former_rule(case: Case) -> Iterator[str]:
-    """Yield a sentence if the document asks for paired verdicts, which Headway gives no more."""
-    if case.experiment.verdicts == "paired":
-        yield (
-            "verdicts: paired has no effect: the differences of a question are judged together, in every experiment; "
-            "leave that key out"
-        )
-
-
 def former_search(case: Case) -> Iterator[str]:
     """Yield a sentence if a search chose which arms got further seeds, and no plan judges fresh seeds."""
     if case.looks.plan is None and "search" in looks_there(case.path):
@@ -436,7 +427,6 @@ class Check:
 
 WARNINGS: list[Check] = [
     Check(sentences=of_directory),
-    Check(sentences=former_rule),
     Check(sentences=former_search, casts_doubt=True),
     Check(sentences=failed_runs),
     Check(sentences=absent_baselines),
