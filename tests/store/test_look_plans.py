@@ -17,15 +17,12 @@ from headway.store import look_plans
 from headway.store.directory import Store
 from headway.store.look_plans import (
     LookMade,
-    Picked,
     Seen,
     StoredPlan,
-    StoredSearch,
     damages,
     keep,
     keep_plan,
     seen,
-    stored,
     stored_plan,
 )
 from headway.store.verify import directory_warnings, verify
@@ -42,7 +39,6 @@ PLAN = StoredPlan(
 
 def test_a_directory_without_a_plan_has_none(tmp_path):
     assert stored_plan(tmp_path) is None
-    assert stored(tmp_path, "search", StoredSearch) is None
 
 
 def test_a_plan_is_read_back_with_the_looks_that_were_made(tmp_path):
@@ -69,13 +65,6 @@ def test_a_plan_becomes_longer_and_never_shorter(tmp_path):
     assert keep_plan(tmp_path, PLAN).looks == (3, 4, 6, 8)
     assert stored_plan(tmp_path).made == first.made
     assert keep_plan(tmp_path, replace(PLAN, looks=(5, 20))).looks == (3, 4, 6, 8), "it is another plan"
-
-
-def test_a_search_and_what_it_picked_are_read_back(tmp_path):
-    search = StoredSearch(arms=("a", "b"), new_seeds=(4,), metric="eval_mse", margin=1.0, at_most=12, made="then")
-    assert keep(tmp_path, "search", search) == search
-    picked = Picked(arm="a", chances={"a": 0.8, "b": 0.2}, finalists=("a", "b"), made="then")
-    assert keep(tmp_path, "picked", picked) == stored(tmp_path, "picked", Picked) == picked
 
 
 @pytest.mark.parametrize("content", ["", "[]", {}, {"schema": 1}, {"schema": 1, "looks": "three"}])

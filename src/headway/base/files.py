@@ -40,7 +40,30 @@ _AT_ONCE = 1 << 20
 
 
 class NotOrdinary(OSError):
-    """A path to be read that is a directory, a pipe, a device, or a symbolic link in a results directory."""
+    """A path to be read that is a directory, a pipe, a device, a link in a results directory, or far too large."""
+
+
+LARGEST_FILES = (
+    ("*.jsonl", 1 << 30),
+    ("results.json", 1 << 29),
+    (".checked.json", 1 << 29),
+    ("*.json", 1 << 27),
+    ("*.yaml", 1 << 26),
+    ("*.py", 1 << 24),
+    ("*.html", 1 << 29),
+    ("*.safetensors", 1 << 36),
+    ("*", 1 << 28),
+)
+"""The largest size in bytes of each kind of file that is read in a results directory; the first pattern counts.
+
+A directory may come from anybody, and a sparse file of any length takes no room on a disk. Headway's own files stay
+below a tenth of these sizes.
+"""
+
+
+def largest_size(path: Path) -> int:
+    """Return the largest size of a file in a results directory, by its name."""
+    return next(size for pattern, size in LARGEST_FILES if fnmatch.fnmatchcase(path.name, pattern))
 
 
 def is_bare(name: str) -> bool:
@@ -308,7 +331,8 @@ class Content:
 def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[bytes]:
     """Open an ordinary file for reading.
 
-    A named pipe is refused: without a writer, reading it would never end.
+    A named pipe is refused: without a writer, reading it would never end. A file in a results directory that exceeds
+    its size in `LARGEST_FILES` is refused too: it would fill the memory.
 
     Args:
         path: of the file.
@@ -316,7 +340,7 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
         links: whether the path may be a symbolic link: one that the user gave, or a file of a model that is only read.
 
     Raises:
-        OSError: when it cannot be opened; NotOrdinary when it is no ordinary file.
+        OSError: when it cannot be opened; NotOrdinary when it is no ordinary file, or too large.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
@@ -326,10 +350,15 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
         if error.errno == errno.ENXIO:
             raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path)) from None
         raise
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
+    status = os.fstat(descriptor)
+    mode, largest = status.st_mode, largest_size(path)
+    too_large = not links and status.st_size > largest
+    if stat.S_ISREG(mode) and not too_large:
         return open(descriptor, "rb", buffering=buffering)
     os.close(descriptor)
+    if stat.S_ISREG(mode):
+        sizes = f"{status.st_size / 1e6:,.0f} MB, and no such file has more than {largest / 1e6:,.0f} MB"
+        raise NotOrdinary(errno.EFBIG, f"it has {sizes}", str(path))
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path))

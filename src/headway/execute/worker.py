@@ -4,7 +4,6 @@ The number of threads is set before anything that reads it is imported: numpy's 
 Therefore this file imports inside its functions. It is the only file of this folder that knows torch.
 """
 
-import json
 import os
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.base.files import private_folder
+from headway.base.files import kept_json, private_folder
 from headway.base.torch_setup import share_cores
 from headway.errors import UserError
 from headway.execute.places import WORKER, WorkerOptions
@@ -134,10 +133,10 @@ def _load_plugins(path: Path) -> None:
 
 def _stored_threads(path: Path) -> int | None:
     """Return the threads that a run was made for, or started with; None if its folder does not tell them."""
-    record = path / "run.json"  # read here: what reads others imports numpy, which reads the threads that are set
+    record = kept_json(path / "run.json")  # the readers of `store` import numpy, which reads the threads that are set
     try:
-        return json.loads(record.read_text())["execution"].get("threads") if record.is_file() else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return record["execution"].get("threads")
+    except (KeyError, TypeError, AttributeError):
         return None  # `work` says what is wrong with it
 
 

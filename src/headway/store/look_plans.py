@@ -130,7 +130,10 @@ def why_not(directory: Path, name: str) -> str:
     if known is None:
         return f"{file} was not written here; move it out of the directory"
     what = "is missing" if state is None else "is not as it was written"
-    return f"{file} {what}; put it back from a copy, or train the experiment again in another directory"
+    if name == "plan":
+        return f"{file} {what}; put it back from a copy, or train the experiment again in another directory"
+    instead = "or compare again, which writes it" if state is None else "or remove it, and compare again"
+    return f"{file} {what}; put it back from a copy, {instead}"
 
 
 def _is_strange(directory: Path, file: Path) -> bool:
@@ -226,7 +229,8 @@ def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
 def keep(directory: Path, name: str, value: _Stored) -> _Stored:
     """Write a file of `DIR/looks` unless it is there; what then stands in it.
 
-    What was found at a look, or that verdicts were given, is written anew where it is damaged: runs say it again.
+    What was found at a look, or that verdicts were given, is written anew where it is missing: runs say it again. A
+    damaged file stays as it is until a person removes it, so that every comparison names it.
 
     Raises:
         ResultsError: when it can neither be written nor read.
@@ -234,6 +238,8 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
     try:
         files.folder_in(directory, document.LOOKS)
         settle(directory)
+        if _is_damaged(directory, name, value):
+            return value
         if (kept := _there(directory, name, value)) is not None:
             return kept
         with turn(directory):
@@ -258,8 +264,14 @@ def keep_plan(directory: Path, plan: StoredPlan) -> StoredPlan:
     return stored_plan(directory) or plan
 
 
+def _is_damaged(directory: Path, name: str, value: _Stored) -> bool:
+    """Return whether a file of findings is there and cannot be believed; a plan that is damaged is an error."""
+    is_there = document.state_of(document.look_file(directory, name)) is not None
+    return isinstance(value, LookMade | Seen) and is_there and bool(why_not(directory, name))
+
+
 def _there(directory: Path, name: str, value: _Stored) -> _Stored | None:
-    """Return the content of a file, or None if it is missing, or damaged and can be written again."""
+    """Return the content of a file, or None if it is missing and can be written again."""
     if isinstance(value, LookMade | Seen) and why_not(directory, name):
         return None
     return stored(directory, name, type(value))

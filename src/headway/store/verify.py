@@ -9,22 +9,23 @@ instruction set sums in another order, which is no defect.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.base.files import Content, entries, inside, is_bare, json_text, kept_json, plain, read_bytes
+from headway.base.files import Content, entries, inside, is_bare, json_text, kept_json, names_in, plain, read_bytes
 from headway.base.identity import is_as_made
 from headway.base.text import command_line, listed
 from headway.config.plugins import check_kept
-from headway.errors import DeclarationError, ResultsError
+from headway.errors import DeclarationError, ResultsError, shortened
 from headway.store import document, integrity, look_plans
 from headway.store.directory import Store
 from headway.store.environment import changes
 from headway.store.growth import why_not_asked
 from headway.store.integrity import Checked
-from headway.store.records import OF_STEPS, READ, anew, run_folders, signed_json
+from headway.store.records import OF_STEPS, READ, anew, is_of_run, run_folders, signed_json
 from headway.store.run import Run, read
 from headway.store.run_writer import why_not_newest
 
@@ -200,6 +201,37 @@ STORED_FILES = (
 
 
 def _look(folder: Path, store: Store | None, known: Checked) -> Looked:
+    return replace(_examined(folder, store, known), note=_not_of_a_run(folder))
+
+
+_FOLDERS = ("checkpoint", *OF_STEPS)
+_OWN = ("run.json", "log.txt", integrity.SEAL, "lease", *_FOLDERS, *READ)
+"""What the folder of a run holds."""
+
+
+def _not_of_a_run(folder: Path) -> str:
+    """Return a note that names foreign files and links in a run's folder, which nothing reads; empty for none."""
+    found = {name: name in _OWN for name in names_in(folder)}
+    for above in _FOLDERS:
+        if not os.path.islink(folder / above):
+            found |= {f"{above}/{name}": is_of_run(f"{above}/{name}") for name in names_in(folder / above)}
+    links = [name for name in found if os.path.islink(folder / name)]
+    foreign = [name for name, is_own in found.items() if not is_own and name not in links and not name.endswith(".tmp")]
+    kinds = ((foreign, "not of the run"), (links, "links, which Headway does not follow"))
+    told = [f"{what}: {_some(names)}" for names, what in kinds if names]
+    return f"{folder}: {'; '.join(told)}" if told else ""
+
+
+_MOST_NAMES = 5
+"""Names that a note tells, of many."""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _MOST_NAMES:,} more"] if len(names) > _MOST_NAMES else []
+    return listed([*map(shortened, names[:_MOST_NAMES]), *more])
+
+
+def _examined(folder: Path, store: Store | None, known: Checked) -> Looked:
     try:
         run = Run.open(folder)
         run.check_name()

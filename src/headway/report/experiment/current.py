@@ -6,6 +6,7 @@ report was written from; it stands at the end of the page.
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -28,9 +29,9 @@ def state(directory: Path, plugins: Sequence[str] = (), out: Path | None = None)
         plugins: hashes of the code of the user's that draws figures.
         out: the folder of `results.json`, where that is another.
     """
-    found = hashlib.sha256(f"{directory.resolve()} {_code()} {' '.join(plugins)}".encode())
+    found = hashlib.sha256(os.fsencode(f"{directory.resolve()} {_code()} {' '.join(plugins)}"))
     for file in sorted(file for pattern in _ALL for file in entries(directory, pattern)):
-        found.update(file.relative_to(directory).as_posix().encode())
+        found.update(os.fsencode(file.relative_to(directory)))
         with contextlib.suppress(NotOrdinary, IsADirectoryError):  # who reads it says so
             if out is None or file != directory / _ALL[0]:
                 found.update(hashlib.sha256(read_bytes(file)).digest())
