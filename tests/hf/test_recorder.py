@@ -41,8 +41,10 @@ def test_patterns_are_those_of_eager_attention(name, implementation):
         zoo.model_of(name, attn_implementation="eager"),
     )
     inputs = zoo.text_for(model)
+    positions = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)  # a GPT-2 would count from the padding
+    placed = inputs | ({"position_ids": positions} if name == "gpt-2" else {})
     with torch.no_grad():
-        trace, theirs = headway.hf.trace(model, inputs), eager(**inputs, output_attentions=True)
+        trace, theirs = headway.hf.trace(model, inputs), eager(**placed, output_attentions=True)
     fields = THEIRS_OF_TWO if model.config.is_encoder_decoder else THEIRS
     for kind, field in fields.items():
         found = [attention for attention in trace.attentions if attention.kind == kind]

@@ -27,6 +27,7 @@ from headway.errors import UserError, near
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedTokenizerBase
 
     from headway.analysis.model import TokenIds
     from headway.causal.ablation import BatchedText
@@ -46,7 +47,7 @@ def circuit(
     kind: Kind = "mean",
     mean: str = "positions",
     draws: int = 50,
-    tokenizer: str | None = None,
+    tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     sequences: int | None = None,
     length: int | None = None,
     device: str = "auto",
@@ -126,7 +127,7 @@ def ablate(
     mean: str = "positions",
     pairs: bool = False,
     circuit: Sequence[str] | None = None,
-    tokenizer: str | None = None,
+    tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     sequences: int | None = None,
     length: int | None = None,
     device: str = "auto",
@@ -148,7 +149,7 @@ def ablate(
         pairs: whether the result has the interactions of all pairs that were removed together. Redundant pairs are
             named in any case.
         circuit: heads such as `["L0H3", "L1H0"]`; the share of the loss that they keep alone is measured.
-        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.

@@ -27,6 +27,7 @@ from headway.store.run import Run
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedTokenizerBase
 
     from headway.analysis.model import TokenIds
 
@@ -178,7 +179,7 @@ def look(
     sequences: int | None = None,
     length: int | None = None,
     draws: int | None = None,
-    tokenizer: str | None = None,
+    tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     largest: int = LARGEST,
     device: str = "auto",
     seed: int = 0,
@@ -196,7 +197,7 @@ def look(
         sequences: the number of shown sequences, of the text and of repeated tokens each; None: 4.
         length: the tokens of a sequence; None: the model's context, at most 128, or all given tokens.
         draws: the number of re-initialisations of heads, as for `headway.xray`.
-        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         largest: the largest page in bytes; patterns that do not fit are left out, with a note.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`; a model in memory stays where it is.
         seed: of the repeated random tokens.

@@ -142,12 +142,13 @@ def _cuts(fitted: int, asked: int, length: int, whole: int, below: str) -> Itera
 def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[results.ShownSequence, ...]:
     """Return sequences of the text and of repeated tokens, in turn, so that a few sequences contain both."""
     texts = [results.ShownSequence(kind="text", tokens=tuple(row[:length].tolist())) for row in seen.tokens[:n]]
-    period = min(length // 2, seen.opened.vocab_size)
+    n_tokens = known_tokens(seen.opened)
+    period = min(length // 2, n_tokens)
     if period < 2 or seen.of_one_length:
         return tuple(texts)
     from headway.heads.measure import drawn_repeats  # loads torch
 
-    drawn = drawn_repeats(seen.opened.vocab_size, period, len(texts), seed)
+    drawn = drawn_repeats(n_tokens, period, len(texts), seed)
     repeated = [
         results.ShownSequence(kind="repeated", tokens=tuple(row.tolist()), begins=int(begins), period=int(each))
         for row, begins, each in zip(drawn.tokens, drawn.begins, drawn.periods, strict=True)
@@ -186,9 +187,18 @@ def attended_pairs(seen: SeenModel) -> dict[results.Head, tuple[results.Attended
 
 def circuit_tokens(opened: Opened, tokens: np.ndarray) -> list[int]:
     """The tokens between which circuits are read: a whole vocabulary that is small, or the text's most frequent."""
-    if opened.vocab_size <= _IN_CIRCUITS:
-        return list(range(opened.vocab_size))
+    if (n_tokens := known_tokens(opened)) <= _IN_CIRCUITS:
+        return list(range(n_tokens))
     return sorted(token for token, _ in Counter(tokens.ravel().tolist()).most_common(_IN_CIRCUITS))
+
+
+def known_tokens(opened: Opened) -> int:
+    """Return the number of tokens that stand for text: a padded vocabulary has more rows than its tokenizer tokens."""
+    tokenizer = opened.tokenizer
+    if tokenizer is None:
+        return opened.vocab_size
+    n_tokens = tokenizer.vocab_size if isinstance(tokenizer, Tokenizer | NoEosTokenizer) else len(tokenizer)
+    return min(opened.vocab_size, n_tokens)
 
 
 def occurring(

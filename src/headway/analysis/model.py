@@ -32,6 +32,7 @@ class Encoder:
 
     Attributes:
         encode: the tokens of a text alone.
+        whole: the tokens of a text with what the tokenizer puts around it.
         before: what it puts before a text, such as a Llama's first token.
         after: what it puts after a text.
         end: the token for the end of a text; None where there is none.
@@ -39,6 +40,7 @@ class Encoder:
     """
 
     encode: Callable[[str], Sequence[int]]
+    whole: Callable[[str], Sequence[int]]
     before: tuple[int, ...]
     after: tuple[int, ...]
     end: int | None
@@ -64,11 +66,7 @@ class Encoder:
         whole = list(as_written(text))
         begin = next((i for i in range(len(whole)) if whole[i : i + len(plain)] == plain), 0)
         before, after = tuple(whole[:begin]), tuple(whole[begin + len(plain) :])
-        return cls(encode=encode, before=before, after=after, end=end, some=tuple(plain))
-
-    def whole(self, text: str) -> list[int]:
-        """The tokens of a text with what the tokenizer puts around it."""
-        return [*self.before, *self.encode(text), *self.after]
+        return cls(encode=encode, whole=as_written, before=before, after=after, end=end, some=tuple(plain))
 
 
 def _ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
@@ -222,7 +220,7 @@ class Opened:
             UserError: when there is no tokenizer.
         """
         if self.reads_ids:
-            return Encoder(encode=_written_ids, before=(), after=(), end=None, some=(0,))
+            return Encoder(encode=_written_ids, whole=_written_ids, before=(), after=(), end=None, some=(0,))
         if self.tokenizer is None and self.no_text:
             raise UserError(f"{self.name} {self.no_text}")
         if self.tokenizer is None:
@@ -435,15 +433,45 @@ def whole_numbers(given: "TokenIds") -> np.ndarray:
 
 
 def array_of(given: "TokenIds") -> np.ndarray:
-    """Return tokens as an array.
+    """Return tokens as an array; of what a tokenizer of transformers returns, its `input_ids`.
 
     Raises:
-        UserError: for sequences of different lengths.
+        UserError: for sequences of different lengths, padding, and other inputs than tokens.
     """
+    if isinstance(given, Mapping):
+        return _ids_alone(given)
     try:
         return np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
     except ValueError:
         raise UserError("sequences of different lengths were given; give those of one length at a time") from None
+
+
+def _ids_alone(encoding: Mapping[str, Any]) -> np.ndarray:
+    """Return the tokens of a BatchEncoding whose other entries say nothing more than the tokens do.
+
+    Raises:
+        UserError: for padding, positions that do not count from 0, and other inputs.
+    """
+    if "input_ids" not in encoding:
+        raise UserError(f"tokens: a mapping without input_ids was given (it has {', '.join(map(str, encoding))})")
+    ids = array_of(encoding["input_ids"])
+    usual = {
+        "attention_mask": np.ones_like(ids),
+        "token_type_ids": np.zeros_like(ids),
+        "position_ids": np.zeros_like(ids) + np.arange(ids.shape[-1]),
+    }
+    if other := [str(name) for name in encoding if name != "input_ids" and name not in usual]:
+        raise UserError(f"tokens: only input_ids are read, and {', '.join(other)} came with them; leave them out")
+    for name, expected in usual.items():
+        if name not in encoding or np.array_equal(np.zeros_like(ids) + array_of(encoding[name]), expected):
+            continue
+        if name == "attention_mask":
+            raise UserError(
+                "tokens: some are padding (their attention_mask is 0), and a head would be measured on them, too; give "
+                "sequences of one length without padding"
+            )
+        raise UserError(f"tokens: their {name} are not the usual ones, which alone are read; leave them out")
+    return ids
 
 
 def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: int) -> Iterator[str]:

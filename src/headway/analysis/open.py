@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from headway.analysis.evaluation import evaluating, plain_torch
 from headway.analysis.model import (
-    ModelFolder,
     Opened,
     model_folder,
     not_maskable,
@@ -21,13 +20,14 @@ from headway.analysis.model import (
     whole_numbers,
 )
 from headway.base.files import inside
+from headway.data.tokenizer import NoEndOfText, NoEosTokenizer, Tokenizer, open_tokenizer
 from headway.errors import UserError, explained, near
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedTokenizerBase
 
     from headway.analysis.model import TokenIds
-    from headway.data.tokenizer import NoEosTokenizer, Tokenizer
     from headway.hf.open import Pretrained
     from headway.models.redraw import Redrawable
     from headway.models.transformer import Transformer
@@ -39,13 +39,16 @@ _NOT_OWN = {"prune": not_prunable, "write": not_ours}
 
 _IDS = "ids"
 """The tokenizer of texts that hold the numbers of tokens."""
-_PADDING = 0.05
-"""Some pad a vocabulary to a multiple of 64; where more than this share is spare, it belongs to another tokenizer."""
+_SPARE, _SPARE_SHARE = 1_024, 0.05
+"""The most rows of a vocabulary that may be spare, and their share: with more, it belongs to another tokenizer.
+
+People pad a vocabulary to a multiple of 8, 64 or more. No text has a token of a spare row, so it changes nothing.
+"""
 
 
 def open_model(
     path: "str | Path | torch.nn.Module | Opened",
-    tokenizer: str | None = None,
+    tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     *,
     for_: Purpose | None = None,
     tokens: "TokenIds | None" = None,
@@ -58,7 +61,8 @@ def open_model(
         path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory:
             Headway's own, one of transformers, or a module whose `trace(tokens)` returns what its heads do. A model in
             memory stays as and where it is.
-        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`; or `ids`: a text holds the numbers of tokens.
+        tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers; or `ids`: a text
+            holds the numbers of tokens.
         for_: the use for which the model is checked: `trace` (it has heads), `intervene` (its heads can be masked and
             patched), `prune` or `write` (it is one of Headway's own). None: whatever it can.
         tokens: what a module of one's own will read, whole numbers (sequence, pos).
@@ -115,7 +119,9 @@ def _check_heads(opened: Opened) -> None:
         hf.traceable(opened.module)
 
 
-def _from_path(path: str | Path, tokenizer: str | None, for_: Purpose | None, *, trust_code: bool) -> Opened:
+def _from_path(
+    path: str | Path, tokenizer: "str | PreTrainedTokenizerBase | None", for_: Purpose | None, *, trust_code: bool
+) -> Opened:
     from headway import hf
     from headway.analysis.inputs import no_text
     from headway.hf.read import architecture_of, check_own
@@ -134,27 +140,25 @@ def _from_path(path: str | Path, tokenizer: str | None, for_: Purpose | None, *,
     if folder.kind == "run":
         spec = Run.open(folder.path).spec
         opened = replace(opened, n_ctx=spec.task.n_ctx, no_text=no_text(spec))
-    if tokenizer == _IDS:
-        return replace(opened, reads_ids=True)
-    its = _fitting(_its_tokenizer(folder, writes=for_ == "write"), tokenizer, model.vocab_size, str(folder.path))
-    return replace(opened, tokenizer=its)
+    if tokenizer is None:
+        opened = replace(opened, tokenizer=_of_folder(folder.path, writes=for_ == "write"))
+    return _with_tokenizer(opened, tokenizer, folder.path)
 
 
-def _its_tokenizer(folder: ModelFolder, *, writes: bool) -> "Tokenizer | NoEosTokenizer | None":
+def _of_folder(folder: Path, *, writes: bool) -> Tokenizer | NoEosTokenizer | None:
     """Return the tokenizer of a folder; who writes needs one that can end a text.
 
     Raises:
         UserError: when it cannot be read.
     """
     from headway import hf
-    from headway.data.tokenizer import NoEndOfText, NoEosTokenizer
 
     try:
-        return hf.tokenizer(folder.path)
+        return hf.tokenizer(folder)
     except NoEndOfText:
-        if writes or not (folder.path / "tokenizer.json").is_file():
+        if writes or not (folder / "tokenizer.json").is_file():
             raise
-        return NoEosTokenizer.load(folder.path)
+        return NoEosTokenizer.load(folder)
 
 
 def _of_own(model: "Transformer", name: str) -> Opened:
@@ -206,20 +210,18 @@ def _of_transformers(pretrained: "Pretrained", name: str, whose: str) -> Opened:
     )
 
 
-def _with_tokenizer(opened: Opened, tokenizer: str | None, whose: str | Path) -> Opened:
-    if tokenizer is None:
-        return opened
+def _with_tokenizer(opened: Opened, tokenizer: Any, whose: str | Path) -> Opened:
+    """Return a model with the tokenizer that is asked for, or else its own, when it has the vocabulary of the model."""
     if tokenizer == _IDS:
         return replace(opened, tokenizer=None, reads_ids=True)
-    return replace(opened, tokenizer=_fitting(None, tokenizer, opened.vocab_size, str(whose)))
+    return replace(opened, tokenizer=_fitting(opened.tokenizer, tokenizer, opened.vocab_size, str(whose)))
 
 
-def _fitting(
-    its: "Tokenizer | NoEosTokenizer | None", asked: str | None, vocab_size: int, whose: str
-) -> "Tokenizer | NoEosTokenizer | None":
-    """Return the folder's tokenizer, or the one that was asked for, when it has the vocabulary of the model.
+def _fitting(its: Any, asked: Any, vocab_size: int, whose: str) -> Any:
+    """Return a model's tokenizer, or the one that was asked for, when it has the vocabulary of the model.
 
-    The vocabulary of the model may be padded to a multiple of 64.
+    A vocabulary may have spare rows. Tokens that were added to a tokenizer later may lack a row: a text with such a
+    token is refused when it is read.
 
     Raises:
         UserError: saying both sizes.
@@ -227,26 +229,44 @@ def _fitting(
     tokenizer = its if asked is None else _named(asked)
     if tokenizer is None:
         return None
-    spare = vocab_size - tokenizer.vocab_size
-    if spare and not (0 < spare < max(64, _PADDING * vocab_size) and vocab_size % 64 == 0):
-        raise UserError(
-            f"{whose if asked is None else f'tokenizer {asked}'}: the tokenizer has {tokenizer.vocab_size} tokens, "
-            f"but the model has {vocab_size}; give the tokenizer that the model was trained with"
-        )
-    return tokenizer
+    n_tokens = 1 + max(_own_vocabulary(tokenizer).values(), default=-1)
+    if 0 <= vocab_size - n_tokens < max(_SPARE, _SPARE_SHARE * vocab_size):
+        return tokenizer
+    whose_tokenizer = whose if asked is None else f"tokenizer {asked if isinstance(asked, str | Path) else ''}".strip()
+    raise UserError(
+        f"{whose_tokenizer}: the tokenizer has {n_tokens} tokens, but the model has {vocab_size}; give the tokenizer "
+        "that the model was trained with"
+    )
 
 
-def _named(tokenizer: str) -> "Tokenizer":
-    """Return the tokenizer that a user names: `bytes`, `gpt2`, or a folder.
+def _own_vocabulary(tokenizer: Any) -> dict[str, int]:
+    """Return the ids of a tokenizer's vocabulary, without tokens that were added to it."""
+    if isinstance(tokenizer, Tokenizer | NoEosTokenizer):
+        return dict(tokenizer.inner.get_vocab(with_added_tokens=False))
+    added = tokenizer.get_added_vocab()
+    return {token: number for token, number in tokenizer.get_vocab().items() if token not in added}
+
+
+def _named(tokenizer: Any) -> Any:
+    """Return the tokenizer that a user gives: `bytes`, `gpt2`, a folder, or a tokenizer of transformers.
 
     Raises:
         UserError: when it cannot be had.
     """
-    from headway.data.tokenizer import open_tokenizer
+    if not isinstance(tokenizer, str | Path):
+        return tokenizer
+    name = str(tokenizer)
+    if re.fullmatch(r"bpe-\d+", name):
+        raise UserError(f"tokenizer {name} was trained on some corpus; give the folder of its tokenizer.json")
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        return open_tokenizer(name, tuple)
+    if (found := _of_folder(folder, writes=False)) is not None:
+        return found
+    from headway.hf.open import folder_tokenizer
 
-    if re.fullmatch(r"bpe-\d+", tokenizer):
-        raise UserError(f"tokenizer {tokenizer} was trained on some corpus; give the folder of its tokenizer.json")
-    return open_tokenizer(tokenizer, tuple)
+    found = folder_tokenizer(folder, trust_code=False)
+    return open_tokenizer(name, tuple) if found is None else found
 
 
 def _of_run(folder: Path) -> "Transformer":
@@ -275,7 +295,9 @@ def _progress(run: "Run") -> str:
     return f"the run is {run.status}{why}, and {where}"
 
 
-def _in_memory(model: Any, tokenizer: str | None, for_: Purpose | None, tokens: "TokenIds | None") -> Opened:
+def _in_memory(
+    model: Any, tokenizer: "str | PreTrainedTokenizerBase | None", for_: Purpose | None, tokens: "TokenIds | None"
+) -> Opened:
     """Return a model in memory, opened as its folder would be; nothing of it is changed or moved.
 
     Weights of lower precision are copied to float32, as a folder's are read. All others are shared.

@@ -40,6 +40,8 @@ from headway.causal.patching import (
 from headway.errors import UserError, near
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from headway.analysis.model import TokenIds
 
 
@@ -52,7 +54,7 @@ def patch(
     sites: str | Sequence[str] = PATCH_SITES,
     by_position: bool = False,
     paths: bool = True,
-    tokenizer: str | None = None,
+    tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     device: str = "auto",
     trust_code: bool = False,
 ) -> Patching:
@@ -69,7 +71,7 @@ def patch(
         sites: the sites to patch, in turn: z (the context), q, k, v, pattern.
         by_position: whether each position is patched by itself: of queries, or of keys for k and v.
         paths: whether direct effects between heads are measured; if they cannot be, the result's `no_paths` tells why.
-        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
 
@@ -130,7 +132,7 @@ def patch_texts(
     sites: Sequence[str] = PATCH_SITES,
     by_position: bool = False,
     paths: bool = True,
-    tokenizer: str | None = None,
+    tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     device: str = "auto",
     trust_code: bool = False,
     tell: Callable[[str], object] = lambda _: None,

@@ -36,6 +36,8 @@ from headway.models.transformer import Transformer
 from headway.train.device import Meter
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from headway.analysis.model import TokenIds
 
 
@@ -204,7 +206,7 @@ def prune(
     held_out: "str | Path | TokenIds | TextInput | None" = None,
     targets: "str | Path | TokenIds | None" = None,
     steps: int = 1,
-    tokenizer: str | None = None,
+    tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     sequences: int | None = None,
     length: int | None = None,
     device: str = "auto",
@@ -226,7 +228,7 @@ def prune(
         held_out: another text, on which the loss is measured before and after.
         targets: the target at each of the text's tokens, -1 for none; None: every next token.
         steps: the number of pruning steps; importance is measured again after each.
-        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.

@@ -57,7 +57,7 @@ class TextPairs:
             UserError: for texts of different numbers or lengths, and answers that are none.
         """
         texts = _texts(clean, corrupted)
-        pairs = [[opened.encoder.whole(text) for text in some] for some in texts]
+        pairs = [[list(opened.encoder.whole(text)) for text in some] for some in texts]
         for number, (clean_ids, corrupted_ids) in enumerate(zip(*pairs, strict=True)):
             _check_pair(opened, clean_ids, corrupted_ids, _of_pair(number, len(pairs[0])))
         right = _answers(opened, texts[0], answer, "answer")

@@ -28,6 +28,7 @@ from headway.heads.scores import TEXTS
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedTokenizerBase
 
     from headway.analysis.model import TokenIds
     from headway.heads.scores import Composition, HeadScores
@@ -242,7 +243,7 @@ def xray(
     *,
     text: "str | Path | TokenIds | TextInput | None" = None,
     tokens: "TokenIds | None" = None,
-    tokenizer: str | None = None,
+    tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     sequences: int | None = None,
     length: int | None = None,
     draws: int | None = None,
@@ -258,7 +259,7 @@ def xray(
         text: a text file with `<|endoftext|>` between documents, any other corpus that a task can name, or tokens;
             None, without tokens: the evaluation data of the run.
         tokens: instead of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
-        tokenizer: another than the folder's: a folder, `bytes` or `gpt2`.
+        tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         sequences: the largest number of sequences; None: as many as have 4,096 tokens, or all given tokens.
         length: the tokens of a sequence; None: the model's context, at most 512, or all given tokens.
         draws: the number of re-initialisations of heads on the same stream, the null that heads must stand out from;

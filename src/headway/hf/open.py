@@ -95,7 +95,7 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
         safety.check_memory(folder, arrays.numbers)
         model = _loaded(folder, of_class, trust=code is not None)
         check_types(folder, config, _types_of(model, arrays))
-        kind, tokenizer = _kind(folder, model, code), _tokenizer(folder, trust_code)
+        kind, tokenizer = _kind(folder, model, code), folder_tokenizer(folder, trust_code=trust_code)
         broken = [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
         _refuse(folder, "are not finite (NaN or infinite); take another checkpoint", broken)
         return Pretrained(
@@ -251,7 +251,12 @@ def _refuse(folder: Path, what: str, names: Iterable[str]) -> None:
         raise UserError(f"{folder}: weights {what}:\n  " + "\n  ".join([*map(shortened, lines[:_NAMED]), *more]))
 
 
-def _tokenizer(folder: Path, trust_code: bool) -> Any:
+def folder_tokenizer(folder: Path, *, trust_code: bool) -> Any:
+    """Return the tokenizer of a folder as transformers reads it; None if the folder has none.
+
+    Raises:
+        UserError: when it cannot be read.
+    """
     # Without any of its files transformers makes a tokenizer of its own.
     if not any(list(folder.glob(name)) for name in _TOKENIZER_FILES):
         return None

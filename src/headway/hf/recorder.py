@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 from transformers import PreTrainedModel
+from transformers.models.auto import modeling_auto
 from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
@@ -307,7 +308,34 @@ def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch
     check_tokens(model, given)
     if model.config.model_type in CONVERTED:
         return _trace_converted(model, given)
-    return recorded_pass(model, given)[0]
+    return recorded_pass(model, _with_positions(model, given))[0]
+
+
+def _with_positions(model: PreTrainedModel, given: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs with positions that count from the first token that is no padding, as in `generate`.
+
+    Raises:
+        UserError: when a decoder is given padding before a text and takes no positions.
+    """
+    mask = given.get("attention_mask")
+    if mask is None or mask.ndim != 2 or "position_ids" in given or model.config.is_encoder_decoder:
+        return given
+    if bool(mask[:, 0].all()) or _counts_from_text(model):
+        return given
+    if "position_ids" in inspect.signature(model.base_model.forward).parameters:
+        return given | {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+    raise UserError(
+        f"{type(model).__name__} cannot be traced with padding before a text: it would count positions from the "
+        "padding; pad on the right"
+    )
+
+
+def _counts_from_text(model: PreTrainedModel) -> bool:
+    """Return whether a model finds itself where a text begins (RoBERTa, by its padding tokens), or is an encoder."""
+    tables = (module for name, module in model.named_modules() if "position" in name)
+    by_padding = any(isinstance(table, nn.Embedding) and table.padding_idx is not None for table in tables)
+    causal, masked = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return by_padding or model.config.model_type not in causal.keys() - masked.keys()
 
 
 def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace, AttentionRecorder]:
