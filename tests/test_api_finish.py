@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from support import small_text
@@ -12,14 +13,24 @@ from support import small_text
 import headway
 from headway.analysis import look as look_module
 from headway.analysis.inputs import brings_text
-from headway.api import finish
+from headway.api import _paced, carry_out, finish
 from headway.cli.directories import compare
 from headway.data import corpus
 from headway.errors import UserError
+from headway.execute.sweep import ExecutionOptions
 from headway.report.experiment import current
-from headway.store.directory import Store
+from headway.stats.answer import answer
+from headway.store.directory import Store, asked_in
 
 LINK = '<a href="look.html">'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unpaced():
+    """Lines on how far something is depend on the speed of the machine; here are none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.api._TOLD_EVERY_S", 1e9)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +116,63 @@ def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, t
     ]
     assert (path / "look.html").read_bytes() == page
     monkeypatch.setattr(look_module, "look", interrupted)
-    again(path, told, look=True)
-    assert told[-1] == "note: look.html was left out"
+    with pytest.raises(KeyboardInterrupt):
+        again(path, told, look=True)
+    assert told[-1] == (
+        f"left out: look.html; the answer stands in results.json, and `headway report {path}` makes what is missing"
+    )
     assert LINK in (path / "report.html").read_text()
+
+
+STEPS = {
+    "headway.execute.timing.time_arms": ("the timing of arms", "run"),
+    "headway.api.look_beside": ("look.html", "report"),
+    "headway.report.experiment.page.write_report": ("report.html", "report"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_answer_is_shown_before_what_takes_long_and_survives_its_interruption(trained, monkeypatch, step):
+    """Ctrl-C in any step leaves out that step alone, and a line says what is missing and what makes it."""
+    path, _ = trained
+    events = []
+
+    def noted(name, *args, **options):
+        events.append(name)
+        if name == step:
+            raise KeyboardInterrupt
+        return ()
+
+    for name in STEPS:
+        monkeypatch.setattr(name, partial(noted, name))
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(
+            asked_in(path),
+            path,
+            where=ExecutionOptions(workers=1),
+            timing=True,
+            figures=True,
+            goal=None,
+            warn=print,
+            tell=events.append,
+            watch=list,
+            show=lambda store, results: events.append(tuple(answer(results))),
+        )
+    shown = next(event for event in events if isinstance(event, tuple))
+    assert shown, "the verdicts"
+    assert [event for event in events if event in STEPS or event is shown] == [shown, *STEPS]
+    what, verb = STEPS[step]
+    makes = f"`headway {verb} {path}` makes what is missing"
+    assert events[-1] == f"left out: {what}; the answer stands in results.json, and {makes}"
+
+
+def test_what_takes_long_tells_how_far_it_is(monkeypatch):
+    times = iter(range(0, 100, 3))
+    monkeypatch.setattr("headway.api._TOLD_EVERY_S", 5.0)
+    monkeypatch.setattr("headway.api.monotonic", lambda: next(times))
+    told = []
+    assert list(_paced("abcdef", what="drawing figures", tell=told.append)) == [*"abcdef"]
+    assert told == ["drawing figures: 2 of 6 done", "drawing figures: 4 of 6 done"]
 
 
 def test_a_page_that_somebody_made_otherwise_is_left(trained, told):

@@ -7,12 +7,14 @@ import sys
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from headway.base.text import command_line, counted, printable
+from headway.base.text import command_line, counted, listed, printable
 from headway.base.torch_setup import share_cores
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -75,18 +77,77 @@ def finish(
         look: whether look.html is written, where language models are finished; None: with the figures.
         out: the folder of all of them; None: the directory itself.
         tell: is given what takes a while, and what could not be done.
+
+    Raises:
+        KeyboardInterrupt: when a page was left out by Ctrl-C; `tell` was given which, and what makes it.
     """
-    from headway.report.charts.files import why_not_drawn
-    from headway.report.experiment.page import write_report
     from headway.stats.results import write
 
     results = write(store, out)
+    _show(store, results, figures=figures, look=look, out=out, tell=tell)
+    return results
+
+
+def _show(
+    store: Store,
+    results: "Results",
+    *,
+    figures: bool,
+    look: bool | None,
+    out: Path | None = None,
+    tell: Callable[[str], object],
+    time: Callable[[], object] | None = None,
+) -> None:
+    """Time the arms, if that is wanted, and write the pages of results that are told already.
+
+    Ctrl-C leaves out what is being made, and the next thing begins.
+    """
+    from headway.report.charts.files import why_not_drawn
+    from headway.report.experiment.page import write_report
+    from headway.stats.results import note_what_is_there
+
+    missing = list[str]()
+    if time is not None:
+        with _left_out_on_interrupt("the timing of arms", missing):
+            time()
+        note_what_is_there(store)
     if figures if look is None else look:
-        look_beside(store, tell, out)
-    write_report(store, results, files=figures, out=out)
+        with _left_out_on_interrupt(current.LOOK, missing):
+            look_beside(store, tell, out)
+    with _left_out_on_interrupt("report.html", missing):
+        follow = partial(_paced, what="drawing figures", tell=tell)
+        write_report(store, results, files=figures, out=out, follow=follow)
     if why := why_not_drawn():
         tell(f"warning: {why}")
-    return results
+    if missing:
+        verb = "run" if "the timing of arms" in missing else "report"
+        again = command_line(verb, store.path, out=None if verb == "run" else out)
+        tell(f"left out: {listed(missing)}; the answer stands in results.json, and `{again}` makes what is missing")
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _left_out_on_interrupt(what: str, missing: list[str]) -> Iterator[None]:
+    """Note what Ctrl-C ended in the block, instead of ending everything."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        missing.append(what)
+
+
+_TOLD_EVERY_S = 5.0
+
+Item = TypeVar("Item")
+
+
+def _paced(items: Sequence[Item], *, what: str, tell: Callable[[str], object]) -> Iterator[Item]:
+    """Yield items, and tell now and then how many are done."""
+    told_s = monotonic()
+    for place, item in enumerate(items):
+        if place and monotonic() - told_s >= _TOLD_EVERY_S:
+            tell(f"{what}: {place} of {len(items)} done")
+            told_s = monotonic()
+        yield item
 
 
 def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = None) -> None:
@@ -94,6 +155,9 @@ def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = 
 
     The page stands in the directory, or in another folder `out`. It is left alone while runs are worked on, and if a
     user made it with other options. Obstacles are reported, and fail nothing.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C; the former page is then as it was.
     """
     path, runs = (out or store.path) / current.LOOK, final_runs(store)
     mine = current.names_state(path) or not path.exists()
@@ -102,8 +166,6 @@ def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = 
     tell(f"looking at the heads of {counted(len(runs), 'finished model')}, for {path.name} (Ctrl-C leaves it out) ...")
     try:
         write_look(store, runs, tell, out)
-    except KeyboardInterrupt:
-        tell(f"note: {path.name} was left out")
     except StorageFailed:
         raise  # the report could not be written either
     except Exception as error:  # noqa: BLE001 - a report does without it, whatever happened
@@ -135,7 +197,7 @@ def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object],
     share_cores()
     check_number([run.path for run in runs])
     found = []
-    for run in runs:
+    for run in _paced(runs, what="looking at heads", tell=tell):
         try:
             found.append(look(run.path, largest=LARGEST_MB * 1_000_000 // len(runs)))
         except Exception as error:  # noqa: BLE001 - the others are there all the same
@@ -315,6 +377,7 @@ def carry_out(
     warn: Callable[[str], None],
     tell: Callable[[str], None],
     watch: Callable[["Generator[Snapshot]"], object],
+    show: Callable[[Store, "Results"], object] = lambda _store, _results: None,
 ) -> tuple[Store, tuple[Run, ...], "Results"]:
     """Carry out an experiment to its report; return the directory, the runs asked for, and the results.
 
@@ -329,12 +392,15 @@ def carry_out(
         warn: is given what the user may not expect.
         tell: is given what is being done.
         watch: is given the runs while they are trained, and goes through them to their end.
+        show: is given the directory and the answer as soon as it is known, before timing and drawing.
 
     Raises:
         UserError: as `run`.
+        KeyboardInterrupt: when timing or a page was left out by Ctrl-C; the answer was shown before.
         StorageFailed: see there.
     """
     from headway.execute.timing import time_arms
+    from headway.stats.results import write
 
     path = out or experiment.directory
     experiment = as_compared(experiment, path)
@@ -351,12 +417,19 @@ def carry_out(
         with where.site(path, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
             making = Making.at(site.slots, where.together)
             store, runs, trained = _trained(experiment, out, goal, site, making, tell, watch)
-        if timing if where.ray else timing is not False:  # on a cluster this machine is not to be timed, unasked
+        tell("comparing ...")
+        results = write(store)
+        show(store, results)
+        is_timed = timing if where.ray else timing is not False  # on a cluster this machine is not to be timed, unasked
+
+        def time() -> None:
             asked = {"asked": timing is True, "trained": trained}
             for said in time_arms(store.path, runs, here[0], n_places=len(here), **asked):
                 tell(said)
-        tell("comparing, and drawing the report ...")
-        return store, runs, finish(store, figures=figures, look=look, tell=tell)
+
+        tell("drawing the report; Ctrl-C leaves out what is being made ...")
+        _show(store, results, figures=figures, look=look, tell=tell, time=time if is_timed else None)
+        return store, runs, results
 
 
 def as_compared(experiment: Experiment, path: Path) -> Experiment:

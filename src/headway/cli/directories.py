@@ -16,10 +16,11 @@ from headway.cli.options import (
     app,
     check_writable,
     path_of,
-    print_answer,
+    print_files,
     print_sentences,
     print_tables,
     print_verdict_table,
+    print_verdicts,
     say,
     tell,
     tell_plugins,
@@ -79,7 +80,8 @@ def compare(
     else:
         for note in store.compared.compared().notes:
             tell(note)
-        print_answer(store, results, out)
+        print_verdicts(store, results)
+        print_files(store, out)
 
 
 @app.command()

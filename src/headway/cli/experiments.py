@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headway.cli import options as opt
-from headway.cli.options import app, path_of, print_answer, print_tables, say, tell, tell_plugins, warn
+from headway.cli.options import app, path_of, print_files, print_tables, print_verdicts, say, tell, tell_plugins, warn
 from headway.errors import RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def run(
     from headway.store.directory import is_directory
 
     goal = goal_of(until=until, at_most=at_most, seeds=seeds)
-    store, runs, results = carry_out(
+    store, runs, _ = carry_out(
         _experiment(name, scale, settings, arms, control, seeds, plugins, directory),
         Path(name) if is_directory(name) else directory,
         where=ExecutionOptions(
@@ -180,8 +180,9 @@ def run(
         warn=warn,
         tell=tell,
         watch=watch,
+        show=print_verdicts,
     )
-    print_answer(store, results)
+    print_files(store)
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
         damaged = any(run.status == "damaged" for run in unfinished)

@@ -225,8 +225,8 @@ def print_tables(*tables: Any) -> None:
         say()
 
 
-def print_answer(store: "Store", results: "Results", out: Path | None = None) -> None:
-    """The warnings, the answer, and where the rest stands: in the results directory, or in another folder."""
+def print_verdicts(store: "Store", results: "Results") -> None:
+    """Print the warnings and the answer, or why there is none."""
     from headway.stats.cells import why_no_verdict
 
     print_sentences(results)
@@ -234,6 +234,10 @@ def print_answer(store: "Store", results: "Results", out: Path | None = None) ->
     has_pairs = any(comparison.n_pairs for comparison in (*results.contrasts, *results.judged))
     if done and not has_pairs and (why := why_no_verdict(store.compared, done)):
         say(f"* nothing was compared: {why}")
+
+
+def print_files(store: "Store", out: Path | None = None) -> None:
+    """Print the paths of the pages, in the results directory or in another folder."""
     for file in ("report.html", "look.html", "results.json"):
         if ((out or store.path) / file).exists():
             say(f"{file.partition('.')[0]}: {(out or store.path) / file}")

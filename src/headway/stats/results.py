@@ -210,13 +210,19 @@ def write(store: Store, out: Path | None = None) -> Results:
         raise ResultsError(f"{str(error).partition(';')[0]}; {todo}") from None
     if now is not None and (out is None or can_write):
         keep(store.path, f"seen-{now}", Seen(n_seeds=now))
-    if can_write:  # whoever can write the document finishes what a killed process began
-        with suppress(OSError):
-            settle_looks(store.path)
-        if document.lacks_timings(store.path):
-            with turn(store.path):
-                document.note_timings(store.path)
+    note_what_is_there(store)
     return results
+
+
+def note_what_is_there(store: Store) -> None:
+    """Finish what a killed process began in `looks/`, and name new timings in the document, if it can be written."""
+    if not os.access(store.path, os.W_OK):
+        return
+    with suppress(OSError):
+        settle_looks(store.path)
+    if document.lacks_timings(store.path):
+        with turn(store.path):
+            document.note_timings(store.path)
 
 
 def build(store: Store) -> Results:

@@ -5,7 +5,7 @@ changed or damaged is drawn again.
 """
 
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +26,12 @@ _THEN = ", "
 
 
 def write_figures(
-    folder: Path, drawn: Iterable[Figure], formats: Iterable[str] = FORMATS, *, state: str = ""
+    folder: Path,
+    drawn: Iterable[Figure],
+    formats: Iterable[str] = FORMATS,
+    *,
+    state: str = "",
+    follow: Callable[[Sequence[Figure]], Iterable[Figure]] = iter,
 ) -> tuple[Path, ...]:
     """Write figures to `NAME.FORMAT` in a folder, each file whole or not at all; their paths.
 
@@ -38,6 +43,7 @@ def write_figures(
         drawn: the figures.
         formats: of the files.
         state: names everything that they were made from: what moves is made again only if it changed, or is not given.
+        follow: goes through the figures while they are written, to show how far that is.
 
     Raises:
         UserError: for a format that is not among png, svg and pdf.
@@ -57,7 +63,7 @@ def write_figures(
     kept = {f: made for f, made in before.items() if f in current or (f not in needed and (folder / f).is_file())}
     if kept != before:  # first forget what is drawn again: a killed process then draws it later
         _write_digests(folder, kept)
-    for figure in every:
+    for figure in follow(every):
         _draw(folder, figure, [file for file in made_from[figure.name] if file not in current])
     drawn_now = {f: f"{made}{_THEN}{_held(folder / f)}" if made else "" for f, made in needed.items() if f not in kept}
     now = {**kept, **drawn_now, **({"": state} if state else {})}

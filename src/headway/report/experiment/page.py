@@ -8,7 +8,7 @@ Plugins may register figures of their own. A figure that fails is left out of th
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -68,12 +68,19 @@ def _drawn(entry: Entry, plugin: Plugin, material: ReportData) -> Figure | None:
     return figure
 
 
-def write_report(store: "Store", results: Results, *, files: bool = True, out: Path | None = None) -> Path:
+def write_report(
+    store: "Store",
+    results: Results,
+    *,
+    files: bool = True,
+    out: Path | None = None,
+    follow: Callable[[Sequence[Figure]], Iterable[Figure]] = iter,
+) -> Path:
     """Write `report.html`, and its changed figures as `files` under `figures/`; return the path of the page.
 
     The page stands in the results directory, or in another folder `out`, beside the `results.json` there. If figures
     are not wanted as files, old figure files that the page no longer holds are removed. If nothing can be drawn, the
-    page says so and has no figures, and old files stay.
+    page says so and has no figures, and old files stay. `follow` goes through the figures while they are written.
 
     Raises:
         ResultsError: when a file cannot be written.
@@ -90,7 +97,7 @@ def write_report(store: "Store", results: Results, *, files: bool = True, out: P
     if undrawn:
         pass
     elif files:
-        write_figures(folder, drawn, state=state)
+        write_figures(folder, drawn, state=state, follow=follow)
     else:
         remove_outdated(folder, drawn, state)
     return path if written else write_whole(path, current.signed(page(material, drawn, out), of_page).encode())
