@@ -43,11 +43,24 @@ _SIZES: dict[int, tuple[str, ...]] = {
     1: ("bos_token_id", "decoder_start_token_id", "num_experts_per_tok"),
 }
 _SMALL = {name: size for size, names in _SIZES.items() for name in names} | {"initializer_range": 0.2, "init_std": 0.2}
+_LATENT = {
+    "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8, "n_group": 1,
+    "first_k_dense_replace": 2, "topk_group": 1, "n_shared_experts": 1, "num_key_value_heads": 4,
+}  # fmt: skip
+"""Multi-head latent attention: keys and values out of one small vector."""
 _SMALLER = {
+    "deepseek_v2": _LATENT,
+    "deepseek_v3": _LATENT,
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "gemma4_text": {
+        "layer_types": ["sliding_attention", "full_attention"] * 2, "num_hidden_layers": 4, "sliding_window": 6,
+        "num_kv_shared_layers": 2, "global_head_dim": 16, "vocab_size_per_layer_input": VOCAB_SIZE,
+        "hidden_size_per_layer_input": 8,
+    },
     "inkling_text": {"swa_num_attention_heads": 4, "swa_num_key_value_heads": 2, "swa_head_dim": 8},
     "falcon_h1": {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_state": 16},
     "nemotron_h": {"ssm_state_size": 16, "mamba_num_heads": 8, "mamba_head_dim": 8},
-}
+}  # fmt: skip
 """Of parts that are no attention, or one with sizes of its own, and slow."""
 LARGEST = 5_000_000
 """Numbers of the largest model that is drawn: whose configuration takes no smaller sizes is not."""

@@ -85,12 +85,11 @@ def test_what_it_costs_and_saves_is_measured(grouped, text, tmp_path):
         assert cost.forward_s > 0
         assert cost.step_s > cost.forward_s / 2
         assert cost.step_memory_bytes >= 0
-    layouts, *losses, parameters, forward, step = found.sentences
-    assert layouts.startswith("4 heads kept by taylor: 4:2-4:2 becomes ")
+    layouts, *losses, parameters, step = found.sentences
+    assert layouts.startswith("4 heads kept by taylor; heads by layer: 4 on 2 KV heads, 4 on 2 KV heads before, ")
     assert [sentence.partition(":")[0] for sentence in losses] == [f"loss on {text}", f"loss on {tmp_path}/other.txt"]
     assert parameters == f"parameters: {found.before.parameters:,} before, {found.after.parameters:,} after"
-    assert "forward pass of 72 tokens: " in forward
-    assert step.startswith("forward and backward: ")
+    assert step.startswith("forward and backward pass of 72 tokens: it holds ")
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert len(content["kept"]) == 4
 
@@ -161,7 +160,7 @@ def test_the_verb(grouped, text, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("* 4 heads kept by ablation in 2 steps: 4:2-4:2 becomes ")
+    assert done.stdout.startswith("* 4 heads kept by ablation in 2 steps; heads by layer: 4 on 2 KV heads")
     assert "step 1 of 2: from 8 heads to 6" in done.stderr
     assert done.stdout.splitlines()[-1].startswith(("headway: small; load it with trust_remote_code", "llama: small"))
     assert json.loads((tmp_path / "small/pruning.json").read_text())["of"] == "grouped"

@@ -573,6 +573,10 @@ def _what_else(path: Path) -> str:
         return f"it is a file; give {KINDS}"
     if runs := entries(path, "runs/*/seed-*"):
         return f"it is a results directory with {len(runs)} runs; give one of them, such as {runs[0]}"
+    if (path / "adapter_config.json").is_file():
+        from headway.hf.read import adapter_beside  # loads torch
+
+        return adapter_beside(path).removeprefix(f"{path}: ")
     if others := names_in(path):
         few = ", ".join(others[:4]) + ", ..." * (len(others) > 4)
         return (

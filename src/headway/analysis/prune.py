@@ -3,6 +3,7 @@
 `prune` is `headway.prune` and its verb. `pass_costs` measures the seconds and memory of a pass, of two models by turns.
 """
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -170,14 +171,12 @@ class Pruned:
         total = sum(1 for _ in self.kept)
         in_steps = f" in {counted(self.steps, 'step')}" if self.steps > 1 else ""
         return (
-            f"{counted(total, 'head')} kept by {self.by}{in_steps}: {self.layouts[0]} becomes {self.layouts[1]}",
+            f"{counted(total, 'head')} kept by {self.by}{in_steps}; heads by layer: {heads_by_layer(self.layouts[0])} "
+            f"before, {heads_by_layer(self.layouts[1])} after",
             *(change.sentence for change in self.losses.values()),
             f"parameters: {before.parameters:,} before, {after.parameters:,} after",
-            f"forward pass of {before.tokens:,} tokens: {_ms(before.forward_s)} before, {_ms(after.forward_s)} after "
-            f"({before.forward_s / after.forward_s:.2f} times as fast)",
-            f"forward and backward: {_ms(before.step_s)} before, {_ms(after.step_s)} after "
-            f"({before.step_s / after.step_s:.2f} times as fast), holding {_mb(before.step_memory_bytes)} before and "
-            f"{_mb(after.step_memory_bytes)} after",
+            f"forward and backward pass of {before.tokens:,} tokens: it holds {_mb(before.step_memory_bytes)} before "
+            f"and {_mb(after.step_memory_bytes)} after",
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -320,8 +319,18 @@ def _export(opened: Opened, model: Transformer, folder: Path) -> str:
     return export(model.model, model.vocab_size, model.weights(), folder, opened.tokenizer)
 
 
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms"
+def heads_by_layer(layout: str) -> str:
+    """Return a layout in words: the heads of each layer, and their width where it is not d_model over their number.
+
+    Examples:
+        >>> heads_by_layer("4-0-2x16"), heads_by_layer("4-4-4"), heads_by_layer("3x8-2x8"), heads_by_layer("4:2-0")
+        ('4, 0, 2 (width 16)', '4, 4, 4', '3, 2 (width 8)', '4 on 2 KV heads, 0')
+    """
+    layers = [layer.partition("x") for layer in re.sub(r":(\d+)", r" on \1 KV heads", layout).split("-")]
+    widths = list(dict.fromkeys(width for _, _, width in layers if width))
+    if len(widths) > 1:
+        return ", ".join(f"{heads} (width {width})" if width else heads for heads, _, width in layers)
+    return ", ".join(heads for heads, _, _ in layers) + (f" (width {widths[0]})" if widths else "")
 
 
 def _mb(n_bytes: int) -> str:

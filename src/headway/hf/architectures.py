@@ -388,13 +388,34 @@ def _write_gpt_neo(model: TransformerModel) -> dict[str, Any]:
     }
 
 
+def _left_of_pruned(config: Config, n_layers: int, n_heads: int, d_model: int) -> str | int:
+    """Return the layout of a checkpoint whose `pruned_heads` are gone from its arrays: transformers 4 wrote such files.
+
+    Raises:
+        UserError: for layers or heads that the model does not have.
+    """
+    pruned = config.get("pruned_heads") or {}
+    if not pruned:
+        return n_heads
+    if not isinstance(pruned, dict) or d_model % n_heads:
+        raise UserError(f"pruned_heads {shortened(repr(pruned))} is no mapping from layers to lists of heads")
+    gone = {int(layer): {int(head) for head in heads} for layer, heads in pruned.items()}
+    for layer, heads in gone.items():
+        if layer not in range(n_layers) or not heads <= set(range(n_heads)):
+            raise UserError(f"pruned_heads names heads {sorted(heads)} of layer {layer}, which the model does not have")
+    left = [n_heads - len(gone.get(layer, ())) for layer in range(n_layers)]
+    return "-".join(f"{n}x{d_model // n_heads}" if n else "0" for n in left)
+
+
 def _read_gpt2(config: Config) -> Gpt2:
     _plain(config, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    n_layers, n_heads, d_model = config["n_layer"], config["n_head"], config["n_embd"]
+    layout = _left_of_pruned(config, n_layers, n_heads, d_model)
     values = {
         "family": "gpt-2",
-        "d_model": config["n_embd"],
-        "n_layers": config["n_layer"],
-        "n_heads": config["n_head"],
+        "d_model": d_model,
+        "n_layers": n_layers,
+        "n_heads": layout,
         "n_positions": config["n_positions"],
         "attention_scale": "d_head" if config.get("scale_attn_weights", True) else "none",
         "mlp": _activation(config, "activation_function", ("gelu_new", "gelu", "relu"), "gelu_new"),

@@ -81,6 +81,11 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
     folder = Path(folder)
     config = config_of(folder)
     safety.check_named(folder / "config.json", config)
+    if config.get("pruned_heads"):
+        raise UserError(
+            f"{folder}/config.json: it has pruned_heads, and Headway reads such a checkpoint of a GPT-2 language model "
+            "alone; transformers 5 reads none, so write zeros for these heads with transformers 4"
+        )
     of_class, code = _class_of(folder, config, trust_code)
     needs = safety.tokenizer_code(folder)
     # A tokenizer.json can be read without running the code that its folder names.

@@ -293,6 +293,18 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     return Tokenizer.load(folder) if there else None
 
 
+ADAPTER = "adapter_config.json"
+"""The file that peft writes beside an adapter's weights."""
+
+
+def adapter_beside(folder: Path) -> str:
+    """Return what to do with a folder of an adapter, such as LoRA, whose weights Headway would leave out."""
+    return (
+        f"{folder}: it has an adapter ({ADAPTER}), such as LoRA, and Headway reads whole models; merge the two with "
+        "peft: model.merge_and_unload().save_pretrained(OUT). To read the base model alone, move the adapter away"
+    )
+
+
 def config_of(folder: Path) -> dict[str, Any]:
     """Return the content of a folder's config.json.
 
@@ -302,6 +314,8 @@ def config_of(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder; give one with a config.json and model.safetensors")
     check_files(folder)
+    if (folder / ADAPTER).is_file():
+        raise UserError(adapter_beside(folder))
     path = folder / "config.json"
     try:
         content = read_json(path, LARGEST_TEXT)
