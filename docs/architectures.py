@@ -51,7 +51,6 @@ _LATENT = {
 _SMALLER = {
     "deepseek_v2": _LATENT,
     "deepseek_v3": _LATENT,
-    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "gemma4_text": {
         "layer_types": ["sliding_attention", "full_attention"] * 2, "num_hidden_layers": 4, "sliding_window": 6,
         "num_kv_shared_layers": 2, "global_head_dim": 16, "vocab_size_per_layer_input": VOCAB_SIZE,

@@ -100,6 +100,7 @@ def xray(
     ] = None,
     length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 512.")] = None,
     draws: opt.Draws = None,
+    plugin: opt.Plugins = None,
     device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
@@ -111,11 +112,23 @@ def xray(
     from headway.report.models.xray import layers, xray_page
 
     check_out(out, draws=out is not None or not as_json)
-    options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
-    found = measure(checkpoint, text=text, device=device, trust_code=trust_code, **options)
-    command = command_line("xray", checkpoint, text=text, out=out, **options) + " --trust-code" * trust_code
-    look = command_line("look", checkpoint, text=text, tokenizer=tokenizer) + " --trust-code" * trust_code
+    switches = _run_plugins(plugin) + ["--trust-code"] * trust_code
+    read: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
+    found = measure(checkpoint, text=text, draws=draws, device=device, trust_code=trust_code, **read)
+    command = command_line("xray", checkpoint, *switches, text=text, out=out, **read, null_draws=draws)
+    look = command_line("look", checkpoint, *switches, text=text, tokenizer=tokenizer)
     show_model(found, layers(found), lambda: xray_page(found, look), checkpoint, out, command, as_json)
+
+
+def _run_plugins(files: list[str] | None) -> list[str]:
+    """Run files of a user's own metrics, and return the words of a command line that name them again."""
+    from headway.config.plugins import load
+
+    words = []
+    for file in files or ():
+        tell(load(file).sentence)
+        words += ["--plugin", file]
+    return words
 
 
 @app.command()
@@ -343,6 +356,7 @@ def look(
     sequences: Annotated[int | None, _number(1, "So many of the text, and of repeated tokens; by default 4.")] = None,
     length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 128.")] = None,
     draws: opt.Draws = None,
+    plugin: opt.Plugins = None,
     largest: Annotated[
         float, typer.Option(min=0.6, max=2000, metavar="MB", help="What would make the page larger is left out.")
     ] = 10,
@@ -361,21 +375,19 @@ def look(
     from headway.report.models.look import look_page
     from headway.store.run import Run
 
-    chosen = models_in(models)
-    page = _page_of(out, models)
-    options: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length, "draws": draws}
+    chosen, page = models_in(models), _page_of(out, models)
+    switches = _run_plugins(plugin) + ["--trust-code"] * trust_code
+    read: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     n_bytes, views = int(largest * 1e6), []
     for path in chosen:
         if len(chosen) > 1:
             tell(f"looking at {path} ...")
-        given = {"text": text, "heads": heads, "device": device, "trust_code": trust_code, **options}
-        views.append(look_at(path, largest=n_bytes // len(chosen), **given))
-    command = command_line(
-        "look", *models, text=text, heads=heads, out=out, largest=None if largest == 10 else largest, **options
-    )
-    whole = command + " --trust-code" * trust_code
+        given = {"text": text, "heads": heads, "device": device, "trust_code": trust_code, **read}
+        views.append(look_at(path, largest=n_bytes // len(chosen), draws=draws, **given))
+    named = {"text": text, "heads": heads, "out": out, "largest": None if largest == 10 else largest, **read}
+    command = command_line("look", *models, *switches, **named, null_draws=draws)
     draw = look_page if len(models) > 1 else partial(look_page_of, models=models[0])
-    drawn = draw(views, command=whole, largest=n_bytes)
+    drawn = draw(views, command=command, largest=n_bytes)
     for cut in drawn.cuts:
         say(f"note: {cut}")
     if command == command_line("look", *models) and page == models[0] / LOOK:

@@ -402,6 +402,12 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
         found[attention.layer] = _Heads(
             projection=call.projection, path=attention.name, n_heads=attention.z.shape[1], d_head=attention.z.shape[3]
         )
+    if not found:
+        raise UserError(
+            f"{name}: heads cannot be taken away or patched in it as it is, for its attention does not go through "
+            "transformers' AttentionInterface; give its folder, or remove hooks and changed parts, so that Headway can "
+            "read it as a model of its own"
+        )
     return found
 
 
