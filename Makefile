@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-rest test-all lint setup docs docs-site reference notebook clean
+.PHONY: demo test test-rest test-all lint setup docs docs-site pictures reference notebook clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 3
@@ -45,6 +45,10 @@ reference: $(READY)
 # The documentation site, built without a network; a link that leads nowhere is an error.
 docs-site: $(READY)
 	$(BIN)/python docs/site.py build/site
+
+# The pictures of pages in docs, from stored inputs; it takes a browser and about a minute.
+pictures: $(READY)
+	$(BIN)/python docs/pictures.py
 
 # The notebook, executed anew; it takes about a minute.
 notebook: $(READY)
