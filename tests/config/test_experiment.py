@@ -624,3 +624,23 @@ def test_a_key_that_is_gone_is_an_error_in_a_file_and_nothing_in_a_stored_docume
     path = tmp_path / "experiment.yaml"
     path.write_text(load(BASE).dump() + "verdicts: paired\n")
     assert read_resolved(path).dump() == load(BASE).dump()
+
+
+ON_TEXT = [name for name in shipped() if read_file(shipped()[name])["task"].get("kind") == "text"]
+
+
+@pytest.mark.parametrize("name", ON_TEXT)
+def test_every_experiment_on_text_has_a_quick_scale(name):
+    """It is the laptop scale with a short training: the same arms, each of them trained for fewer steps."""
+    quick, laptop = load(name, scale="quick"), load(name)
+    assert quick.directory.name == f"{name}-quick"
+    for mine, theirs in zip(quick.selected, laptop.selected, strict=True):
+        steps = mine.resolved_spec.declared_steps, theirs.resolved_spec.declared_steps
+        assert mine.full_name == theirs.full_name
+        assert steps[0] == steps[1] == 0 or steps[0] < 0.65 * steps[1], mine.full_name
+        assert mine.resolved_spec.model == theirs.resolved_spec.model
+
+
+def test_a_file_without_a_laptop_scale_has_no_quick_one():
+    with pytest.raises(DeclarationError, match="icl-heads has no scale 'quick'"):
+        load("icl-heads", scale="quick")

@@ -52,7 +52,9 @@ NameOrDirectory = Annotated[
         help="One that comes with Headway, a YAML file, or a results directory that is to be gone on with.",
     ),
 ]
-Scale = Annotated[str | None, typer.Option(metavar="NAME", help="One of its scales; laptop by default, if it has one.")]
+Scale = Annotated[
+    str | None, typer.Option(metavar="NAME", help="One of its scales; laptop by default, and quick on text.")
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
 Controls = Annotated[

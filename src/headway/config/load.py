@@ -117,12 +117,13 @@ def resolve(
     except DeclarationError as error:
         raise DeclarationError(_in_file(source)(str(error))) from None
     document = parse(Document, content, _in_file(source))
-    if scale is not None and scale not in document.scales:
-        raise DeclarationError(f"{document.name} has no scale {scale!r}; {near(scale, document.scales)}")
-    chosen = scale or ("laptop" if "laptop" in document.scales else None)
+    scales = _scales_of(document)
+    if scale is not None and scale not in scales:
+        raise DeclarationError(f"{document.name} has no scale {scale!r}; {near(scale, scales)}")
+    chosen = scale or ("laptop" if "laptop" in scales else None)
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
-        plain = merge(plain, {**document.scales[chosen], "scale": chosen})
+        plain = merge(plain, {**scales[chosen], "scale": chosen})
     given = older_settings((settings,) if isinstance(settings, str) else settings)
     plain = with_settings(plain, given)
     resolved = parse(Document, plain, _in_file(source))
@@ -137,6 +138,29 @@ def resolve(
         return experiment
     except DeclarationError as error:  # perhaps caused by a setting meant for an arm's own value
         raise DeclarationError("\n".join([str(error), *meant_for(given, resolved.arms, str(error))])) from None
+
+
+QUICK = "quick"
+_QUICK_TOKENS, _QUICK_STEPS, _QUICK_SEQUENCES = 150_000, 160, 100
+
+
+def _scales_of(document: Document) -> dict[str, Mapping[str, Any]]:
+    """Return the scales of a document; an experiment on text with a laptop scale has a quick one too.
+
+    The quick scale is the laptop scale with a short training. It is long enough for the steps at which arms start.
+    """
+    scales: dict[str, Mapping[str, Any]] = dict(document.scales)
+    laptop = scales.get("laptop")
+    if laptop is None or QUICK in scales or document.task.get("kind") != "text":
+        return scales
+    starts = [(arm or {}).get("start") or {} for arm in document.arms.values()]
+    first_steps = [start["step"] for start in starts if isinstance(start.get("step"), int)]
+    by_tokens = "tokens" in laptop.get("training", {})
+    # A multiple of 4, since arms train for quarters of it.
+    after_starts = 4 * (max(first_steps, default=0) // 4 + 1)
+    length = {"tokens": _QUICK_TOKENS} if by_tokens else {"steps": max(_QUICK_STEPS, after_starts)}
+    short = {"training": length, "evaluation": {"sequences": _QUICK_SEQUENCES}}
+    return {**scales, QUICK: merge(laptop, short)}
 
 
 def _in_file(source: str) -> Locate:

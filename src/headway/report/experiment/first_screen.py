@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headway.base.text import Amount, brief, counted, is_plural, number
+from headway.config.load import QUICK
 from headway.config.metrics import METRICS, metric_name
 from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
 from headway.report.experiment.data import ReportData
@@ -334,7 +335,10 @@ def _setting(material: ReportData) -> str:
         f", {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} seed{'s' * (counts[-1] > 1)}" if arms else ""
     )
     better = {"lower": " Lower is better.", "higher": " Higher is better.", None: ""}[metric.better]
-    notes = [f" {_sentence(note)}" for note in material.experiment.compared().notes]
+    small = (
+        " Small models and a short training (scale quick): a first look." if material.experiment.scale == QUICK else ""
+    )
+    notes = [small, *(f" {_sentence(note)}" for note in material.experiment.compared().notes)]
     return f"{name[:1].upper()}{name[1:]}{unit} of {of}{on}{seeds}.{better}{''.join(notes)}"
 
 
