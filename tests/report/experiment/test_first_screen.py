@@ -126,3 +126,11 @@ def test_one_seed_gives_no_verdict(tmp_path: Path) -> None:
     said = screen(of(fabricate(tmp_path / "seed", small("icl-heads").select(arms=["h1", "h2"], seeds=1)))).answer
     assert said.startswith("There are too few seeds to compare 1 head with 2 heads; so far evaluation MSE +11")
     assert said.endswith(" % (1 seed).")
+
+
+def test_a_quick_scale_is_called_a_first_look(tmp_path: Path) -> None:
+    found = of(fabricate(tmp_path / "few", small("icl-heads").select(arms=["h1", "h2"], seeds=3)))
+    assert "first look" not in screen(found).setting
+    document = found.experiment.document.model_copy(update={"scale": "quick"})
+    quick = replace(found, experiment=replace(found.experiment, document=document))
+    assert "Small models and a short training (scale quick): a first look." in screen(quick).setting
