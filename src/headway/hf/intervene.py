@@ -215,12 +215,12 @@ class TheirDecoder:
         traceable(model)
         self.model = model
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
-        self._heads = _heads_of(model, self.vocab_size)
-        self.layers = _layers_of(model, [heads.path for heads in self._heads.values()])
         takes = inspect.signature(model.forward).parameters
         self._options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
         self._options |= {"return_dict": True} if "return_dict" in takes else {}
         self._check_answers()
+        self._heads = _heads_of(model, self.vocab_size)
+        self.layers = _layers_of(model, [heads.path for heads in self._heads.values()])
         self._check_causal()
 
     def _check_answers(self) -> None:
