@@ -14,9 +14,9 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 414_533,
-    "code lines": 38_684,
-    "dense modules": 88,
+    "tokens": 415_315,
+    "code lines": 38_758,
+    "dense modules": 86,
     "functions above 400 tokens": 43,
     "comprehensions in 1,000 lines": 81,
     "fragments in Args": 723,

@@ -50,6 +50,43 @@ def test_where_nobody_looks_it_is_a_line_when_something_happens(monkeypatch: pyt
     ]
 
 
+@pytest.mark.parametrize(
+    ("records", "loss"),
+    [
+        (b'{"step": 0, "eval_mse": 2.0}\n{"step": 5, "train_mse": 1.23456}\n', "1.235"),
+        (b'{"step": 5, "train_loss_nats": 3.5}\n{"step": 6, "eval_loss_nats": 9.0}\n{"step": 7, "train_lo', "3.500"),
+        (b'{"step": 0, "eval_mse": 2.0}\n', ""),
+        (b'{"step": 5, "train_mse": "\x1b]0;1"}\n[1]\n\xff\n{', ""),
+        (None, ""),
+    ],
+    ids=["logged", "the last line is being written", "nothing logged yet", "damaged", "no records"],
+)
+def test_lines_tell_the_training_loss_that_was_logged_last(tmp_path, monkeypatch, records, loss):
+    if records is not None:
+        (tmp_path / "metrics.jsonl").write_bytes(records)
+    written = through(monkeypatch)
+    progress.watch(
+        shown([replace(each, runs=(replace(each.runs[0], folder=tmp_path),)) for each in SHOWN]),
+    )
+    told = [f"training loss: slow seed 0 {loss}"] if loss else []
+    assert written.getvalue().splitlines() == [
+        "slow seed 0 running",
+        "1 running after 31 s on 1 worker; about 5 s left",
+        *told,
+        f"slow seed 0 done, training loss {loss}" if loss else "slow seed 0 done",
+    ]
+
+
+def test_losses_of_many_runs_are_told_of_the_first_few(tmp_path, monkeypatch):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 5, "train_mse": 1.5}\n')
+    written = through(monkeypatch)
+    running = SHOWN[0].runs[0]
+    runs = tuple(replace(running, seed=seed, folder=tmp_path) for seed in range(6))
+    progress.watch(shown([replace(SHOWN[0], runs=runs)]))
+    told = ", ".join(f"slow seed {seed} 1.500" for seed in range(4))
+    assert f"training loss: {told} and 2 more" in written.getvalue().splitlines()
+
+
 def test_workers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     written = through(monkeypatch)
     progress.watch(shown([snapshot("running", 10, workers=3)]))
@@ -60,7 +97,7 @@ def test_at_a_terminal_it_is_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     written = through(monkeypatch, force_terminal=True)
     assert progress.can_be_shown()
     progress.watch(shown(SHOWN))
-    assert "steps/s" in written.getvalue()
+    assert "training loss" in written.getvalue()
 
 
 class Output:

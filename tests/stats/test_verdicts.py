@@ -196,3 +196,18 @@ def test_small_and_large_numbers_stay_readable():
     assert "differences of about a factor of 10.0 to 287.1 (80 % power)" in wide
     endless = replace(vast, interval=(2_900.0, 90_000.0))
     assert "nan" not in say(endless)
+
+
+@pytest.mark.parametrize(
+    ("one", "shown"),
+    [
+        (told(-0.3, -0.97, 0.2, "same"), "(−0.97 to 0.20 %)"),
+        (told(0.3, -0.2, 1.02, "open"), "(−0.20 to 1.02 %)"),
+        (told(0.3, 0.01, 0.61, "small"), "(0.01 to 0.61 %)"),
+        (told(0.3, -0.2, 0.996, "same"), "(−0.200 to 0.996 %)"),
+        (told(0.3, -0.2, 0.8, "same"), "(−0.2 to 0.8 %)"),
+    ],
+)
+def test_rounding_does_not_hide_what_decides_a_verdict(one, shown):
+    """An end of an interval beside 0 or the margin is written with the digits that tell it from there."""
+    assert shown in say(one)

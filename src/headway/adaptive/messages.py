@@ -130,7 +130,8 @@ def difference_sentence(contrast: Difference, margin: float) -> str:
         return outcome
     if contrast.share_interval is None:
         return f"{100 * contrast.share:.2g} %: {outcome}"
-    amount = Amount.of_share(0.0, contrast.share_interval)
+    deciding = None if contrast.outcome == "apart" else margin
+    amount = Amount.of_share(0.0, contrast.share_interval, margin=deciding)
     return f"{amount(contrast.share)} ({amount(*contrast.share_interval)}): {outcome}"
 
 

@@ -180,6 +180,10 @@ TEN_TIMES = 9.0
 """A share by which a number is ten times another: from here on factors are told, not per cent."""
 
 
+_MORE_DECIMALS = 2
+"""The most decimals that are added to tell an end of an interval from what decides a verdict."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Amount:
     """A format that writes a number and the ends of its interval to one count of decimals.
@@ -197,10 +201,29 @@ class Amount:
     prefix: str = ""
 
     @classmethod
-    def within(cls, low: float, high: float, *, factor: float = 1.0, unit: str = "", offset: float = 0.0) -> "Amount":
+    def within(
+        cls,
+        low: float,
+        high: float,
+        *,
+        factor: float = 1.0,
+        unit: str = "",
+        offset: float = 0.0,
+        bounds: Sequence[float] = (0.0,),
+    ) -> "Amount":
         """Make a format that shows the first digit an interval leaves uncertain, and at least one decimal.
 
+        Args:
+            low: the lower end of the interval.
+            high: the upper end of the interval.
+            factor: the factor from a value to the number that is written.
+            unit: the unit, with the space before it.
+            offset: the number that is added to the one that is written.
+            bounds: the numbers that decide a verdict; an end that is not one of them is not written like it.
+
         Examples:
+            >>> Amount.within(-0.0096, 0.002, factor=100, unit=" %", bounds=(0.0, -0.01))(-0.0096, 0.002)
+            '−0.96 to 0.20 %'
             >>> Amount.within(0.0002, 0.005, factor=100, unit=" %")(0.0002, 0.005)
             '0.02 to 0.50 %'
             >>> Amount.within(-math.inf, math.inf)(1.25)
@@ -208,16 +231,17 @@ class Amount:
         """
         size = abs(factor * (high - low) / 2)
         decimals = max(1, -math.floor(math.log10(size))) if 0 < size < math.inf else 1
-        # Up to two more digits keep an end that is not 0 from being written as 0.
-        for _ in range(2):
-            decimals += any(end and not round(factor * end, decimals) for end in (low, high))
+        pairs = [(end, bound) for end in (low, high) for bound in bounds if end != bound]
+        for _ in range(_MORE_DECIMALS):
+            decimals += any(round(factor * end, decimals) == round(factor * bound, decimals) for end, bound in pairs)
         return cls(decimals=decimals, factor=factor, unit=unit, offset=offset)
 
     @classmethod
-    def of_share(cls, share: float, interval: tuple[float, float] | None) -> "Amount":
+    def of_share(cls, share: float, interval: tuple[float, float] | None, *, margin: float | None = None) -> "Amount":
         """Make a format for shares in per cent, or as factors if one of them is ten times or more.
 
-        Without an interval it shows two significant digits of the share.
+        Without an interval it shows two significant digits of the share. With a margin, in per cent, an end of the
+        interval that lies beside it is not written like it.
 
         Examples:
             >>> amount = Amount.of_share(250.0, (217.8, 286.9))
@@ -227,7 +251,8 @@ class Amount:
         if max(interval or (share,)) >= TEN_TIMES:
             amount = cls.within(*(interval or (0.0, 0.2 * share)), offset=1.0)
             return replace(amount, prefix="a factor of ")
-        return cls.within(*(interval or (0.0, 0.2 * share)), factor=100.0, unit=" %")
+        bounds = (0.0,) if margin is None else (0.0, margin / 100, -margin / 100)
+        return cls.within(*(interval or (0.0, 0.2 * share)), factor=100.0, unit=" %", bounds=bounds)
 
     def __call__(self, *values: float) -> str:
         """Return one number with what stands before it, or the range between two, with the unit."""

@@ -137,7 +137,8 @@ class Progress:
     """How far one run is.
 
     `work_per_step` weighs its steps against those of other runs. `steps_per_s` is its recent rate, None when it is
-    not running. `worker` is who works on it, where that is to be told, and `held_s` for how long.
+    not running. `worker` is who works on it, where that is to be told, and `held_s` for how long. `folder` is its
+    folder, which has its records.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Progress:
     work_per_step: float
     worker: str = ""
     held_s: float | None = None
+    folder: Path | None = None
 
     @property
     def seconds_left(self) -> float | None:
@@ -526,6 +528,7 @@ class _Sweep:
             # Who it is is told of those that others work on.
             worker=holder.worker if holder and worker and run.path not in self._written else "",
             held_s=holder.held_s if holder else None,
+            folder=run.path,
         )
 
     def _has_ended(self, path: Path) -> Run | None:

@@ -16,13 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.base.files import inside
-from headway.base.text import command_line, counted, duration
+from headway.base.text import command_line, counted, duration, number
 from headway.execute.sweep import Progress, Snapshot, work_per_step
 from headway.report.terminal import Terminal
 from headway.store.directory import Store
 from headway.store.document import runs_of
 from headway.store.lease import last_holder
 from headway.store.look_plans import damages
+from headway.store.records import last_training_loss
 from headway.store.verify import directory_warnings
 from headway.store.watch import moved
 
@@ -57,11 +58,11 @@ def spans(numbers: Iterable[int]) -> str:
         '0-3, 7-9, 12'
     """
     found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][-1] + 1:
-            found[-1][1:] = [number]
+    for value in sorted(numbers):
+        if found and value == found[-1][-1] + 1:
+            found[-1][1:] = [value]
         else:
-            found.append([number])
+            found.append([value])
     return ", ".join("-".join(map(str, span)) for span in found)
 
 
@@ -74,6 +75,8 @@ COLORS = {
     "damaged": "red",
 }
 _SAID_EVERY_S = 30.0
+_LOSSES = 4
+"""The most runs whose losses a line tells."""
 _TIMED_FIRST = 3
 """Shapes after which one knows about how long the others take."""
 _LOOKED_FOR_S = 2.5
@@ -143,6 +146,7 @@ def status_table(store: Store) -> Group:
             work_per_step=work[run.name] if run.name in work else work.setdefault(run.name, work_per_step(run)),
             worker=holder.worker if holder and run.status == "running" else "",
             held_s=holder.held_s if holder else None,
+            folder=run.path,
         )
         runs.append(progress)
     running = sum(run.status == "running" for run in runs)
@@ -206,14 +210,30 @@ def _messages(runs: Sequence[Progress]) -> list[Text]:
 
 
 def _line(run: Progress) -> str:
-    return f"{run.name} seed {run.seed} {run.status}" + (f": {run.message}" if run.message else "")
+    loss = _loss(run) if run.status == "done" else ""
+    said = [f": {run.message}" if run.message else "", f", training loss {loss}" if loss else ""]
+    return f"{run.name} seed {run.seed} {run.status}{''.join(said)}"
+
+
+def _loss(run: Progress) -> str:
+    """Return the training loss that a run recorded last, in four digits; empty before the first."""
+    loss = None if run.folder is None else last_training_loss(run.folder)
+    return "" if loss is None else number(loss, 4)
+
+
+def _losses(runs: Iterable[Progress]) -> str:
+    """Return the training losses of the runs that are being trained, the first few by name."""
+    losses = [(run, _loss(run)) for run in runs if run.status == "running"]
+    known = [f"{run.name} seed {run.seed} {loss}" for run, loss in losses if loss]
+    more = f" and {len(known) - _LOSSES} more" if len(known) > _LOSSES else ""
+    return f"training loss: {', '.join(known[:_LOSSES])}{more}" if known else ""
 
 
 def _table(runs: Sequence[Progress]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     # Who works on them is told where several may: the table has room for it then alone.
     who = ("worker", "for") if any(run.worker for run in runs) else ()
-    for heading in ("arm", "seed", "status", "progress", "step", "steps/s", "time left", *who):
+    for heading in ("arm", "seed", "status", "progress", "step", "training loss", "steps/s", "time left", *who):
         left = heading in ("arm", "status", "worker")
         table.add_column(heading, justify="left" if left else "right", no_wrap=True)
     for seeds, run in rows_of(runs):
@@ -224,6 +244,7 @@ def _table(runs: Sequence[Progress]) -> Table:
             Text(run.status, style=COLORS[run.status]),
             f"{run.step / run.steps:.0%}" if run.steps else "",
             f"{run.step:,}" if run.steps else "",
+            _loss(run),
             f"{run.steps_per_s:,.0f}" if run.steps_per_s else "",
             duration(left_s) if left_s is not None and run.status == "running" else "",
             *((Text(run.worker), duration(held_s) if run.worker and held_s is not None else "") if who else ()),
@@ -257,4 +278,5 @@ def _say(snapshots: Iterator[Snapshot], console: Console) -> None:
                 console.print(line, markup=False, soft_wrap=True)
         if snapshot.elapsed_s - last_s >= _SAID_EVERY_S:
             last_s = snapshot.elapsed_s
-            console.print(_summary(snapshot), markup=False, soft_wrap=True)
+            for line in filter(None, (_summary(snapshot), _losses(snapshot.runs))):
+                console.print(line, markup=False, soft_wrap=True)

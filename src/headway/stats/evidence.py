@@ -214,6 +214,10 @@ class Family:
     prior_sd: float | None = None
     prior_freedom: float | None = None
 
+    def deciding_margin(self, difference: Difference) -> float | None:
+        """Return the margin if it decides the verdict of a difference, in per cent; None if 0 alone does."""
+        return None if difference.outcome == "apart" else self.plan.margin
+
     @property
     def awaited(self) -> int:
         """Seeds of the look that was made last, or of the first, where none was made."""

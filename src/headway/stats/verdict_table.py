@@ -191,7 +191,7 @@ def verdict_table(
 
 
 def _row(one: Difference, family: Family | None, labels: Mapping[str, str], *, in_per_cent: bool) -> VerdictRow:
-    shown_difference, shown_interval = _shown(one, in_per_cent=in_per_cent)
+    shown_difference, shown_interval = _shown(one, family, in_per_cent=in_per_cent)
     difference, interval = one.estimate, one.interval
     if in_per_cent:
         difference, interval = one.share, one.share_interval
@@ -216,13 +216,14 @@ def _row(one: Difference, family: Family | None, labels: Mapping[str, str], *, i
     )
 
 
-def _shown(one: Difference, *, in_per_cent: bool) -> tuple[str, str]:
+def _shown(one: Difference, family: Family | None, *, in_per_cent: bool) -> tuple[str, str]:
     """Return a difference and its interval as text, without the unit that the column names."""
+    margin = None if family is None else family.deciding_margin(one)
     value, interval = (one.share, one.share_interval) if in_per_cent else (one.estimate, one.interval)
     if value is None:
         return number(None), number(None)
     if in_per_cent:
-        write = Amount.of_share(value, interval)
+        write = Amount.of_share(value, interval, margin=margin)
     else:
         factor = 100.0 if METRICS[one.metric].unit in POINTS else 1.0
         low, high = interval or sorted((0.8 * value, 1.2 * value))

@@ -336,7 +336,8 @@ def _finding(c: Difference, family: Family, metric: Metric, words: Sides | None,
     share, interval = c.share, c.share_interval
     assert share is not None
     assert interval is not None
-    write, seeds, margin = Amount.of_share(share, interval), counted(c.n_pairs, "seed"), f"{family.plan.margin:g} %"
+    write = Amount.of_share(share, interval, margin=family.deciding_margin(c))
+    seeds, margin = counted(c.n_pairs, "seed"), f"{family.plan.margin:g} %"
     amount = f"{write(share)} ({write(*interval)}), {seeds}"
     if words is None:
         said = {

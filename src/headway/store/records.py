@@ -4,14 +4,14 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from headway.base.files import NotOrdinary, checked, entries, inside, kept_json, parsed
+from headway.base.files import NotOrdinary, checked, entries, inside, kept_json, ordinary, parsed
 from headway.base.files import read_bytes as bytes_of
 from headway.base.identity import is_as_signed
 from headway.base.text import command_line, with_numbers
@@ -140,6 +140,30 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     if lines[-1]:
         warnings.warn(f"{path}: the last line was cut short and is left out", stacklevel=1)
     return records
+
+
+_TAIL_BYTES = 1 << 16
+"""The end of a run's records that holds its last lines."""
+
+
+def last_training_loss(run: Path) -> float | None:
+    """Return the training loss that a run recorded last, in nats or squared units of the target.
+
+    None before the first record, and where the records cannot be read: this is shown while a run is trained, and
+    `read_records` names what is damaged.
+    """
+    try:
+        with ordinary(inside(run, "metrics.jsonl")) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = file.read().split(b"\n")
+    except (OSError, ResultsError):
+        return None
+    for line in reversed(lines):
+        with suppress(ValueError, AttributeError):
+            losses = [value for name, value in parsed(line).items() if name.startswith("train_")]
+            if losses and isinstance(losses[0], float):
+                return losses[0]
+    return None
 
 
 def _all_at_once(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:

@@ -2,10 +2,12 @@
 
 import json
 import re
+import shlex
 import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support import stored
@@ -13,11 +15,20 @@ from support.fabricate import fabricate, material_of, small
 from support.house import ROOT
 
 from headway.base.text import number
-from headway.config.load import load
+from headway.config.load import load, resolve
 from headway.report.experiment import laboratory
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import spread
-from headway.report.experiment.page import command, figures, page, progress, sureness, write_answer, write_report
+from headway.report.experiment.page import (
+    command,
+    figures,
+    page,
+    progress,
+    sureness,
+    without_folders,
+    write_answer,
+    write_report,
+)
 from headway.report.regression.report import LABORATORY as regression
 from headway.stats import results
 from headway.stats.results import read
@@ -220,12 +231,38 @@ def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:
 
 
 def test_the_command_repeats_what_was_run(directory: Path, heads: ReportData) -> None:
-    assert command(heads) == "headway run icl-heads.yaml --seeds 2"
+    assert command(heads).startswith("headway run icl-heads --seeds 2 --set ")
+    settings = [word for word in shlex.split(command(heads)) if "=" in word]
+    assert not load("icl-heads", settings=settings).differences(heads.experiment)
     whole = replace(heads.experiment, document=small_document())
     assert command(replace(heads, experiment=whole)) == "headway run icl-heads --seeds 2"
     part = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["isotropic"], seeds=[3])
     material = material_of(Store.open(fabricate(directory, part)))
-    assert command(material) == "headway run icl-anisotropic.yaml --seeds 3, --arms h1,h2 --control isotropic"
+    assert command(material).startswith(
+        "headway run icl-anisotropic --seeds 3, --arms h1,h2 --control isotropic --set "
+    )
+
+
+@pytest.mark.parametrize("scale", ["laptop", "quick"])
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ([], ""),
+        (["training.learning_rate=0.5"], " --set training.learning_rate=0.5"),
+        (["arms.constant-low.model.n_heads=1-2-4-1"], " --set arms.constant-low.model.n_heads=1-2-4-1"),
+        (["task.corpus=/home/ada/my texts/train.txt"], " --set task.corpus=train.txt"),
+    ],
+)
+def test_a_shipped_experiment_is_repeated_by_its_settings(scale, settings, shown):
+    """Neither a file that the reader lacks nor a folder of the sender stands there."""
+    of = load("head-progression", scale=scale, settings=settings).select(arms=["constant-low"], seeds=1)
+    assert command(SimpleNamespace(experiment=of, runs=())) == f"headway run head-progression --scale {scale}{shown}"
+    assert "/home" not in without_folders(of.dump(), of)
+
+
+def test_an_experiment_of_ones_own_is_repeated_by_its_file():
+    own = resolve({**small("icl-heads").plain(), "name": "mine"})
+    assert command(SimpleNamespace(experiment=own, runs=())) == "headway run mine.yaml"
 
 
 def small_document():
@@ -263,7 +300,7 @@ def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> Non
     assert re.search(r"\n- More seeds: 1 comparison of 2 have no verdict yet: about \d+ more settle", text)
     assert "\n| 1 head vs 2 heads | +112.9 (" in text
     assert re.search(r"9 runs, all finished; .* of one core; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
-    assert text.endswith("- To repeat it: `headway run icl-heads.yaml --seeds 3 --arms h1,h2,h4`\n")
+    assert "- To repeat it: `headway run icl-heads --seeds 3 --arms h1,h2,h4 --set " in text
 
 
 def test_answers_that_are_shipped_are_those_of_shipped_experiments() -> None:

@@ -7,6 +7,7 @@ quantity. A comparison of arms that were not chosen is left out; the correction 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from headway.base.text import Amount, brief, counted, is_plural, number
 from headway.config.load import QUICK
@@ -212,7 +213,9 @@ def _format(material: ReportData, one: DrawnDifference) -> tuple[Amount, float]:
     """Return what writes the numbers of a difference, and the factor from how it is drawn to what is written."""
     low, high = (one.low, one.high) if one.low < one.high else (0.8 * one.mean, 1.2 * one.mean)
     if one.in_per_cent:
-        return Amount.of_share(one.mean / 100, (low / 100, high / 100)), 0.01
+        family = material.results.family(one.judged)
+        margin = None if family is None else family.deciding_margin(one.judged)
+        return Amount.of_share(one.mean / 100, (low / 100, high / 100), margin=margin), 0.01
     unit = METRICS[material.results.primary].unit
     if unit in POINTS:
         return Amount.within(low, high, factor=100, unit=" percentage points"), 1.0
@@ -325,7 +328,9 @@ def _setting(material: ReportData) -> str:
     arms = [arm for arm in material.arms if arm.control is None] or list(material.arms)
     runs = [arm.shown.run.spec for arm in arms] or [material.run]
     sizes = sorted({int(size) for arm in arms for size in arm.final("n_parameters")})
-    tasks = list(dict.fromkeys(", ".join(run.task.corpora) or run.task.title for run in runs))
+    corpora = [[PurePath(text).name if text.startswith("/") else text for text in run.task.corpora] for run in runs]
+    titles = [", ".join(texts) or run.task.title for texts, run in zip(corpora, runs, strict=True)]
+    tasks = list(dict.fromkeys(titles))
     on = f" on {tasks[0]}" if len(tasks) == 1 else f" on {len(tasks)} tasks"
     of = counted(len(arms) or len({run.name for run in material.runs if run.control is None}), "arm")
     if sizes:

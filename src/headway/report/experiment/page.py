@@ -6,20 +6,24 @@ head, how the experiment was run, and how to repeat it.
 Plugins may register figures of their own. A figure that fails is left out of the report, with a warning.
 """
 
+import json
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from headway.base.files import inside
 from headway.base.text import command_line, counted
+from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.config.plugins import Entry, Plugin
 from headway.config.shipped import shipped
 from headway.config.spec import MOST_MODELS
+from headway.config.yaml import leaves
+from headway.errors import UserError
 from headway.report.charts.figure import Figure
 from headway.report.charts.files import (
     are_current,
@@ -120,7 +124,7 @@ def write_answer(store: "Store", results: Results, out: Path | None = None) -> P
     first, ended = first_screen(material, progress(material), said), max(_ended(material), default=0.0)
     content = {"name": name, "question": experiment.question or name, "first": first, "picture": picture}
     # A directory may be older than what its shipped file says of the literature.
-    document = load(name).document if name in shipped() and _is_shipped(material) else experiment.document
+    document = load(name).document if _settings_of_shipped(experiment) == [] else experiment.document
     content |= {"published": document.published, "changes": would_change(material, first.cautions)}
     content |= {"command": command(material), "version": version("headway"), "date": f"{date.fromtimestamp(ended)}"}
     # Quotes do no harm in Markdown, and commands have some.
@@ -174,7 +178,7 @@ def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None)
         runs=tables.runs(material),
         execution=tables.execution(material),
         command=command(material),
-        document=material.experiment.dump(),
+        document=without_folders(material.experiment.dump(), material.experiment),
     )
 
 
@@ -215,10 +219,15 @@ def progress(material: ReportData) -> str:
     return said + (f", {unfinished} not finished" if unfinished else "")
 
 
+_MOST_SETTINGS = 8
+"""The most settings of a command that a reader types; beyond that the document is saved instead."""
+
+
 def command(material: ReportData) -> str:
     """Return the command that runs all this again into another directory."""
     experiment = material.experiment
-    ships = experiment.name in shipped() and _is_shipped(material)
+    settings = _settings_of_shipped(experiment)
+    ships = settings is not None
     seeds = sorted({run.seed for run in material.runs})
     counts = seeds == list(range(len(seeds)))
     present = {run.arm for run in material.runs}
@@ -231,13 +240,36 @@ def command(material: ReportData) -> str:
         seeds=(len(seeds) if counts else ",".join(map(str, seeds)) + "," * (len(seeds) == 1)) or None,
         arms=",".join(arm.name for arm in declared if arm.name in present) if partly else None,
         control=[control for control in dict.fromkeys(run.control for run in material.runs) if control],
+        set=settings,
     )
 
 
-def _is_shipped(material: ReportData) -> bool:
-    """Return whether the directory's document ships with Headway, unchanged."""
-    experiment = material.experiment
-    scales = load(experiment.name).document.scales
-    if experiment.scale and experiment.scale not in scales:
-        return False
-    return not load(experiment.name, scale=experiment.scale).differences(experiment)
+def _settings_of_shipped(experiment: Experiment) -> list[str] | None:
+    """Return the settings that make the shipped experiment of this name this one; None if no few of them do."""
+    if experiment.name not in shipped():
+        return None
+    values = leaves(experiment.plain())
+    try:
+        keys = load(experiment.name, scale=experiment.scale).differences(experiment)
+        if len(keys) > _MOST_SETTINGS or not values.keys() >= set(keys):
+            return None
+        settings = [f"{key}={_as_setting(values[key])}" for key in keys]
+        made = load(experiment.name, scale=experiment.scale, settings=settings)
+    except UserError:  # a scale that is gone, or a value that no setting gives
+        return None
+    return None if made.differences(experiment) else [without_folders(setting, experiment) for setting in settings]
+
+
+def _as_setting(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def without_folders(text: str, experiment: Experiment) -> str:
+    """Return a text with the names of files in place of the absolute paths that an experiment has.
+
+    A page is sent to others, whom the folders of its writer do not concern.
+    """
+    paths = [value for value in leaves(experiment.plain()).values() if isinstance(value, str) and value.startswith("/")]
+    for path in sorted(paths, key=len, reverse=True):
+        text = text.replace(path, PurePath(path).name or path)
+    return text
