@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 415_315,
+    "tokens": 415_325,
     "code lines": 38_758,
     "dense modules": 86,
     "functions above 400 tokens": 43,

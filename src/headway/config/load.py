@@ -151,7 +151,7 @@ def _scales_of(document: Document) -> dict[str, Mapping[str, Any]]:
     """
     scales: dict[str, Mapping[str, Any]] = dict(document.scales)
     laptop = scales.get("laptop")
-    if laptop is None or QUICK in scales or document.task.get("kind") != "text":
+    if laptop is None or QUICK in scales or "corpus" not in {**document.task, **laptop.get("task", {})}:
         return scales
     starts = [(arm or {}).get("start") or {} for arm in document.arms.values()]
     first_steps = [start["step"] for start in starts if isinstance(start.get("step"), int)]
