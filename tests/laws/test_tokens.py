@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 415_325,
-    "code lines": 38_758,
+    "tokens": 415_245,
+    "code lines": 38_753,
     "dense modules": 86,
     "functions above 400 tokens": 43,
     "comprehensions in 1,000 lines": 81,

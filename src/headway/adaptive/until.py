@@ -213,10 +213,6 @@ class PlanContext:
         """Return the directory as it is now."""
         return Store.open(self.path)
 
-    def former_runs(self) -> Sequence[Run]:
-        """Return the runs of the directory, or none if it does not exist yet."""
-        return self.store().runs() if (self.path / "experiment.yaml").exists() else ()
-
     def cells(self, metric: str, seeds: Sequence[int], arms: Sequence[str]) -> Cells:
         """Return the values that arms have so far at some seeds, in the order of these, as 100 ln of the metric."""
         return Cells.from_runs(arms, metric, runs_of_arms(self.store().runs())).at(seeds).as_logarithms()

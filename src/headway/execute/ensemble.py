@@ -73,18 +73,6 @@ class _Patient(StopRequest):
         pass
 
 
-def left_of_batch(path: Path) -> tuple[Path, ...]:
-    """Return the unfinished folders of a run's batch, in the order of their leases; a run alone gives its own."""
-    try:
-        first = Run.open(path)
-        if first.batch is None:
-            return (path,)
-        members = {folder: _of_batch(folder, first) for folder in first.batch.folders(path)}
-    except ResultsError:
-        return (path,)  # whoever works on it says what is wrong with it
-    return tuple(f for f, run in members.items() if f == path or (run is not None and _is_left(run, first)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Member:
     """An unfinished run of a batch, owned by this process, and its log."""

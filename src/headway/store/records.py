@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +154,19 @@ def last_training_loss(run: Path) -> float | None:
     `read_records` names what is damaged.
     """
     try:
-        with ordinary(inside(run, "metrics.jsonl")) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = file.read().split(b"\n")
+        file = inside(run, "metrics.jsonl")
+        status = file.stat(follow_symlinks=False)
+        return _last_loss(file, status.st_mtime_ns, status.st_size)
     except (OSError, ResultsError):
         return None
+
+
+@lru_cache(maxsize=1024)
+def _last_loss(path: Path, _changed_ns: int, _size: int) -> float | None:
+    """Return the last training loss in a file of records, which is read again only after it changed."""
+    with ordinary(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = file.read().split(b"\n")
     for line in reversed(lines):
         with suppress(ValueError, AttributeError):
             losses = [value for name, value in parsed(line).items() if name.startswith("train_")]

@@ -206,7 +206,7 @@ def _look(folder: Path, store: Store | None, known: Checked) -> Looked:
 
 _FOLDERS = ("checkpoint", *OF_STEPS)
 _OWN = ("run.json", "log.txt", integrity.SEAL, "lease", *_FOLDERS, *READ)
-"""What the folder of a run holds."""
+"""The names of what a run's folder holds."""
 
 
 def _not_of_a_run(folder: Path) -> str:
