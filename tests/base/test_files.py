@@ -66,15 +66,6 @@ def test_entries_are_found_a_level_at_a_time(directory: Path, outside: Path) -> 
     assert files.read_bytes(directory / "one.json", links=True) == b"secret"
 
 
-def test_files_below_are_ordinary_ones_and_no_link_is_followed(directory: Path, outside: Path) -> None:
-    (directory / "in").mkdir()
-    (directory / "in" / "one").touch()
-    (directory / "folder").symlink_to(outside)
-    (directory / "file").symlink_to(outside / "secret.txt")
-    os.mkfifo(directory / "pipe")
-    assert files.files_below(directory) == [directory / "in" / "one"]
-
-
 def test_appending_never_reaches_another_file(directory: Path, outside: Path) -> None:
     def append(name: str) -> bytes:
         descriptor = files.appending(directory / name)

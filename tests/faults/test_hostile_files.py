@@ -90,11 +90,11 @@ def refused(path, problem):
         ("".join("  " * i + "a:\n" for i in range(1000)), "more than 32 mappings and lists"),
         ('a: "\\U0011FFFF"', "this is not YAML"),
         ('a: "\\UFFFFFFFF"', "this is not YAML"),
-        ('a: "\\uD800"', "the text holds the character U+D800, which cannot be shown"),
+        ('a: "\\uD800"', "invalid Unicode character escape code"),
         ('a: "\\0"', "the text holds the character U+0000"),
         ('a: "\\e[31mred"', "the text holds the character U+001B"),
         ("%YAML 9." + "9" * 5000 + "\n---\na: 1", "this is not YAML"),
-        ("a\x00b", "special characters are not allowed"),
+        ("a\x00b", "control characters are not allowed"),
         ("k: " + "y" * 100_000 + "\nk: 1", "'k' stands twice"),
         ("y" * 1100 + ": 1", "this is not YAML"),
         ("", "holds NoneType, not a mapping"),
@@ -115,7 +115,7 @@ def test_a_hostile_text_is_refused(tmp_path, text, problem):
         ("name: ä".encode("latin-1"), "is not UTF-8"),
         ("name: x".encode("utf-16"), "is not UTF-8"),
         (b"\xff\xfe\x00\x00", "is not UTF-8"),
-        (b"name: x\x00", "special characters are not allowed"),
+        (b"name: x\x00", "control characters are not allowed"),
     ],
 )
 def test_what_is_no_text_is_refused(tmp_path, content, problem):

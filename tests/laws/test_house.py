@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from faults.fuzz_experiments import slowness
 
 TORCH_FREE = [
     ["list"],
@@ -72,7 +73,7 @@ def test_first_answers_take_less_than_half_a_second(verb):
         return ended.children_user + ended.children_system - began.children_user - began.children_system
 
     # A core's time, and the fastest of several: another process on the machine is not Headway's time.
-    assert min(seconds() for _ in range(5)) < 0.5
+    assert min(seconds() for _ in range(5)) < 0.5 * slowness()
 
 
 @pytest.mark.slow

@@ -149,19 +149,6 @@ def _matching(folder: Path, pattern: str, *, inner: bool) -> Iterator[Path]:
         yield folder / each.name
 
 
-def files_below(folder: Path) -> list[Path]:
-    """Return the ordinary files in a folder and in all folders in it, sorted; no link is followed."""
-    walked = (Path(above) / name for above, _, names in os.walk(folder) for name in names)
-    return sorted(path for path in walked if _is_ordinary(path))
-
-
-def _is_ordinary(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except FileNotFoundError:
-        return False
-
-
 def instead_of_file(path: Path) -> str:
     """Return words for an entry in place of a file, such as `is a folder and no file`; empty for a file, or nothing.
 
