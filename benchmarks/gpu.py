@@ -163,22 +163,6 @@ def summary(out: Path) -> list[str]:
     return lines
 
 
-def keep_measured(out: Path) -> str | None:
-    """Keep for `headway plan --device cuda` the share of the roofline that a published run reached on a GPU."""
-    record = read_record(out, "published") or {"device": {}, "cells": {}}
-    rows = record["cells"].get("one run", {}).get("rows", [])
-    shares = [row["% of the roofline"] for row in rows if "% of the roofline" in row]
-    if "gpu" not in record["device"] or not shares:
-        return None
-    from headway.base.files import cache_folder
-    from headway.execute.costs import MEASURED
-
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    kept = {"share_of_roofline": shares[-1] / 100, "gpu": record["device"]["gpu"]}
-    (cache_folder() / MEASURED).write_text(json.dumps(kept))
-    return f"{cache_folder() / MEASURED}: from now on `headway plan --device cuda` tells times as measured"
-
-
 # Pieces one after the other
 
 
@@ -417,7 +401,7 @@ def main() -> int:
     if asked.child:
         return measure(asked.out, asked.child, asked.seconds, asked)
     if asked.summary:
-        print("\n".join([*summary(asked.out), *filter(None, [keep_measured(asked.out)])]))
+        print("\n".join(summary(asked.out)))
         return 0
     print(f"Python {platform.python_version()}, {platform.node()}")
     return run_pieces(asked)

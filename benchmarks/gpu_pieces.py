@@ -47,16 +47,36 @@ from headway.train.device import Meter, check_precision, find_device
 from headway.train.lm.ensemble import ensemble_of
 from headway.train.lm.loss import TokensLoss
 from headway.train.lm.study import tokens_trainer
-from headway.train.loop import training_part_of
 from headway.train.torch_trainer import TorchTrainer
 
 VOCAB = 50_257
 STEPS = 1_000_000
 """More than any measurement takes."""
 H200_BYTES = 139 * 2**30
+H200_FLOPS = {"fp32": 67e12, "bf16": 989e12}
+H200_EXPONENTIALS, H200_BYTES_PER_S = 3.9e12, 4.8e12
+"""Per second, by data sheet and by Shah et al. 2024, arXiv 2407.08608."""
 
 Row = Mapping[str, Any]
 Records = list[dict[str, Any]]
+
+
+def roofline(run: TokensRun) -> dict[str, float]:
+    """Return the seconds of a training step on an H200 by what bounds it: products, exponentials or memory.
+
+    A step takes the longest of the three at least (docs/gpu.md has the formula).
+
+    """
+    training, budget, n_ctx, pairs = run.training, run.budget, run.task.n_ctx, 0
+    for layer, heads in enumerate(run.model.layout.layers):
+        seen = min(run.model.window(layer) or n_ctx, n_ctx)
+        pairs += heads.n_heads * (n_ctx * seen - seen * (seen - 1) // 2)
+    kept = max(0, budget.training_bytes - 16 * budget.n_parameters) * training.accumulate
+    return {
+        "products": 3 * budget.flops_per_example * training.batch_size / H200_FLOPS[training.precision],
+        "exponentials": 2 * pairs * training.batch_size / H200_EXPONENTIALS,
+        "memory": (44 * budget.n_parameters + 2 * kept) / H200_BYTES_PER_S,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -543,7 +563,7 @@ def rates(kit: Kit, n: int, seconds: float) -> Iterator[Row]:
         "runs": n,
         "tokens/s of all": sum(per_s),
         "steps/s of all": steps_per_s,
-        "% of the roofline": 100 * steps_per_s * max(training_part_of(run).roofline(run).values()),
+        "% of the roofline": 100 * steps_per_s * max(roofline(run).values()),
         "h for 9 arms × 5 seeds": 9 * 5 * PUBLISHED_STEPS / steps_per_s / 3600,
     }
 

@@ -15,7 +15,7 @@ from headway.config.load import resolve
 from headway.errors import UserError
 from headway.execute.join import Joining
 from headway.execute.sweep import ExecutionOptions
-from headway.store import batches
+from headway.store import batches, verify
 from headway.store.batches import Making, estimated_bytes
 from headway.store.environment import Slot, slots
 from headway.store.run import Run
@@ -91,8 +91,7 @@ def bits(path):
     run = Run.open(path)
     run.check()
     assert run.status == "done"
-    passing = ("steps_per_s", "training_s", "wall_s", "memory_bytes", "peak_memory_bytes", "tokens_per_s")
-    kept = [{k: v for k, v in each.items() if k not in passing} for each in (*run.records(), run.metrics)]
+    kept = [{k: v for k, v in each.items() if not k.endswith(verify.PASSING)} for each in (*run.records(), run.metrics)]
     return kept, {name: array.tobytes() for name, array in run.weights().items()}
 
 

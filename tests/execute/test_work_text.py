@@ -21,7 +21,7 @@ from headway.execute.sweep import run_all
 from headway.execute.work import DONE, FAILED, work
 from headway.report.progress import status_table
 from headway.stats.warnings import execution_warning
-from headway.store import batches, verify
+from headway.store import batches, document, verify
 from headway.store.directory import Store
 from headway.store.environment import cores, slots, visible_gpus
 from headway.store.run import Run
@@ -42,9 +42,8 @@ def train(run, *options) -> int:
 
 def lasting(run):
     """What must be the same in two runs of one content."""
-    passing = ("wall_s", "steps_per_s", "tokens_per_s", "peak_memory_bytes", "memory_bytes")
     run = Run.open(run.path)
-    kept = lambda record: {key: value for key, value in record.items() if key not in passing}  # noqa: E731
+    kept = lambda record: {key: value for key, value in record.items() if not key.endswith(verify.PASSING)}  # noqa: E731
     return {
         "status": run.status,
         "metrics": kept(run.metrics),
@@ -266,7 +265,8 @@ def timed(directory, runs, command=WORKER, **options):
 
 
 @pytest.mark.slow
-def test_each_arm_is_timed_by_itself_once(tmp_path):
+def test_each_arm_is_timed_by_itself_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(document, "is_quiet", lambda others: others < 1e3)
     runs = [fresh_run(tmp_path / "results", arm) for arm in ("falling", "rising")]
     assert timed(tmp_path / "results", runs, asked=True) == ["timing falling by itself", "timing rising by itself"]
     found = json.loads(timing.timing_file(tmp_path / "results", "rising").read_text())
@@ -283,6 +283,14 @@ def test_each_arm_is_timed_by_itself_once(tmp_path):
     assert [Run.open(run.path).status for run in runs] == ["waiting", "waiting"]
     assert timed(tmp_path / "results", runs, asked=True) == []
     assert timed(tmp_path / "results", runs[:1], asked=True) == []
+    assert found["others"] >= 0
+    monkeypatch.setattr(document, "is_quiet", lambda others: False)
+    said = timed(tmp_path / "results", runs, asked=True)
+    assert said[::2] == ["timing falling by itself", "timing rising by itself"], "a busy machine is no measurement"
+    assert all("not measured: the machine was busy (other processes used" in line for line in said[1::2])
+    timed_busy = document.read_timing(timing.timing_file(tmp_path / "results", "rising"))
+    assert timed_busy["step_s"] > 0
+    assert document.measured(timed_busy)["step_s"] is None
 
 
 def trained_for(run, wall_s, steps_per_s) -> Run:
@@ -309,7 +317,7 @@ def test_arms_that_were_timed_on_another_machine_are_timed_again_only_when_asked
     (tmp_path / "results/timings").mkdir()
     for run in runs:
         execution = {"host": "elsewhere", "processor": "another", "versions": {"headway": "0"}, "threads": 4}
-        content = signed({"id": timing._id(run), "execution": execution})
+        content = signed({"id": timing._id(run), "execution": execution, "others": 0.0, "step_s": 0.1})
         timing.timing_file(tmp_path / "results", run.name).write_text(json.dumps(content))
     fail = (sys.executable, "-c", "raise SystemExit(1)")
     assert timed(tmp_path / "results", runs, fail) == []

@@ -12,7 +12,6 @@ LONGEST_FUNCTION = 45
 LONG_FUNCTIONS = {
     "api.py:run": "a line for each option",
     "cli/models.py:patch": "a line for each option",
-    "cli/experiments.py:plan": "a line for each option",
     "cli/experiments.py:run": "a line for each option",
     "cli/models.py:look": "a line for each option",
     "analysis/ablate.py:ablate": "the order in which heads are taken away",

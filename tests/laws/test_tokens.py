@@ -14,12 +14,12 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 415_245,
-    "code lines": 38_753,
-    "dense modules": 86,
+    "tokens": 414_768,
+    "code lines": 38_722,
+    "dense modules": 85,
     "functions above 400 tokens": 43,
     "comprehensions in 1,000 lines": 81,
-    "fragments in Args": 723,
+    "fragments in Args": 722,
     "strings that are a dotted name of Headway": 44,
 }
 """The most that there may be."""

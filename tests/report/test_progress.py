@@ -45,7 +45,7 @@ def test_where_nobody_looks_it_is_a_line_when_something_happens(monkeypatch: pyt
     progress.watch(shown(SHOWN))
     assert written.getvalue().splitlines() == [
         "slow seed 0 running",
-        "1 running after 31 s on 1 worker; about 5 s left",
+        "1 running after 31 s on 1 worker",
         "slow seed 0 done",
     ]
 
@@ -71,10 +71,28 @@ def test_lines_tell_the_training_loss_that_was_logged_last(tmp_path, monkeypatch
     told = [f"training loss: slow seed 0 {loss}"] if loss else []
     assert written.getvalue().splitlines() == [
         "slow seed 0 running",
-        "1 running after 31 s on 1 worker; about 5 s left",
+        "1 running after 31 s on 1 worker",
         *told,
         f"slow seed 0 done, training loss {loss}" if loss else "slow seed 0 done",
     ]
+
+
+def test_what_is_left_is_a_median_with_a_range_that_does_not_jump():
+    forecast, whole = progress.Forecast(), SHOWN[0].runs[0]
+
+    def told(quarters: int, rate: float) -> str:
+        """After so many quarters of a second; a look takes place in each, and ten steps a second are done."""
+        run = replace(whole, steps=10_000, step=round(2.5 * quarters), steps_per_s=rate)
+        return forecast.of(replace(SHOWN[0], elapsed_s=quarters / 4, runs=(run,)))
+
+    assert told(0, 0.1) == "", "a first guess, of 28 h, is not told"
+    assert {told(quarters, 10.0) for quarters in range(1, 20)} == {""}
+    assert told(20, 10.0) == "; about 16 min 35 s left"
+    for quarters in range(21, 401):
+        left = told(quarters, (8.0, 10.0, 12.0)[quarters % 3])
+    assert left == "; about 15 min 00 s left (12 min 19 s to 19 min 01 s)"
+    assert told(401, 500.0).startswith("; about 15 min 00 s left (12 min"), "one odd moment"
+    assert forecast.of(replace(SHOWN[0], elapsed_s=101.0, runs=())) == ""
 
 
 def test_losses_of_many_runs_are_told_of_the_first_few(tmp_path, monkeypatch):

@@ -195,19 +195,20 @@ def test_what_another_seed_costs_is_undisturbed_and_stands_in_the_sentence(store
         ("h2", [1.01, 1.0, 0.99], (30, 31, 32)),
     ):
         store.add(arm, values)
-        for run, wall_s in zip(store.content[-3:], seconds, strict=True):
-            run.metrics["wall_s"] = wall_s
+        for run, processor_s in zip(store.content[-3:], seconds, strict=True):
+            run.metrics |= {"processor_s": processor_s, "wall_s": 10 * processor_s}
     one = results.build(store).judged[0]
-    assert (one.outcome, one.seed_s) == ("open", 90.0)
+    assert (one.outcome, one.seed_s) == ("open", 91.0)
     more = one.seeds_to_settle
     chance = "with a chance of about 80 %"
     assert one.verdict.endswith(
-        f"; about {more} more seeds settle 1 % {chance}, about {duration(90.0 * more)} of training"
+        f"; about {more} more seeds settle 1 % {chance}, about {duration(91.0 * more)} of training"
     )
     for run in store.content:
-        run.execution = {"together": 2}
-    assert results.build(store).judged[0].seed_s == 45.0
-    del store.content[-1].metrics["wall_s"], store.content[-2].metrics["wall_s"], store.content[-3].metrics["wall_s"]
+        run.metrics["device_s"] = 0.5 * run.metrics["processor_s"]
+    assert results.build(store).judged[0].seed_s == 45.5
+    for run in store.content[-3:]:
+        del run.metrics["processor_s"], run.metrics["device_s"]
     assert results.build(store).judged[0].seed_s is None
 
 

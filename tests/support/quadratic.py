@@ -25,7 +25,7 @@ from headway.config.run import RunSpec
 from headway.errors import Diverged
 from headway.execute.places import LocalPlace, local_places
 from headway.execute.work import work
-from headway.store import lease
+from headway.store import lease, verify
 from headway.store.directory import Store
 from headway.store.lease import Lease, last_holder
 from headway.store.run import Run
@@ -138,9 +138,8 @@ def train_here(run: Run) -> int:
 
 def lasting(run: Run) -> dict[str, Any]:
     """What must be the same in two runs of one content: all but times, memory and where it was computed."""
-    passing = ("wall_s", "steps_per_s", "peak_memory_bytes")
     run = Run.open(run.path)
-    kept = lambda record: {key: value for key, value in record.items() if key not in passing}  # noqa: E731
+    kept = lambda record: {key: value for key, value in record.items() if not key.endswith(verify.PASSING)}  # noqa: E731
     return {
         "status": run.status,
         "metrics": kept(run.metrics),

@@ -56,7 +56,7 @@ from headway.config.experiment import Experiment
 from headway.config.load import resolve
 from headway.execute.sweep import ExecutionOptions
 from headway.stats.results import write
-from headway.store import checkpoint
+from headway.store import checkpoint, verify
 from headway.store.directory import Store
 from headway.store.lease import last_holder
 from headway.store.run import Run
@@ -293,9 +293,8 @@ def _sweep(directory: Path, name: str) -> int:
 
 def lasting(run: Run) -> dict[str, Any]:
     """What must be the same in two runs of one content: all but times, memory and where it was computed."""
-    passing = ("wall_s", "steps_per_s", "tokens_per_s", "peak_memory_bytes", "memory_bytes")
     run = Run.open(run.path)
-    kept = lambda record: {key: value for key, value in record.items() if key not in passing}  # noqa: E731
+    kept = lambda record: {key: value for key, value in record.items() if not key.endswith(verify.PASSING)}  # noqa: E731
     found = checkpoint.load(run.path / "checkpoint")[0]
     return {
         "status": run.status,

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,10 +41,7 @@ def show(name: opt.Name, scale: opt.Scale = None, settings: opt.Settings = None,
 
 @app.command()
 def plan(
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="EXPERIMENT|SHAPE...", help="An experiment, or published models such as gpt2."),
-    ],
+    name: opt.Name,
     scale: opt.Scale = None,
     settings: opt.Settings = None,
     arms: opt.Arms = None,
@@ -52,9 +49,6 @@ def plan(
     seeds: opt.Seeds = None,
     plugins: opt.Plugins = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
-    device: Annotated[
-        Literal["cpu", "cuda"], typer.Option(help="cuda: the time on an H200, too (docs/gpu.md).")
-    ] = "cpu",
     out: Annotated[
         Path | None,
         typer.Option(callback=path_of, metavar="FILE", help="The picture as a png, svg, pdf or html file."),
@@ -64,45 +58,35 @@ def plan(
 
     Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched, and
     refuses what `run` would refuse for its data.
-    Names of published models (or `shapes` for all of them) show where their parameters go.
     """
+    from headway.api import about_comparisons, as_compared
+    from headway.execute.costs import costs, preflight, remarks, too_large
     from headway.execute.worker import set_up_process
     from headway.report.charts.parameters import write_picture
-    from headway.report.terminal import named_shapes, shape_table
+    from headway.report.progress import follow_trials
+    from headway.report.terminal import PlannedCosts
+    from headway.store.directory import is_directory
 
     cache = set_up_process(threads=1)  # as a worker has a core to itself
-    options, on_gpu = (scale, settings, arms, control, seeds), device == "cuda"
-    given = on_gpu or any(option is not None for option in (*options, plugins))
-    if picture := named_shapes(names, options_given=given):
-        print_tables(shape_table(picture), picture)
-        title = "Where parameters go in published models"
-    else:
-        from headway.api import about_comparisons, as_compared
-        from headway.execute.costs import costs, on_h200, preflight, remarks, too_large
-        from headway.report.progress import follow_trials
-        from headway.report.terminal import PlannedCosts
-        from headway.store.directory import is_directory
-
-        experiment = _experiment(names[0], *options, plugins)
-        place = Path(names[0]) if is_directory(names[0]) else experiment.directory
-        experiment = as_compared(experiment, place)
-        notes = preflight(experiment)
-        for said in (*experiment.ignored_settings, *remarks(experiment)):
-            warn(said)
-        for said in (*experiment.no_op_controls, *about_comparisons(experiment, place)):
-            tell(said)
-        found = costs(experiment, trial=timing, follow=follow_trials)
-        planned = PlannedCosts(experiment=experiment, costs=found)
-        for said in too_large(found):
-            warn(said)
-        if cache and "torch" in sys.modules:
-            warn(cache)
-        picture, title = planned.picture, f"Parameters of {planned.experiment.name}"
-        print_tables(*planned.tables(), *planned.starts(), picture)
-        for sentence in (*planned.sentences(), *(on_h200(found) if on_gpu else ()), *notes):
-            say(sentence)
+    experiment = _experiment(name, scale, settings, arms, control, seeds, plugins)
+    place = Path(name) if is_directory(name) else experiment.directory
+    experiment = as_compared(experiment, place)
+    notes = preflight(experiment)
+    for said in (*experiment.ignored_settings, *remarks(experiment)):
+        warn(said)
+    for said in (*experiment.no_op_controls, *about_comparisons(experiment, place)):
+        tell(said)
+    found = costs(experiment, trial=timing, follow=follow_trials)
+    planned = PlannedCosts(experiment=experiment, costs=found)
+    for said in too_large(found):
+        warn(said)
+    if cache and "torch" in sys.modules:
+        warn(cache)
+    print_tables(*planned.tables(), *planned.starts(), planned.picture)
+    for sentence in (*planned.sentences(), *notes):
+        say(sentence)
     if out is not None:
-        say(f"figure: {write_picture(out, picture.figure(title))}")
+        say(f"figure: {write_picture(out, planned.picture.figure(f'Parameters of {experiment.name}'))}")
 
 
 @app.command()

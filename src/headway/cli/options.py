@@ -162,6 +162,7 @@ DROPPED = {
     "xray --draws": (None, "type --null-draws"),
     "run --best": (None, "type --until 1%, which adds seeds until every comparison has an answer; Optuna searches"),
     "run --budget": (None, "type --until 1% --max-seeds N, or stop the run with Ctrl-C; `headway run DIR` resumes it"),
+    "plan --device": (None, "leave it out; `python benchmarks/gpu.py` measures what a GPU takes"),
     "plan --trial": (None, "type --timing"),
     "plan --no-trial": (None, "type --no-timing"),
     "generate --stop": (None, "leave it out: a text ends at its end-of-text token"),

@@ -114,6 +114,8 @@ _ALL = (
     # No better: runs of a sweep share the machine, and are no measurement of time.
     _metric("tokens_per_s", "tokens/s", "tokens trained on per second, evaluation not counted"),
     _metric("steps_per_s", "1/s", "training steps per second, evaluation not counted", "higher"),
+    _metric("processor_s", "s", "seconds of processor time, of all threads; runs trained together share it", "lower"),
+    _metric("device_s", "s", "seconds of training on a GPU; runs trained together share them", "lower"),
     _metric("wall_s", "s", "seconds from start to end, interruptions not counted", "lower"),
     _metric("peak_memory_bytes", "bytes", "largest resident memory of the run's process", "lower"),
     _metric("memory_bytes", "bytes", "largest memory above what the process held before the model was built", "lower"),

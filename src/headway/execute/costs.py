@@ -1,25 +1,25 @@
 """The cost of each arm before it runs.
 
-`costs` estimates the parameters, FLOPs, memory and time of an arm. `on_h200` tells its time on a GPU, by the roofline.
+`costs` estimates the parameters, FLOPs, memory and time of an arm.
 `preflight` and `remarks` tell what a user may not expect of the data and the arms.
 """
 
+import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import psutil
 
-from headway.base.files import cache_folder, kept_json
 from headway.base.identity import canonical
-from headway.base.text import counted, duration, size, together
+from headway.base.text import size, together
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.kinds import part_of
 from headway.config.run import Budget, RunSpec
 from headway.store.batches import how_many, reasons_not_batchable
-from headway.store.environment import MOST_PER_GPU
 from headway.train.loop import training_part_of
 
 SLOW_FLOPS_PER_S = 20e9
@@ -35,7 +35,8 @@ class Cost:
     budget: Budget
     run: RunSpec
     steps: int | None
-    steps_per_s: float | None
+    rates: tuple[float, ...]
+    """Steps per second of processor time, of each portion of a trial; empty where none was made."""
     untimed: str | None
     """The reason why no trial was made."""
     together: int
@@ -45,6 +46,11 @@ class Cost:
     def batch_size(self) -> int:
         """Examples in a step."""
         return self.run.training.batch_size
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """The median of `rates`."""
+        return statistics.median(self.rates) if self.rates else None
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -58,6 +64,19 @@ class Cost:
         if self.steps == 0:
             return 0.0
         return None if self.steps is None or self.steps_per_s is None else self.steps / self.steps_per_s
+
+    @property
+    def slowest_s(self) -> float:
+        """`seconds` at the rate that a tenth of the trial's portions fall below; 0 where it is not known."""
+        return self._seconds_at(0.1)
+
+    @property
+    def fastest_s(self) -> float:
+        """`seconds` at the rate that nine tenths of the trial's portions fall below; 0 where it is not known."""
+        return self._seconds_at(0.9)
+
+    def _seconds_at(self, quantile: float) -> float:
+        return (self.steps or 0) / float(np.quantile(self.rates, quantile)) if self.rates else 0.0
 
     @property
     def training_flops(self) -> float | None:
@@ -96,9 +115,7 @@ def costs(
         _timed_as(first[name]): _tried([first[name].run.at_seed(seed) for seed in seeds[: first[name].together]])
         for name in follow(list(first))
     }
-    return tuple(
-        replace(cost, steps_per_s=speeds[_timed_as(cost)]) if cost.untimed is None else cost for cost in counted
-    )
+    return tuple(replace(cost, rates=speeds[_timed_as(cost)]) if cost.untimed is None else cost for cost in counted)
 
 
 _NOT_TIMED = ("steps", "tokens", "epochs", "warmup_steps", "decay")
@@ -167,13 +184,13 @@ def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
         budget=run.budget,
         run=run,
         steps=run.budget.steps,
-        steps_per_s=None,
+        rates=(),
         untimed=untimed,
         together=len(seeds[: how_many(run, None)[0]]),
     )
 
 
-def _tried(together: Sequence[RunSpec]) -> float:
+def _tried(together: Sequence[RunSpec]) -> tuple[float, ...]:
     return training_part_of(together[0]).trial_steps_per_s(*together)
 
 
@@ -186,33 +203,3 @@ def _reason_not_to_try(run: RunSpec) -> str | None:
     if run.budget.training_bytes > free:
         return f"a run needs more memory ({size(run.budget.training_bytes)}) than is free ({size(free)})"
     return None
-
-
-H200_BYTES = 139 * 2**30
-"""The memory that torch can have of it."""
-MEASURED = "gpu.json"
-"""The file of the cache in which the GPU kit keeps what it measured."""
-_CONTEXT_BYTES = 600e6
-"""The memory that a process takes of a GPU before it has a model."""
-
-
-def on_h200(found: Sequence[Cost]) -> Iterator[str]:
-    """Yield how long a run of each arm takes on an H200, and how many fit side by side.
-
-    Times are those of the roofline, or of the share of it that the GPU kit (benchmarks/gpu.py) has measured.
-    """
-    share = (kept_json(cache_folder() / MEASURED) or {}).get("share_of_roofline")
-    said: dict[str, list[str]] = defaultdict(list)
-    for cost in found:
-        if not (bounds := training_part_of(cost.run).roofline(cost.run)):
-            said["trains on the processor, also where there is a GPU"].append(cost.arm.full_name)
-            continue
-        bound, step_s = max(bounds.items(), key=lambda item: item[1])
-        fit = min(MOST_PER_GPU, int(0.9 * H200_BYTES / (cost.budget.peak_bytes + _CONTEXT_BYTES)))
-        step_s = step_s / share if share else step_s
-        whole = "" if cost.steps is None else f"{duration(step_s * cost.steps)}, "
-        how = f"as measured, {100 * share:.0f} % of the roofline" if share else f"at least, bound by {bound}"
-        said[f"{whole}{1e3 * step_s:.2g} ms a step ({how}); {counted(fit, 'run')} fit side by side"].append(
-            cost.arm.full_name
-        )
-    yield from (f"on an H200, {together(names, len(found))}: {sentence}" for sentence, names in said.items())

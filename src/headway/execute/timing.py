@@ -1,8 +1,8 @@
-"""The time of a step of each arm when nothing else runs, kept as `DIR/timings/ARM.json`.
+"""The time of a step of each arm on a quiet machine, kept as `DIR/timings/ARM.json`.
 
-Runs of a sweep share the machine, so their seconds are no measurement. After a sweep, when the machine is quiet, each
-arm does some steps in a process of its own with all cores. Figures of time and memory against heads read these files
-alone.
+Runs of a sweep share the machine, so their seconds are no measurement. After a sweep each arm does some steps in a
+process of its own with all cores, and what other processes use meanwhile is measured too: on a busy machine the seconds
+do not count. Figures of time and memory against heads read these files alone.
 """
 
 import statistics
@@ -17,8 +17,8 @@ from headway.base.text import counted, duration
 from headway.errors import HeadwayError
 from headway.execute.places import LocalPlace
 from headway.execute.work import OpenStudy
-from headway.store.document import read_timing, timing_file
-from headway.store.environment import surroundings
+from headway.store.document import measured, read_timing, timing_file
+from headway.store.environment import Usage, surroundings
 from headway.store.lease import LeaseHeld, is_held
 from headway.store.run import Run
 from headway.store.watch import take_patiently
@@ -69,9 +69,12 @@ def time_arms(
                     yield "other processes work on this directory, so nothing more is timed"
                     return
                 yield f"timing {run.name} by itself"
+                file = timing_file(directory, run.name)
                 if not _time(directory, run, place.whole):
-                    log = timing_file(directory, run.name).with_suffix(".log")
-                    yield f"{run.name} could not be timed; {log} says why"
+                    yield f"{run.name} could not be timed; {file.with_suffix('.log')} says why"
+                elif (timing := read_timing(file)) and measured(timing)["step_s"] is None:
+                    others = f"{timing['others']:.1f} cores"
+                    yield f"{run.name} not measured: the machine was busy (other processes used {others})"
     except LeaseHeld:
         yield "another process times the arms of this directory"
 
@@ -107,6 +110,7 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
         study = open_study(spec, {})
         study.trainer.advance(_WARM_UP)
         seconds: list[float] = []
+        before = Usage.now()
         while len(seconds) < _STEPS.stop - 1 and (len(seconds) < _STEPS.start or sum(seconds) < _LONG_S):
             began = time.perf_counter()
             study.trainer.advance(1)
@@ -114,9 +118,10 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
     except HeadwayError as error:
         print(error)
         return 1
-    step_s = statistics.median(seconds)
+    others, step_s = Usage.now().others_since(before), statistics.median(seconds)
     timing = {
         "schema": SCHEMA,
+        "others": round(others, 2),
         "arm": run.name,
         "id": _id(run),
         "step_s": step_s,
@@ -134,10 +139,10 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
 def _is_timed(directory: Path, run: Run, place: LocalPlace, *, anywhere: bool) -> bool:
     """Return whether an arm, as now declared, was timed with as many threads on this machine, or on any machine."""
     try:
-        timing = read_timing(timing_file(directory, run.name)) or {}
+        timing = measured(read_timing(timing_file(directory, run.name)) or {})
         then: Mapping[str, Any] = timing["execution"]
         here = _where(then, then["threads"]) == _where(surroundings(), place.whole.slot.threads)
-        return timing["id"] == _id(run) and (anywhere or here)
+        return timing["step_s"] is not None and timing["id"] == _id(run) and (anywhere or here)
     except (KeyError, TypeError):
         return False
 

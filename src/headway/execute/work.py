@@ -33,7 +33,7 @@ from headway.execute.stop import Stop, StopRequest
 from headway.store import checkpoint, integrity, verify
 from headway.store.batches import explain_out_of_memory, is_out_of_memory
 from headway.store.checkpoint import Checkpoint, Unrecorded
-from headway.store.environment import changes, surroundings
+from headway.store.environment import Usage, changes, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
 from headway.store.run import Run, Status, update
 from headway.store.run_writer import RunWriter
@@ -210,7 +210,7 @@ class OwnedRun:
 
     def __init__(self, run: Run, lease: Lease, stop_request: StopRequest):
         self._run, self._lease, self._stop_request = run, lease, stop_request
-        self._began = time.perf_counter()
+        self._began, self._used = time.perf_counter(), Usage.now().own
         self._contents: dict[str, Content] = {}
 
     def outcome(self, open_study: OpenStudy) -> int:
@@ -292,6 +292,8 @@ class OwnedRun:
         training_s = counters.pop("training_s")
         last = self._run.records()[-1]
         amounts = {"steps": self._run.steps}
+        if self._run.execution.get("device") == "cuda":
+            counters["device_s"] = training_s / self._run.execution.get("together", 1)
         amounts |= {name: n for name, n in conclusion.metrics.items() if name == "tokens"}
         metrics = {
             **{name: last.get(name) for name in study.carried},
@@ -367,10 +369,15 @@ class OwnedRun:
             )
 
     def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
-        """Return the seconds and memory until now, including those of the processes that this one continues."""
+        """Return the seconds and memory until now, including those of the processes that this one continues.
+
+        Runs that are trained together share the processor's time.
+        """
+        used_s = (Usage.now().own - self._used) / self._run.execution.get("together", 1)
         memory = {"peak_memory_bytes": peak_bytes(), **study.memory()}
         return {
             "wall_s": round(base.get("wall_s", 0.0) + time.perf_counter() - self._began, 3),
+            "processor_s": round(base.get("processor_s", 0.0) + used_s, 3),
             "training_s": base.get("training_s", 0.0) + training_s,
             **{name: max(base.get(name, 0), size) for name, size in memory.items()},
         }

@@ -4,11 +4,13 @@ A table has a row for each run. If there are hundreds of runs, similar runs of a
 """
 
 import time
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import track
@@ -75,12 +77,40 @@ COLORS = {
     "damaged": "red",
 }
 _SAID_EVERY_S = 30.0
+_REMEMBERED_S, _KNOWN_AFTER_S = 120.0, 5.0
+"""How long an expectation counts, and how long expectations are collected before one is told."""
 _LOSSES = 4
 """The most runs whose losses a line tells."""
 _TIMED_FIRST = 3
 """Shapes after which one knows about how long the others take."""
 _LOOKED_FOR_S = 2.5
 """The time to wait for beats of workers on other machines, which come every second."""
+
+
+class Forecast:
+    """The time at which all runs end, as expected over the last two minutes."""
+
+    def __init__(self) -> None:
+        self._expected: deque[tuple[float, float]] = deque()
+
+    def of(self, snapshot: Snapshot) -> str:
+        """Return words for the time left, a median and a range; empty while too little is known.
+
+        The range leaves out a tenth of the expectations at each end.
+        """
+        left_s, now_s = snapshot.seconds_left, snapshot.elapsed_s
+        if left_s:
+            self._expected.append((now_s, now_s + left_s))
+        while self._expected and self._expected[0][0] < now_s - _REMEMBERED_S:
+            self._expected.popleft()
+        if not left_s or now_s - self._expected[0][0] < _KNOWN_AFTER_S:
+            return ""
+        ends_s = [end_s for _, end_s in self._expected]
+        low_s, middle_s, high_s = np.quantile(ends_s, (0.1, 0.5, 0.9)) - now_s
+        low = duration(max(0.0, low_s))
+        high = duration(max(0.0, high_s))
+        spread = f" ({low} to {high})" if low != high else ""
+        return f"; about {duration(max(0.0, middle_s))} left{spread}"
 
 
 def can_be_shown() -> bool:
@@ -91,15 +121,15 @@ def can_be_shown() -> bool:
 
 def watch(snapshots: Generator[Snapshot]) -> None:
     """Show runs until they end: as a live table in a terminal or a notebook, else line by line."""
-    console = Terminal()
+    console, forecast = Terminal(), Forecast()
     with closing(snapshots):
         if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")):
             with Live(console=console, refresh_per_second=4) as live:
                 for snapshot in snapshots:
                     # In a notebook rich does not draw the last picture by itself.
-                    live.update(_picture(snapshot, console.height), refresh=console.is_jupyter)
+                    live.update(_picture(snapshot, forecast.of(snapshot), console.height), refresh=console.is_jupyter)
         else:
-            _say(snapshots, console)
+            _say(snapshots, forecast, console)
 
 
 def follow_trials(arms: Sequence[str]) -> Iterable[str]:
@@ -193,13 +223,13 @@ def _silent(directory: Path, runs: Sequence[Progress]) -> Iterator[str]:
             )
 
 
-def _picture(snapshot: Snapshot, height: int) -> Group:
+def _picture(snapshot: Snapshot, left: str, height: int) -> Group:
     """Return the table, current runs first, as many as fit; a line on all runs; and messages."""
     order = {"running": 0, "failed": 1, "interrupted": 1, "damaged": 1, "waiting": 2, "done": 3}
     runs = sorted(snapshot.runs, key=lambda run: order[run.status])
     shown = runs[: max(1, height - 5)]
     hidden = f"{len(runs) - len(shown)} more runs; " if len(shown) < len(runs) else ""
-    return Group(_table(shown), Text(hidden + _summary(snapshot)), *_messages(runs))
+    return Group(_table(shown), Text(hidden + _summary(snapshot, left)), *_messages(runs))
 
 
 def _messages(runs: Sequence[Progress]) -> list[Text]:
@@ -252,11 +282,9 @@ def _table(runs: Sequence[Progress]) -> Table:
     return table
 
 
-def _summary(snapshot: Snapshot) -> str:
-    left = snapshot.seconds_left
-    time_left = f"; about {duration(left)} left" if left else ""
+def _summary(snapshot: Snapshot, left: str) -> str:
     at = f"after {duration(snapshot.elapsed_s)} on {counted(snapshot.workers, 'worker')}"
-    return f"{_counts(snapshot)} {at}{time_left}"
+    return f"{_counts(snapshot)} {at}{left}"
 
 
 def _counts(snapshot: Snapshot) -> str:
@@ -264,11 +292,12 @@ def _counts(snapshot: Snapshot) -> str:
     return ", ".join(counts) or "none yet"
 
 
-def _say(snapshots: Iterator[Snapshot], console: Console) -> None:
+def _say(snapshots: Iterator[Snapshot], forecast: Forecast, console: Console) -> None:
     """A line when a run starts or ends, and now and then one about all of them."""
     said: dict[tuple[str, int], str] = {}
     last_s = 0.0
     for snapshot in snapshots:
+        left = forecast.of(snapshot)
         for run in snapshot.runs:
             key = (run.name, run.seed)
             if run.status != said.get(key, "waiting"):
@@ -278,5 +307,5 @@ def _say(snapshots: Iterator[Snapshot], console: Console) -> None:
                 console.print(line, markup=False, soft_wrap=True)
         if snapshot.elapsed_s - last_s >= _SAID_EVERY_S:
             last_s = snapshot.elapsed_s
-            for line in filter(None, (_summary(snapshot), _losses(snapshot.runs))):
+            for line in filter(None, (_summary(snapshot, left), _losses(snapshot.runs))):
                 console.print(line, markup=False, soft_wrap=True)

@@ -12,10 +12,7 @@ from rich.tree import Tree
 
 from headway.base.text import counted, duration, printable, size, together
 from headway.config.experiment import Experiment
-from headway.config.lm.budget import SHAPES
 from headway.config.run import RunSpec
-from headway.config.shipped import shipped
-from headway.errors import UserError, near
 from headway.execute.costs import Cost
 from headway.report.charts.parameters import Parts, compact
 from headway.store.environment import cores
@@ -65,17 +62,17 @@ class PlannedCosts:
         in_tokens, heads = self._run.task.n_ctx is not None, bool(self._run.heads_summary)
         flops_of = f"FLOPs/{self._run.traits.example}"
         rate = "tokens/s" if in_tokens else "steps/s"
-        counts, costs = (
-            _table("arm", *parts, "total"),
-            _table("arm", *(["heads"] if heads else []), flops_of, "FLOPs", "memory", rate, "time"),
-        )
+        counts = _table("arm", *parts, "total")
+        of_heads = ["heads"] if heads else []
+        costs = _table("arm", *of_heads, flops_of, "FLOPs", "memory", rate, "time")
         by_part: list[tuple[str, ...]] = []
         by_run: list[tuple[str, ...]] = []
         for cost in self.costs:
             numbers = [cost.budget.parameters.get(part, 0) for part in parts]
             by_part.append((*map(_count, numbers), f"{cost.budget.n_parameters:,}"))
             per_example = cost.budget.flops_per_token if in_tokens else cost.budget.flops_per_example
-            flops, speed = cost.training_flops, cost.tokens_per_s if in_tokens else cost.steps_per_s
+            flops = cost.training_flops
+            speed = cost.tokens_per_s if in_tokens else cost.steps_per_s
             by_run.append(
                 (
                     *([_heads(cost.run.heads_summary)] if heads else []),
@@ -136,6 +133,7 @@ class PlannedCosts:
             yield f"not timed: {'every arm' if len(names) == len(self.costs) else shown}; {reason}"
         yield from self._kept()
         yield from self._total()
+        yield from self._shorter()
 
     def _matches(self) -> Iterable[str]:
         yield _matched("parameters", {c.arm.full_name: c.budget.n_parameters for c in self.costs})
@@ -157,11 +155,25 @@ class PlannedCosts:
         if len(times) < len(self.costs):
             return
         count, seeds = len(self.experiment.runs), len(self.experiment.seeds)
+        in_turn = seeds / min(count, cores())
+        fastest_s = sum(cost.fastest_s for cost in self.costs)
+        slowest_s = sum(cost.slowest_s for cost in self.costs)
+        fastest = duration(fastest_s * in_turn)
+        slowest = duration(slowest_s * in_turn)
+        spread = f" ({fastest} to {slowest})" if fastest != slowest else ""
         left_out = f"evaluation{_and_starts(self.costs)} not counted"
         yield (
             f"{counted(count, 'run')} ({counted(seeds, 'seed')}) on {counted(cores(), 'core')}: "
-            f"about {duration(sum(times) * seeds / min(count, cores()))}, {left_out}"
+            f"about {duration(sum(times) * in_turn)}{spread} if nothing else runs, {left_out}"
         )
+
+    def _shorter(self) -> Iterator[str]:
+        """Yield a sentence on the key that says how long a run is."""
+        for key in ("steps", "tokens", "epochs"):
+            length = getattr(self._run.training, key, None)
+            if length:
+                example = f", for example with --set training.{key}={length // 10}" if length >= 100 else ""
+                yield f"training.{key} ({length:,} here) is how long a run is; a smaller number shortens it{example}"
 
 
 def _range(n_steps: list[int]) -> str:
@@ -215,45 +227,3 @@ def _matched(what: str, values: Mapping[str, Hashable]) -> str:
     ]
     more = f"; and {len(groups) - _MOST_NAMES:,} more groups" if len(groups) > _MOST_NAMES else ""
     return f"matched in {what}: {'; '.join(groups[:_MOST_NAMES]) or 'no two arms'}{more}"
-
-
-ALL = "shapes"
-"""The name that stands for every published model."""
-
-
-def named_shapes(names: Sequence[str], *, options_given: bool = False) -> Parts | None:
-    """The parameters of published models by part; None where the one name is that of an experiment, or of none.
-
-    Raises:
-        UserError: for several names that are not all published models, or options that only experiments have.
-    """
-    chosen = list(SHAPES) if list(names) == [ALL] else list(names)
-    unknown = [name for name in chosen if name not in SHAPES]
-    if len(chosen) == 1 and unknown:
-        name = chosen[0]
-        known = name in shipped() or "/" in name or name.endswith((".yaml", ".yml"))
-        close = near(name, [*SHAPES, *shipped(), ALL])
-        if known or not close.startswith("did you mean"):
-            return None
-        raise UserError(f"there is no experiment or published model {name!r}; {close}")
-    if unknown:
-        raise UserError(
-            f"plan {' '.join(names)}: {unknown[0]} is no published model; {near(unknown[0], SHAPES)}. "
-            "An experiment is planned alone"
-        )
-    if options_given:
-        raise UserError(f"plan {' '.join(names)}: a published model has no scale, settings, arms, controls or seeds")
-    return Parts(counts={name: SHAPES[name].parameters for name in chosen}, shares=True)
-
-
-def shape_table(parts: Parts) -> Table:
-    """The share of each part in percent, a row per model."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", caption="parts in % of all")
-    table.add_column("model", no_wrap=True)
-    for heading in (*parts.names, "parameters"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, counts in parts.counts.items():
-        total = sum(counts.values())
-        shares = (f"{100 * counts[part] / total:.1f}" if part in counts else "–" for part in parts.names)
-        table.add_row(name, *shares, f"{total:,}")
-    return table

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -274,17 +275,15 @@ def has_metric(run: Run, metric: str) -> bool:
 
 
 def run_seconds(run: Run) -> float | None:
-    """Return the seconds of a finished run (None if not measured); runs trained together share their time."""
-    seconds = run.metrics["wall_s"] if has_metric(run, "wall_s") else None
-    if seconds is None or not seconds > 0:
-        return None
-    return seconds / max(1, (run.execution or {}).get("together", 1))
+    """The seconds of the GPU or the processor that a finished run took; None where they are not known."""
+    known = (run.metrics[name] for name in ("device_s", "processor_s") if has_metric(run, name))
+    return next((seconds for seconds in known if seconds), None)
 
 
 def arm_seconds(arm: str, runs: RunsOfArm) -> float | None:
-    """The lower quartile over an arm's runs: what else a machine does makes some of them slower, and none faster."""
-    known = sorted(seconds for run in runs.get(arm, {}).values() if (seconds := run_seconds(run)) is not None)
-    return known[(len(known) - 1) // 4] if known else None
+    """The median of `run_seconds` over an arm's runs."""
+    known = [seconds for run in runs.get(arm, {}).values() if (seconds := run_seconds(run)) is not None]
+    return median(known) if known else None
 
 
 def seed_seconds(arms: Iterable[str], runs: RunsOfArm) -> float | None:

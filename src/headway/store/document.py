@@ -13,6 +13,7 @@ key, `headway`, is a note of Headway's own. It names what the directory has, so 
 A document of the first sealed version has `seals` in place of `runs`. The next `headway run` there writes `runs`.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -26,7 +27,7 @@ from headway.config.experiment import Experiment
 from headway.config.plugins import FOLDER, keep
 from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError
-from headway.store.environment import surroundings
+from headway.store.environment import is_quiet, surroundings
 from headway.store.records import run_folders, signed_json
 
 FILE = "experiment.yaml"
@@ -249,6 +250,12 @@ def read_timing(file: Path) -> dict[str, Any] | None:
     """Return a timing, or None if it cannot be read or has changed since it was written."""
     timing = signed_json(file)
     return timing if timing is not None and timing.get("arm", file.stem) == file.stem else None
+
+
+def measured(timing: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A timing whose seconds are None where the machine was busy meanwhile, or nobody looked whether it was."""
+    quiet = is_quiet(timing.get("others", math.inf))
+    return timing if quiet else {**timing, **dict.fromkeys(("step_s", "step_s_range", "tokens_per_s"))}
 
 
 def timings_of_arms(directory: Path) -> dict[str, dict[str, Any] | None]:

@@ -14,11 +14,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from headway.config.yaml import leaves
 from headway.errors import UserError
@@ -55,6 +58,38 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Processor time until now, in seconds: of this process with its ended children, and of the whole machine."""
+
+    own: float
+    machine: float
+    at: float
+    """A moment by a clock that nobody sets."""
+
+    @classmethod
+    def now(cls) -> "Usage":
+        """The use until this moment."""
+        own = sum(os.times()[:4])
+        times = psutil.cpu_times()
+        machine = sum(getattr(times, kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq", "steal"))
+        return cls(own=own, machine=machine, at=time.monotonic())
+
+    def others_since(self, before: "Usage") -> float:
+        """The cores that other processes have kept busy since then, on average."""
+        others = (self.machine - before.machine) - (self.own - before.own)
+        return max(0.0, others / max(self.at - before.at, 1e-9))
+
+
+def is_quiet(others: float) -> bool:
+    """Return whether a machine is quiet enough for its seconds to be a measurement.
+
+    Args:
+        others: the cores that other processes keep busy.
+    """
+    return others <= max(0.25, 0.02 * (os.cpu_count() or 1))
 
 
 def _version(package: str) -> str:

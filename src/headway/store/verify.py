@@ -263,7 +263,7 @@ def _sealed(run: Run, known: Checked) -> Looked:
     )
 
 
-_PASSING = ("_s", "_bytes")
+PASSING = ("_s", "_bytes")
 """How the names of times, rates and memory end."""
 _TIMES, _ARRAYS = ("metrics.jsonl", "checkpoint/"), ".safetensors"
 _OF_A_PLACE = ("host", "changes")
@@ -297,7 +297,7 @@ def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, C
         contents: of its files, by path in the folder.
     """
     mine = plain(dict(metrics))
-    names = sorted(name for name in first.metrics.keys() | mine.keys() if not name.endswith(_PASSING))
+    names = sorted(name for name in first.metrics.keys() | mine.keys() if not name.endswith(PASSING))
     differing = [name for name in names if not _equal(first.metrics.get(name), mine.get(name))]
     try:
         sealed = integrity.read(first.path, first.seal or "")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
 
 _CHUNK_S = 0.5  # a caller hears from the trainer about twice a second
-_RECENT_S = 5.0  # the rate is that of about the last seconds
+_RECENT_S = 60.0  # the rate is that of about the last minute, which an evaluation or a busy moment hardly changes
 
 
 class Trainer(Protocol):
@@ -246,7 +246,7 @@ class _Pace:
         return losses
 
     def rate(self, step: int) -> float:
-        """Steps per second of about the last five seconds, an exponential window; 0 while it is not known."""
+        """Steps per second of about the last minute, an exponential window; 0 while it is not known."""
         now = time.perf_counter()
         elapsed = max(now - self._time, 1e-9)
         kept = math.exp(-elapsed / _RECENT_S)
@@ -331,10 +331,11 @@ class TrainingSlice(ABC):
         """The torch module of a run, as it was trained, with these weights."""
 
     @abstractmethod
-    def trial_steps_per_s(self, *runs: Any, seconds: float = 0.3) -> float:
-        """Optimizer steps per second of a trial of about `seconds`, eager where torch trains; nothing is kept.
+    def trial_steps_per_s(self, *runs: Any, seconds: float = 0.3) -> tuple[float, ...]:
+        """Optimizer steps per second of processor time, of each portion of a trial of about `seconds`.
 
-        Several runs, of one shape, are trained together, and their steps are added up.
+        The trial is eager where torch trains, on one thread; what else the machine does hardly changes its rates.
+        Several runs, of one shape, are trained together, and their steps are added up. Nothing is kept.
 
         Raises:
             UserError: as `open_together`, for several runs.
@@ -343,10 +344,6 @@ class TrainingSlice(ABC):
     def about_trial(self, run: Any) -> str:  # noqa: ARG002
         """Return a sentence on how the trial differs from a run; empty if it does not."""
         return ""
-
-    def roofline(self, run: Any) -> dict[str, float]:  # noqa: ARG002
-        """Return the seconds of a training step on an H200 by what bounds it; empty if no GPU trains a run."""
-        return {}
 
     def why_not_fused(self, run: Any) -> str | None:  # noqa: ARG002
         """Return a clause on why the fused trainer cannot train a run, or None if it can."""

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from headway.icl.attention import InContextAttention
 
 
+_PORTIONS = 8
+"""About how many portions of a trial are timed."""
+
+
 class IclTrainingSlice(TrainingSlice):
     """In-context regression."""
 
@@ -69,19 +73,24 @@ class IclTrainingSlice(TrainingSlice):
 
         return InContextAttention(run.model, run.task, weights)
 
-    def trial_steps_per_s(self, *runs: IclRun, seconds: float = 0.3) -> float:
-        """Return the training steps per second of a run, measured in a short trial from its initial weights."""
+    def trial_steps_per_s(self, *runs: IclRun, seconds: float = 0.3) -> tuple[float, ...]:
+        """Return the training steps per second of a run, in each portion of a short trial from its initial weights."""
         if runs[1:]:
             raise UserError(f"{len(runs)} runs were to be tried together, which this laboratory cannot; try one alone")
         trainer = self.open_study(*runs, compile=False).trainer
         # The first step also pays for what is set up once.
         trainer.advance(1)
-        began, steps = time.perf_counter(), 0
-        while time.perf_counter() - began < seconds:
-            portion = max(1, steps)
+        rates: list[float] = []
+        portion, began = 1, time.process_time()
+        while not rates or time.process_time() - began < seconds:
+            before = time.process_time()
             trainer.advance(portion)
-            steps += portion
-        return steps / (time.perf_counter() - began)
+            took = max(time.process_time() - before, 1e-9)
+            if took < seconds / _PORTIONS:
+                portion *= 2
+            else:
+                rates.append(portion / took)
+        return tuple(rates)
 
     def about_trial(self, run: IclRun) -> str:
         """Stacks are compiled in long runs."""

@@ -25,11 +25,6 @@ def test_bars_are_as_long_as_models_are_large():
     ]
 
 
-def test_shares_fill_the_line():
-    lines = drawn(Parts(counts=PARTS.counts, shares=True))
-    assert lines[1] == "small " + "E" * 18 + "M" * 17 + " 200"
-
-
 def test_colours_where_there_are_some():
     text = "\n".join(drawn(PARTS, colour="truecolor"))
     assert "█" in text
@@ -65,7 +60,7 @@ def test_pictures_as_files(tmp_path, kind):
 
 
 def test_a_figure_has_every_part_of_every_model():
-    (rows,) = Parts(counts=PARTS.counts, shares=True).figure("Parameters").spec["datasets"].values()
+    (rows,) = PARTS.figure("Parameters").spec["datasets"].values()
     assert {(row["model"], row["part"], row["parameters"]) for row in rows} == {
         ("large (800)", "embedding", 600), ("large (800)", "MLP", 200),
         ("small (200)", "embedding", 100), ("small (200)", "MLP", 100),

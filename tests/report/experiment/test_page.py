@@ -299,7 +299,7 @@ def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> Non
     assert "A paper, with one seed: &lt;b&gt;better&lt;/b&gt;." in text
     assert re.search(r"\n- More seeds: 1 comparison of 2 have no verdict yet: about \d+ more settle", text)
     assert "\n| 1 head vs 2 heads | +112.9 (" in text
-    assert re.search(r"9 runs, all finished; .* of one core; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
+    assert re.search(r"9 runs, all finished; .* of processor time; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
     assert "- To repeat it: `headway run icl-heads --seeds 3 --arms h1,h2,h4 --set " in text
 
 

@@ -125,7 +125,7 @@ def test_hours_and_costs_are_from_solo_timings_alone(progression: ReportData, la
     assert found["constant-high (48-48-48-48)"]["step_s"] == pytest.approx(
         progression.timings["constant-high"]["step_s"], rel=1e-4
     )
-    assert "with the machine to itself" in drawn.caption
+    assert "apart from the sweep" in drawn.caption
     assert "On cpu, 1 thread." in drawn.caption
 
 

@@ -202,4 +202,4 @@ def test_a_trained_model_is_opened_from_its_weights():
 
 def test_a_trial_needs_no_corpus():
     run = run_of(task={"corpus": "./nowhere.txt"}, training={"accumulate": 2})
-    assert 0 < LABORATORY.trial_steps_per_s(run, seconds=0.05) < 10_000
+    assert all(0 < rate < 10_000 for rate in LABORATORY.trial_steps_per_s(run, seconds=0.05))

@@ -1,23 +1,16 @@
-"""Parameters, FLOPs and memory of a transformer on tokens, and published models to compare with.
+"""Parameters, FLOPs and memory of a transformer on tokens.
 
 `parameters_of` lists every trained array: weights are drawn, models built, checkpoints checked and budgets counted from
 this one list. Matrices are (out, in), as torch's linear maps hold them.
-
-Published models are declared by their shapes alone; `headway.hf.load` reads weights from folders.
-
-Paper: Radford et al. 2019 (GPT-2); Black et al. 2021 (GPT-Neo); Brown et al. 2020 (GPT-3, arXiv 2005.14165); Zhang et
-al. 2022 (OPT, arXiv 2205.01068), whose 6.7B model has the shape of GPT-3's; Touvron et al. 2023 (Llama, arXiv
-2302.13971); Mehta et al. 2024 (OpenELM, arXiv 2404.14619), here without its norms of queries and keys, 2,048 numbers.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, get_args
 
 from headway.config.lm.layout import LayerHeads
-from headway.config.lm.model import Bias, Gpt2, GptNeo, Llama, TransformerModel
+from headway.config.lm.model import TransformerModel
 from headway.config.lm.task import TokensTask
 from headway.config.lm.training import TokensTraining
 
@@ -199,47 +192,3 @@ def sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTr
 
 def _in_block(parameter: Parameter) -> bool:
     return parameter.part in BLOCKS and len(parameter.shape) == 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """A published model: its architecture and its vocabulary."""
-
-    title: str
-    model: TransformerModel
-    vocab_size: int
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        """The number of trained parameters of each part."""
-        return parameters_by_part(self.model, self.vocab_size)
-
-
-_BIASES: tuple[Bias, ...] = ("qkv", "output", "mlp")
-_OPENELM = {"n_heads": "openelm(0.5, 1.0)", "d_head": 64, "d_mlp": "openelm(0.5, 4.0)", "tied": True}
-_OPT = {"n_positions": 2050, "mlp": "relu", "biases": _BIASES}  # its positions begin at 2
-_ROWS: tuple[tuple[str, str, type[TransformerModel], int, int, int, int, dict[str, Any]], ...] = (
-    ("gpt2", "GPT-2 124M", Gpt2, 50257, 768, 12, 12, {}),
-    ("gpt-neo-125m", "GPT-Neo 125M", GptNeo, 50257, 768, 12, 12, {}),
-    ("openelm-270m", "OpenELM 270M", Llama, 32000, 1280, 16, 0, _OPENELM),
-    ("gpt2-medium", "GPT-2 355M", Gpt2, 50257, 1024, 24, 16, {}),
-    ("gpt2-large", "GPT-2 774M", Gpt2, 50257, 1280, 36, 20, {}),
-    ("opt-1.3b", "OPT 1.3B", TransformerModel, 50272, 2048, 24, 32, _OPT),
-    ("gpt2-xl", "GPT-2 1.6B", Gpt2, 50257, 1600, 48, 25, {}),
-    ("gpt3-6.7b", "GPT-3 6.7B", Gpt2, 50257, 4096, 32, 32, {"n_positions": 2048}),
-    ("opt-6.7b", "OPT 6.7B", TransformerModel, 50272, 4096, 32, 32, _OPT),
-    ("llama-7b", "Llama 7B", Llama, 32000, 4096, 32, 32, {"d_mlp": 11008}),
-)
-"""Name, title, family, size of the vocabulary, d_model, layers and heads of published models, and other choices."""
-
-
-def _shape(
-    title: str, family: type[TransformerModel], vocab: int, d_model: int, layers: int, heads: int, more: dict[str, Any]
-) -> Shape:
-    named = {"family": get_args(family.model_fields["family"].annotation)[0]} if "family" in family.model_fields else {}
-    sizes = {"d_model": d_model, "n_layers": layers, "n_heads": heads}
-    return Shape(title=title, model=family(**sizes | named | more), vocab_size=vocab)
-
-
-SHAPES = {row[0]: _shape(*row[1:]) for row in _ROWS}
-"""Published shapes by name, from small to large."""

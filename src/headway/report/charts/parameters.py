@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from headway.base.text import join
 from headway.errors import UserError
 from headway.report.charts import page
 from headway.report.charts.figure import WIDTH, Figure, alt, colours_of_column, hints, inline
@@ -35,13 +34,9 @@ PART_COLOURS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Models and the numbers that each of their parts trains.
-
-    `shares`: whether every bar is as long as the others, as where sizes differ a hundredfold.
-    """
+    """Models and the numbers that each of their parts trains."""
 
     counts: Mapping[str, Mapping[str, int]]
-    shares: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,7 +57,7 @@ class Parts:
         for name, parts in self.counts.items():
             total = sum(parts.values())
             line = Text(f"{name[:label]:<{label}} ", no_wrap=True)
-            cells = room if self.shares else max(1, round(room * total / self.largest))
+            cells = max(1, round(room * total / self.largest))
             for part, width in zip(parts, _cells(list(parts.values()), cells), strict=True):
                 line.append((letters[part] if console.color_system is None else "█") * width, PART_COLOURS[part])
             yield line.append(f" {compact(total)}")
@@ -75,14 +70,11 @@ class Parts:
         """Return the bars as a figure."""
         named = {f"{model} ({compact(sum(parts.values()))})": parts for model, parts in self.counts.items()}
         chart = replace(self, counts=named).bars(WIDTH, 26, labelLimit=400)
-        caption = join(
-            "Trained numbers by part, counted from the declaration.",
-            "Every bar is a whole model." if self.shares else "",
-        )
+        caption = "Trained numbers by part, counted from the declaration."
         return Figure(name="parameters", part="Outcome", title=title, caption=caption, chart=chart)
 
     def bars(self, width: float, row: float, title: str = "parameters", **ticks: Any) -> Any:
-        """A stacked bar per model: whole numbers, or shares.
+        """A stacked bar per model.
 
         Args:
             width: of the longest bar, in pixels.
@@ -96,11 +88,9 @@ class Parts:
             for at, (part, n) in enumerate(parts.items())
             if n
         ]
-        title, number = ("share of the parameters", ".0%") if self.shares else (title, "~s")
-        stack: Literal["normalize", "zero"] = "normalize" if self.shares else "zero"
         chart = alt.Chart(inline(rows), width=width, height=row * len(self.counts)).mark_bar(height=22)
         return chart.encode(
-            x=alt.X("parameters:Q", stack=stack, title=title, axis=alt.Axis(format=number, tickCount=8)),
+            x=alt.X("parameters:Q", stack="zero", title=title, axis=alt.Axis(format="~s", tickCount=8)),
             y=Axis("model", order=list(self.counts), ticks=ticks).encoded("y"),
             color=colours_of_column("part", {part: PART_COLOURS[part] for part in self.names}, "square"),
             order="order:Q",

@@ -23,7 +23,7 @@ from headway.report.charts.figure import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DA
 from headway.stats.cells import labels_of
 from headway.stats.laboratory import References
 from headway.stats.results import Results
-from headway.store.document import timings_of_arms
+from headway.store.document import measured, timings_of_arms
 
 if TYPE_CHECKING:
     from headway.config.run import RunSpec
@@ -173,7 +173,7 @@ class ReportData:
     runs: tuple["Run", ...]
     arms: tuple[ArmResults, ...]
     timings: Mapping[str, Mapping[str, Any]]
-    """The measurements of a short timing with the machine to itself, by full name of an arm."""
+    """The measurements of a short timing on a quiet machine, by full name of an arm."""
 
     @property
     def run(self) -> "RunSpec":
@@ -248,7 +248,7 @@ def gather(store: "Store", results: Results) -> ReportData:
         results=results,
         runs=runs,
         arms=tuple(arms),
-        timings={arm: timing for arm, timing in timings_of_arms(store.path).items() if timing is not None},
+        timings={arm: measured(timing) for arm, timing in timings_of_arms(store.path).items() if timing is not None},
     )
 
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from headway.base.text import Amount, brief, counted, is_plural, number
+from headway.base.text import Amount, counted, is_plural, number
 from headway.config.load import QUICK
 from headway.config.metrics import METRICS, metric_name
 from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
 from headway.report.experiment.data import ReportData
+from headway.report.experiment.laboratory import time_taken
 from headway.stats.cells import why_no_verdict
 from headway.stats.learning_rates import rate_controls
 from headway.stats.verdict_table import POINTS, interval_name
@@ -377,18 +378,13 @@ _SHORT = 60
 
 
 def _cost(material: ReportData) -> Iterator[str]:
-    """Yield the time of cores that training took, and the kind of machine; runs of a batch share their time."""
-    walls = [((run.metrics.get("wall_s") or 0.0), run.execution or {}) for run in material.runs]
-    seconds = sum(wall / known.get("together", 1) * (known.get("threads") or 1) for wall, known in walls)
-    if seconds:
-        yield f"{seconds / 60:,.0f} core-minutes" if seconds >= _LONG else f"{brief(seconds)} of one core"
-    names = {str(known.get("processor") or known.get("device") or "") for _, known in walls} - {""}
+    """Yield the processor's time that the runs took, and the kind of machine."""
+    if taken := time_taken(material.runs):
+        yield taken
+    executions = [run.execution or {} for run in material.runs]
+    names = {str(known.get("processor") or known.get("device") or "") for known in executions} - {""}
     if names:
         yield next(iter(names)) if len(names) == 1 else f"{len(names)} kinds of machine"
-
-
-_LONG = 600.0
-"""Seconds from which on a cost is told in minutes."""
 
 
 def _sentence(text: str) -> str:

@@ -15,16 +15,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from headway.base.text import Amount, join, number
+from headway.base.text import Amount, brief, join, number
 from headway.config.kinds import part_of
 from headway.config.metrics import metric_name
 from headway.config.run import RunSpec
 from headway.report.charts.figure import Figure, alt
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
+from headway.stats.cells import run_seconds
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference, Family
 from headway.stats.verdicts import scope
+from headway.store.run import Run
 
 COMPARED = {
     "n_pairs": "seeds",
@@ -127,14 +129,20 @@ def runs(material: ReportData) -> Table:
                 run.name,
                 str(run.seed),
                 run.status,
-                number(run.metrics.get("wall_s"), 3),
-                number(run.metrics.get("steps_per_s"), 3),
+                time_taken([run]) or "–",
                 run.message or "",
             )
         )
         for run in material.runs
     ]
-    return Table(columns=("arm", "seed", "status", "seconds", "steps/s", "message"), rows=tuple(rows))
+    return Table(columns=("arm", "seed", "status", "time", "message"), rows=tuple(rows))
+
+
+def time_taken(runs: Sequence[Run]) -> str:
+    """Return the time that finished runs took, such as `4 min 40 s of processor time`; empty where it is not known."""
+    seconds = sum(run_seconds(run) or 0.0 for run in runs)
+    on_gpus = any("device_s" in run.metrics for run in runs)
+    return f"{brief(seconds)} of {'GPU' if on_gpus else 'processor'} time" if seconds else ""
 
 
 def execution(material: ReportData) -> Table:

@@ -305,19 +305,28 @@ def cost(material: ReportData) -> figure.Figure | None:
         for column, title in COSTS.items()
         if all(row[column] is not None for row in rows)
     ]
+    if not panels:
+        return None
     return figure.Figure(
         name="cost",
         part="Cost",
         title=f"Time and memory against the number of {'heads' if by_heads else 'parameters'}",
         caption=join(
-            "From a short timing of each arm with the machine to itself, apart from the sweep; the bar of a step time "
-            "is the range of its repetitions.",
+            "From a short timing of each arm, apart from the sweep; the bar of a step time is the range of its "
+            "repetitions.",
+            busy(material),
             "Memory is counted above what the process held before the model was built.",
             "All axes begin at 0, except that of parameters." if not by_heads else "The axes of cost begin at 0.",
             _executed(material, arms),
         ),
         chart=figure.grid(panels, 2, (40, 0)),
     )
+
+
+def busy(material: ReportData) -> str:
+    """Return a sentence on the arms whose speed is not measured, as the machine was busy; empty for none."""
+    arms = [arm.label for arm in material.arms if material.timings.get(arm.name, {"step_s": 0})["step_s"] is None]
+    return f"The speed of {listed(arms)} is not measured: the machine was busy." if arms else ""
 
 
 def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def hours(material: ReportData) -> Figure | None:
         name="learning-hours",
         title="Evaluation loss against time",
         axis=f"{unit} of training",
-        note="Time is the number of steps times the step time that a short timing measured with the machine to itself.",
+        note="Time is the number of steps times the step time that a short timing measured on a quiet machine.",
     )
 
 

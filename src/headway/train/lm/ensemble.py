@@ -454,15 +454,16 @@ _STEPS = 1_000_000
 """More than any trial takes."""
 
 
-def trial_steps_per_s(runs: Sequence[TokensRun], seconds: float) -> float:
-    """Optimizer steps per second of about so many seconds, eager; several runs are one program, on drawn examples.
+def trial_steps_per_s(runs: Sequence[TokensRun], seconds: float) -> tuple[float, ...]:
+    """Optimizer steps per second of each step of a trial, eager; several runs are one program, on drawn examples.
 
     Examples that are drawn are the task's own; of a corpus, which may not be here yet, they are random tokens.
     """
     if runs[1:]:
         ensemble, _ = ensemble_of(runs, open_examples(runs[0].task), _STEPS, torch.device("cpu"))
         _timed(ensemble.advance)
-        return len(runs) / _mean_s(ensemble.advance, seconds, _timed(ensemble.advance))
+        took = _timed(ensemble.advance)
+        return tuple(len(runs) / each for each in _durations(ensemble.advance, seconds, took))
     (run,) = runs
     vocab_size = run.task.vocab_size
     module = Transformer(run.model, vocab_size, initial_weights(run.model, vocab_size, run.seed))
@@ -476,7 +477,8 @@ def trial_steps_per_s(runs: Sequence[TokensRun], seconds: float) -> float:
     while at_once < loss.part_size and 2 * took < seconds:
         at_once = min(2 * at_once, loss.part_size)
         took = _timed(trainer.advance)
-    return at_once / run.training.batch_size / _mean_s(trainer.advance, seconds, took)
+    share = at_once / run.training.batch_size
+    return tuple(share / each for each in _durations(trainer.advance, seconds, took))
 
 
 def _batch(run: TokensRun, size: int) -> Batch:
@@ -486,15 +488,15 @@ def _batch(run: TokensRun, size: int) -> Batch:
     return Batch(inputs=tokens[0], targets=tokens[1])
 
 
-def _mean_s(advance: Callable[[int], object], seconds: float, first: float) -> float:
-    """Return the mean duration of a step, given the duration of the first."""
+def _durations(advance: Callable[[int], object], seconds: float, first: float) -> list[float]:
+    """Return the duration of each step, given that of the first."""
     times = [first]
     while sum(times) < seconds:
         times.append(_timed(advance))
-    return sum(times) / len(times)
+    return times
 
 
 def _timed(advance: Callable[[int], object]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     advance(1)
-    return time.perf_counter() - began
+    return max(time.process_time() - began, 1e-9)
