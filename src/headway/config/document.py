@@ -9,7 +9,6 @@ The document says which arm each arm starts from. The laboratory of the arm deci
 import fnmatch
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -142,7 +141,8 @@ class Document(Spec):
         "docs/your-own.md",
     )
     arms: dict[str, dict[str, Any] | None] = Field(
-        description="what differs, by name; `label` names it in figures, and `init_from` the arm that it starts from"
+        description="what differs, by name; `label` names it in figures (`{parameters}`, `{heads}` and keys such as "
+        "`{model.d_model}` are filled in), and `init_from` the arm that it starts from"
     )
     controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
     groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
@@ -169,7 +169,7 @@ class Document(Spec):
 
     def control_label(self, control: str) -> str:
         """Return the label of a control in figures and sentences."""
-        return str(self.controls[control].get("label", control))
+        return str(label_of(self.controls[control], control))
 
     @model_validator(mode="after")
     def _names(self) -> "Document":
@@ -218,18 +218,22 @@ class Document(Spec):
             (f"{where}.{name}", value) for where in ("arms", "controls") for name, value in getattr(self, where).items()
         ]
         for where, value in named:
-            if not isinstance((value or {}).get("label", ""), str):
-                raise ValueError(f"{where}.label: {(value or {})['label']!r} was given; a label is text, in quotes")
+            label = label_of(value or {}, "")
+            if not isinstance(label, str):
+                raise ValueError(f"{where}.label: {label!r} was given; a label is text, in quotes")
             for key in value or {}:
                 allowed = (*RUN_SECTIONS, *OF_ARMS) if where.startswith("arms.") else (*RUN_SECTIONS, "label")
                 if key not in allowed:
                     raise ValueError(f"{where}.{key}: there is no such key; {near(key, allowed)}")
         starts_of(self.arms)
-        labels = [str((arm or {}).get("label", name)) for name, arm in self.arms.items()]
-        if twice := [label for label, count in Counter(labels).items() if count > 1]:
-            raise ValueError(
-                f"arms: two arms have the label {shortened(repr(twice[0]))}, and a figure could not tell them apart"
-            )
+
+
+def label_of(content: Mapping[str, Any], name: str) -> Any:
+    """Return the label of an arm or a control; `{heads}` without quotes, a mapping in YAML, is the text."""
+    label = content.get("label", name)
+    if isinstance(label, dict) and len(label) == 1 and set(label.values()) == {None}:
+        return f"{{{next(iter(label))}}}"
+    return label
 
 
 _FEW = 3

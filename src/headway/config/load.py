@@ -4,6 +4,8 @@ The parts are resolved in this order: the file; the scale, merged deeply; the se
 over that; each control over its arm. The result is frozen, and every run is known before one starts.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from headway.config.document import (
     RUN_SECTIONS,
     Document,
     all_seeds,
+    label_of,
     meant_for,
     older_settings,
     starts_of,
@@ -24,7 +27,7 @@ from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
-from headway.config.run import effective
+from headway.config.run import RunSpec, effective
 from headway.config.shipped import shipped
 from headway.config.spec import Locate, check_arms, count_values, exists_as_file, older_keys, parse
 from headway.config.yaml import CHOOSERS, leaves, merge, read_file
@@ -182,10 +185,20 @@ def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ())
                 _arm(document, shared, source, name, control, made, parent), group=group_of.get(name)
             )
     arms = tuple(made[name, control] for name in document.arms for control in (None, *document.controls))
+    _check_labels(arms, source)
     _check_measured(arms, plugins)
     plain = tuple(arm for arm in arms if arm.control is None)
     check_kept(document.logging.weights, plain)
     return Experiment(document=document, arms=arms, selected=plain, seeds=all_seeds(document.seeds), plugins=plugins)
+
+
+def _check_labels(arms: Sequence[Arm], source: str) -> None:
+    labels = Counter(arm.label for arm in arms if arm.control is None)
+    if twice := [label for label, count in labels.items() if count > 1]:
+        raise DeclarationError(
+            f"{_in_file(source)('arms')}: two arms have the label {shortened(repr(twice[0]))}, and a figure could not "
+            "tell them apart"
+        )
 
 
 def _check_folders(document: Document, source: str) -> None:
@@ -234,7 +247,8 @@ def _arm(
 ) -> Arm:
     """Return an arm without a control or under one; the arms that it starts from have to be made before."""
     override = dict(document.arms[name] or {})
-    label = override.pop("label", name)
+    label = label_of(override, name)
+    override.pop("label", None)
     over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
     locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
     content, parent = {**merge(merge(shared, override), over), "seed": 0}, None
@@ -251,6 +265,7 @@ def _arm(
     if parent is not None and (why_not := impossible_init(spec, parent.resolved_spec, parent.full_name)):
         raise DeclarationError(f"{locate('start')}: {why_not}")
     alone = spec if control is None else made[name, None].resolved_spec
+    label = _label(label, alone, locate)
     return Arm(
         name=name,
         control=control,
@@ -260,6 +275,43 @@ def _arm(
         is_no_op=control is not None and effective(spec) == effective(alone),
         parent=parent,
     )
+
+
+_PLACE = re.compile(r"\{([a-z_][\w.]*)\}")
+
+
+def _label(text: str, spec: RunSpec, locate: Locate) -> str:
+    """Return a label whose {parameters}, {heads} and {model.d_model} are those of the run, as `5.5M` or `8-4-2-1`."""
+    values = leaves(spec.content())
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name == "parameters":
+            return _magnitude(spec.budget.n_parameters)
+        if name == "heads":
+            return spec.heads_summary
+        if name not in values:
+            raise DeclarationError(
+                f"{locate('label')}: {shortened(found[0])} is no value of the run; give {{parameters}}, {{heads}} or a "
+                f"key such as {{model.d_model}}; {near(name, ('parameters', 'heads', *values))}"
+            )
+        return str(values[name])
+
+    return _PLACE.sub(value, text)
+
+
+def _magnitude(number: int) -> str:
+    """Return a count as names of models have it.
+
+    Examples:
+        >>> _magnitude(912), _magnitude(168_032), _magnitude(5_467_680), _magnitude(27_179_136)
+        ('912', '168K', '5.5M', '27M')
+    """
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if number >= size:
+            share = number / size
+            return f"{share:.1f}{letter}" if share < 9.95 else f"{share:.0f}{letter}"
+    return str(number)
 
 
 def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:

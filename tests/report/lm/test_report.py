@@ -48,9 +48,9 @@ def rows(figure) -> list[dict]:
 @pytest.mark.slow
 def test_figures_are_those_that_the_results_call_for(progression: ReportData, lanes: ReportData) -> None:
     # Controls that change the learning rate only have a table, and no figures of their own.
-    expected = ["heads", "final-loss", "learning", "learning-hours", "cost", "parts", "repetition"]
+    expected = ["heads", "final-loss", "learning", "cost", "parts", "repetition"]
     assert names(progression) == ["differences", "differences-arms", *expected]
-    per_control = ["learning", "learning-hours", "cost", "lane-use", "repetition"]
+    per_control = ["learning", "cost", "lane-use", "repetition"]
     expected = ["differences", "differences-controls", "parameters", "final-loss", "lane-diagram", "parts"]
     expected += [f"{name}{end}" for name in per_control for end in ("", "-positions-outside-lane")]
     assert sorted(names(lanes)) == sorted(expected)
@@ -115,9 +115,8 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
     assert "mean over 3 seeds; its band reaches" in figure.caption
 
 
-def test_hours_and_costs_are_from_solo_timings_alone(progression: ReportData, lanes: ReportData) -> None:
+def test_costs_are_from_solo_timings_alone(progression: ReportData, lanes: ReportData) -> None:
     without = replace(lanes.under(None), timings={})
-    assert training.hours(without) is None
     assert size.cost(without) is None
     drawn = size.cost(progression.under(None))
     assert drawn is not None

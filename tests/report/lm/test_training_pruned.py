@@ -4,12 +4,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 from support import small_text
 
 from headway.config.experiment import Experiment
-from headway.heads.scores import HeadScores, to_arrays
 from headway.report.charts.files import render
 from headway.report.experiment.data import ArmResults, Finished, ReportData, arm_styles
 from headway.report.lm import training
@@ -38,31 +36,24 @@ STEPS = small_text.experiment(
 )  # fmt: skip
 
 
-def run(arm: str, seed: int, loss: float, heads: int, steps: int, importance=()) -> Finished:
+def run(arm: str, seed: int, loss: float, heads: int, steps: int) -> Finished:
     """A finished run that was never trained."""
-    arrays = {
-        at: to_arrays(
-            [HeadScores(metric="michel_importance_nats", values={"layers.0.attention": np.array(v)}, n_rows=9)]
-        )
-        for at, v in enumerate(importance)
-    }
     spec = METHODS.arm("dense").resolved_spec
     folder = SimpleNamespace(
         name=arm, control=None, seed=seed, steps=steps, spec=spec, trained=spec,
         metrics={"eval_loss_nats": loss, "total_heads": heads},
-        head_steps=lambda: list(arrays), head_arrays=arrays.__getitem__,
+        head_steps=list,
     )  # fmt: skip
     return Finished(run=cast(Any, folder), records=(), curves={}, task="")
 
 
-def material(of: Experiment, losses: dict[str, float], importance=(), seeds: int = 3) -> ReportData:
+def material(of: Experiment, losses: dict[str, float], seeds: int = 3) -> ReportData:
     found = arm_styles(of)
     arms = []
     for arm in of.arms:
         heads = arm.expected_spec.model.layout.total  # type: ignore[attr-defined]
         steps = arm.resolved_spec.declared_steps or 0
-        each = importance if arm.name == "dense" else ()
-        runs = [run(arm.name, s, losses[arm.name] + 0.01 * s, heads, steps, each) for s in range(seeds)]
+        runs = [run(arm.name, s, losses[arm.name] + 0.01 * s, heads, steps) for s in range(seeds)]
         arms.append(ArmResults(name=arm.name, style=found[arm.name], runs=tuple(runs)))
     results = cast(Results, SimpleNamespace())
     return ReportData(path=Path(), experiment=of, results=results, runs=(), arms=tuple(arms), timings={})
@@ -83,21 +74,6 @@ def test_a_line_for_each_method_from_all_heads_down():
     assert found == pytest.approx({("taylor", 100): 0.0, ("taylor", 75): 0.0, ("taylor", 50): 0.1})
     assert "its 95 % interval" in figure.caption
     assert "taylor: Michel's importance" in figure.caption
-    assert training.over_training(material(METHODS, LOSSES)) is None  # at one step alone
-
-
-def test_a_line_for_each_share_over_the_steps_at_which_heads_went():
-    losses = {"dense": 2.0, "at": 3.0, "at-75": 3.0, "at-50": 3.0, "last-75": 2.0, "last-50": 2.4}
-    figure = training.over_training(material(STEPS, losses))
-    assert figure is not None
-    assert render(figure.spec).startswith("<svg")
-    found = {(row["what"], row["x"]): row["rise"] for row in rows(figure) if "what" in row}
-    assert found == pytest.approx(
-        {
-            ("75 % of the heads kept", 10): 0.0, ("75 % of the heads kept", 40): 0.0,
-            ("50 % of the heads kept", 10): 0.0, ("50 % of the heads kept", 40): 0.4,
-        }
-    )  # fmt: skip
 
 
 def test_how_many_can_go_is_said_for_every_step():
@@ -122,16 +98,6 @@ def test_a_mean_that_is_low_by_luck_lets_no_head_go():
     assert said is not None
     assert said.sentence.endswith(": 25 % at step 10 and none that was tried at step 40")
     assert training.prunable(material(STEPS, losses, seeds=2)) is None
-
-
-def test_heads_that_matter_alike_have_half_of_it_in_half_of_them():
-    one = material(METHODS, LOSSES, importance=([1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]))
-    figure = training.inequality(one)
-    assert figure is not None
-    assert render(figure.spec).startswith("<svg")
-    shares = {row["step"]: row["share"] for row in rows(figure) if "step" in row}
-    assert shares == pytest.approx({0: 50.0, 1: 12.5, 2: 50.0})
-    assert training.inequality(material(METHODS, LOSSES)) is None
 
 
 def test_they_come_first_where_arms_start_from_others_and_nowhere_else():

@@ -84,16 +84,11 @@ def atlases(material: ReportData) -> Iterator[Figure]:
 
 Draw = Callable[[ReportData], Figure | None]
 
-LOSS_AGAINST_HEADS, LEARNING, HOURS = (
-    partial(by_task, draw) for draw in (size.loss_against_heads, training.learning, training.hours)
-)
+LOSS_AGAINST_HEADS, LEARNING = partial(by_task, size.loss_against_heads), partial(by_task, training.learning)
 """The figures of the loss, one for each task, since losses of different tasks differ."""
 
-PER_CONTROL: tuple[Draw, ...] = (LOSS_AGAINST_HEADS, LEARNING, HOURS, size.cost, lane.lane_use, text.repetition)
+PER_CONTROL: tuple[Draw, ...] = (LOSS_AGAINST_HEADS, LEARNING, size.cost, lane.lane_use, text.repetition)
 """Drawn of the arms without a control, and again of those under each."""
-
-OF_INIT_FROM: tuple[Draw, ...] = (training.over_training, training.against_kept, training.inequality)
-"""Drawn first where runs are initialised from others."""
 
 FINAL = {
     "eval_bits_per_byte": BITS.axis,
@@ -118,8 +113,8 @@ class TokensReportSlice(ReportSlice):
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
         """Yield the figures of a task with known answers, and those of the loss without heads if arms were pruned."""
         yield from answers(material)
-        for draw in OF_INIT_FROM if _has_init_from(material) else ():
-            yield from (_under(material, control, draw) for control in material.controls)
+        if _has_init_from(material):
+            yield from (_under(material, control, training.against_kept) for control in material.controls)
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""
@@ -134,7 +129,7 @@ class TokensReportSlice(ReportSlice):
             if material.results.primary == PER_BYTE
             else by_task(partial(final_outcome, measure=loss_metric(material)), material)
         )
-        for draw in (LEARNING, HOURS, size.cost):
+        for draw in (LEARNING, size.cost):
             yield from per_control[draw]
         yield lane.lane_diagram(material)
         yield from per_control[lane.lane_use]

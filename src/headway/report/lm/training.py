@@ -1,20 +1,15 @@
-"""Figures over training: the loss, learning rates, the inequality of heads, and pruning without retraining.
+"""Figures of training: the loss, learning rates, and pruning without retraining.
 
-* `learning` and `hours`: the evaluation loss against tokens, and against hours;
+* `learning`: the evaluation loss against tokens;
 * `learning_rates`: arms at several learning rates, and against their baseline, each at its best rate;
-* `inequality`: how few heads hold half of all importance during training;
-* `against_kept` and `over_training`: the loss of pruned models without further training, by number of heads, by rule,
-  and by training step.
+* `against_kept`: the loss of pruned models without further training, by number of heads and by rule.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from headway.base.text import counted, join, listed, number
-from headway.config.spec import thinned
 from headway.report.charts.figure import ARM_COLOURS, QUIET, SOLID, WIDTH, Figure, LineStyle, Rows, grid, panel
 from headway.report.charts.intervals import ENDS, SEEDS, over_seeds
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule
@@ -23,7 +18,6 @@ from headway.report.experiment.data import ArmResults, ReportData, arm_styles, p
 from headway.report.experiment.laboratory import Statement
 from headway.report.lm.common import declared, references_within, values
 from headway.stats.lm.claim_verdicts import PrunedAtOnce, pruned_at_once
-from headway.stats.lm.diversity import scores_at
 
 METRIC = "eval_loss_nats"
 POINTS = 150
@@ -47,30 +41,6 @@ def learning(material: ReportData) -> Figure | None:
         if any(arm.shown.run.spec.init_from for arm in material.arms)
         else "",
     )
-
-
-def hours(material: ReportData) -> Figure | None:
-    """Draw the loss against hours by the solo timings; None if an arm has no timing, or none differ."""
-    steps = {arm.name: material.timings.get(arm.name, {}).get("step_s") for arm in material.arms}
-    if any(step is None for step in steps.values()) or len(set(steps.values())) < 2:
-        return None
-    unit, seconds = _unit(max(float(steps[arm.name]) * arm.shown.run.steps for arm in material.arms))  # type: ignore[arg-type]
-    rows = {
-        arm.name: list(_rows_learning(arm, lambda step, arm=arm: step * steps[arm.name] / seconds))
-        for arm in material.arms
-    }
-    return _figure(
-        material,
-        rows,
-        name="learning-hours",
-        title="Evaluation loss against time",
-        axis=f"{unit} of training",
-        note="Time is the number of steps times the step time that a short timing measured on a quiet machine.",
-    )
-
-
-def _unit(seconds: float) -> tuple[str, float]:
-    return ("hours", 3600.0) if seconds >= 2 * 3600 else ("minutes", 60.0)
 
 
 def _tokens(arm: ArmResults) -> Any:
@@ -205,62 +175,6 @@ def learning_rates(material: ReportData) -> Table | None:
     )
 
 
-_METRIC = "michel_importance_nats"
-_POINTS = 60
-
-
-def inequality(material: ReportData) -> Figure | None:
-    """The share of heads that have half of all importance, over training; None where it was not probed."""
-    drawn = [(arm, rows) for arm in material.arms if len(rows := _rows_settling(arm)) > 1]
-    if not drawn:
-        return None
-    rows = [row for _, of_arm in drawn for row in of_arm]
-    style = keyed("arm", [(arm.label, arm.colour, SOLID) for arm, _ in drawn], nested=False)
-    x = Axis("step", "training step", scale={"nice": False})
-    y = Axis("share", "share of the heads that have half of all importance (%)", domain=[0, 55])
-    even = rule([50.0], y=y, dash=(4, 3))
-    lines = line_bands(rows, x, y, style, shown=["arm:N", "step:Q", "share:Q", "low:Q", "high:Q"])
-    return Figure(
-        name="importance-settles",
-        part="Outcome",
-        title="How unequal heads become",
-        caption=join(
-            "Michel's importance of every head on the probes' sequences, while the model trains. Dashed: all heads "
-            "matter alike. The lower, the fewer heads do half of the work.",
-            f"Mean of {counted(material.n_seeds, 'seed')}; the band reaches from the smallest to the largest seed."
-            if material.n_seeds > 1
-            else "One seed.",
-        ),
-        chart=panel([even, *lines], WIDTH - 60, 300),
-    )
-
-
-def _rows_settling(arm: ArmResults) -> list[dict[str, Any]]:
-    steps = sorted(set.intersection(*(set(run.run.head_steps()) for run in arm.runs)))
-    rows = []
-    for at in thinned(steps, _POINTS) if steps else []:
-        shares = [share for run in arm.runs if (share := _share(run.run, steps[at])) is not None]
-        if shares:
-            mean, low, high = float(np.mean(shares)), min(shares), max(shares)
-            rows.append({"arm": arm.label, "step": steps[at], "share": mean, "low": low, "high": high})
-    return rows
-
-
-def _share(run: Any, step: int) -> float | None:
-    """The fewest heads with half of all importance, in per cent of all; in between two numbers of heads by their share.
-
-    None where importance was not measured.
-    """
-    score = scores_at(run, step).get(_METRIC)
-    if score is None:
-        return None
-    values = np.sort(np.concatenate([np.asarray(v, float) for v in score.values.values()]))[::-1]
-    if not values.sum() > 0:
-        return 50.0
-    reached = np.concatenate([[0.0], values.cumsum() / values.sum()])
-    return float(100 * np.interp(0.5, reached, np.linspace(0, 1, len(reached))))
-
-
 _MUCH = 0.01
 """A share of the loss."""
 _RISE = "rise of the evaluation loss (nats per token)"
@@ -307,31 +221,6 @@ def against_kept(material: ReportData) -> Figure | None:
             "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods) + ".",
         ),
         chart=_pruned_lines(rows, styles, title="heads kept (%)", reverse=True),
-    )
-
-
-def over_training(material: ReportData) -> Figure | None:
-    """The rise of the loss against the step at which heads were taken; a line per share kept. None for one step."""
-    pruned = _found(material)
-    shares = sorted({round(one.kept, 3) for one in pruned}, reverse=True)
-    if len({one.step for one in pruned}) < 2:
-        return None
-    rows = [
-        {"what": f"{100 * one.kept:.0f} % of the heads kept", "x": one.step, **_spread(list(one.rises.values()))}
-        for one in sorted(pruned, key=lambda one: one.step)
-    ]
-    names = dict.fromkeys(f"{100 * share:.0f} % of the heads kept" for share in shares)
-    styles: list[LineStyle] = [(name, ARM_COLOURS[at % len(ARM_COLOURS)], SOLID) for at, name in enumerate(names)]
-    return Figure(
-        name="pruned-over-training",
-        part="Outcome",
-        title="How many heads can go, and when in training",
-        caption=join(
-            "The model is pruned as it was at a training step, by Michel's importance measured there, and judged at "
-            "once; the rise is against the same model with all of its heads. Near 0 these heads could go.",
-            _lines(material),
-        ),
-        chart=_pruned_lines(rows, styles, title="training step at which heads are taken"),
     )
 
 
