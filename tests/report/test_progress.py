@@ -212,14 +212,3 @@ def test_status_says_who_works_on_what_and_whose_beats_do_not_come(
     assert "node7 123" in shown
     assert "1 min 15 s" in shown
     assert f"{runs[1].name} seed {runs[1].seed}: no beat came from node7 123 in 0.3 s; whoever works on" in shown
-
-
-@pytest.mark.parametrize(("n", "said"), [(2000, "timing the other 1,996 shapes takes about 16 min"), (40, "")])
-def test_how_long_timing_takes_is_said_after_a_few_shapes(monkeypatch, n: int, said: str) -> None:
-    clock = iter(range(10**6))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: 1.5 * next(clock))
-    written = io.StringIO()
-    found = progress._with_time(map(str, range(n)), n, Terminal(file=written, width=200))
-    assert list(found) == [str(i) for i in range(n)]
-    assert written.getvalue().startswith(said)
-    assert bool(written.getvalue()) == bool(said)

@@ -140,7 +140,7 @@ def _notes(document: Document, pairs: Sequence[Pair], absent: Sequence[Contrast]
         one = len(absent) == 1
         yield (
             f"left out, because arms are absent: {'contrast' if one else 'contrasts'} "
-            f"{listed(contrast.name for contrast in absent)}"
+            f"{listed(contrast.name for contrast in absent)}; the chosen arms are compared all the same"
         )
 
 

@@ -144,7 +144,7 @@ def resolve(
 
 
 QUICK = "quick"
-_QUICK_TOKENS, _QUICK_STEPS, _QUICK_SEQUENCES = 150_000, 160, 100
+_QUICK_TOKENS, _QUICK_STEPS, _QUICK_SEQUENCES, _QUICK_EVERY = 150_000, 160, 100, 25
 
 
 def _scales_of(document: Document) -> dict[str, Mapping[str, Any]]:
@@ -162,7 +162,7 @@ def _scales_of(document: Document) -> dict[str, Mapping[str, Any]]:
     # A multiple of 4, since arms train for quarters of it.
     after_starts = 4 * (max(first_steps, default=0) // 4 + 1)
     length = {"tokens": _QUICK_TOKENS} if by_tokens else {"steps": max(_QUICK_STEPS, after_starts)}
-    short = {"training": length, "evaluation": {"sequences": _QUICK_SEQUENCES}}
+    short = {"training": length, "evaluation": {"every": _QUICK_EVERY, "sequences": _QUICK_SEQUENCES}}
     return {**scales, QUICK: merge(laptop, short)}
 
 

@@ -3,7 +3,6 @@
 A table has a row for each run. If there are hundreds of runs, similar runs of an arm share a row.
 """
 
-import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -81,8 +80,6 @@ _REMEMBERED_S, _KNOWN_AFTER_S = 120.0, 5.0
 """How long an expectation counts, and how long expectations are collected before one is told."""
 _LOSSES = 4
 """The most runs whose losses a line tells."""
-_TIMED_FIRST = 3
-"""Shapes after which one knows about how long the others take."""
 _LOOKED_FOR_S = 2.5
 """The time to wait for beats of workers on other machines, which come every second."""
 
@@ -138,22 +135,7 @@ def follow_trials(arms: Sequence[str]) -> Iterable[str]:
     said = f"timing {counted(len(arms), 'shape')} on this machine (--no-timing leaves it out)"
     if len(arms) > 1 and not console.is_terminal:
         console.print(f"{said} ...", soft_wrap=True)
-    shown = track(arms, said, console=console, transient=True, disable=not console.is_terminal)
-    return _with_time(shown, len(arms), console)
-
-
-def _with_time(shapes: Iterable[str], n: int, console: Console) -> Iterator[str]:
-    """Yield the shapes, and print after the first few how long the others take, if that is long."""
-    began_s = 0.0
-    for i, shape in enumerate(shapes):
-        if i == 1:  # the first loads what all of them need
-            began_s = time.monotonic()
-        elif i == 1 + _TIMED_FIRST:
-            left_s = (time.monotonic() - began_s) / _TIMED_FIRST * (n - i)
-            if left_s >= _SAID_EVERY_S:
-                told = f"timing the other {counted(n - i, 'shape')} takes about {duration(left_s)}"
-                console.print(f"{told}; press Ctrl-C and add --no-timing to leave it out", soft_wrap=True)
-        yield shape
+    return track(arms, said, console=console, transient=True, disable=not console.is_terminal)
 
 
 def status_table(store: Store) -> Group:

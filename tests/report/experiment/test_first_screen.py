@@ -100,7 +100,9 @@ def test_questions_on_arms_that_were_not_chosen_are_silent(tmp_path: Path) -> No
     box = html[html.index('<section class="answer"') : html.index('<div class="facts">')]
     for silent in ("4 heads", "8 heads", "seeds or more", "seeds that both", "no pairs", "no runs here"):
         assert silent not in box, silent
-    assert "Left out, because arms are absent: contrasts far and wide." in html
+    assert (
+        "Left out, because arms are absent: contrasts far and wide; the chosen arms are compared all the same." in html
+    )
     assert [contrast.name for contrast in found.results.contrasts] == ["one"]
 
 

@@ -69,6 +69,9 @@ def rule(
     return chart.mark_rule(color=colour, strokeDash=list(dash), strokeWidth=width).encode(**encoding)
 
 
+_FEW_POINTS, _POINT = 5, 30.0
+
+
 def line_bands(
     rows: Any,
     x: Axis,
@@ -92,14 +95,19 @@ def line_bands(
             `strokeWidth` and `detail`.
         spread: how the ends are drawn: `band`, `bar`, or None: not at all.
         shade: the opacity of bands.
-        points: the size of points on the lines; 0 for none.
+        points: the size of points on the lines; 0 for none, where lines have more than a few points.
         clip: whether what lies beyond the axes is cut off, which takes seconds for each picture.
         shown: beside the pointer.
         line: options of Vega-Lite's line.
     """
     if not isinstance(style, Mapping):
         style = {"color": alt.value(style) if isinstance(style, str) else style}
-    base = alt.Chart(inline(rows)) if isinstance(rows, Sequence) else rows
+    base = rows
+    if isinstance(rows, Sequence):
+        base = alt.Chart(inline(rows))
+        # A line through two measurements would look like a course that somebody measured.
+        is_sparse = len({row[x.column] for row in rows}) <= _FEW_POINTS
+        points = points or (_POINT if is_sparse else 0.0)
     base = base.encode(x=x.encoded("x"), **{key: style[key] for key in ("color", "detail") if key in style})
     named = base.encode(y=y.encoded("y"), tooltip=hints(shown))
     ends = {"y": y.encoded("y", "low"), "y2": alt.Y2("high:Q")}

@@ -294,7 +294,7 @@ COSTS = {"step_s": "seconds per training step", "memory_mib": "peak memory (MiB)
 
 
 def cost(material: ReportData) -> figure.Figure | None:
-    """Against total heads, or against parameters where all arms have as many heads; None without timings."""
+    """Against total heads, or parameters where heads are as many; None without timings of several sizes."""
     arms = [arm for arm in material.arms if arm.name in material.timings]
     if not arms:
         return None
@@ -305,7 +305,7 @@ def cost(material: ReportData) -> figure.Figure | None:
         for column, title in COSTS.items()
         if all(row[column] is not None for row in rows)
     ]
-    if not panels:
+    if not panels or len({row["x"] for row in rows}) < 2:
         return None
     return figure.Figure(
         name="cost",
@@ -354,6 +354,7 @@ def _costs(rows: list[dict[str, Any]], column: str, by_heads: bool) -> list[Any]
         "x",
         "heads in all layers" if by_heads else "parameters (millions)",
         domain=[max(0, min(places) - reach), max(places) + reach],
+        ticks={"tickMinStep": 1} if by_heads else {},
     )
     top = 1.1 * max(row["high"] if column == "step_s" else row[column] or 0.0 for row in rows)
     y = Axis(column, COSTS[column], domain=[0, top])

@@ -28,9 +28,9 @@ WHEN = ("before training", "after training")
 
 
 def repetition(material: ReportData) -> Figure | None:
-    """The share of repeated 4-grams along the samples, before and after; None without samples that are long enough."""
+    """The share of repeated 4-grams along samples, before and after; None for fewer than three whole blocks."""
     rows = [row for arm in material.arms for row in _repeated(arm)]
-    if not rows:
+    if len({row["token"] for row in rows}) < 3:
         return None
     drawn = [arm for arm in material.arms if any(row["what"] == arm.label for row in rows)]
     style = keyed("what", [(arm.label, arm.colour, arm.style.dash) for arm in drawn], nested=False)
@@ -60,10 +60,11 @@ def _repeated(arm: ArmResults) -> Iterator[dict[str, Any]]:
     for when in WHEN:
         samples = [s for run in arm.runs for s in _samples(run, when) if s.get("repetition")]
         series = [s["repetition"] for s in samples]
-        for block in range(max((len(one) for one in series), default=0)):
+        whole = max((s["n_tokens"] // BLOCK for s in samples), default=0)
+        for block in range(whole):
             shares = [one[block] for one in series if len(one) > block and one[block] is not None]
             if shares:
-                token = min((block + 1) * BLOCK, max(s["n_tokens"] for s in samples))
+                token = (block + 1) * BLOCK
                 yield {"what": arm.label, "when": when, "token": token, "share": np.mean(shares), "n": len(shares)}
 
 
