@@ -69,7 +69,15 @@ def rule(
     return chart.mark_rule(color=colour, strokeDash=list(dash), strokeWidth=width).encode(**encoding)
 
 
-_FEW_POINTS, _POINT = 5, 30.0
+def point_size(rows: Sequence[Mapping[str, Any]], column: str) -> float:
+    """Return the size of points on lines through few measurements; 0 for lines through more.
+
+    A line through two measurements without them would look like a course that somebody measured.
+    """
+    return 30.0 if len({row[column] for row in rows}) <= _FEW_POINTS else 0.0
+
+
+_FEW_POINTS = 5
 
 
 def line_bands(
@@ -105,9 +113,7 @@ def line_bands(
     base = rows
     if isinstance(rows, Sequence):
         base = alt.Chart(inline(rows))
-        # A line through two measurements would look like a course that somebody measured.
-        is_sparse = len({row[x.column] for row in rows}) <= _FEW_POINTS
-        points = points or (_POINT if is_sparse else 0.0)
+        points = points or point_size(rows, x.column)
     base = base.encode(x=x.encoded("x"), **{key: style[key] for key in ("color", "detail") if key in style})
     named = base.encode(y=y.encoded("y"), tooltip=hints(shown))
     ends = {"y": y.encoded("y", "low"), "y2": alt.Y2("high:Q")}

@@ -20,7 +20,7 @@ from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.report.charts.figure import SOLID, WIDTH, Figure, alt, colours_of_column, grid, hints, inline, panel
 from headway.report.charts.intervals import ENDS, over_seeds, points_with_intervals
-from headway.report.charts.lines import Axis, band_said, keyed, line_bands, rule, step_axis
+from headway.report.charts.lines import Axis, band_said, keyed, line_bands, point_size, rule, step_axis
 from headway.report.experiment.data import ArmResults, Finished, ReportData, training_curve
 from headway.report.lm.common import declared, has_probes, heads_of, measures
 from headway.stats.lm.diversity import EARLY, LayerAssociation, attentions, scores_at
@@ -78,7 +78,8 @@ def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: b
     style = {"color": layer_colour(max(row["layer"] for row in rows) + 1), "detail": "layer:O"}
     spread = "band" if material.n_seeds > 1 else None
     shown = ["what:N", "layer:O", "step:Q", "value:Q"]
-    layers = line_bands(alt.Chart(), x, y, style, spread=spread, strokeWidth=1.8, shown=shown)
+    size = point_size(rows, "step")
+    layers = line_bands(alt.Chart(), x, y, style, spread=spread, strokeWidth=1.8, points=size, shown=shown)
     has_null = any(row["null"] is not None and np.isfinite(row["null"]) for row in rows)
     if has_null:
         with_null = alt.Chart().transform_filter("isValid(datum.null)")
