@@ -65,7 +65,6 @@ def roofline(run: TokensRun) -> dict[str, float]:
     """Return the seconds of a training step on an H200 by what bounds it: products, exponentials or memory.
 
     A step takes the longest of the three at least (docs/gpu.md has the formula).
-
     """
     training, budget, n_ctx, pairs = run.training, run.budget, run.task.n_ctx, 0
     for layer, heads in enumerate(run.model.layout.layers):

@@ -208,3 +208,14 @@ def test_all_of_it_runs_on_a_processor_in_the_small(tmp_path):
         if not row["within"] and "No viable backend" not in row.get("met", "")
     ]
     assert wrong == []
+
+
+def test_the_roofline_is_that_of_the_data_sheet():
+    import gpu_pieces
+
+    paper = gpu_pieces.roofline(load("head-progression", scale="paper").arm("constant-low").spec(0))
+    shown = {bound: f"{1e3 * seconds:.2g} ms" for bound, seconds in paper.items()}
+    assert shown == {"products": "3.1 ms", "exponentials": "0.0028 ms", "memory": "0.76 ms"}
+    settings = ["training.precision=bf16", "training.batch_size=64"]
+    wide = load("head-progression", scale="paper", settings=settings).arm("constant-low").spec(0)
+    assert gpu_pieces.roofline(wide)["products"] == pytest.approx(3 * 6.993e10 * 64 / 989e12, rel=1e-3)

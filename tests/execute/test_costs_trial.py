@@ -15,8 +15,8 @@ DRAWN = ("parity", "endpoints", "retrieval", "hops", "recall", "induction")
 def test_tasks_that_are_drawn_are_tried_on_their_own_examples(name):
     runs = [load(f"heads-for-{name}").selected[-1].spec(seed) for seed in (0, 1)]
     laboratory = training_part_of(runs[0])
-    assert all(0 < rate < 1e6 for rate in laboratory.trial_steps_per_s(runs[0], seconds=0.02))
-    assert all(0 < rate < 1e6 for rate in laboratory.trial_steps_per_s(*runs, seconds=0.02))
+    assert all(0 < rate < 1e5 for rate in laboratory.trial_steps_per_s(runs[0], seconds=0.02))
+    assert all(0 < rate < 1e5 for rate in laboratory.trial_steps_per_s(*runs, seconds=0.02))
 
 
 @pytest.mark.slow

@@ -65,17 +65,8 @@ class Cost:
             return 0.0
         return None if self.steps is None or self.steps_per_s is None else self.steps / self.steps_per_s
 
-    @property
-    def slowest_s(self) -> float:
-        """`seconds` at the rate that a tenth of the trial's portions fall below; 0 where it is not known."""
-        return self._seconds_at(0.1)
-
-    @property
-    def fastest_s(self) -> float:
-        """`seconds` at the rate that nine tenths of the trial's portions fall below; 0 where it is not known."""
-        return self._seconds_at(0.9)
-
-    def _seconds_at(self, quantile: float) -> float:
+    def seconds_at(self, quantile: float) -> float:
+        """Return `seconds` at a quantile of the trial's rates; 0 where they are not known."""
         return (self.steps or 0) / float(np.quantile(self.rates, quantile)) if self.rates else 0.0
 
     @property

@@ -33,7 +33,7 @@ from headway.execute.stop import Stop, StopRequest
 from headway.store import checkpoint, integrity, verify
 from headway.store.batches import explain_out_of_memory, is_out_of_memory
 from headway.store.checkpoint import Checkpoint, Unrecorded
-from headway.store.environment import Usage, changes, surroundings
+from headway.store.environment import changes, processor_seconds, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
 from headway.store.run import Run, Status, update
 from headway.store.run_writer import RunWriter
@@ -210,7 +210,7 @@ class OwnedRun:
 
     def __init__(self, run: Run, lease: Lease, stop_request: StopRequest):
         self._run, self._lease, self._stop_request = run, lease, stop_request
-        self._began, self._used = time.perf_counter(), Usage.now().own
+        self._began, self._used = time.perf_counter(), processor_seconds()
         self._contents: dict[str, Content] = {}
 
     def outcome(self, open_study: OpenStudy) -> int:
@@ -373,7 +373,7 @@ class OwnedRun:
 
         Runs that are trained together share the processor's time.
         """
-        used_s = (Usage.now().own - self._used) / self._run.execution.get("together", 1)
+        used_s = (processor_seconds() - self._used) / self._run.execution.get("together", 1)
         memory = {"peak_memory_bytes": peak_bytes(), **study.memory()}
         return {
             "wall_s": round(base.get("wall_s", 0.0) + time.perf_counter() - self._began, 3),

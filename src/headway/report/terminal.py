@@ -156,8 +156,8 @@ class PlannedCosts:
             return
         count, seeds = len(self.experiment.runs), len(self.experiment.seeds)
         in_turn = seeds / min(count, cores())
-        fastest_s = sum(cost.fastest_s for cost in self.costs)
-        slowest_s = sum(cost.slowest_s for cost in self.costs)
+        fastest_s = sum(cost.seconds_at(0.9) for cost in self.costs)
+        slowest_s = sum(cost.seconds_at(0.1) for cost in self.costs)
         fastest = duration(fastest_s * in_turn)
         slowest = duration(slowest_s * in_turn)
         spread = f" ({fastest} to {slowest})" if fastest != slowest else ""

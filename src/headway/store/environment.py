@@ -60,6 +60,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def processor_seconds() -> float:
+    """Processor time until now, in seconds, of this process with its ended children."""
+    return sum(os.times()[:4])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Usage:
     """Processor time until now, in seconds: of this process with its ended children, and of the whole machine."""
@@ -72,10 +77,9 @@ class Usage:
     @classmethod
     def now(cls) -> "Usage":
         """The use until this moment."""
-        own = sum(os.times()[:4])
         times = psutil.cpu_times()
         machine = sum(getattr(times, kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq", "steal"))
-        return cls(own=own, machine=machine, at=time.monotonic())
+        return cls(own=processor_seconds(), machine=machine, at=time.monotonic())
 
     def others_since(self, before: "Usage") -> float:
         """The cores that other processes have kept busy since then, on average."""

@@ -140,9 +140,10 @@ def runs(material: ReportData) -> Table:
 
 def time_taken(runs: Sequence[Run]) -> str:
     """Return the time that finished runs took, such as `4 min 40 s of processor time`; empty where it is not known."""
-    seconds = sum(run_seconds(run) or 0.0 for run in runs)
-    on_gpus = any("device_s" in run.metrics for run in runs)
-    return f"{brief(seconds)} of {'GPU' if on_gpus else 'processor'} time" if seconds else ""
+    seconds = {"GPU": 0.0, "processor": 0.0}
+    for run in runs:
+        seconds["GPU" if "device_s" in run.metrics else "processor"] += run_seconds(run) or 0.0
+    return " and ".join(f"{brief(taken)} of {what} time" for what, taken in seconds.items() if taken)
 
 
 def execution(material: ReportData) -> Table:

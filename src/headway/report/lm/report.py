@@ -21,7 +21,6 @@ from headway.report.experiment.laboratory import ReportSlice, Statement, Writing
 from headway.report.lm import head_maps, heads, lane, size, text, training
 from headway.report.lm.common import BITS, LOSS, has_probes, heads_of, loss_metric
 from headway.report.lm.heads import PART
-from headway.report.lm.size import busy
 from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
 from headway.report.lm.training import learning_rates
 from headway.stats.evidence import Comparison
@@ -170,9 +169,8 @@ class TokensReportSlice(ReportSlice):
                 f"{'more' if METRICS[primary].better == 'higher' else 'less'} is better."
                 if relative and any(compared)
                 else "",
-                f"Tokens/s and memory are those of a short timing of each arm. {busy(material)}"
-                if material.timings
-                else "",
+                "Tokens/s and memory are those of a short timing of each arm." if material.timings else "",
+                size.busy(material),
             ),
             hints={headings[name]: METRICS[name].sentence for name in names if name in METRICS},
         )

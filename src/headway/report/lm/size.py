@@ -325,8 +325,9 @@ def cost(material: ReportData) -> figure.Figure | None:
 
 def busy(material: ReportData) -> str:
     """Return a sentence on the arms whose speed is not measured, as the machine was busy; empty for none."""
-    arms = [arm.label for arm in material.arms if material.timings.get(arm.name, {"step_s": 0})["step_s"] is None]
-    return f"The speed of {listed(arms)} is not measured: the machine was busy." if arms else ""
+    timed = [arm for arm in material.arms if arm.name in material.timings]
+    unmeasured = [arm.label for arm in timed if material.timings[arm.name]["step_s"] is None]
+    return f"The speed of {listed(unmeasured)} is not measured: the machine was busy." if unmeasured else ""
 
 
 def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any]:
