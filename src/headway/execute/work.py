@@ -63,6 +63,8 @@ def listeners(run: "Run", say: Callable[[str], None]) -> Callable[[Mapping[str, 
     return tell
 
 
+_LEAST_S = 1e-6
+"""No run is free: some clocks tick too slowly to see a short one, and a value of 0 has no difference in per cent."""
 _BETWEEN_S = 1.0
 """Between two milestones it is not stored more often than that."""
 
@@ -377,7 +379,7 @@ class OwnedRun:
         memory = {"peak_memory_bytes": peak_bytes(), **study.memory()}
         return {
             "wall_s": round(base.get("wall_s", 0.0) + time.perf_counter() - self._began, 3),
-            "processor_s": round(base.get("processor_s", 0.0) + used_s, 3),
+            "processor_s": round(base.get("processor_s", 0.0) + max(used_s, _LEAST_S), 6),
             "training_s": base.get("training_s", 0.0) + training_s,
             **{name: max(base.get(name, 0), size) for name, size in memory.items()},
         }
