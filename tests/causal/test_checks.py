@@ -68,7 +68,7 @@ def test_a_mask_that_is_a_little_less_than_one(monkeypatch):
             self, x, rotary, None if gate is None else gate * 0.999, *rest
         ),
     )
-    refused("gates of 1 change no bit; logits change by up to")
+    refused("gates of 1 change nothing; they differ by up to")
 
 
 def test_contributions_that_do_not_add_up(monkeypatch):

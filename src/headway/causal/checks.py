@@ -59,7 +59,7 @@ def check_sound(
 def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:
     """Raise UserError if gates and edits do not act on the model as they should.
 
-    * gates of 1 change no bit;
+    * gates of 1 change nothing;
     * the contributions of a layer's heads, and its bias, are what its attention writes;
     * gates of 0 on a layer whose heads write something change the logits;
     * a head masked is the same head physically removed: one of each layer, and a random half of all;
@@ -84,12 +84,12 @@ def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], t
             check(model, tokens, tolerance)
 
 
-def _gates_of_one(model: Intervenable, tokens: Tensor, _: float) -> None:
+def _gates_of_one(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
     plain, gated = logits_of(model, tokens), logits_of(model, tokens, _ones(model))
     if not bool(plain.isfinite().all()):
         _fail("the logits are finite", "some are NaN or infinite")
-    if not torch.equal(plain, gated):
-        _fail("gates of 1 change no bit", f"logits change by up to {_most(plain - gated):.2g}")
+    # On a processor they change no bit; a GPU may choose another kernel for tensors that lie otherwise in memory.
+    compare("gates of 1 change nothing", gated, plain, tolerance)
 
 
 def _contributions(model: Intervenable, tokens: Tensor, tolerance: float) -> None:

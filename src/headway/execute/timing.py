@@ -81,7 +81,8 @@ def time_arms(
 
 def _too_short(runs: Sequence[Run], untimed: Sequence[Run], n_places: int) -> str:
     """Return why timing does not pay; empty if it does."""
-    training_s = sum(run.metrics.get("wall_s") or 0.0 for run in runs) / max(1, min(n_places, len(runs)))
+    alone = ((run.metrics.get("wall_s") or 0.0) / (run.execution or {}).get("together", 1) for run in runs)
+    training_s = sum(alone) / max(1, min(n_places, len(runs)))
     rates = {run.name: run.metrics.get("steps_per_s") for run in runs if run.metrics.get("steps_per_s")}
     timing_s = sum(_BEGINNING_S + _timed_s(rates.get(run.name)) for run in untimed)
     if timing_s <= _WORTH * training_s:
