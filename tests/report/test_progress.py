@@ -167,6 +167,13 @@ def test_status_ends_with_the_counts_and_the_time_left(tmp_path: Path) -> None:
         lease.progress(20, 10.0)
         lease._beat()
         assert text(store).splitlines()[-1] == "4 runs: 2 waiting, 1 running, 1 done; about 16 s left"
+        stored.rewrite(runs[2].path, status="running")
+        with quadratic.taken(runs[2]) as other:
+            other.progress(20, 5.0)
+            other._beat()
+            # 40, 40 and 60 steps are ahead, two runs at a time at 5 to 10 steps a second.
+            assert text(store).splitlines()[-1].endswith("; about 9 s left (7 s to 14 s)")
+        stored.rewrite(runs[2].path, status="waiting")
     assert text(store).splitlines()[-2] == "4 runs: 2 waiting, 1 done, 1 interrupted"
 
 

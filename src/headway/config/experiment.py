@@ -36,11 +36,9 @@ NOT_COMPARED = (
     "seeds",
     "logging",
     "contrasts",
-    "margin",
-    "prior",
     "statements",
 )
-"""Keys of a document that change neither runs nor comparisons."""
+"""Keys of a document that change neither runs nor verdicts on two arms."""
 
 
 @dataclass(frozen=True, kw_only=True)

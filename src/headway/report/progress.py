@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 from rich.console import Console, Group
@@ -104,16 +105,18 @@ class Forecast:
             return ""
         ends_s = [end_s for _, end_s in self._expected]
         low_s, middle_s, high_s = np.quantile(ends_s, (0.1, 0.5, 0.9)) - now_s
-        low = duration(max(0.0, low_s))
-        high = duration(max(0.0, high_s))
-        spread = f" ({low} to {high})" if low != high else ""
-        return f"; about {duration(max(0.0, middle_s))} left{spread}"
+        return _left(middle_s, low_s, high_s)
 
 
 def can_be_shown() -> bool:
     """Return whether someone can watch: at a terminal, or in a notebook."""
     console = Terminal()
     return console.is_terminal or console.is_jupyter
+
+
+def _left(middle_s: float, low_s: float, high_s: float) -> str:
+    low, middle, high = (duration(max(0.0, seconds)) for seconds in (low_s, middle_s, high_s))
+    return f"; about {middle} left{f' ({low} to {high})' if low != high else ''}"
 
 
 def watch(snapshots: Generator[Snapshot]) -> None:
@@ -163,7 +166,10 @@ def status_table(store: Store) -> Group:
         runs.append(progress)
     running = sum(run.status == "running" for run in runs)
     total = Snapshot(runs=tuple(runs), workers=max(1, running), elapsed_s=0.0)
-    left = f"; about {duration(total.seconds_left)} left" if running and total.seconds_left else ""
+    # What waits may be as fast as the fastest run of now, or as slow as the slowest.
+    rates = [run.work_per_step * run.steps_per_s for run in runs if run.steps_per_s]
+    left_s = total.seconds_left or 0.0
+    left = _left(left_s, left_s * fmean(rates) / max(rates), left_s * fmean(rates) / min(rates)) if rates else ""
     said = Text(f"{counted(len(runs), 'run')}: {_counts(total)}{left}")
     doubts = [Text(f"warning: {doubt}", style="yellow") for doubt in directory_warnings(store.path)]
     doubts += [Text(said, style="yellow") for said in _silent(store.path, runs)]

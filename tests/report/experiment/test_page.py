@@ -249,6 +249,7 @@ def test_the_command_repeats_what_was_run(directory: Path, heads: ReportData) ->
     [
         ([], ""),
         (["training.learning_rate=0.5"], " --set training.learning_rate=0.5"),
+        (["margin=2.5"], " --set margin=2.5"),
         (["arms.constant-low.model.n_heads=1-2-4-1"], " --set arms.constant-low.model.n_heads=1-2-4-1"),
         (["task.corpus=/home/ada/my texts/train.txt"], " --set task.corpus=train.txt"),
     ],
