@@ -9,7 +9,9 @@ A plugin is a file that an experiment names in `plugins`. A registered part has 
 of its type. It stands in the same table as Headway's own parts.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
@@ -21,12 +23,12 @@ from headway.config.lm.run import TASKS
 from headway.config.lm.text import OWN_CORPORA
 from headway.config.lm.training import OWN_TERMS, REGULARIZED, Better
 from headway.config.metrics import METRICS, Metric
-from headway.config.plugins import register
+from headway.config.plugins import call, line_of, register
 from headway.data.batch import MASKED as MASKED
 from headway.data.batch import Batch as Batch
 from headway.data.synthetic import OwnTask
 from headway.data.synthetic import asked_last as asked_last
-from headway.errors import DeclarationError, near
+from headway.errors import DeclarationError, UserError, near
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,7 +138,8 @@ def head_metric(
 
     def registered(function: "OfHeads") -> "OfHeads":
         name = function.__name__
-        of_null = null if callable(null) or null is None else lambda masked: 0 * function(masked) + null
+        checked = _checked(f"head metric {name}", function, of)
+        of_null = null if callable(null) or null is None else lambda masked: 0 * checked(masked) + null
         declared = HeadMetric(
             name=name,
             sentence=sentence,
@@ -145,12 +148,34 @@ def head_metric(
             family="own",
             high=high,
             null=Null("not known") if of_null is None else Null("as its plugin gives it", _mean(of_null)),
-            value=_mean(function),
+            value=_mean(checked),
         )
         register("head metric", name, function, (HEAD_METRICS, name, declared))
         return function
 
     return registered
+
+
+def _checked(about: str, function: "OfHeads", of: str) -> "OfHeads":
+    """Return a function of heads whose values have the shape that it declares, and are finite."""
+    import torch
+
+    @wraps(function)
+    def checked(masked: "MaskedAttention") -> "Tensor":
+        n = masked.n_heads
+        shape = {"head": (n,), "pair": (n, n), "layer": ()}[of]
+
+        def why_not(value: object) -> str:
+            found = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            if found != shape:
+                return f"gave {found} of {n} heads; give a tensor of shape {shape}, since it is of={of!r}"
+            finite = isinstance(value, torch.Tensor) and value.isfinite().all()
+            return "" if finite else "gave values that are not finite; see that nothing is divided by 0"
+
+        value: Tensor = call(about, function, masked, why_not=why_not, equal=torch.equal)
+        return value
+
+    return checked
 
 
 def _mean(function: "OfHeads") -> OfSums:
@@ -191,7 +216,21 @@ def regularizer(*, better: Better) -> "Callable[[OfHeads], OfHeads]":
 
     def registered(function: "OfHeads") -> "OfHeads":
         name = function.__name__
-        register("regulariser", name, function, (REGULARIZED, name, better), (OWN_TERMS, name, function), taken=METRICS)
+
+        @wraps(function)
+        def checked(masked: "MaskedAttention") -> "Tensor":
+            value = function(masked)
+            if getattr(value, "shape", None) != () or not value.is_floating_point():
+                given = f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
+                raise UserError(f"{line_of(function)}: regularizer {name} gave {given}; give one number as a tensor")
+            if masked.attention.z.requires_grad and not value.requires_grad:
+                raise UserError(
+                    f"{line_of(function)}: no gradient comes back from regularizer {name}, so it would change nothing; "
+                    "use torch operations alone, without detach, item or no_grad"
+                )
+            return value
+
+        register("regulariser", name, function, (REGULARIZED, name, better), (OWN_TERMS, name, checked), taken=METRICS)
         return function
 
     return registered
@@ -221,6 +260,17 @@ def figure(*, title: str, caption: str = "") -> "Callable[[Callable[[ReportData]
 
 
 def callback(function: "Callable[[Run, Mapping[str, Any]], None]") -> "Callable[[Run, Mapping[str, Any]], None]":
-    """Register what is called with a run and each line that it logs, in the process that trains it."""
+    """Register what is called with a run and each line that it logs, in the process that trains it.
+
+    Raises:
+        DeclarationError: when it takes other arguments.
+    """
+    try:
+        inspect.signature(function).bind(None, {})
+    except TypeError as error:
+        raise DeclarationError(
+            f"callback {function.__name__} cannot be called with a run and a line ({error}); write it as "
+            f"def {function.__name__}(run, line)"
+        ) from error
     register("callback", function.__name__, function)
     return function

@@ -68,10 +68,6 @@ def command(folder, *arguments):
     return done.stdout + done.stderr
 
 
-def plugins():
-    return [name for name in your_own.files() if name.endswith(".py")]
-
-
 def test_there_is_an_example_of_everything_that_can_be_registered():
     page = your_own.PAGE.read_text()
     source = (ROOT / "src" / "headway" / "own.py").read_text()
@@ -82,13 +78,6 @@ def test_there_is_an_example_of_everything_that_can_be_registered():
     for name in public:
         if not name.startswith("_"):
             assert f"@own.{name}" in page or f"own.{name}(" in page, name
-
-
-@pytest.mark.slow
-def test_the_examples_keep_the_laws(folder):
-    said = command(folder, "check", *plugins())
-    assert said.count("all laws hold") == 9
-    assert "figure loss-of-every-seed: not tried; `headway report DIR --plugin FILE`" in said
 
 
 @pytest.mark.slow

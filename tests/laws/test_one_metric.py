@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from support.tolerance import assert_same
+from support.traces import VOCAB, of_other_order, out_of_range, small_model, traced
 
-from headway import check
 from headway.config.head_metrics import HEAD_METRICS, HeadMetric, Null, OfSums, PerQuery, every_query
 from headway.config.lm.measurement import HeadProbes
 from headway.config.metrics import metric_name
@@ -56,7 +56,7 @@ def even(trace: Trace) -> Trace:
 
 
 def test_it_is_streamed_as_it_is_measured_at_once(metric):
-    trace = check.traced()
+    trace = traced()
     stream = HeadStream([metric.name])
     for text in range(3):
         parts = tuple(
@@ -73,15 +73,15 @@ def test_it_is_streamed_as_it_is_measured_at_once(metric):
 def test_it_is_probed_by_its_name(metric):
     probes = HeadProbes(metrics=(metric.name,))
     assert probes.chosen == (metric.name,)
-    model = check.small_model()
-    tokens = torch.randint(0, check.VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
+    model = small_model()
+    tokens = torch.randint(0, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         scores = examine([model.trace(tokens)], probes.chosen, trace=model.trace, repetition=lambda: (), weights=model)
     assert list(scores) == [metric.name]
 
 
 def test_its_null_is_what_nothing_gives(metric):
-    score = measure(even(check.traced()), [metric.name])[metric.name]
+    score = measure(even(traced()), [metric.name])[metric.name]
     for attention, value in score.values.items():
         assert_same(
             value, np.broadcast_to(score.null[attention], value.shape), scale=1.0, what=attention, dtype=np.float32
@@ -89,21 +89,21 @@ def test_its_null_is_what_nothing_gives(metric):
 
 
 def test_its_laws_are_tested(metric):
-    trace = check.traced()
-    assert list(check.of_other_order(metric.name, trace)) == []
-    assert list(check.out_of_range(metric, measure(trace, [metric.name])[metric.name])) == []
+    trace = traced()
+    assert list(of_other_order(metric.name, trace)) == []
+    assert list(out_of_range(metric, measure(trace, [metric.name])[metric.name])) == []
 
 
 def test_it_is_kept(metric):
     assert DECLARED[metric.name] is metric
-    score = measure(check.traced(), [metric.name])[metric.name]
+    score = measure(traced(), [metric.name])[metric.name]
     kept = from_arrays(to_arrays([score]), score.values)[metric.name]
     assert kept.declared is metric
     assert score_json(kept)["sentence"] == metric.sentence
 
 
 def test_it_is_drawn(metric):
-    spec = atlas(measure(check.traced(), [metric.name])).spec
+    spec = atlas(measure(traced(), [metric.name])).spec
     (panel,) = (panel for line in spec["vconcat"] for panel in line["hconcat"])
     assert panel["title"]["text"] == metric_name(metric.name)
     assert metric.high in panel["title"]["subtitle"]

@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 414_047,
-    "code lines": 38_670,
+    "tokens": 411_800,
+    "code lines": 38_460,
     "dense modules": 85,
     "functions above 400 tokens": 43,
     "comprehensions in 1,000 lines": 81,

@@ -16,7 +16,6 @@ from headway import own
 class Echo(own.Task):
     kind: Literal["echo"]
     length: int = 6
-    copies = True
 
     @property
     def n_ctx(self):

@@ -279,20 +279,3 @@ def submit(
     options += [] if slots is None else ["--slots", str(slots)]
     jobs = submit_to_slurm(directory, array=array, time=time, sbatch=sbatch or (), options=options)
     say(f"submitted {len(jobs)} jobs ({jobs[0]} ...); their logs: {directory / 'slurm'}; `headway status {directory}`")
-
-
-@app.command()
-def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Plugins: files, or names of packages.")],
-) -> None:
-    """Run plugins, and hold what they register to the laws that Headway's own keeps.
-
-    Exit code 1 where one does not hold, with a sentence for each.
-    """
-    from headway.check import check as look_at
-
-    found = [each for file in files for each in look_at(file)]
-    for each in found:
-        say(each.sentence)
-    if broken := sum(bool(each.broken) for each in found):
-        raise HeadwayError(f"{counted(broken, 'thing')} of {len(found)} cannot be used as it is")

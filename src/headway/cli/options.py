@@ -179,8 +179,13 @@ def current_words(words: list[str]) -> list[str]:
     """Return a command line without options that are gone and change nothing; each is told.
 
     Raises:
-        UserError: for another option that is gone, with what to type instead.
+        UserError: for a verb or another option that is gone, with what to type instead.
     """
+    if words[:1] == ["check"]:
+        raise UserError(
+            "`headway check` is gone: what a plug-in registers is checked when it is first used, and errors name its "
+            "file and line; test it with pytest (docs/your-own.md)"
+        )
     kept, values = words[:1], 0
     for word in words[1:]:
         option, equals, _ = word.partition("=")

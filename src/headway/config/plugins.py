@@ -10,6 +10,8 @@ user asked for that content before on this machine. A directory received from a 
 
 import hashlib
 import importlib
+import inspect
+import operator
 import re
 import sys
 import traceback
@@ -23,6 +25,7 @@ from typing import Any
 
 from pydantic import PydanticUserError
 
+from headway.base import rng
 from headway.base.files import inside, names_in, private_folder, read_bytes
 from headway.config.yaml import read_file
 from headway.errors import DeclarationError, ResultsError, UserError, near, shortened
@@ -125,6 +128,60 @@ def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], 
     _collected[-1].append(
         Entry(kind=kind, name=name, value=value, tables=tuple((table, key) for table, key, _ in tables))
     )
+
+
+_tried: set[Callable[..., Any]] = set()
+"""Functions of plugins that gave the same value twice."""
+
+
+def call(
+    about: str,
+    function: Callable[..., Any],
+    *given: Any,
+    why_not: Callable[[Any], str],
+    equal: Callable[[Any, Any], bool] = operator.eq,
+) -> Any:
+    """Return what a function of a plugin gives; its first call in a process is made twice.
+
+    Args:
+        about: the kind and name of the function.
+        function: registered by the plugin.
+        given: the arguments.
+        why_not: what is wrong with a value; empty if nothing is.
+        equal: whether two values are the same.
+
+    Raises:
+        UserError: naming the file and the line, if the function raises, gives a wrong value or another one the second
+            time, or draws from a generator that others use.
+    """
+    is_first = function not in _tried
+    states = rng.shared_states() if is_first else ()
+    try:
+        value = function(*given)
+        wrong = why_not(value)
+        if is_first and not wrong:
+            same = equal(value, function(*given))
+            wrong = "" if same else "gave something else the second time; make it a function of what it is given alone"
+            if rng.shared_states() != states:
+                wrong = "changed a global random generator; take random numbers from a generator of a fixed seed"
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{line_of(function, error)}: {about} raised {type(error).__name__}: {error}; put that right"
+        ) from error
+    if wrong:
+        raise UserError(f"{line_of(function)}: {about} {wrong}")
+    _tried.add(function)
+    return value
+
+
+def line_of(function: Callable[..., Any], error: BaseException | None = None) -> str:
+    """Return the file and line at which a function begins, or in which it raised an error."""
+    code = inspect.unwrap(function).__code__
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    lines = [frame.lineno for frame in frames if frame.filename == code.co_filename]
+    return f"{Path(code.co_filename).name}:{lines[-1] if lines else code.co_firstlineno}"
 
 
 def _by_whom(kind: str, name: str) -> str:

@@ -18,14 +18,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int64
+from pydantic import model_validator
 
 from headway.base import rng
 from headway.base.identity import digest
 from headway.config.lm.synthetic import EndpointTask, HopsTask, InductionTask, ParityTask, RecallTask, RetrievalTask
 from headway.config.lm.task import SyntheticTask
+from headway.config.metrics import METRICS
+from headway.config.plugins import line_of
 from headway.data.batch import MASKED, Batch, Examples, joined_batches
 from headway.data.task_laws import broken, raised
-from headway.errors import UserError
+from headway.errors import UserError, near
 
 JUDGED = 1_024
 """The number of evaluation sequences if the evaluation gives none."""
@@ -299,7 +302,25 @@ class OwnTask(SyntheticTask):
 
     examples: ClassVar[str] = "headway.data.synthetic.plugin_examples"
     copies: ClassVar[bool] = False
-    """True if the task asks to copy an answer that stands at one place of the input."""
+    """Set by types that were written for 0.2, and no longer read."""
+
+    @model_validator(mode="after")
+    def _sizes(self) -> "OwnTask":
+        for key in ("n_ctx", "vocab_size", "n_answers"):
+            try:
+                size = getattr(self, key)
+            except Exception as error:
+                raise ValueError(
+                    f"its {key} raised {raised(error)}; give n_ctx and vocab_size as properties"
+                ) from error
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{key} is {size!r}; make it a whole number of 1 or more")
+        if self.loss not in ("loss_nats", "mse"):
+            raise ValueError(f"loss is {self.loss!r}; {near(self.loss, ('loss_nats', 'mse'))}")
+        ranked = [name for name, metric in METRICS.items() if metric.better is not None]
+        if self.primary not in ranked:
+            raise ValueError(f"primary is {self.primary!r}, which ranks no arms; {near(self.primary, ranked)}")
+        return self
 
     def draw(self, random: np.random.Generator, n: int) -> Batch:  # noqa: ARG002
         """Draw n examples from this generator alone.
@@ -347,7 +368,9 @@ def plugin_examples(task: OwnTask) -> SyntheticExamples:
     """
     examples = examples_of(task)
     for said in broken(task, examples):
-        raise UserError(f"task.kind {task.kind}: {said}")
+        own = [getattr(type(task), name) for name in ("draw", "every")]
+        where = [f"{line_of(function)}: " for function in own if function not in (OwnTask.draw, OwnTask.every)]
+        raise UserError(f"{''.join(where[:1])}task.kind {task.kind}: {said}")
     return examples
 
 

@@ -1,10 +1,10 @@
 """Laws that the examples of every task keep; Headway checks the user's own tasks against them.
 
-Batches have the declared shapes, ask for something, are a function of (task, seed, step), leave shared random
-generators alone, and do not give the answer away.
+Batches have the declared shapes, ask for something, are a function of (task, seed, step), and leave shared random
+generators alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -22,14 +22,6 @@ LOOKED_AT = 512
 """The number of examples that are examined."""
 _BATCHES = 64
 """The most batches that are drawn to reach that number."""
-_PLACES = 8
-"""About how many positions are examined for an answer in the input."""
-_TELLING = 32
-"""The least number of repeated inputs at a place from which a leak can be judged."""
-_LEAK = 0.8
-"""The limit of a leak: the share of the uncertainty left by shuffled answers that one token may remove."""
-_BY_LUCK = 0.07
-"""The tolerance of a share of right answers in the examined examples."""
 _ANY_MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_positions=16, n_heads="3-2")
 """The model with which a task's claims about possible models are checked."""
 
@@ -70,8 +62,7 @@ def broken(task: TokensTask, examples: Examples) -> Iterator[str]:
         yield "another seed and step gave the same examples; take random numbers from the `random` that draw is given"
     if listed is not None:
         yield from [*_listing(task, listed)] or islice(chain(*(_drawn_otherwise(each, listed) for each in drawn)), 1)
-    yield from _leaks(task, first)
-    yield from _promises(task, first)
+    yield from _promises(task)
 
 
 def raised(error: Exception) -> str:
@@ -144,11 +135,10 @@ def _drawn_otherwise(drawn: Batch, listed: Batch) -> Iterator[str]:
             return
 
 
-def _promises(task: Any, batch: Batch) -> Iterator[str]:
-    """Yield a sentence for each claim of a task (`best_possible`, `by_chance`) that its examples contradict."""
+def _promises(task: Any) -> Iterator[str]:
+    """Yield a sentence for each bound of a task (`best_possible`, `by_chance`) that is no value of its metric."""
     if not hasattr(task, "by_chance"):
         return
-    best: dict[str, float] = {}
     for name, promised, advice in (
         ("best_possible", lambda: task.best_possible(_ANY_MODEL), 'a mapping such as {"accuracy": 0.75}'),
         ("by_chance", lambda: {"accuracy": task.by_chance()}, "a share from 0 to 1, or None"),
@@ -163,10 +153,8 @@ def _promises(task: Any, batch: Batch) -> Iterator[str]:
         if not isinstance(bounds, Mapping):
             yield f"{name} gave {shortened(repr(bounds))}; let it give {advice}"
             continue
-        wrong = [*filter(None, (_why_no_promise(metric, value, advice) for metric, value in bounds.items()))]
-        wrong = wrong or [*filter(None, [_why_no_share(bounds.get("accuracy", 1.0), best.get("accuracy", 1.0), batch)])]
-        yield from (f"{name} {each}" for each in wrong)
-        best = best or ({} if wrong else dict(bounds))
+        wrong = (_why_no_promise(metric, value, advice) for metric, value in bounds.items())
+        yield from (f"{name} {each}" for each in wrong if each)
 
 
 def _why_no_promise(metric: str, value: Any, advice: str) -> str:
@@ -177,28 +165,6 @@ def _why_no_promise(metric: str, value: Any, advice: str) -> str:
     if not isinstance(value, int | float) or not np.isfinite(value):
         return f"gave {shortened(repr(value))} for {metric}; let it give {advice}"
     return f"gave an accuracy of {value}; let it give {advice}" if metric == "accuracy" and not 0 <= value <= 1 else ""
-
-
-def _why_no_share(share: float, best: float, batch: Batch) -> str:
-    """Return why a share of right answers cannot be the largest, or that of chance; empty if it can."""
-    guess = _guessed(batch)
-    if share > best:
-        return f"gave {share:.2f}, and best_possible an accuracy of {best:.2f}; give at most that"
-    if share < guess - _BY_LUCK:
-        return (
-            f"gave an accuracy of {share:.2f}, and whoever says the most frequent answer at each position is right in "
-            f"{guess:.2f} of {len(batch.inputs)} examples; give at least this share"
-        )
-    return ""
-
-
-def _guessed(batch: Batch) -> float:
-    """Return the accuracy of naming the most frequent answer at each position; 0 for answers that are numbers."""
-    if batch.targets.dtype != np.int64:
-        return 0.0
-    places = (batch.targets[:, place][batch.targets[:, place] >= 0] for place in range(batch.targets.shape[1]))
-    right = sum(int(np.bincount(asked).max()) for asked in places if len(asked))
-    return right / max(1, int(batch.asked.sum()))
 
 
 def _shapes(task: TokensTask, batch: Any, n: int) -> Iterator[str]:
@@ -270,90 +236,3 @@ def _sizes(task: TokensTask, batch: Batch, n: int) -> Iterator[str]:
 def _same(one: Batch, other: Batch) -> bool:
     same_inputs = np.array_equal(one.inputs, other.inputs)
     return same_inputs and np.array_equal(one.targets, other.targets, equal_nan=one.targets.dtype.kind == "f")
-
-
-def _leaks(task: TokensTask, batch: Batch) -> Iterator[str]:
-    """Yield a sentence if the input at one place gives the answer away, judged against shuffled answers."""
-    if batch.inputs.dtype != np.int64 or batch.targets.dtype != np.int64:
-        yield from _leaked_numbers(batch)
-        return
-    places = np.flatnonzero((batch.targets >= 0).any(0))
-    looked_at = places[:: max(1, len(places) // _PLACES)].tolist()
-    given = {place: _given_away(batch, place) for place in looked_at}
-    place = _too_late(batch, looked_at, [place for place in looked_at if place in given[place]])
-    if place is not None:
-        yield (
-            f"the answer that is asked at position {place} follows from the input there alone"
-            f"{_how_often(given[place][place])}, whatever else stands in it: it leaks; ask it at the position "
-            "before, leave it out of the input, or ask nothing there (own.MASKED)"
-        )
-    # At one place or another an answer may follow from a single token before it; not at all of them.
-    elif all(given.values()) and not getattr(task, "copies", False):
-        place = looked_at[0]
-        at, share = max(given[place].items(), key=lambda found: found[1])
-        yield (
-            f"the answer that is asked at position {place} follows from the input at position {at} alone"
-            f"{_how_often(share)}, and so do the others each from one: they leak; leave them out of the input, or say "
-            "`copies = True` in the type if to copy them is what is asked"
-        )
-
-
-def _too_late(batch: Batch, looked_at: Sequence[int], there: Sequence[int]) -> int | None:
-    """Return the first position whose answer follows from the token there, and should not; None if it may.
-
-    It may where few tokens were seen: the depth of brackets at the first position is that of its bracket. Such
-    positions are the first whose answers vary, and at most half of them. An answer that is asked one position too late
-    is found at later ones, too.
-
-    Args:
-        batch: of examples.
-        looked_at: some of its positions.
-        there: those at which the answer follows from the token.
-    """
-    varying = [at for at in looked_at if len(np.unique(batch.targets[:, at][batch.targets[:, at] >= 0])) > 1]
-    early = varying[: (len(varying) + 1) // 2] if varying[1:] else []
-    first_other = next((at for at in varying if at not in there), None)
-    late = [at for at in there if at not in early or (first_other is not None and at > first_other)]
-    return (late[0] if first_other is not None else there[0]) if late else None
-
-
-def _how_often(share: float) -> str:
-    return "" if share == 1 else f" in {share:.0%} of the examples".replace("%", " %")
-
-
-def _given_away(batch: Batch, place: int) -> dict[int, float]:
-    """Return the positions whose input alone gives the answer at a place, and in what share of the examples."""
-    asked = batch.targets[:, place] >= 0
-    answers = batch.targets[asked, place]
-    shares = {at: _given(batch.inputs[asked, at], answers) for at in range(place, -1, -1)}
-    return {at: share for at, share in shares.items() if share is not None}
-
-
-def _given(inputs: np.ndarray, answers: np.ndarray) -> float | None:
-    """Return the share of answers that are the usual one of their input token; None if shuffled ones do as well."""
-    counts = np.unique(inputs, return_counts=True)[1]
-    if len(np.unique(answers)) < 2 or len(counts) < 2 or int((counts - 1).sum()) < _TELLING:
-        return None
-    random = rng.generator(0, "answers shuffled")
-    chance = float(np.mean([_usual(inputs, random.permutation(answers)) for _ in range(4)]))
-    share = _usual(inputs, answers)
-    return share if share - chance >= _LEAK * (1 - chance) > 0 else None
-
-
-def _usual(inputs: np.ndarray, answers: np.ndarray) -> float:
-    pairs, counts = np.unique(np.stack((inputs, answers)), axis=1, return_counts=True)
-    _, first = np.unique(pairs[0], return_index=True)
-    return float(np.maximum.reduceat(counts, first).sum() / len(answers))
-
-
-def _leaked_numbers(batch: Batch) -> Iterator[str]:
-    if batch.inputs.dtype != np.float32 or batch.targets.dtype != np.float32:
-        return
-    asked = batch.asked
-    for answer in range(batch.targets.shape[2]):
-        for place in np.flatnonzero(asked.all(0)):
-            share = float(np.isclose(batch.inputs, batch.targets[:, place, answer][:, None, None]).mean(0).max())
-            if share >= _LEAK:
-                often = _how_often(share) or " in every example"
-                yield f"a number of the input is the answer{often}: it leaks; leave it out of the input"
-                return

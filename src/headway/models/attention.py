@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.config.lm.model import OWN_ATTENTIONS, SOFTMAX, Attends, TransformerModel
+from headway.config.plugins import call
 from headway.models.layers import linear
 from headway.models.trace import AttentionTrace, Edits, SomeQueries, edited
 
@@ -128,6 +129,28 @@ _BLOCKS, _SMALLEST_BLOCK = 4, 32
 """The number of query blocks: their work is 5/8 of one block without a window, less with one; more cost overhead."""
 
 
+def own_scores(name: str) -> Scores:
+    """Return the attention of a plugin, tried on scores of six queries.
+
+    Raises:
+        UserError: naming the file and the line, if it changes the shape or what a query sees.
+    """
+    seen = torch.ones(6, 6, dtype=torch.bool, device="cpu").tril()
+    scores = torch.linspace(-2, 2, 36, device="cpu").reshape(1, 1, 6, 6).masked_fill(~seen, -torch.inf)
+
+    def why_not(value: object) -> str:
+        if not isinstance(value, Tensor) or value.shape != scores.shape:
+            found = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            return f"gave {found} of scores {tuple(scores.shape)}; give one for each query and key"
+        sees = (value[..., ~seen] == -torch.inf).all() and (value > -torch.inf).any(3).all() and not value.isnan().any()
+        return "" if sees else "changed what a query sees; keep -inf where a score is -inf, with torch.where"
+
+    function = OWN_ATTENTIONS[name]
+    with torch.device("cpu"):  # a model may be made on the device `meta`
+        call(f"attention {name}", function, scores, why_not=why_not, equal=torch.equal)
+    return function
+
+
 class Attention(nn.Module):
     """Self-attention of one layer: any number of query heads, each on one of the KV heads."""
 
@@ -138,7 +161,7 @@ class Attention(nn.Module):
         self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.attends
-        self.scores: Scores | None = None if model.attention == SOFTMAX else OWN_ATTENTIONS[model.attention]
+        self.scores: Scores | None = None if model.attention == SOFTMAX else own_scores(model.attention)
         self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_with_scores, self.scores)
         """The function that computes contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):

@@ -24,12 +24,12 @@ from headway.config.lm.measurement import PROMPT, Samples
 from headway.config.lm.run import TEXT_KEPT, TokensRun
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
-from headway.config.plugins import of_kind
+from headway.config.plugins import Entry, call, of_kind
 from headway.config.run import PER_BYTE, imported
 from headway.data.batch import Batch, Examples
 from headway.data.text import TextExamples
 from headway.data.token_store import Tokens
-from headway.errors import BeyondPossible, UserError
+from headway.errors import BeyondPossible, UserError, shortened
 from headway.models.generate import generate
 from headway.models.transformer import Transformer
 from headway.train.lm.loss import TokensLoss
@@ -89,7 +89,7 @@ class Judge:
             module = self.loss.module
             module.eval()
             with torch.no_grad():
-                metrics |= {entry.name: float(entry.value(module, kept)) for entry in plugin_metrics}
+                metrics |= {entry.name: _of_run(entry, module, kept) for entry in plugin_metrics}
             module.train()
         return metrics
 
@@ -118,6 +118,22 @@ class Judge:
     @cached_property
     def _tokens_per_step(self) -> float:
         return self.examples.targets_per_step(self.run.training.batch_size)
+
+
+def _of_run(entry: Entry, module: Transformer, batches: Iterable[Batch]) -> float:
+    """Return a plugin's metric of a run."""
+
+    def why_not(value: object) -> str:
+        try:
+            float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return f"gave {shortened(repr(value))}; give one number"
+        return ""
+
+    def equal(one: Any, other: Any) -> bool:
+        return bool(np.array_equal(float(one), float(other), equal_nan=True))
+
+    return float(call(f"run metric {entry.name}", entry.value, module, batches, why_not=why_not, equal=equal))
 
 
 def judge_class(run: TokensRun) -> type[Judge]:

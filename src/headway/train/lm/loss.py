@@ -106,11 +106,11 @@ class TokensLoss:
         self.guided = bool(run.training.regularizers) or run.training.drophead is not None
         # One that attends to the future has its queries and keys in step.
         self.asked_last = run.task.asked_last if run.model.attends == "past" else None
-        trained = self._guided if self.guided else self._eager
-        self.value: Loss = torch.compile(trained, dynamic=False) if compile else trained
+        self.eager: Loss = self._guided if self.guided else self._unguided
+        self.value: Loss = torch.compile(self.eager, dynamic=False) if compile else self.eager
         """The loss that is minimised."""
 
-    def _eager(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def _unguided(self, inputs: Tensor, targets: Tensor) -> Tensor:
         with self._precision():
             return self.module.loss(inputs, targets, self.asked_last)
 
@@ -148,7 +148,7 @@ class TokensLoss:
         # Without dropout the compiled training loss serves here too, if gradients stay enabled: for another mode
         # torch would compile once more.
         as_trained = self._compile and not self.run.model.dropout and not self.guided
-        loss = self.value if as_trained else self._eager
+        loss = self.value if as_trained else self._unguided
         self.module.train(as_trained)
         # One number that grows: small tensors kept between large ones that come and go fragment a process's memory, by
         # a gigabyte in a few hundred batches.

@@ -68,11 +68,14 @@ def open_study(
     record, weights = _initial(run, init_from, init_record, examples, on)
     run = run if record is None else run.model_copy(update={"model": record.model})
     loss = TokensLoss(run, Transformer(run.model, examples.vocab_size, weights).to(on), compile=compiled)
+    parts = _parts(loss, examples, record)
+    if compiled and run.plugins:  # so that errors name a line of the plugin, and not one of the compiler
+        loss.eager(*parts(1)[0].tensors)
     return study_of(
         loss,
         examples,
         steps,
-        trainer=tokens_trainer(loss, steps, _metered(_parts(loss, examples, record), meter)),
+        trainer=tokens_trainer(loss, steps, _metered(parts, meter)),
         execution=execution_of(examples, on, compiled),
         memory=meter.metrics,
         init_record=record,
