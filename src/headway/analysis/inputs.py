@@ -50,6 +50,7 @@ class TextInput:
         asked: the parameter that named it, for errors.
         wanted: the numbers of sequences, and of tokens of each, that were wanted of a text.
         documents: the document of each sequence of a text; None where each sequence is one.
+        pairs: true if `inputs` are sources and targets for a decoder over an encoder, (pair, pos, 2), -100 after ends.
     """
 
     name: str
@@ -61,6 +62,7 @@ class TextInput:
     asked: str = "text"
     wanted: tuple[int, int] | None = None
     documents: np.ndarray | None = None
+    pairs: bool = False
 
     @property
     def tokens(self) -> np.ndarray:
@@ -78,8 +80,15 @@ class TextInput:
 
     @property
     def size(self) -> int:
-        """The tokens, or inputs, of all sequences."""
-        return len(self) * self.length
+        """The tokens, or inputs, of all sequences; of pairs, those of the shorter side."""
+        return min(self.sides)
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """The source tokens and the target tokens of pairs; without pairs, the tokens of all sequences."""
+        if not self.pairs:
+            return (len(self) * self.length,)
+        return tuple((self.tokens >= 0).sum((0, 1)).tolist())
 
     def part(self, some: Any) -> "TextInput":
         """Return some of the sequences, or of their positions, by a slice of each."""
@@ -179,7 +188,8 @@ class TextInput:
             "name": opened.name,
             "model": opened.described(),
             "text": self.name,
-            "n_tokens": self.size,
+            "n_tokens": sum(self.sides),
+            "n_target_tokens": sum(self.sides[1:]),
             "n_sequences": len(self),
             "length": self.length,
         }
@@ -510,7 +520,7 @@ class LossSoFar:
             if targets is None:
                 self._count(logits[:-1], tokens[at][1:])
             else:
-                self._count(logits, targets[at])
+                self._count(logits, targets[at][: len(logits)])
         if not math.isfinite(self.nats):
             self.why = "its loss on the text is not a number: its logits overflow, after heads that do not"
 
@@ -548,8 +558,12 @@ class LossSoFar:
             return opened.ours.read_out(reading.trace.streams[-1][at : at + 1])[0]
         if opened.brought:
             return None
-        found = getattr(opened.module(tokens[at : at + 1]), "logits", None)
-        if not isinstance(found, torch.Tensor) or found.ndim != 3 or found.shape[:2] != (1, tokens.shape[1]):
+        from headway.hf.recorder import inputs_of
+
+        given = inputs_of(tokens[at : at + 1])
+        found = getattr(opened.module(**given), "logits", None)
+        predicted = given.get("labels", given["input_ids"])
+        if not isinstance(found, torch.Tensor) or found.ndim != 3 or found.shape[:2] != predicted.shape:
             return None
         return found[0] if found.shape[2] >= opened.vocab_size else None
 
@@ -558,5 +572,6 @@ _NOT_CAUSAL = {
     "future": "it attends to what comes later",
     "bidirectional": "every position sees every other, the one that it would predict among them",
     "masked": "a masked model predicts hidden tokens, and nothing is hidden from it here",
-    "encoder-decoder": "its decoder reads the text that its encoder has read",
+    "encoder-decoder": "its decoder reads the text that its encoder has read; `headway xray --decoder-text` gives the "
+    "decoder a text of its own",
 }

@@ -40,7 +40,7 @@ class Encoder:
     """
 
     encode: Callable[[str], Sequence[int]]
-    whole: Callable[[str], Sequence[int]]
+    whole: Callable[..., Sequence[int]]
     before: tuple[int, ...]
     after: tuple[int, ...]
     end: int | None
@@ -69,9 +69,9 @@ class Encoder:
         return cls(encode=encode, whole=as_written, before=before, after=after, end=end, some=tuple(plain))
 
 
-def _ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
-    """Return the tokens of a text by a tokenizer of the library transformers."""
-    return list(tokenizer(text, verbose=False, **options)["input_ids"])
+def _ids(tokenizer: Any, text: str, name: str = "text", **options: Any) -> list[int]:
+    """Return the tokens of a text by a tokenizer of transformers, where the name of a target is `text_target`."""
+    return list(tokenizer(**{name: text}, verbose=False, **options)["input_ids"])
 
 
 def _written_ids(text: str) -> list[int]:
@@ -355,15 +355,17 @@ class Opened:
         return prompt + str(tokenizer.decode([*begun, *written]))[len(tokenizer.decode(begun)) :]
 
     def on_device(self, tokens: "TokenIds") -> "torch.Tensor":
-        """Tokens where the model is, checked.
+        """Tokens where the model is, checked; pairs (pair, pos, 2) are checked where they are read.
 
         Raises:
             UserError: as `checked`.
         """
         import torch
 
+        given = array_of(tokens)
+        pairs = self.kind == "encoder-decoder" and given.shape[2:] == (2,)
         with plain_torch():  # a gradient cannot keep tokens that were made in inference mode
-            return torch.from_numpy(self.checked(tokens)).to(self.device)
+            return torch.from_numpy(given if pairs else self.checked(given)).to(self.device)
 
     def checked(self, given: "TokenIds", *, predicted: bool = False) -> np.ndarray:
         """Tokens as (sequence, pos) whole numbers of the model's vocabulary.

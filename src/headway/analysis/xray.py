@@ -4,24 +4,29 @@
 keeps nothing as large as heads times queries times keys. Induction and duplicate-token heads are found on the text's
 own repeats, and on repeated tokens that are drawn from the text.
 
+`read_pairs` reads the sources and targets of a model with an encoder and a decoder, line by line from two files.
+
 `short_text_xray` measures a text that is too short for an x-ray: what few tokens can tell, and a note. `XRayNotes`
 collects sentences on the limits of the numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headway.analysis.evaluation import evaluating
-from headway.analysis.inputs import LossSoFar, TextInput, described, one_input
+from headway.analysis.inputs import TOKENS, LossSoFar, TextInput, described, length_of, one_input, positive
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted, listed
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.metrics import metric_name
+from headway.data.documents import lines_of
 from headway.errors import UserError
 from headway.heads.results import AttentionHeads, XRay, labels_of
 from headway.heads.scores import TEXTS
@@ -86,7 +91,7 @@ def short_text_xray(opened: Opened, read: TextInput) -> XRay:
 
 
 def _unit(read: TextInput) -> str:
-    return "token" if read.targets is None else "answer"
+    return "token" if read.targets is None or read.pairs else "answer"
 
 
 def _attentions(opened: Opened, read: TextInput) -> tuple[AttentionHeads, ...]:
@@ -242,6 +247,7 @@ def xray(
     path: "str | Path | torch.nn.Module | Opened",
     *,
     text: "str | Path | TokenIds | TextInput | None" = None,
+    decoder_text: str | Path | None = None,
     tokens: "TokenIds | None" = None,
     tokenizer: "str | PreTrainedTokenizerBase | None" = None,
     sequences: int | None = None,
@@ -258,6 +264,8 @@ def xray(
             of transformers, or a module whose `trace(tokens)` returns what its heads do.
         text: a text file with `<|endoftext|>` between documents, any other corpus that a task can name, or tokens;
             None, without tokens: the evaluation data of the run.
+        decoder_text: the file that a decoder over an encoder reads, whose lines are the targets of the lines of `text`;
+            None: the decoder reads the text of its encoder.
         tokens: instead of a text, whole numbers (sequence, pos) in an array, a tensor or lists.
         tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         sequences: the largest number of sequences; None: as many as have 4,096 tokens, or all given tokens.
@@ -273,13 +281,67 @@ def xray(
     """
     source = one_input(path, text, tokens, "an x-ray reads either a text or tokens")
     opened = open_model(path, tokenizer, for_="trace", tokens=source.inputs, device=device, trust_code=trust_code)
-    read = source.read(opened, sequences, length, at_most=LENGTH)
+    if decoder_text is None:
+        read = source.read(opened, sequences, length, at_most=LENGTH)
+    else:
+        read = read_pairs(source, decoder_text, opened, sequences, length_of(opened, length, LENGTH))
     if read.length < 2:
         raise UserError(
             f"sequences of {read.length} token were given, and no metric of attention can be measured on fewer than 2; "
             "give longer ones"
         )
     return measured(opened, read, draws, seed)
+
+
+def read_pairs(
+    text: TextInput, decoder_text: str | Path, opened: Opened, sequences: int | None, length: int
+) -> TextInput:
+    """Return pairs of a source and a target, which stand on the same line of two files.
+
+    Args:
+        text: the file of sources.
+        decoder_text: the file of targets.
+        opened: the model.
+        sequences: the largest number of pairs; None: as many as have 4,096 tokens.
+        length: the largest number of tokens of a side; longer sides are cut before the tokenizer's own last tokens.
+
+    Raises:
+        UserError: if the model has no decoder over an encoder, the sources are tokens, or a line has no text.
+    """
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    if opened.kind != "encoder-decoder" or text.corpus is None:
+        raise UserError(
+            f"decoder_text {decoder_text}: it is for a T5, BART or Marian whose encoder reads a text file, but "
+            f"{opened.name} is a {opened.facts['architecture']} and its text is {text.name}; leave decoder_text out"
+        )
+    most = positive(sequences, "sequences")
+    encoder, sides, n_tokens = opened.encoder, list[list[int]](), 0
+    # A tokenizer of transformers may have another vocabulary for targets, as that of Marian.
+    whole_target = partial(encoder.whole, name="text_target") if callable(opened.tokenizer) else encoder.whole
+    files = Path(text.name), Path(decoder_text)
+    for number, texts in enumerate(zip_longest(*map(lines_of, files)), 1):
+        if not all(texts):
+            raise UserError(
+                f"{files[bool(texts[0])]} has no text on line {number}, but each line of {files[0]} is a pair with the "
+                f"same line of {files[1]}; give as many lines in both, and none that is empty"
+            )
+        if n_tokens >= TOKENS if most is None else len(sides) == 2 * most:
+            continue  # the rest of the files is read only to find lines that one of them lacks
+        for whole, line in zip((encoder.whole, whole_target), texts, strict=True):
+            ids, after = list(whole(line)), len(encoder.after)
+            del ids[length - after : len(ids) - after]
+            n_tokens += len(ids)
+            sides.append(ids)
+    if not sides or not all(sides):
+        raise UserError(
+            f"{files[0]} and {files[1]}: a line has no tokens, or there is no line; write a source and a target on each"
+        )
+    padded = pad_sequence([torch.tensor(ids) for ids in sides], batch_first=True, padding_value=-100)
+    inputs = padded.unflatten(0, (-1, 2)).mT.numpy()
+    name = f"{files[0]} and {files[1]} (at most {length:,} tokens of a line)"
+    return TextInput(name=name, inputs=inputs, targets=inputs[..., 1], pairs=True)
 
 
 def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> XRay:

@@ -92,6 +92,15 @@ def _say_written(model_type: str, folder: Path) -> None:
 def xray(
     checkpoint: opt.Checkpoint,
     text: opt.TextOrOwn = None,
+    decoder_text: Annotated[
+        str | None,
+        typer.Option(
+            callback=path_of,
+            metavar="FILE",
+            help="The targets that the decoder of a T5, BART or Marian reads, one a line, for the sources that are the "
+            "lines of --text; by default it reads the text of its encoder.",
+        ),
+    ] = None,
     out: Annotated[Path | None, _page_folder("xray")] = None,
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
@@ -113,7 +122,12 @@ def xray(
 
     check_out(out, draws=out is not None or not as_json)
     switches = _run_plugins(plugin) + ["--trust-code"] * trust_code
-    read: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
+    read: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "sequences": sequences,
+        "length": length,
+        "decoder_text": decoder_text,
+    }
     found = measure(checkpoint, text=text, draws=draws, device=device, trust_code=trust_code, **read)
     command = command_line("xray", checkpoint, *switches, text=text, out=out, **read, null_draws=draws)
     look = command_line("look", checkpoint, *switches, text=text, tokenizer=tokenizer)

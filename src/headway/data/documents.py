@@ -45,6 +45,16 @@ def read(path: Path, field: str | None = None) -> Iterator[tuple[str, bool]]:
     return pieces(_json_texts(path, field) if kind_of(path) in JSON else _lines(path, _LONGEST_LINE))
 
 
+def lines_of(path: Path) -> Iterator[str]:
+    """Yield the text of every line of a file, or of every JSON line, without white space around it; some are empty.
+
+    Raises:
+        UserError: if the file cannot be read, or is no text.
+    """
+    for line in _json_texts(path, None) if kind_of(path) in JSON else _lines(path):
+        yield line.strip().removesuffix(END_OF_TEXT)
+
+
 def pieces(lines: Iterable[str], size: int = PIECE) -> Iterator[tuple[str, bool]]:
     """Yield the documents in lines of text in pieces of limited length, each with whether it is the last.
 

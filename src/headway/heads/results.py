@@ -58,6 +58,7 @@ class ModelOnText:
         attentions: in the order of the model.
         scores: by metric.
         notes: what was not measured and why, and what limits the rest.
+        n_target_tokens: the tokens that a decoder over an encoder read of its own text, of `n_tokens`; 0 without one.
     """
 
     held: ClassVar[str] = ""
@@ -72,6 +73,7 @@ class ModelOnText:
     attentions: tuple[AttentionHeads, ...]
     scores: Mapping[str, HeadScores]
     notes: tuple[str, ...] = ()
+    n_target_tokens: int = 0
 
     @property
     def nothing(self) -> str:
@@ -96,6 +98,11 @@ class ModelOnText:
     @property
     def read(self) -> str:
         """A phrase that says how much of which text was read."""
+        if self.n_target_tokens:
+            return (
+                f"{counted(self.n_sequences, 'pair')}, {self.n_tokens - self.n_target_tokens:,} source tokens and "
+                f"{self.n_target_tokens:,} target tokens in all, of {self.text}"
+            )
         return (
             f"{counted(self.n_sequences, 'sequence')} of {self.length:,} tokens, {self.n_tokens:,} tokens in all, "
             f"of {self.text}"
@@ -109,6 +116,7 @@ class ModelOnText:
             "text": {
                 "from": self.text,
                 "n_tokens": self.n_tokens,
+                "n_target_tokens": self.n_target_tokens,
                 "n_sequences": self.n_sequences,
                 "length": self.length,
             },

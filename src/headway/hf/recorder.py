@@ -304,7 +304,7 @@ def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch
             vocabulary; in the pass, for heads that do what a trace cannot say.
     """
     traceable(model)
-    given = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
+    given = dict(inputs) if isinstance(inputs, Mapping) else inputs_of(inputs)
     check_tokens(model, given)
     if model.config.model_type in CONVERTED:
         return _trace_converted(model, given)
@@ -389,7 +389,7 @@ def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
     Raises:
         UserError: for what are no tokens, and tokens outside its vocabulary.
     """
-    for name in ("input_ids", "decoder_input_ids"):
+    for name in ("input_ids", "decoder_input_ids", "labels"):
         if (tokens := given.get(name)) is None:
             continue
         whole = isinstance(tokens, Tensor) and not tokens.is_floating_point() and tokens.dtype != torch.bool
@@ -399,18 +399,32 @@ def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
                 f"{name}: a tensor of whole numbers, (sequence, position), was expected, with at least one of each; "
                 f"it is {was}. A tokenizer gives one with return_tensors='pt'"
             )
-        reader = model.get_decoder() if name.startswith("decoder") else model
+        reader = model if name == "input_ids" else model.get_decoder()
         n_tokens = getattr(reader.get_input_embeddings(), "num_embeddings", None)
         if n_tokens is None:
             raise UserError(
                 f"{name}: {type(model).__name__} reads no tokens; give what it is called with, as a mapping"
             )
-        outside = tokens[(tokens < 0) | (tokens >= n_tokens)]
+        least = -100 if name == "labels" else 0  # labels of -100 are left out of the loss
+        outside = tokens[(tokens < least) | (tokens >= n_tokens)]
         if len(outside):
             raise UserError(
                 f"{name}: token {int(outside[0])} is outside the vocabulary of {type(model).__name__}, which has "
                 f"tokens 0 to {n_tokens - 1}; use the model's own tokenizer"
             )
+
+
+def inputs_of(tokens: Int[Tensor, "batch pos *side"]) -> dict[str, Tensor]:
+    """Return the arguments of a model's call: tokens, or pairs of a source and a target, which end in -100s."""
+    if tokens.ndim == 2:
+        return {"input_ids": tokens}
+    source, target = (side[:, side.ge(0).any(0)] for side in tokens.unbind(2))
+    return {
+        "input_ids": source.clamp(min=0),
+        "attention_mask": source.ge(0).long(),
+        "labels": target,
+        "decoder_attention_mask": target.ge(0).long(),
+    }
 
 
 def start_token(model: PreTrainedModel) -> int:

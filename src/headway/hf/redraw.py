@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.hf.read import CONVERTED, converted
-from headway.hf.recorder import Call, check_tokens, recorded_pass, traceable
+from headway.hf.recorder import Call, check_tokens, inputs_of, recorded_pass, traceable
 from headway.models import redraw
 from headway.models.redraw import Redrawable, drawn_weight
 from headway.models.trace import AttentionTrace, PlainWeights, SomeQueries, Trace
@@ -102,7 +102,7 @@ _PLAIN = 3
 """The number of linear maps from which on queries, keys and values are separate; with fewer, one map holds several."""
 
 
-def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable:
+def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos *side"]) -> Redrawable:
     """Return what every head does with tokens, together with re-initialised heads on the same stream.
 
     Matrices are drawn as in `models.redraw`. A map that holds queries, keys and values is drawn as a whole. Norms of
@@ -112,7 +112,7 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos"]) -> Redrawable
         UserError: as `recorder.trace`.
     """
     traceable(model)
-    given = {"input_ids": tokens}
+    given = inputs_of(tokens)
     check_tokens(model, given)
     if model.config.model_type in CONVERTED:
         return redraw.read(converted(model), tokens)

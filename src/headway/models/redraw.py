@@ -41,9 +41,9 @@ class Redrawable:
     """A recorded pass whose heads can be re-initialised."""
 
     trace: Trace
-    inputs: tuple[Float[Tensor, "batch query d_model"], ...]
+    inputs: tuple[Float[Tensor, "batch _query d_model"], ...]
     """For each attention the (normed) stream that its queries are made of."""
-    turns: tuple[Float[Tensor, " distance"] | None, ...]
+    turns: tuple[Float[Tensor, " _distance"] | None, ...]
     """For each attention the trace of the rotary turn between two positions by their distance, d_head where there is
     none; None where queries are no linear map of the stream."""
     redraw: Callable[..., Trace]
