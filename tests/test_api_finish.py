@@ -18,7 +18,6 @@ from headway.cli.directories import compare
 from headway.data import corpus
 from headway.errors import UserError
 from headway.execute.sweep import ExecutionOptions
-from headway.report.experiment import current
 from headway.stats.answer import answer
 from headway.store.directory import Store, asked_in
 
@@ -52,6 +51,11 @@ def told():
     return []
 
 
+def age(page):
+    """Make a page older than all that it is made from."""
+    os.utime(page, (0, 0))
+
+
 def again(path, told, **options):
     finish(Store.open(path), figures=False, tell=told.append, **options)
 
@@ -67,19 +71,18 @@ def test_the_page_stands_beside_the_report_which_links_to_it(trained):
 
 
 @pytest.mark.slow
-def test_it_is_made_anew_when_what_it_shows_changes_and_only_then(trained, told, monkeypatch):
+def test_it_is_made_anew_when_it_is_older_than_what_it_shows_and_only_then(trained, told):
     path, _ = trained
     before = (path / "look.html").stat().st_mtime_ns
     again(path, told, look=True)
     assert told == []
     assert (path / "look.html").stat().st_mtime_ns == before
-    monkeypatch.setattr(current, "look_state", lambda runs: "another")
+    age(path / "look.html")
     again(path, told)  # without figures there is no page either
     assert told == []
     again(path, told, look=True)
     assert told == ["looking at the heads of 2 finished models, for look.html (Ctrl-C leaves it out) ..."]
     assert (path / "look.html").stat().st_mtime_ns > before
-    assert current.is_of(path / "look.html", "another")
 
 
 @pytest.mark.slow
@@ -92,13 +95,12 @@ def test_the_page_of_the_verb_is_the_same_page(trained, told):
     assert done.returncode == 0, done.stderr
     again(path, told, look=True)
     assert told == []
-    assert current.names_state(path / "look.html")
 
 
 def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, told, monkeypatch):
     path, _ = trained
     (path / "report.html").unlink()
-    monkeypatch.setattr(current, "look_state", lambda runs: "another")
+    age(path / "look.html")
 
     def broken(path, **options):
         raise MemoryError("there is none left")
@@ -175,7 +177,7 @@ def test_what_takes_long_tells_how_far_it_is(monkeypatch):
     assert told == ["drawing figures: 2 of 6 done", "drawing figures: 4 of 6 done"]
 
 
-def test_a_page_that_somebody_made_otherwise_is_left(trained, told):
+def test_a_page_that_somebody_made_otherwise_is_left_until_it_is_older_than_its_runs(trained, told):
     path, _ = trained
     page = (path / "look.html").read_bytes()
     try:
@@ -191,7 +193,7 @@ def test_while_a_run_is_worked_on_it_is_left(trained, told, monkeypatch):
     path, _ = trained
     store = Store.open(path)
     runs = store.runs()
-    monkeypatch.setattr(current, "look_state", lambda runs: "another")
+    age(path / "look.html")
     monkeypatch.setattr(Store, "runs", lambda self, depth="changed": (*runs[:1], _running(runs[1])))
     again(path, told, look=True)
     assert told == []
@@ -204,6 +206,7 @@ def _running(run):
 @pytest.mark.slow
 def test_a_report_whose_page_is_there_loads_no_torch(trained):
     path, _ = trained
+    (path / "look.html").touch()
     code = (
         "import sys; from pathlib import Path; from headway.api import finish; "
         "from headway.store.directory import Store; "
@@ -262,8 +265,8 @@ def test_a_directory_that_cannot_be_written_is_compared_and_reported_elsewhere(r
     refused = typed("compare", path)
     assert refused.returncode == 2
     assert (
-        f"results.json cannot be written: Permission denied; `headway report {path} --out FOLDER` writes to another"
-        in refused.stderr
+        "results.json cannot be written: no permission, or a read-only disk; "
+        f"`headway report {path} --out FOLDER` writes to another" in refused.stderr
     )
     out = tmp_path / "elsewhere"
     compared = typed("compare", path, "--out", out)
@@ -273,9 +276,6 @@ def test_a_directory_that_cannot_be_written_is_compared_and_reported_elsewhere(r
     assert reported.returncode == 0, reported.stderr
     assert f"report: {out / 'report.html'}\n" in reported.stdout
     assert LINK in (out / "report.html").read_text()
-    written = (out / "report.html").stat().st_mtime_ns
-    assert typed("report", path, "--out", out, "--no-figures").returncode == 0
-    assert (out / "report.html").stat().st_mtime_ns == written
     assert {each.name for each in out.iterdir()} == {"results.json", "report.html", "look.html"}
     assert not (path / "results.json").exists()
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from headway.base.files import is_up_to_date
 from headway.base.text import command_line, counted, listed, printable
 from headway.base.torch_setup import share_cores
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.errors import HeadwayError, RunFailed, StorageFailed, UserError, near
-from headway.report.experiment import current
 from headway.store.batches import Making, check_and_prepare, check_batches, checked_together
 from headway.store.directory import Store, asked_in, is_directory
 from headway.store.document import compared_arms, runs_of
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from headway.store.environment import Slot
 
 
+LOOK = "look.html"
+"""The page of `headway look` on a results directory, beside the report."""
 LARGEST_MB = 10
 """The default limit of the page of `headway look`, in megabytes."""
 
@@ -84,7 +86,7 @@ def finish(
     from headway.stats.results import write
 
     results = write(store, out)
-    _show(store, results, figures=figures, look=look, out=out, tell=tell)
+    _show(store, results, figures=figures, look=look, out=out, tell=tell, anew=True)
     return results
 
 
@@ -96,11 +98,12 @@ def _show(
     look: bool | None,
     out: Path | None = None,
     tell: Callable[[str], object],
+    anew: bool = False,
     time: Callable[[], object] | None = None,
 ) -> None:
     """Time the arms, if that is wanted, and write the pages of results that are told already.
 
-    Ctrl-C leaves out what is being made, and the next thing begins.
+    `anew` is as in `write_report`. Ctrl-C leaves out what is being made, and the next thing begins.
     """
     from headway.report.charts.files import why_not_drawn
     from headway.report.experiment.page import write_report
@@ -112,11 +115,11 @@ def _show(
             time()
         note_what_is_there(store)
     if figures if look is None else look:
-        with _left_out_on_interrupt(current.LOOK, missing):
+        with _left_out_on_interrupt(LOOK, missing):
             look_beside(store, tell, out)
     with _left_out_on_interrupt("report.html", missing):
         follow = partial(_paced, what="drawing figures", tell=tell)
-        write_report(store, results, files=figures, out=out, follow=follow)
+        write_report(store, results, files=figures, anew=anew, out=out, follow=follow)
     if why := why_not_drawn():
         tell(f"warning: {why}")
     if missing:
@@ -151,17 +154,16 @@ def _paced(items: Sequence[Item], *, what: str, tell: Callable[[str], object]) -
 
 
 def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = None) -> None:
-    """Write look.html as `headway look` on the directory does, unless it exists and none of its inputs has changed.
+    """Write look.html as `headway look` on the directory does, unless it is at least as new as the runs that it shows.
 
-    The page stands in the directory, or in another folder `out`. It is left alone while runs are worked on, and if a
-    user made it with other options. Obstacles are reported, and fail nothing.
+    The page stands in the directory, or in another folder `out`. It is left alone while runs are worked on. Obstacles
+    are reported, and fail nothing.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C; the former page is then as it was.
     """
-    path, runs = (out or store.path) / current.LOOK, final_runs(store)
-    mine = current.names_state(path) or not path.exists()
-    if not runs or not mine or current.is_of(path, current.look_state(runs)):
+    path, runs = (out or store.path) / LOOK, final_runs(store)
+    if not runs or is_up_to_date(path, [run.path / "run.json" for run in runs]):
         return
     tell(f"looking at the heads of {counted(len(runs), 'finished model')}, for {path.name} (Ctrl-C leaves it out) ...")
     try:
@@ -187,7 +189,7 @@ def final_runs(store: Store) -> list[Run]:
 
 
 def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object], out: Path | None = None) -> Path:
-    """Measure the heads of runs and write their page, which names its inputs, to the directory or to `out`.
+    """Measure the heads of runs and write their page to the directory or to `out`.
 
     Raises:
         HeadwayError: when none of them can be looked at, or the page cannot be written.
@@ -201,22 +203,11 @@ def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object],
         try:
             found.append(look(run.path, largest=LARGEST_MB * 1_000_000 // len(runs)))
         except Exception as error:  # noqa: BLE001 - the others are there all the same
-            tell(f"note: {run.path.parent.name} is not on {current.LOOK}: {_why(error)}")
+            tell(f"note: {run.path.parent.name} is not on {LOOK}: {_why(error)}")
     if not found:
         raise HeadwayError("none of them can be looked at")
     page = look_page_of(found, store.path, command_line("look", store.path), largest=LARGEST_MB * 1_000_000)
-    return write_signed(page, (out or store.path) / current.LOOK, runs)
-
-
-def write_signed(page: "LookPage", path: Path, runs: Sequence[Run]) -> Path:
-    """Write a page that names its inputs, so that a report makes it again only if they change.
-
-    Raises:
-        ResultsError: when it cannot be written.
-    """
-    from headway.report.charts.files import write_whole
-
-    return write_whole(path, current.signed(page.html, current.look_state(runs)).encode())
+    return page.write((out or store.path) / LOOK)
 
 
 def look_page_of(views: "Sequence[ModelView]", models: Path, command: str, **options: Any) -> "LookPage":

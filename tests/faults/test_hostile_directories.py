@@ -19,7 +19,6 @@ from headway.cli import main
 from headway.errors import DeclarationError, ResultsError
 from headway.execute.slurm import _log_folder
 from headway.execute.work import DONE, FAILED, work
-from headway.report.experiment import current
 from headway.report.experiment.page import write_report
 from headway.stats import results
 from headway.store import integrity
@@ -75,7 +74,7 @@ VERBS = {
     "compare": lambda directory: results.write(Store.open(directory)),
     "verify": lambda directory: list(verify(directory)),
     "drop": lambda directory: Store.open(directory).drop(arm_of(directory).name),
-    "state": lambda directory: current.state(directory),
+    "run": lambda directory: write_report(Store.open(directory), results.read(directory), anew=False),
     "keep": lambda directory: keep(directory, "seen-3", Seen(n_seeds=3)),
     "timings": lambda directory: timings_of_arms(directory),
     "submit": lambda directory: _log_folder(directory),
@@ -86,16 +85,16 @@ VERBS = {
 @pytest.mark.parametrize(
     ("place", "verbs"),
     [
-        ("runs", "status compare verify drop state"),
-        ("runs/ARM", "status compare verify drop state"),
-        ("runs/ARM/seed-0", "status compare verify drop state"),
+        ("runs", "status compare verify drop run"),
+        ("runs/ARM", "status compare verify drop run"),
+        ("runs/ARM/seed-0", "status compare verify drop run"),
         ("dropped", "drop"),
         ("dropped/ARM", "drop"),
-        ("looks", "keep compare state"),
-        ("timings", "timings state verify"),
+        ("looks", "keep compare run"),
+        ("timings", "timings run verify"),
         ("estimators", "verify"),
         ("slurm", "submit"),
-        ("figures", "report"),
+        ("figures", "report run"),
         (".lease", "drop"),
     ],
 )
@@ -206,9 +205,11 @@ def test_what_stands_in_the_way_of_a_run_is_named_with_what_to_do(tmp_path, name
 
 def test_a_folder_for_a_file_that_a_report_is_made_from_is_no_reason_to_end(directory):
     (directory / "timings" / "one.json" / "inner").mkdir(parents=True)
-    before = current.state(directory)
     os.mkfifo(directory / "timings" / "two.json")
-    assert current.state(directory) != before
+    results.write(Store.open(directory))
+    (directory / "figures").mkdir()
+    (directory / "report.html").touch()
+    assert VERBS["run"](directory) == directory / "report.html"
 
 
 @pytest.mark.parametrize("logging", ["every", [], {"every": 2, "weights": ["x"]}, {"every": 2, "weights": 7}])

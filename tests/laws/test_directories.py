@@ -73,7 +73,6 @@ EXCEPTIONS = {
     "execute/slurm.py": ("rmdir", "an empty folder of logs, which `inside` checked"),
     "store/storage.py": ("tempfile.TemporaryFile", "files without a name, to see whether there is room"),
     "execute/worker.py": ("os.open", "the null device"),
-    "report/experiment/current.py": ("rglob", OWN),
     "store/checkpoint.py": ("chmod load_file", GUARDED),
     "train/device.py": ("open", "a file in memory"),
     "train/process_memory.py": ("read_text write_text", SYSTEM),

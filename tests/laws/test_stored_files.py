@@ -52,7 +52,6 @@ def directories(tmp_path_factory):
     planned = list(damager.planned_directories(into))
     (into / "text/timings").mkdir()
     (into / "text/timings/few.json").write_text("{")  # damaged: verify says so
-    (into / "icl/look.html").write_text("<html></html>")
     return [into / "icl", into / "text", into / "made", *(directory.path for directory in planned)]
 
 

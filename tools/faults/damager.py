@@ -60,18 +60,10 @@ RUN_FILES = {
 FOLDERS = "folders"
 LOST = "lost runs"
 FREE = "free"
-"""Logs, what was put aside, and what users put beside: read by nobody."""
+"""Logs, pages, figures, what was put aside, and what users put beside: read by nobody."""
 KINDS = (*(kind.pattern for kind in STORED_FILES), FREE, FOLDERS, LOST)
-MADE_AGAIN = (
-    "estimators/*.json",
-    "results.json",
-    "report.html",
-    "look.html",
-    "figures/*.*",
-    "figures/.digests.json",
-    ".checked.json",
-)
-"""Kinds that are computed or drawn anew."""
+MADE_AGAIN = ("estimators/*.json", "results.json", ".checked.json")
+"""Kinds that are computed anew."""
 UNREAD = (FREE, ".lease/*.json", "timings/lease/*.json", "runs/*/seed-*/lease/*.json")
 """Kinds in which no number stands."""
 

@@ -250,15 +250,13 @@ def _named_in_document(path: Path, outside: Path, draw: random.Random) -> None:
 
 
 def planted(directory: Path, outside: Path, draw: random.Random) -> None:
-    """A file that names others, as a stranger would make one: digests of figures, what was checked, an x-ray's."""
+    """A file that names others, as a stranger would make one: what was checked, an x-ray's."""
     names = [_hostile_names(directory / "figures", outside, draw) for _ in range(4)]
     names += [os.path.relpath(path, directory / "figures") for path in _walk(outside) if path.is_file()]
-    match draw.randrange(5):
-        case 0 | 1:
-            place, content = "figures/.digests.json", dict.fromkeys(names, "0, 0")
-        case 2:
+    match draw.randrange(3):
+        case 0:
             place, content = ".checked.json", {"schema": 1, "runs": {name: {} for name in names}, "done": names}
-        case 3:
+        case 1:
             place, content = "xray.json", {"figures": [f"figures/{name}" for name in names] + names}
         case _:
             place = "dropped/one/seed-0/run.json"
@@ -270,7 +268,7 @@ def planted(directory: Path, outside: Path, draw: random.Random) -> None:
 
 
 ABSENT = (
-    "figures", "figures/.digests.json", "estimators", "looks", "looks/plan.json", "looks/seen-2.json", "timings",
+    "figures", "estimators", "looks", "looks/plan.json", "looks/seen-2.json", "timings",
     "timings/lease", "timings/one.log", "dropped", "dropped/one", "dropped/one/seed-0", "slurm", "plugins", ".lease",
     ".lease/000001.json", ".lease/000001.tmp", "results.json", "report.html", "look.html", ".checked.json", "runs/new",
     "runs/one/seed-1", "runs/two/seed-2", ".probe-x",

@@ -24,7 +24,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -279,6 +279,24 @@ def write_new(path: Path, content: bytes) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Replace the content of a file by a JSON value, converted by `plain`."""
     write_text(path, json_text(value))
+
+
+def write_changed_json(path: Path, value: Any) -> None:
+    """Replace the content of a file by a JSON value; a file that has this content stays as old as it is."""
+    text = json_text(value).encode()
+    with contextlib.suppress(OSError):
+        if read_bytes(path) == text:
+            return
+    write_bytes(path, text)
+
+
+def is_up_to_date(path: Path, inputs: Iterable[Path]) -> bool:
+    """Return whether a file or folder exists and is at least as new as each file that it is made from."""
+    try:
+        changed = path.lstat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+    return all(each.lstat().st_mtime_ns <= changed for each in inputs)
 
 
 def json_text(value: Any) -> str:

@@ -58,25 +58,3 @@ def is_as_signed(content: Mapping[str, Any]) -> bool:
         return bool(content.get(DIGEST) == signed(content)[DIGEST])
     except ValueError:  # NaN or an infinity, which cannot have been signed
         return False
-
-
-MADE_FROM = "<!-- made from "
-"""The beginning of a page's last line, which names the state the page was made from and its content's hash."""
-
-
-def signature(state: str, page: bytes) -> str:
-    """Return the last line of a page that was made from a state."""
-    return f"{MADE_FROM}{state}, as {hashlib.sha256(page).hexdigest()[:32]} -->"
-
-
-def is_as_made(content: bytes) -> bool:
-    r"""Return whether a page ends in the signature of its own content, whatever state the page was made from.
-
-    Examples:
-        >>> page = b"<p>text</p>"
-        >>> is_as_made(page + b"\n" + signature("here", page).encode()), is_as_made(page)
-        (True, False)
-    """
-    page, _, last = content.rstrip().rpartition(b"\n")
-    state = last.removeprefix(MADE_FROM.encode()).rpartition(b", as ")[0]
-    return last == signature(state.decode(errors="replace"), page).encode()

@@ -97,7 +97,7 @@ def report(
 ) -> None:
     """Write results.json, report.html, the figures, and look.html for finished language models.
 
-    What has not changed since the last report is left as it is.
+    Headway leaves look.html alone if it is newer than the runs that it shows, and writes all else anew.
     """
     from headway.api import finish
 
@@ -167,7 +167,7 @@ def drop(
 
 @app.command()
 def verify(directory: opt.Directory) -> None:
-    """Read every file of a results directory whole, and name what is damaged or missing."""
+    """Read every file of a results directory but pages and figures, and name what is damaged or missing."""
     from headway.store.verify import verify as look_at
 
     found = []

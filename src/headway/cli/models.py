@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headway.base.files import inside
 from headway.base.text import command_line
 from headway.cli import options as opt
 from headway.cli.options import app, check_out, check_writable, path_of, print_tables, say, tell, warn
@@ -384,10 +383,8 @@ def look(
     """
     from headway.analysis.look import look as look_at
     from headway.analysis.look import models_in
-    from headway.api import look_page_of, write_signed
-    from headway.report.experiment.current import LOOK
+    from headway.api import look_page_of
     from headway.report.models.look import look_page
-    from headway.store.run import Run
 
     chosen, page = models_in(models), _page_of(out, models)
     switches = _run_plugins(plugin) + ["--trust-code"] * trust_code
@@ -404,10 +401,7 @@ def look(
     drawn = draw(views, command=command, largest=n_bytes)
     for cut in drawn.cuts:
         say(f"note: {cut}")
-    if command == command_line("look", *models) and page == models[0] / LOOK:
-        write_signed(drawn, page, [Run.open(path) for path in chosen])
-    else:
-        drawn.write(page)
+    drawn.write(page)
     say(f"page: {page} ({len(drawn.html.encode()) / 1e6:.1f} MB)")
     _link(page)
 
@@ -435,5 +429,5 @@ def _link(page: Path) -> None:
     from headway.api import finish
     from headway.store.directory import Store
 
-    finish(Store.open(page.parent), figures=inside(page.parent, "figures").is_dir(), look=False)
+    finish(Store.open(page.parent), figures=False, look=False)
     say(f"linked from {page.parent / 'report.html'}")

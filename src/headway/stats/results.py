@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from headway.base.files import derived, parsed, plain, read_bytes, write_json
+from headway.base.files import derived, parsed, plain, read_bytes, write_changed_json
 from headway.base.identity import DIGEST, digest, signed
 from headway.base.text import command_line, listed
 from headway.config.experiment import Experiment
@@ -187,7 +187,7 @@ def read(path: Path) -> Results:
 
 
 def write(store: Store, out: Path | None = None) -> Results:
-    """Derive `results.json` again, replace the previous file, and return its content.
+    """Derive `results.json` again, replace the previous file if its content differs, and return the content.
 
     Args:
         store: the results directory.
@@ -200,15 +200,12 @@ def write(store: Store, out: Path | None = None) -> Results:
     path, can_write = (out or store.path) / "results.json", os.access(store.path, os.W_OK)
     content, now = _content(store)
     results = Results.from_json(content)
-    try:
-        with derived(path):
-            write_json(path, signed(content))
-    except ResultsError as error:
-        if out is not None or can_write:
-            raise
+    if out is None and not can_write:
         todo = f"`{command_line('report', store.path, out='FOLDER')}` writes to another folder"
-        raise ResultsError(f"{str(error).partition(';')[0]}; {todo}") from None
-    if now is not None and (out is None or can_write):
+        raise ResultsError(f"{path} cannot be written: no permission, or a read-only disk; {todo}")
+    with derived(path):
+        write_changed_json(path, signed(content))
+    if now is not None and can_write:
         keep(store.path, f"seen-{now}", Seen(n_seeds=now))
     note_what_is_there(store)
     return results

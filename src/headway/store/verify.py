@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.base.files import Content, entries, inside, is_bare, json_text, kept_json, names_in, plain, read_bytes
-from headway.base.identity import is_as_made
+from headway.base.files import Content, entries, json_text, names_in, plain, read_bytes
 from headway.base.text import command_line, listed
 from headway.config.plugins import check_kept
 from headway.errors import DeclarationError, ResultsError, shortened
@@ -28,9 +27,6 @@ from headway.store.integrity import Checked
 from headway.store.records import OF_STEPS, READ, anew, is_of_run, run_folders, signed_json
 from headway.store.run import Run, read
 from headway.store.run_writer import why_not_newest
-
-DIGESTS = ".digests.json"
-"""In a folder of figures: what each was drawn from, and then held."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +110,7 @@ def _beside(directory: Path) -> Looked:
         file for arm in document.timed_arms(directory) if not (file := document.timing_file(directory, arm)).exists()
     ]
     lost = [f"{file} is gone; `headway run` with --timing measures it again" for file in untimed]
-    lost += [*look_plans.damages(directory), *look_plans.unaccounted(directory), *_figures(directory)]
+    lost += [*look_plans.damages(directory), *look_plans.unaccounted(directory)]
     sizes = [file.stat().st_size for _, file in files if file.is_file()]
     return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=(*filter(None, damages), *lost))
 
@@ -129,18 +125,6 @@ def _why_not_signed(directory: Path, file: Path) -> str:
     return "" if found and read_bytes(file) == json_text(found).encode() else f"{file} is not as it was written; {todo}"
 
 
-def _why_not_page(directory: Path, file: Path) -> str:
-    """Return why a page is not as written: its last line holds the hash of the rest. A page made by hand has none."""
-    try:
-        content = read_bytes(file)
-    except OSError as error:
-        return f"{file} cannot be read ({error.strerror}); `headway report {directory}` writes it anew"
-    by_hand = file.name == "look.html" and content.rstrip().endswith(b"</html>")
-    if by_hand or is_as_made(content):
-        return ""
-    return f"{file} is not as it was written; delete it, and `headway report {directory}` writes it anew"
-
-
 def _why_not_code(_: Path, file: Path) -> str:
     """Return why kept code is not as written: its name holds its hash."""
     try:
@@ -148,16 +132,6 @@ def _why_not_code(_: Path, file: Path) -> str:
     except (DeclarationError, OSError) as error:
         return str(error)
     return ""
-
-
-def _figures(directory: Path) -> Iterator[str]:
-    """Return why figures are not as written: their hashes stand beside them."""
-    folder = inside(directory, "figures")
-    noted = kept_json(folder / DIGESTS)
-    for name, digests in noted.items() if isinstance(noted, dict) else ():
-        held = str(digests).partition(", ")[2]
-        if held and is_bare(name) and document.state_of(folder / name) not in (held, None):
-            yield f"{folder / name} is not as it was drawn; `headway report {directory}` draws it anew"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,10 +156,6 @@ STORED_FILES = (
     StoredFile(pattern="looks/*.json", by="the document"),
     StoredFile(pattern="plugins/*.py", by="its name", why_not=_why_not_code),
     *(StoredFile(pattern=pattern, by="itself", why_not=_why_not_signed) for pattern in document.SIGNED),
-    StoredFile(pattern="report.html", by="its last line", why_not=_why_not_page),
-    StoredFile(pattern="look.html", by="its last line", why_not=_why_not_page),
-    StoredFile(pattern=f"figures/{DIGESTS}", by="nothing: where it is damaged, figures are drawn anew"),
-    StoredFile(pattern="figures/*.*", by=f"figures/{DIGESTS}"),
     StoredFile(pattern=integrity.CHECKED, by="nothing: where it is damaged, runs are read whole"),
     StoredFile(pattern=f"{_OF_RUN}/run.json", by="itself"),
     StoredFile(pattern=f"{_OF_RUN}/{integrity.SEAL}", by="run.json"),

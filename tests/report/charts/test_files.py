@@ -1,6 +1,6 @@
-"""Figures as files, and the page: drawn again only where what they show has changed."""
+"""Figures as files, and the page: `headway run` draws them again only if they are older than what they show."""
 
-import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,10 +15,10 @@ from headway.cli.options import check_out
 from headway.errors import ResultsError, UserError
 from headway.report.charts import files
 from headway.report.charts.figure import Figure, inline
-from headway.report.experiment import current
 from headway.report.experiment.page import write_report
-from headway.stats.results import build, read
+from headway.stats.results import build, read, write
 from headway.store.directory import Store
+from headway.store.verify import verify
 
 
 def figure(name: str, *values: float, **changes: object) -> Figure:
@@ -27,77 +27,30 @@ def figure(name: str, *values: float, **changes: object) -> Figure:
     return replace(Figure(name=name, part="Part", title="Title", caption="Words.", chart=chart), **changes)
 
 
-@pytest.fixture
-def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one for each figure that is rendered."""
-    calls: list[int] = []
-    render = files.render
-    monkeypatch.setattr(files, "render", lambda spec: (calls.append(1), render(spec))[1])
-    return calls
+def test_every_file_is_drawn_anew_and_other_files_stay(tmp_path: Path) -> None:
+    paths = files.write_figures(tmp_path, [figure("a", 1, 2), figure("b", 3, animation=lambda: b"film")])
+    assert [path.name for path in paths] == ["a.png", "a.svg", "a.pdf", "b.png", "b.svg", "b.pdf", "b.gif"]
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"damaged")
+    assert files.write_figures(tmp_path, [figure("a", 1, 2)]) == paths[:3]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in tmp_path.iterdir() if path.read_bytes() == b"damaged"} == {
+        "b.png", "b.svg", "b.pdf", "b.gif",
+    }  # fmt: skip
 
 
-def test_only_what_changed_is_drawn_again(tmp_path: Path, rendered: list[int]) -> None:
-    paths = files.write_figures(tmp_path, [figure("a", 1, 2), figure("b", 3)])
-    assert [path.name for path in paths] == ["a.png", "a.svg", "a.pdf", "b.png", "b.svg", "b.pdf"]
-    stamps = {path: path.stat().st_mtime_ns for path in paths}
-    assert len(rendered) == 2
-    assert files.write_figures(tmp_path, [figure("a", 1, 2), figure("b", 4)]) == paths
-    assert len(rendered) == 3
-    changed = [path.name for path in paths if path.stat().st_mtime_ns != stamps[path]]
-    assert changed == ["b.png", "b.svg", "b.pdf"]
+def test_who_is_killed_while_drawing_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (before, *_) = files.write_figures(tmp_path, [figure("a", 1)])
+    content = before.read_bytes()
 
+    def killed(descriptor: int) -> None:
+        raise KeyboardInterrupt
 
-def test_where_no_files_are_wanted_those_of_another_report_go(tmp_path: Path, rendered: list[int]) -> None:
-    files.write_figures(tmp_path, [figure("a", 1), figure("b", 3), figure("c", 5)], state="one")
-    (tmp_path / "mine.png").touch()
-    files.remove_outdated(tmp_path, [figure("a", 1), figure("b", 4)], "two")
-    assert {path.name for path in tmp_path.glob("*.*[gf]")} == {"a.png", "a.svg", "a.pdf", "mine.png"}
-    assert not files.are_current(tmp_path, "one")
-    files.remove_outdated(tmp_path / "nothing", [figure("a", 1)], "two")
-    assert not (tmp_path / "nothing").exists()
-    files.write_figures(tmp_path, [figure("a", 1), figure("b", 4)], state="two")
-    assert len(rendered) == 4
-    assert files.are_current(tmp_path, "two")
-
-
-def test_a_file_that_is_missing_is_drawn_and_one_of_a_figure_that_is_no_more_goes(
-    tmp_path: Path, rendered: list[int]
-) -> None:
-    files.write_figures(tmp_path, [figure("a", 1), figure("b", 3)])
-    (tmp_path / "mine.png").touch()
-    (tmp_path / "a.pdf").unlink()
-    files.write_figures(tmp_path, [figure("a", 1)])
-    assert len(rendered) == 3
-    assert sorted(path.name for path in tmp_path.iterdir()) == [files.DIGESTS, "a.pdf", "a.png", "a.svg", "mine.png"]
-
-
-def test_who_is_killed_while_drawing_draws_again(
-    tmp_path: Path, rendered: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files.write_figures(tmp_path, [figure("a", 1)])
-    with monkeypatch.context() as patched:
-        patched.setattr(files, "convert", lambda svg, kind: 1 / 0 if kind == "pdf" else b"half")
-        with pytest.raises(ZeroDivisionError):
-            files.write_figures(tmp_path, [figure("a", 2)])
-    files.write_figures(tmp_path, [figure("a", 1)])
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert len(rendered) == 3
-
-
-def test_what_moves_is_made_again_when_its_state_changed_or_is_not_known(tmp_path: Path) -> None:
-    made: list[int] = []
-    moving = figure("a", 1, animation=lambda: bytes([made.append(1) or len(made)]))
-    for state, times in (("one", 1), ("one", 1), ("two", 2), ("", 3), ("", 4)):
-        files.write_figures(tmp_path, [moving], state=state)
-        assert len(made) == times, state
-    assert (tmp_path / "a.gif").read_bytes() == b"\x04"
-
-
-def test_damaged_digests_are_no_digests(tmp_path: Path, rendered: list[int]) -> None:
-    files.write_figures(tmp_path, [figure("a", 1)])
-    (tmp_path / files.DIGESTS).write_text("[1")
-    files.write_figures(tmp_path, [figure("a", 1)])
-    assert len(rendered) == 2
+    monkeypatch.setattr(os, "fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_figures(tmp_path, [figure("a", 2)])
+    assert before.read_bytes() == content
+    assert {path.name for path in tmp_path.iterdir()} == {"a.png", "a.svg", "a.pdf"}
 
 
 @pytest.fixture
@@ -107,7 +60,7 @@ def reported(heads_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         "headway.report.experiment.page.figures", lambda material: iter([figure("a", len(material.runs))])
     )
-    write_report(store, read(store.path))
+    write_report(store, write(store))
     return store
 
 
@@ -118,35 +71,52 @@ def stamps(store: Store) -> dict[str, int]:
     }
 
 
-def test_a_report_of_the_same_is_not_written_again(reported: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def changed(store: Store, before: dict[str, int]) -> set[str]:
+    return {name for name, stamp in stamps(store).items() if before.get(name) != stamp}
+
+
+EVERY = {"report.html", "figures/a.png", "figures/a.svg", "figures/a.pdf"}
+
+
+def test_a_report_that_is_up_to_date_is_written_only_if_that_is_asked_for(
+    reported: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = stamps(reported)
     with monkeypatch.context() as patched:
         patched.setattr("headway.report.experiment.page.gather", lambda *_: 1 / 0)
-        assert write_report(reported, read(reported.path)) == reported.path / "report.html"
-    assert stamps(reported) == before
-    (reported.path / "figures/a.svg").unlink()
-    write_report(reported, read(reported.path))
-    after = stamps(reported)
-    assert sorted(name for name, stamp in after.items() if before[name] != stamp) == [
-        f"figures/{files.DIGESTS}", "figures/a.svg",
-    ]  # fmt: skip
+        assert write_report(reported, write(reported), anew=False) == reported.path / "report.html"
+    assert changed(reported, before) == set()
+    write_report(reported, write(reported))
+    assert changed(reported, before) == EVERY
 
 
-@pytest.mark.parametrize("changed", ["results.json", "experiment.yaml", "runs/h1/seed-0/run.json"])
-def test_a_report_of_anything_else_is_written_again(reported: Store, changed: str) -> None:
+@pytest.mark.parametrize("newer", ["results.json", "experiment.yaml", "runs/h1/seed-0/run.json", "look.html"])
+def test_a_report_that_is_older_than_a_file_it_is_made_from_is_written_again(reported: Store, newer: str) -> None:
+    before, file = stamps(reported), reported.path / newer
+    file.touch()
+    os.utime(file, ns=(max(before.values()) + 1,) * 2)
+    write_report(reported, read(reported.path), anew=False)
+    assert changed(reported, before) == EVERY
+
+
+def test_figures_that_are_older_than_a_page_without_them_are_written_again(reported: Store) -> None:
     before = stamps(reported)
-    file = reported.path / changed
-    file.write_text(file.read_text() + "\n")
-    write_report(reported, read(reported.path))
-    assert stamps(reported)["report.html"] != before["report.html"]
+    os.utime(reported.path / "results.json", ns=(max(before.values()) + 1,) * 2)
+    write_report(reported, read(reported.path), files=False, anew=False)
+    assert changed(reported, before) == {"report.html"}
+    write_report(reported, read(reported.path), anew=False)
+    assert changed(reported, before) == EVERY
 
 
-def test_a_figure_or_a_page_that_was_damaged_is_made_again(reported: Store) -> None:
-    whole = {file: file.read_bytes() for file in (reported.path / "report.html", reported.path / "figures/a.svg")}
-    for file, content in whole.items():
-        file.write_bytes(content.replace(b"a", b"e", 1))
-        write_report(reported, read(reported.path))
-        assert file.read_bytes() == content
+def test_results_of_the_same_content_stay_as_old_as_they_are(reported: Store) -> None:
+    file = reported.path / "results.json"
+    write(reported)
+    before, content = file.stat().st_mtime_ns, file.read_bytes()
+    write(reported)
+    assert file.stat().st_mtime_ns == before
+    file.write_bytes(content.replace(b"1", b"2", 1))
+    write(reported)
+    assert file.read_bytes() == content
 
 
 def test_without_files_only_the_page_is_written(reported: Store) -> None:
@@ -154,50 +124,26 @@ def test_without_files_only_the_page_is_written(reported: Store) -> None:
     (reported.path / "report.html").unlink()
     write_report(reported, read(reported.path), files=False)
     assert not (reported.path / "figures").exists()
-    assert current.is_of(reported.path / "report.html", current.state(reported.path))
+    assert (reported.path / "report.html").is_file()
+    write_report(reported, read(reported.path), anew=False)
+    assert {f"figures/{path.name}" for path in (reported.path / "figures").iterdir()} == EVERY - {"report.html"}
+
+
+def test_the_list_of_figures_that_older_versions_wrote_is_left_alone(reported: Store) -> None:
+    old = reported.path / "figures" / ".digests.json"
+    old.write_text('{"../../mine.png": "made, held", "old.png": "made, held"}')
+    (reported.path / "figures/old.png").touch()
     write_report(reported, read(reported.path))
-    assert set(json.loads((reported.path / "figures" / files.DIGESTS).read_text())) == {"", "a.png", "a.svg", "a.pdf"}
-
-
-@pytest.mark.parametrize("how", ["write", "remove"])
-def test_names_in_a_received_directory_remove_nothing_outside(tmp_path: Path, rendered: list[int], how: str) -> None:
-    folder, mine = tmp_path / "directory" / "figures", tmp_path / "mine.png"
-    folder.mkdir(parents=True)
-    for file in mine, tmp_path / "directory" / "also.png", folder / "old.png", folder / ".hidden.png":
-        file.touch()
-    (folder / "folder.png").mkdir()
-    names = [
-        str(mine),
-        "../also.png",
-        "../../mine.png",
-        ".hidden.png",
-        "..",
-        "folder.png",
-        "old.png",
-        "old.png/../x.png",
-    ]
-    (folder / files.DIGESTS).write_text(json.dumps({**dict.fromkeys(names, "made, held"), "b.png": 7}))
-    if how == "write":
-        files.write_figures(folder, [figure("a", 1)])
-    else:
-        files.remove_outdated(folder, [figure("a", 1)], "state")
-    assert mine.exists()
-    assert (tmp_path / "directory" / "also.png").exists()
-    assert (folder / ".hidden.png").exists()
-    assert (folder / "folder.png").is_dir()
-    assert not (folder / "old.png").exists()
+    assert (reported.path / "figures/old.png").exists()
+    assert old.exists()
+    assert not [damage for looked in verify(reported.path) for damage in looked.damages]
 
 
 def test_a_folder_of_figures_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "figures").symlink_to(tmp_path / "elsewhere")
-    for act in (
-        lambda: files.write_figures(tmp_path / "figures", [figure("a", 1)]),
-        lambda: files.remove_outdated(tmp_path / "figures", [figure("a", 1)], "state"),
-        lambda: files.are_current(tmp_path / "figures", "state"),
-    ):
-        with pytest.raises(ResultsError, match="figures is a symbolic link, and Headway follows no link"):
-            act()
+    with pytest.raises(ResultsError, match="figures is a symbolic link, and Headway follows no link"):
+        files.write_figures(tmp_path / "figures", [figure("a", 1)])
     assert not list((tmp_path / "elsewhere").iterdir())
 
 

@@ -184,11 +184,9 @@ def test_a_report_links_to_the_page_once_it_is_there(probed):
     report = write_report(store, results, files=False)
     assert "<code>headway look</code> on this directory" in report.read_text()
     assert "look.html" not in report.read_text()
-    before = report.stat().st_mtime_ns
-    write_report(store, results, files=False)
-    assert report.stat().st_mtime_ns == before
     look_page([view_of()], "x").write(probed / "look.html")
-    assert '<a href="look.html">Look at the heads' in write_report(store, results, files=False).read_text()
+    write_report(store, results, files=False, anew=False)
+    assert '<a href="look.html">Look at the heads' in report.read_text()
     before = report.stat().st_mtime_ns
-    write_report(store, results, files=False)
+    write_report(store, results, files=False, anew=False)
     assert report.stat().st_mtime_ns == before

@@ -17,7 +17,7 @@ from support.tolerance import assert_same
 
 from headway.config.load import load
 from headway.config.spec import thinned
-from headway.errors import ResultsError, UserError
+from headway.errors import ResultsError
 from headway.report.charts.figure import ARM_COLOURS, HEAD_COLOURS, Figure, inline
 from headway.report.charts.files import FORMATS, render, write_figures
 from headway.report.experiment.answer import final_outcome
@@ -325,11 +325,11 @@ def test_runs_without_curves_are_drawn_without_them(directory: Path) -> None:
 @pytest.mark.slow
 def test_figures_are_written_in_every_format(directory: Path) -> None:
     store = Store.open(fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1)))
-    paths = write_figures(directory / "figures", figures(material_of(store)))
+    paths = write_figures(directory / "figures", tuple(figures(material_of(store))))
     assert {path.suffix for path in paths} == {f".{kind}" for kind in FORMATS}
     starts = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}
     assert all(path.read_bytes().startswith(starts[path.suffix]) for path in paths)
-    assert sorted((directory / "figures").glob("[!.]*")) == sorted(paths)
+    assert sorted((directory / "figures").iterdir()) == sorted(paths)
     assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
 
 
@@ -340,11 +340,6 @@ def test_vega_lite_has_nothing_to_warn_of(heads: ReportData, capfd: pytest.Captu
     for figure in figures(heads):
         vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
     assert "WARN" not in "".join(capfd.readouterr())
-
-
-def test_an_unknown_format_is_refused_before_anything_is_drawn(directory: Path) -> None:
-    with pytest.raises(UserError, match=r"figures cannot be written as 'jpg'; .*png"):
-        write_figures(directory, (), formats=("jpg",))
 
 
 def test_results_that_are_missing_or_damaged_say_what_to_do(directory: Path) -> None:

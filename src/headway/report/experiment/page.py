@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from headway.base.files import inside
+from headway.base.files import entries, inside, is_up_to_date
 from headway.base.text import command_line, counted
 from headway.config.experiment import Experiment
 from headway.config.load import load
@@ -25,17 +25,9 @@ from headway.config.spec import MOST_MODELS
 from headway.config.yaml import leaves
 from headway.errors import UserError
 from headway.report.charts.figure import Figure
-from headway.report.charts.files import (
-    are_current,
-    convert,
-    remove_outdated,
-    why_not_drawn,
-    write_figures,
-    write_whole,
-)
+from headway.report.charts.files import convert, why_not_drawn, write_figures, write_whole
 from headway.report.charts.files import render as render_svg
 from headway.report.charts.page import render, templates
-from headway.report.experiment import current
 from headway.report.experiment import laboratory as tables
 from headway.report.experiment.answer import differences
 from headway.report.experiment.data import ReportData, gather
@@ -72,39 +64,56 @@ def _drawn(entry: Entry, plugin: Plugin, material: ReportData) -> Figure | None:
     return figure
 
 
+_INPUTS = (
+    "results.json",
+    "experiment.yaml",
+    "timings/*.json",
+    "looks/*.json",
+    "runs/*/seed-*/run.json",
+)
+"""The files of a results directory that the report is made from; `experiment.yaml` names plugins by their hashes."""
+
+
 def write_report(
     store: "Store",
     results: Results,
     *,
     files: bool = True,
+    anew: bool = True,
     out: Path | None = None,
     follow: Callable[[Sequence[Figure]], Iterable[Figure]] = iter,
 ) -> Path:
-    """Write `report.html`, and its changed figures as `files` under `figures/`; return the path of the page.
+    """Write `report.html`, and its figures as files under `figures/`; return the path of the page.
 
-    The page stands in the results directory, or in another folder `out`, beside the `results.json` there. If figures
-    are not wanted as files, old figure files that the page no longer holds are removed. If nothing can be drawn, the
-    page says so and has no figures, and old files stay. `follow` goes through the figures while they are written.
+    If nothing can be drawn, the page says so and has no figures. Old files of figures stay.
+
+    Args:
+        store: the results directory.
+        results: its results.
+        files: whether the figures are written as files.
+        anew: whether all is written even if it is at least as new as the files that it is made from.
+        out: the folder of the page and of `results.json`; None: the directory itself.
+        follow: goes through the figures while they are written, to show how far that is.
 
     Raises:
         ResultsError: when a file cannot be written.
     """
     path, folder = (out or store.path) / "report.html", inside(out or store.path, "figures")
-    state = current.state(store.path, [plugin.digest for plugin in store.experiment.plugins], out)
-    undrawn = why_not_drawn()
-    of_page = current.with_look(state, path.parent) + "+undrawn" * bool(undrawn)
-    written = current.is_of(path, of_page)
-    if written and (not files or undrawn or are_current(folder, state)):
-        return path
+    writes_figures = files and not why_not_drawn()
+    if not anew:
+        inputs = list[Path]()
+        for pattern in _INPUTS:
+            inputs += entries(store.path, pattern)
+        page_inputs = [*inputs, *entries(store.path, "look.html")]
+        page_is_current = is_up_to_date(path, page_inputs)
+        figures_are_current = not writes_figures or is_up_to_date(folder, inputs)
+        if page_is_current and figures_are_current:
+            return path
     material = gather(store, results)
-    drawn = () if undrawn else tuple(figures(material))
-    if undrawn:
-        pass
-    elif files:
-        write_figures(folder, drawn, state=state, follow=follow)
-    else:
-        remove_outdated(folder, drawn, state)
-    return path if written else write_whole(path, current.signed(page(material, drawn, out), of_page).encode())
+    drawn = () if why_not_drawn() else tuple(figures(material))
+    if writes_figures:
+        write_figures(folder, drawn, follow=follow)
+    return write_whole(path, page(material, drawn, out).encode())
 
 
 def write_answer(store: "Store", results: Results, out: Path | None = None) -> Path:
@@ -166,7 +175,7 @@ def page(material: ReportData, drawn: Sequence[Figure], out: Path | None = None)
         first=first_screen(material, progress(material), said, undrawn),
         sure=sureness(material),
         luck=laboratory.luck(material),
-        look=((out or material.path) / current.LOOK).is_file(),
+        look=((out or material.path) / "look.html").is_file(),
         can_look=_can_look(material),
         look_at=_alone(material),
         statements=statements,

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from headway.base.files import derived, inside, kept_json, remove, write_json
+from headway.base.files import derived, kept_json, write_json
 from headway.config.metrics import metric_name
 from headway.heads.results import ModelOnText
 from headway.heads.scores import HeadScores, to_arrays
 from headway.report.charts.figure import Figure
-from headway.report.charts.files import is_ours, write_figures, write_whole
+from headway.report.charts.files import write_figures, write_whole
 from headway.report.charts.page import Row, Table, render
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ModelPage:
     def write(self, folder: Path, checkpoint: Path, command: str) -> Path:
         """Write `VERB.html`, `VERB.json`, `heads.safetensors` (every metric in full) and the figures; the page's path.
 
-        Figures that the folder had of the same verb and this one does not have are removed, and nothing else is.
+        Other files in the folder are left alone.
 
         Args:
             folder: is made.
@@ -66,8 +66,6 @@ class ModelPage:
         written = [path.relative_to(folder).as_posix() for path in write_figures(folder / "figures", self.figures)]
         file = folder / f"{self.verb}.json"
         with derived(file):
-            for name in _former_figures(file) - set(written):
-                remove(inside(folder, *name.split("/")))
             write_json(file, {**self.found.to_json(), "checkpoint": _whole(checkpoint), "figures": written})
         return write_whole(folder / f"{self.verb}.html", self.html(command, self._look_beside(folder)).encode())
 
@@ -126,13 +124,6 @@ def _former(file: Path) -> dict[str, Any]:
     """Return the content that was written to a file before."""
     content = kept_json(file)
     return content if isinstance(content, dict) else {}
-
-
-def _former_figures(file: Path) -> set[str]:
-    """The figures that were written with a page, by path from its folder."""
-    names = _former(file).get("figures")
-    split = [str(name).partition("/") for name in names] if isinstance(names, list) else []
-    return {f"figures/{name}" for folder, _, name in split if folder == "figures" and is_ours(name)}
 
 
 def _whole(checkpoint: Path) -> str:
