@@ -30,6 +30,8 @@ def model_of(name):
     if name != "marian":
         return zoo.model_of(name, attn_implementation="eager")
     config = {**zoo._bart, "pad_token_id": 1, "decoder_start_token_id": 1, "eos_token_id": 2}
+    # Sources and targets have a vocabulary each.
+    config |= {"vocab_size": 130, "decoder_vocab_size": 97, "share_encoder_decoder_embeddings": False}
     torch.manual_seed(0)
     made = transformers.MarianMTModel(transformers.MarianConfig(**config, attn_implementation="eager"))
     return zoo.stirred(made).eval()

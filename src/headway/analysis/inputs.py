@@ -565,7 +565,8 @@ class LossSoFar:
         predicted = given.get("labels", given["input_ids"])
         if not isinstance(found, torch.Tensor) or found.ndim != 3 or found.shape[:2] != predicted.shape:
             return None
-        return found[0] if found.shape[2] >= opened.vocab_size else None
+        # The vocabulary of targets may be smaller.
+        return found[0] if "labels" in given or found.shape[2] >= opened.vocab_size else None
 
 
 _NOT_CAUSAL = {

@@ -416,7 +416,7 @@ def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
 
 def inputs_of(tokens: Int[Tensor, "batch pos *side"]) -> dict[str, Tensor]:
     """Return the arguments of a model's call: tokens, or pairs of a source and a target, which end in -100s."""
-    if tokens.ndim == 2:
+    if getattr(tokens, "ndim", 2) != 3:
         return {"input_ids": tokens}
     source, target = (side[:, side.ge(0).any(0)] for side in tokens.unbind(2))
     return {
