@@ -55,7 +55,7 @@ def test_a_metric_of_heads(value, said, write):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("of.attention.z.mean(0)", "regularizer mine gave a tensor of shape (2, 6, 4); give one number as a tensor"),
+        ("of.attention.z.mean(0)", "regularizer mine gave (2, 6, 4); give one number as a tensor"),
         ("of.attention.z.mean().item()", "regularizer mine gave float; give one number as a tensor"),
         ("of.attention.z.mean().detach()", "no gradient comes back from regularizer mine, so it would change nothing"),
     ],

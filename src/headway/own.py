@@ -23,7 +23,7 @@ from headway.config.lm.run import TASKS
 from headway.config.lm.text import OWN_CORPORA
 from headway.config.lm.training import OWN_TERMS, REGULARIZED, Better
 from headway.config.metrics import METRICS, Metric
-from headway.config.plugins import call, line_of, register
+from headway.config.plugins import call, form_of, line_of, register
 from headway.data.batch import MASKED as MASKED
 from headway.data.batch import Batch as Batch
 from headway.data.synthetic import OwnTask
@@ -165,12 +165,14 @@ def _checked(about: str, function: "OfHeads", of: str) -> "OfHeads":
         n = masked.n_heads
         shape = {"head": (n,), "pair": (n, n), "layer": ()}[of]
 
-        def why_not(value: object) -> str:
-            found = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
-            if found != shape:
-                return f"gave {found} of {n} heads; give a tensor of shape {shape}, since it is of={of!r}"
-            finite = isinstance(value, torch.Tensor) and value.isfinite().all()
-            return "" if finite else "gave values that are not finite; see that nothing is divided by 0"
+        def why_not(value: Any) -> str:
+            if form_of(value) != shape:
+                return f"gave {form_of(value)} of {n} heads; give a tensor of shape {shape}, since it is of={of!r}"
+            return (
+                ""
+                if torch.isfinite(value).all()
+                else "gave values that are not finite; see that nothing is divided by 0"
+            )
 
         value: Tensor = call(about, function, masked, why_not=why_not, equal=torch.equal)
         return value
@@ -221,8 +223,9 @@ def regularizer(*, better: Better) -> "Callable[[OfHeads], OfHeads]":
         def checked(masked: "MaskedAttention") -> "Tensor":
             value = function(masked)
             if getattr(value, "shape", None) != () or not value.is_floating_point():
-                given = f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
-                raise UserError(f"{line_of(function)}: regularizer {name} gave {given}; give one number as a tensor")
+                raise UserError(
+                    f"{line_of(function)}: regularizer {name} gave {form_of(value)}; give one number as a tensor"
+                )
             if masked.attention.z.requires_grad and not value.requires_grad:
                 raise UserError(
                     f"{line_of(function)}: no gradient comes back from regularizer {name}, so it would change nothing; "

@@ -176,6 +176,11 @@ def call(
     return value
 
 
+def form_of(value: Any) -> tuple[int, ...] | str:
+    """Return the shape of a tensor, or the type of anything else."""
+    return tuple(value.shape) if hasattr(value, "shape") else type(value).__name__
+
+
 def line_of(function: Callable[..., Any], error: BaseException | None = None) -> str:
     """Return the file and line at which a function begins, or in which it raised an error."""
     code = inspect.unwrap(function).__code__

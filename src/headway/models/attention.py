@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.config.lm.model import OWN_ATTENTIONS, SOFTMAX, Attends, TransformerModel
-from headway.config.plugins import call
+from headway.config.plugins import call, form_of
 from headway.models.layers import linear
 from headway.models.trace import AttentionTrace, Edits, SomeQueries, edited
 
@@ -140,8 +140,7 @@ def own_scores(name: str) -> Scores:
 
     def why_not(value: object) -> str:
         if not isinstance(value, Tensor) or value.shape != scores.shape:
-            found = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            return f"gave {found} of scores {tuple(scores.shape)}; give one for each query and key"
+            return f"gave {form_of(value)} of scores {tuple(scores.shape)}; give one for each query and key"
         sees = (value[..., ~seen] == -torch.inf).all() and (value > -torch.inf).any(3).all() and not value.isnan().any()
         return "" if sees else "changed what a query sees; keep -inf where a score is -inf, with torch.where"
 
