@@ -32,7 +32,7 @@ def of_run(write, code, changes, compile=False):
     [
         ("torch.ones(3)", "head metric mine gave (3,) of 2 heads; give a tensor of shape (2,), since it is of='head'"),
         ("3.0", "head metric mine gave float of 3 heads; give a tensor of shape (3,)"),
-        ("torch.ones(of.n_heads) / 0", "head metric mine gave values that are not finite; see that nothing is divided"),
+        ("torch.ones(of.n_heads) / 0", "head metric mine gave values that are not finite; divide nothing by 0"),
         (
             "torch.rand(of.n_heads)",
             "head metric mine changed a global random generator; take random numbers from a gen",

@@ -168,11 +168,7 @@ def _checked(about: str, function: "OfHeads", of: str) -> "OfHeads":
         def why_not(value: Any) -> str:
             if form_of(value) != shape:
                 return f"gave {form_of(value)} of {n} heads; give a tensor of shape {shape}, since it is of={of!r}"
-            return (
-                ""
-                if torch.isfinite(value).all()
-                else "gave values that are not finite; see that nothing is divided by 0"
-            )
+            return "" if torch.isfinite(value).all() else "gave values that are not finite; divide nothing by 0"
 
         value: Tensor = call(about, function, masked, why_not=why_not, equal=torch.equal)
         return value
