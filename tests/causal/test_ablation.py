@@ -161,18 +161,13 @@ def test_the_parts_of_a_pass_sum_to_it(model):
 
 
 def test_the_work_is_counted():
-    """Each head three times, and all together three times, from where they leave the shared pass.
-
-    The first product of the MLP there is that of the whole model, once a layer.
-    """
+    """Each head three times, and all together three times, from where they leave the shared pass."""
     model = MODELS["published"]
     module, (inputs, targets) = built(model), read()
     work = work_of(model, VOCAB, LENGTH)
     found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
     sets = [3 * 4 + 3, 3 * 4, 3 * 4]
-    own = [n * (work.after_attention(i) - work.first_products[i]) for i, n in enumerate(sets)]
-    assert found.forward_passes == nearly(1 + sum(own) + sum(work.first_products))
-    assert all(0 < first < mlp for first, mlp in zip(work.first_products, work.mlps, strict=True))
+    assert found.forward_passes == nearly(1 + sum(n * work.after_attention(i) for i, n in enumerate(sets)))
 
 
 def test_wrong_requests_get_errors_that_teach():

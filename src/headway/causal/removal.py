@@ -9,11 +9,6 @@ A run with other contexts in one layer keeps the layers below. In Headway's own 
 its own slice of W_O, and copies go side by side through the layers above. In models of others the input of the output
 projection is edited, and the layers above run as they always do.
 
-The first product of the MLP is shared too. A removed head changes the stream by few directions, as many as it is wide,
-and a norm only scales and centres each position. So the first matrix product of the MLP, about half of its work, is
-that of the whole model, plus a narrow product for the change, times a number for each position. From the non-linearity
-on nothing can be shared.
-
 Costs are counted in forward passes: the floating-point operations of `headway.config.lm.budget.forward_flops`, in its
 parts.
 """
@@ -26,100 +21,18 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.causal.effects import KINDS, Head, Kind
 from headway.causal.substitutes import Intervenable, StandIn, Substitutes, check_text, sequence_losses, without
 from headway.config.lm.budget import forward_flops, parameters_of
 from headway.config.lm.model import TransformerModel
 from headway.models.attention import Attention
-from headway.models.layers import Mlp
 from headway.models.trace import Edits, Site, Trace
 from headway.models.transformer import Transformer
 
 if TYPE_CHECKING:
     from headway.hf.intervene import Contexts, Stream, TheirDecoder
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FirstProduct:
-    """The first product of one layer's MLP, ready to be changed."""
-
-    norm: nn.Module
-    mlp: Mlp
-    stream: Float[Tensor, "batch pos d_model"]
-    """The stream after the attention, with all heads."""
-    product: Float[Tensor, "batch pos width"]
-    """The product of the stream, less its mean if the norm removes it, with the weights of the norm and of the MLP."""
-    W_O: Float[Tensor, "head d_head d_model"]
-    of_heads: Float[Tensor, "head d_head width"]
-    """The product of each head's possible outputs with the weights of the norm and of the MLP."""
-    constant: Float[Tensor, " width"]
-
-    @classmethod
-    def of(cls, model: Transformer, layer: int, stream: Tensor, written: Tensor) -> "FirstProduct | None":
-        """Return the first product of a layer; None without an MLP that reads the stream through a norm."""
-        block = model.layers[layer]
-        mlp, norm = cast(Mlp | None, block.mlp), cast(nn.Module, getattr(block, "mlp_norm", None))
-        plain = model.model.norm_place == "before" and model.model.residual
-        if mlp is None or not plain or not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
-            return None
-        W, b = _first_maps(mlp)
-        weighted = W * norm.weight
-        constant = b if not isinstance(norm, nn.LayerNorm) else b + W @ norm.bias
-        after = stream + written
-        W_O = _output_slices(model, layer)
-        return cls(
-            norm=norm,
-            mlp=mlp,
-            stream=after,
-            product=_centred(norm, after) @ weighted.T,
-            W_O=W_O,
-            of_heads=_centred(norm, W_O) @ weighted.T,
-            constant=constant,
-        )
-
-    def after(self, changes: Sequence[tuple[Sequence[int], Float[Tensor, "batch pos _changing"]]]) -> Tensor:
-        """Return the stream after the layer, for changes side by side along the batch.
-
-        Args:
-            changes: the heads whose contexts change, and by how much, head after head along the last axis.
-        """
-        streams, insides = zip(*(self._changed(list(heads), by) for heads, by in changes), strict=True)
-        stream, inside = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in (streams, insides))
-        return stream + self.mlp.down(self.mlp.between(inside))
-
-    def _changed(self, heads: list[int], by: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the stream after the attention, and the input of the non-linearity."""
-        stream = self.stream + by @ self.W_O[heads].flatten(0, 1)
-        eps = cast(float, self.norm.eps)
-        if isinstance(self.norm, nn.LayerNorm):
-            gain = (stream.var(-1, correction=0, keepdim=True) + eps).rsqrt()
-        else:
-            gain = (stream.square().mean(-1, keepdim=True) + eps).rsqrt()
-        # The narrow product includes the constant, since passes over wide arrays are slow.
-        narrow = torch.cat((by * gain, torch.ones_like(gain)), dim=-1)
-        inside = narrow @ torch.cat((self.of_heads[heads].flatten(0, 1), self.constant[None]))
-        return stream, inside.addcmul_(self.product, gain)
-
-
-def _output_slices(model: Transformer, layer: int) -> Float[Tensor, "head d_head d_model"]:
-    """Return W_O of a layer, head by head."""
-    attention = cast(Attention, model.layers[layer].attention)
-    return attention.o.weight.T.unflatten(0, (-1, attention.d_head))
-
-
-def _first_maps(mlp: Mlp) -> tuple[Tensor, Tensor]:
-    """Return the matrices that read the normed stream, one below the other, and their biases."""
-    maps = [mlp.up, mlp.gate] if mlp.kind == "swiglu" else [mlp.up]
-    biases = [m.weight.new_zeros(len(m.weight)) if m.bias is None else m.bias for m in maps]
-    # A single map is not copied.
-    W, b = ([m.weight for m in maps], biases)
-    return (W[0], b[0]) if len(maps) == 1 else (torch.cat(W), torch.cat(b))
-
-
-def _centred(norm: nn.Module, x: Tensor) -> Tensor:
-    return x - x.mean(-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +43,6 @@ class Work:
     """The share of each layer's attention."""
     mlps: tuple[float, ...]
     readout: float
-    first_products: tuple[float, ...]
-    """The share of each MLP's first product, which is part of the MLP's own share."""
 
     def after_attention(self, layer: int) -> float:
         """Return the work of a pass after the attention of a layer: its MLP, later layers, the read-out."""
@@ -157,12 +68,10 @@ def work_of(model: TransformerModel, vocab_size: int, n_ctx: int) -> Work:
     layers = range(model.n_layers)
     attentions = [products(f"layers.{i}.attention.") + _scores(model, i, n_ctx) for i in layers]
     mlps = [products(f"layers.{i}.mlp.") for i in layers]
-    firsts = [products(f"layers.{i}.mlp.up.", f"layers.{i}.mlp.gate.") for i in layers]
     return Work(
         attentions=tuple(a / whole for a in attentions),
         mlps=tuple(m / whole for m in mlps),
         readout=readout / whole,
-        first_products=tuple(f / whole for f in firsts),
     )
 
 
@@ -287,12 +196,11 @@ def _side_by_side(
             written = model.written(stream, layer, edits)
             if begins:
                 assert written is not None, "a layer with heads writes"
-                first = FirstProduct.of(model, layer, stream, written)
-                branch = _Branch(model, layer, stream, written, z[layer], first)
+                branch = _Branch(model, layer, stream, written, z[layer])
                 for start in range(0, len(begins), at_once):
                     some = begins[start : start + at_once]
                     result[some] = branch.losses([removals[i] for i in some], targets)
-                passes += _passes(work, layer, len(begins), shares=first is not None)
+                passes += len(begins) * work.after_attention(layer)
             stream = model.rest(stream, written, layer)
         whole = sequence_losses(model, stream, targets)
     for i, removal in enumerate(removals):
@@ -311,8 +219,6 @@ class _Branch:
     """The stream before the layer."""
     written: Tensor
     z: Tensor
-    first: FirstProduct | None
-    """The first product of the layer's MLP, if it can be shared."""
 
     def losses(self, removals: Sequence[Removal], targets: Tensor) -> Tensor:
         """Return the losses of each set and sequence."""
@@ -324,8 +230,6 @@ class _Branch:
 
     def _after(self, removals: Sequence[Removal]) -> Tensor:
         """Return the stream after the layer without the heads, sets side by side along the batch."""
-        if self.first is not None:
-            return self.first.after([self._change(removal) for removal in removals])
         written = torch.cat([self._written(removal) for removal in removals])
         return self.model.rest(self.stream.repeat(len(removals), 1, 1), written, self.layer)
 
@@ -334,14 +238,16 @@ class _Branch:
 
         Each removed head's change of z goes through its own slice of W_O.
         """
-        heads, change = self._change(removal)
-        return self.written + change @ _output_slices(self.model, self.layer)[heads].flatten(0, 1)
-
-    def _change(self, removal: Removal) -> tuple[list[int], Tensor]:
-        """Return the heads of this layer that go, and by how much their contexts change, head after head."""
         heads = [head for layer, head in removal.heads if layer == self.layer]
         change = removal.stand_in[self.layer].expand_as(self.z)[:, heads] - self.z[:, heads]
-        return heads, change.transpose(1, 2).flatten(2)
+        slices = _output_slices(self.model, self.layer)[heads]
+        return self.written + change.transpose(1, 2).flatten(2) @ slices.flatten(0, 1)
+
+
+def _output_slices(model: Transformer, layer: int) -> Float[Tensor, "head d_head d_model"]:
+    """Return W_O of a layer, head by head."""
+    attention = cast(Attention, model.layers[layer].attention)
+    return attention.o.weight.T.unflatten(0, (-1, attention.d_head))
 
 
 def _later(removals: Sequence[Removal], layer: int) -> Edits | None:
@@ -364,12 +270,6 @@ def _later(removals: Sequence[Removal], layer: int) -> Edits | None:
 def _first(removal: Removal) -> int | None:
     """Return the lowest layer of a set; None for an empty set."""
     return min((layer for layer, _ in removal.heads), default=None)
-
-
-def _passes(work: Work, layer: int, sets: int, *, shares: bool) -> float:
-    """Return the work after the attention for each set; a shared first product of the MLP counts once."""
-    shared = work.first_products[layer] if shares else 0.0
-    return sets * (work.after_attention(layer) - shared) + shared
 
 
 def _sets_at_once(model: Transformer, batch: int, length: int, memory_bytes: int | None) -> int:
