@@ -26,7 +26,6 @@ def tokens_optimizers(
 
     Muon trains the matrices of the blocks, factors of low rank among them; AdamW trains the embedding, positions,
     vectors and read-out, and without Muon everything. Only matrices decay.
-
     """
     by_muon = [
         name for name, parameter in parameters.items() if isinstance(training, Muon) and _in_block(name, parameter)
