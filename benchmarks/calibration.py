@@ -31,7 +31,6 @@ from laws.test_associations_hold import KINDS, p_of
 from laws.test_curves_hold import off_the_curve
 from laws.test_effects_hold import covered, lognormal, normal
 from laws.test_odd_arms import PLACES
-from laws.test_prior_holds import with_prior
 from laws.test_statements_silent import verdicts
 from support.many_families import FAMILIES as LARGER
 from support.many_families import ODD, judged, missed, of_odd_arms, star, wrong_in_plans
@@ -343,22 +342,6 @@ def plain_curve(cell: Cell) -> None:
         print(f"| {n} | {cell(beside_the_curve, n)} |", flush=True)
 
 
-def of_prior(n_arms: int, n: int, ratio: float, freedom: int, sweeps: int, seed: int) -> np.ndarray:
-    """Sums of two numbers: families that are wrong, and families that use the prior."""
-    return with_prior(n_arms, n, ratio, freedom, sweeps=sweeps, seed=seed)[:2]
-
-
-def priors(cell: Cell) -> None:
-    """How often families with a prior are wrong, and how much smaller the stated detectable differences are."""
-    print("\nthe spread over that of the prior: wrong, and the prior is used; then the gain where it is used\n")
-    print("| arms | seeds | freedom of the prior | 0.5 | 1 | 1.5 | 2 | 3 | 6 | gain |\n" + "|---" * 10 + "|")
-    for n_arms, n in ((2, 3), (2, 6), (4, 3), (4, 6)):
-        for freedom in (10, 40):
-            cells = [cell(of_prior, n_arms, n, ratio, freedom) for ratio in (0.5, 1.0, 1.5, 2.0, 3.0, 6.0)]
-            gain = with_prior(n_arms, n, 1.0, freedom, sweeps=500, seed=0)[2]
-            print(f"| {n_arms} | {n} | {freedom} | {' | '.join(cells)} | {gain:.2f} |", flush=True)
-
-
 def effects(cell: Cell) -> None:
     """How often intervals of ablation effects hold."""
     print("\n| effects | documents | on its own | all heads at once | Bonferroni's t |\n|---|---|---|---|---|")
@@ -376,7 +359,6 @@ TABLES = {
     "statements": statements,
     "odd_arms": odd_arms,
     "plain_curve": plain_curve,
-    "priors": priors,
     "effects": effects,
 }
 

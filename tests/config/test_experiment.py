@@ -618,12 +618,18 @@ def test_a_directory_that_has_such_names_is_still_read(tmp_path):
     assert {arm.name for arm in read_resolved(tmp_path / "experiment.yaml").arms} == {"ONE", "one"}
 
 
-def test_a_key_that_is_gone_is_an_error_in_a_file_and_nothing_in_a_stored_document(tmp_path):
-    with pytest.raises(DeclarationError, match=r"^verdicts: there is no such key any more; leave it out: "):
-        load(changed(verdicts="paired"))
+@pytest.mark.parametrize(("key", "value"), [("verdicts", "paired"), ("prior", "results/earlier")])
+def test_a_key_that_is_gone_is_an_error_in_a_file_and_a_note_in_a_stored_document(tmp_path, key, value):
+    with pytest.raises(DeclarationError, match=rf"^{key}: there is no such key any more; leave it out: [^\n]+$"):
+        load(changed(**{key: value}))
+    with pytest.raises(DeclarationError, match=rf"^{key}: there is no such key any more; leave it out: [^\n]+$"):
+        load(BASE, settings=f"{key}={value}")
     path = tmp_path / "experiment.yaml"
-    path.write_text(load(BASE).dump() + "verdicts: paired\n")
+    path.write_text(load(BASE).dump() + f"{key}: {value}\n")
     assert read_resolved(path).dump() == load(BASE).dump()
+    assert read_resolved(path).removed_keys == (key,)
+    path.write_text(load(BASE).dump() + f"{key}: []\n")
+    assert read_resolved(path).removed_keys == ()
 
 
 ON_TEXT = [name for name in shipped() if read_file(shipped()[name])["task"].get("kind") == "text"]

@@ -14,12 +14,12 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_617,
-    "code lines": 38_392,
+    "tokens": 408_570,
+    "code lines": 38_239,
     "dense modules": 85,
     "functions above 400 tokens": 43,
-    "comprehensions in 1,000 lines": 81,
-    "fragments in Args": 720,
+    "comprehensions in 1,000 lines": 80,
+    "fragments in Args": 718,
     "strings that are a dotted name of Headway": 44,
 }
 """The most that there may be."""

@@ -1,12 +1,15 @@
 """Directories that a former version wrote: opened, finished and reported; nothing in them is renumbered or lost."""
 
+import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import headway
+from headway.stats import results
 from headway.store.directory import Store
 from headway.store.records import run_folders
 from headway.store.run import Run
@@ -32,6 +35,18 @@ def test_runs_have_the_ids_and_weights_that_they_were_stored_with(old):
 def test_nothing_is_damaged_or_missed(old):
     assert [(looked.damages, looked.note) for looked in verify(old)] == [((), "")] * (1 + len(run_folders(old)))
     assert Store.open(old).gone() == []
+
+
+def test_a_document_that_names_earlier_experiments_is_compared_without_them(old):
+    without = results.build(Store.open(old))
+    file = old / "experiment.yaml"
+    content = file.read_bytes().partition(b"\n")[2].replace(b"\nheadway:\n", b"\nprior: results/earlier\nheadway:\n")
+    assert b"\nprior:" in content
+    file.write_bytes(b"# SHA-256 of what follows: " + hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    told = "Headway no longer uses `prior` of experiment.yaml; intervals may differ from those of a former version"
+    found = results.build(Store.open(old))
+    assert set(found.warnings) == {told, *without.warnings}
+    assert replace(found, warnings=without.warnings) == without
 
 
 @pytest.mark.slow

@@ -155,11 +155,6 @@ class Document(Spec):
     margin: Annotated[float, Field(gt=0, le=100)] = Field(
         1.0, description="what matters, in per cent: a difference that is certainly smaller counts as the same"
     )
-    prior: str | tuple[str, ...] = Field(
-        (),
-        description="results directories of earlier experiments of the same kind; the spread of their runs narrows "
-        "intervals where it agrees with the spread here",
-    )
     statements: bool = Field(False, description="whether the published statements on heads are judged by its probes")
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
         3, description="how many seeds (0 to N - 1), or which"

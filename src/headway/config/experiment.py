@@ -48,7 +48,8 @@ class Experiment:
     `arms` are all arms of the document. `selected` are the arms to be run, and `crossed` the controls that were asked
     for. `settings` are merged in already. `only` lists the runs that are asked for, by arm and seed, if these are not
     every selected arm with every seed. `named` lists arms by full name in the order in which a user named them. Those
-    that are not selected have runs in the results directory, and are compared with the selected ones.
+    that are not selected have runs in the results directory, and are compared with the selected ones. `removed_keys`
+    are the keys of a stored document that only former versions read.
     """
 
     document: Document
@@ -60,6 +61,7 @@ class Experiment:
     plugins: tuple[Plugin, ...] = ()
     only: frozenset[tuple[str, int]] | None = None
     named: tuple[str, ...] = ()
+    removed_keys: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -147,12 +149,6 @@ class Experiment:
     def margin(self) -> float:
         """The equivalence margin in per cent: a difference that is certainly smaller counts as equality."""
         return self.document.margin
-
-    @property
-    def prior(self) -> tuple[str, ...]:
-        """The results directories whose spread of runs is the prior of this experiment's."""
-        named = self.document.prior
-        return (named,) if isinstance(named, str) else named
 
     @property
     def logging(self) -> Logging:

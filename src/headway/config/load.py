@@ -78,7 +78,10 @@ def load(
     return resolve(content, scale=scale, settings=settings, source=path.name, folder=folder, plugins=added)
 
 
-REMOVED_KEYS = {"verdicts": "leave it out: all differences of a question are judged together"}
+REMOVED_KEYS = {
+    "prior": "leave it out: it did not narrow intervals reliably; add seeds (`headway run --until 1%`)",
+    "verdicts": "leave it out: all differences of a question are judged together",
+}
 """Keys of former versions, with what to do instead; a stored document may have them."""
 
 
@@ -88,9 +91,11 @@ def read_resolved(path: Path) -> Experiment:
     Raises:
         DeclarationError: when it is not one, or is of code that nobody asked to run here.
     """
-    content = {key: value for key, value in _content(path).items() if key not in REMOVED_KEYS}
+    content = _content(path)
+    removed = tuple(key for key in REMOVED_KEYS if content.pop(key, None))
     document = parse(Document, content, _in_file(path.name))
-    return _assemble(document, path.name, plugin_files.load_kept(path.parent) if document.plugins else ())
+    plugins = plugin_files.load_kept(path.parent) if document.plugins else ()
+    return replace(_assemble(document, path.name, plugins), removed_keys=removed)
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -112,9 +117,7 @@ def resolve(
     Raises:
         DeclarationError: for anything that is wrong with it.
     """
-    for key, advice in REMOVED_KEYS.items():
-        if key in content:
-            raise DeclarationError(_in_file(source)(f"{key}: there is no such key any more; {advice}"))
+    _refuse_removed(content, source)
     try:
         content = older_keys(content)
     except DeclarationError as error:
@@ -129,6 +132,7 @@ def resolve(
         plain = merge(plain, {**scales[chosen], "scale": chosen})
     given = older_settings((settings,) if isinstance(settings, str) else settings)
     plain = with_settings(plain, given)
+    _refuse_removed(plain, source)
     resolved = parse(Document, plain, _in_file(source))
     named = [plugin_files.load(each, folder) for each in resolved.plugins]
     loaded = tuple(dict.fromkeys([*named, *map(plugin_files.load, plugins)]))
@@ -141,6 +145,12 @@ def resolve(
         return experiment
     except DeclarationError as error:  # perhaps caused by a setting meant for an arm's own value
         raise DeclarationError("\n".join([str(error), *meant_for(given, resolved.arms, str(error))])) from None
+
+
+def _refuse_removed(content: Mapping[str, Any], source: str) -> None:
+    for key, advice in REMOVED_KEYS.items():
+        if key in content:
+            raise DeclarationError(_in_file(source)(f"{key}: there is no such key any more; {advice}"))
 
 
 QUICK = "quick"

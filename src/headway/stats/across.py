@@ -189,7 +189,6 @@ def _merged(first: Experiment, second: Experiment, matches: list[Match]) -> Expe
             "baseline": None,
             "groups": {},
             "contrasts": {},
-            "prior": (),
         }
     )
     return replace(first, document=document, arms=tuple(arms.values()), selected=tuple(arms.values()))

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import special
 
 from headway.stats.evidence import Difference, Outcome
-from headway.stats.sequential import FEWEST, RULES, LookPlan, Prior
+from headway.stats.sequential import FEWEST, RULES, LookPlan
 from headway.stats.simultaneous import (
     LEVEL,
     POWER,
@@ -63,7 +63,6 @@ class BlockTest:
         baseline_seeds: the seeds from which on a baseline of three times the spread is seen; None without one to test.
         correlation: of the estimates of the contrasts that were tested.
         n_arms: the arms whose spread is pooled.
-        prior_weight: the degrees of freedom that the prior of earlier experiments adds; 0 if it is not used.
     """
 
     contrasts: tuple[Difference, ...]
@@ -77,7 +76,6 @@ class BlockTest:
     baseline_seeds: int | None
     correlation: Float[np.ndarray, "contrast contrast"]
     n_arms: int
-    prior_weight: float = 0.0
 
     def seeds_for(self, margin: float, contrast: int) -> tuple[int, int, int] | None:
         """About how many seeds would tell a true difference of `margin`, and a range of 80 %; None without a spread.
@@ -104,11 +102,10 @@ class BlockTest:
     def settling(self, plan: LookPlan, contrast: int) -> tuple[int, float] | None:
         """Return how many more seeds settle a contrast in four of five cases, and their chance; None without a spread.
 
-        The later test has the level of the plan's last interim analysis. No chance is known for a spread that earlier
-        experiments narrow, as their share falls with every seed.
+        The later test has the level of the plan's last interim analysis.
         """
         found, largest = self.contrasts[contrast], LargestT.of(self.correlation)
-        if found.estimate is None or found.se is None or found.freedom is None or self.prior_weight:
+        if found.estimate is None or found.se is None or found.freedom is None:
             return None
         level, n = plan.level_at(len(plan.looks)), found.n_pairs
         known = found.estimate, n * found.se**2, found.freedom
@@ -127,7 +124,6 @@ def block_test(
     level: float = LEVEL,
     rules: int = RULES,
     is_interim: bool = False,
-    prior: Prior | None = None,
 ) -> BlockTest:
     """Judge contrasts of arms together.
 
@@ -137,7 +133,6 @@ def block_test(
         level: that the intervals of the family hold with together.
         rules: the version of the rules.
         is_interim: whether this is one of several analyses of a plan.
-        prior: the spread of earlier experiments.
     """
     known, used = np.isfinite(y), np.abs(weights).sum(0) > 0
     wild = _wild(y, known, used, fewest=4 if rules == 1 else 3)
@@ -147,7 +142,7 @@ def block_test(
     contrasts = [_Contrast.of(y, known, row, bool((row[wild | odd] != 0).any())) for row in weights]
     tested = [contrast for contrast in contrasts if contrast.has_spread]
     calm = [contrast for contrast in tested if not contrast.is_apart]
-    spread = _pooled(y, known, pool, calm, fewest=3 if rules == 1 else 2, prior=prior)
+    spread = _pooled(y, known, pool, calm, fewest=3 if rules == 1 else 2)
     correlation = _correlation(tested)
     largest = LargestT.of(correlation)
     return BlockTest(
@@ -162,7 +157,6 @@ def block_test(
         baseline_seeds=_seeds_to_test(int((used & ~wild).sum()), int(baselines.sum())) if baselines.any() else None,
         correlation=correlation,
         n_arms=int(pool.sum()),
-        prior_weight=0.0 if spread is None else spread.prior_weight,
     )
 
 
@@ -214,7 +208,6 @@ class _Spread:
     freedom: float
     location: float
     prior_freedom: float
-    prior_weight: float
 
 
 def _judged(
@@ -232,7 +225,7 @@ def _judged(
         prior = min(spread.prior_freedom, OWN_SHARE * freedom)
         share = prior / (prior + freedom)
         variance = (share * spread.location * contrast.squares if share else 0.0) + (1 - share) * contrast.own
-        freedom = min(prior + freedom, spread.freedom + spread.prior_weight)
+        freedom = min(prior + freedom, spread.freedom)
     se = math.sqrt(variance / contrast.n)
     t = estimate / se
     p = 2 * float(special.stdtr(freedom, -abs(t)))
@@ -333,47 +326,20 @@ def _pooled(
     pool: Bool[np.ndarray, " arm"],
     calm: Sequence[_Contrast],
     fewest: int,
-    prior: Prior | None,
 ) -> _Spread | None:
     if not calm:
         return None
     residual, freedom = _residual(np.where(known, y, 0)[pool], known[pool])
     own = np.array([contrast.own / contrast.squares for contrast in calm])
     freedoms = np.array([contrast.n - 1.0 for contrast in calm])
-    mean_square, weight = residual / freedom, 0.0
-    if prior is not None and agrees(mean_square, freedom, prior):
-        weight = min(prior.freedom, float(OWN_SHARE * freedom))
-    # The prior counts as larger by 1 / freedom^2: with few degrees of freedom the F test misses a small disagreement.
-    added = weight * (1 + freedom**-2) * prior.variance if prior is not None else 0.0
+    mean_square = residual / freedom
     return _Spread(
         mean_square=mean_square,
         freedom=float(freedom),
-        # The second term guards against a baseline that is not paired with the others as they are with each other, and
-        # against a prior of less spread than there is here.
-        location=max((residual + added) / (freedom + weight), float(own.mean())),
-        prior_weight=weight,
+        # The second term guards against a baseline that is not paired with the others as they are with each other.
+        location=max(mean_square, float(own.mean())),
         prior_freedom=prior_freedom(own, freedoms) if len(calm) >= fewest else math.inf,
     )
-
-
-def agrees(variance: float, freedom: float, prior: Prior) -> bool:
-    """Return whether a spread agrees with that of earlier experiments, by F tests on both sides.
-
-    The test against a larger spread has the level 0.45. At 0.05 it would miss a spread of twice the prior's in half of
-    the experiments with two arms and three seeds, and verdicts would be wrong in 0.11 of them.
-
-    Examples:
-        >>> prior = Prior(variance=1.0, freedom=20.0, source="")
-        >>> [agrees(variance, 2.0, prior) for variance in (0.01, 0.7, 4.0)]
-        [False, True, False]
-    """
-    ratio = variance / prior.variance
-    larger, smaller = special.fdtrc(freedom, prior.freedom, ratio), special.fdtr(freedom, prior.freedom, ratio)
-    return bool(larger >= _LARGER and smaller >= _SMALLER)
-
-
-_LARGER, _SMALLER = 0.45, 0.01
-"""The levels of the tests against a spread that is larger than the prior's, and against a smaller one."""
 
 
 def _residual(y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"]) -> tuple[float, int]:
@@ -487,7 +453,6 @@ def run_plan(
     y: Float[np.ndarray, "arm seed"],
     weights: Float[np.ndarray, "contrast arm"],
     finished: Bool[np.ndarray, "arm seed"] | None = None,
-    prior: Prior | None = None,
 ) -> Iterator[PlanState]:
     """Yield the state before the first interim analysis, and after each that the seeds allow.
 
@@ -500,10 +465,9 @@ def run_plan(
         y: the metric in per cent of every arm and seed, in the order in which seeds are run; NaN where missing.
         weights: of each contrast.
         finished: which runs have ended, with a value or without; by default those with a value.
-        prior: the spread of earlier experiments.
     """
     ended = np.isfinite(y) if finished is None else finished
-    test = block_test(y, weights, level=plan.level_at(1), rules=plan.rules, prior=prior)
+    test = block_test(y, weights, level=plan.level_at(1), rules=plan.rules)
     contrasts = [replace(contrast, outcome=_outcome_before(contrast)) for contrast in test.contrasts]
     yield PlanState(contrasts=tuple(contrasts), look=None, test=test)
     counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
@@ -516,7 +480,7 @@ def run_plan(
         counted[needed, :n] = True
         shown, is_interim = np.where(counted, y, np.nan)[:, :n], len(plan.looks) > 1
         level = plan.level_at(look)
-        test = block_test(shown, weights, level=level, rules=plan.rules, is_interim=is_interim, prior=prior)
+        test = block_test(shown, weights, level=level, rules=plan.rules, is_interim=is_interim)
         for index in waiting:
             outcome = reading(test.contrasts[index], plan.margin)
             contrasts[index] = replace(test.contrasts[index], outcome=outcome, look=look)

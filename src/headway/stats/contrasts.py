@@ -22,7 +22,7 @@ from headway.stats.blocks import PlanState, run_plan
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, has_metric, seed_seconds
 from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
 from headway.stats.paired import compare, holm, outcome_of, paired, untested_difference
-from headway.stats.sequential import FEWEST, Looking, LookPlan, Prior
+from headway.stats.sequential import FEWEST, Looking, LookPlan
 from headway.stats.shares import all_pairs, compare_shares
 from headway.stats.simultaneous import LEVEL
 from headway.stats.verdicts import comparison_verdict, contrast_verdict
@@ -76,7 +76,6 @@ def judged(question: Question, looks: Looking) -> tuple[Family, tuple[Difference
         plan=looks.plan_of(len(question.cells.seeds)),
         look=1,
         level=LEVEL,
-        prior="" if question.control else looks.without_prior,
     )
     if unit == YES_OR_NO and all_pairs(question.differences):
         family, differences = replace(family, rule="shares"), _by_shares(question)
@@ -122,10 +121,8 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
     cells = replace(question.cells, values=np.where(np.isfinite(logarithms), question.cells.values, np.nan))
     # An arm that has no folder at all is not run; nothing waits for it.
     ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
-    prior = None if question.control else looks.priors.get(question.metric)
-    *_, state = run_plan(family.plan, logarithms, rows, ended, prior)
+    *_, state = run_plan(family.plan, logarithms, rows, ended)
     test = state.test
-    used = prior is not None and test.prior_weight > 0
     family = replace(
         family,
         look=state.look,
@@ -137,23 +134,9 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
         wild=tuple(cells.arms[row] for row in test.wild),
         odd=tuple(cells.arms[row] for row in test.odd),
         baseline_seeds=test.baseline_seeds,
-        prior=_said_of_prior(prior, state) or family.prior,
-        prior_sd=math.sqrt(prior.variance) if prior is not None and used else None,
-        prior_freedom=test.prior_weight if used else None,
     )
     every = enumerate(question.differences)
     return family, [_with_means(cells, family.plan, state, index, weights) for index, weights in every]
-
-
-def _said_of_prior(prior: Prior | None, state: PlanState) -> str:
-    """Return how the spread of earlier experiments was used, or why not; empty before there is a spread."""
-    own = state.test.residual_variance
-    if prior is None or own is None or state.look is None:
-        return ""
-    sds = f"{math.sqrt(own):.2g} % here, {math.sqrt(prior.variance):.2g} % there"
-    if state.test.prior_weight:
-        return f"intervals use the spread of runs in {prior.source} as a prior ({sds})"
-    return f"the prior of {prior.source} was dropped: the spread of runs disagrees by an F test ({sds})"
 
 
 def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weights: Weights) -> Difference:

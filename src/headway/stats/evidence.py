@@ -189,9 +189,6 @@ class Family:
         odd: shared arms that vary more than the others by an F test, which are judged by their own spread.
         baseline_seeds: the seeds with which that test finds three times the spread; None without a test.
         of_errors: whether 1 less the metric is compared, since more than half of its values are above 0.9.
-        prior: how the spread of earlier experiments was used, or why not, in a sentence; empty without one.
-        prior_sd: the standard deviation of a run in earlier experiments, in 100 ln of the metric; None if not used.
-        prior_freedom: the degrees of freedom that earlier experiments add; None if they are not used.
     """
 
     of: Kind
@@ -210,9 +207,6 @@ class Family:
     odd: tuple[str, ...] = ()
     baseline_seeds: int | None = None
     of_errors: bool = False
-    prior: str = ""
-    prior_sd: float | None = None
-    prior_freedom: float | None = None
 
     def deciding_margin(self, difference: Difference) -> float | None:
         """Return the margin if it decides the verdict of a difference, in per cent; None if 0 alone does."""

@@ -4,25 +4,22 @@ It is computed from the run folders and written whole, so it can be deleted at a
 is made from the value that was written. Only readers from outside, and tests, read the file.
 """
 
-import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from headway.base.files import derived, parsed, plain, read_bytes, write_changed_json
 from headway.base.identity import DIGEST, digest, signed
-from headway.base.text import command_line, listed
+from headway.base.text import command_line
 from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
-from headway.errors import ResultsError, UserError
-from headway.stats.blocks import prior_freedom
+from headway.errors import ResultsError
 from headway.stats.case import Case
 from headway.stats.cells import labels_of, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast, comparisons, contrasts_judged
@@ -33,7 +30,7 @@ from headway.stats.lm.claims import JudgedStatement
 from headway.stats.lm.diversity import LayerAssociation
 from headway.stats.lm.plain_curve import SizeComparison
 from headway.stats.lm.scaling import Fit
-from headway.stats.sequential import Looking, Prior, looks_of
+from headway.stats.sequential import looks_of
 from headway.stats.verdict_table import VerdictTable, html_text, verdict_table
 from headway.stats.warnings import warned, with_doubts
 from headway.store import document
@@ -230,7 +227,7 @@ def build(store: Store) -> Results:
 def _content(store: Store) -> tuple[dict[str, Any], int | None]:
     """Return the content of `results.json` now, and the seeds that its answer rests on if there is no plan."""
     experiment, runs = store.compared, store.runs()
-    looks = with_priors(looks_of(store), store, runs)
+    looks = looks_of(store)
     of_arms = runs_of_arms(runs)
     matches = [match for match in matches_of(experiment) if match.arm.full_name in of_arms]
     task_of = _task_digests(runs)
@@ -269,74 +266,6 @@ def _content(store: Store) -> tuple[dict[str, Any], int | None]:
         labels=labels_of(experiment),
     )
     return results.to_json(), case.now
-
-
-FEWEST_FREEDOM = 10.0
-"""The degrees of freedom below which the runs of earlier experiments say too little of their spread."""
-
-
-def with_priors(looks: Looking, store: Store, runs: Sequence[Run]) -> Looking:
-    """Return how a directory is analysed, with the spread of the earlier experiments that its document names.
-
-    A directory that cannot be used is told in a sentence, and the prior is then not used at all: verdicts must not
-    depend on which of several directories happen to be there.
-    """
-    if not store.experiment.prior:
-        return looks
-    if looks.plan is not None:
-        return replace(looks, without_prior="the prior is not used: a plan of looks keeps the rules that it began with")
-    spreads: dict[str, list[tuple[float, float]]] = {}
-    for name in store.experiment.prior:
-        try:
-            for metric, spread in _spreads(name, store, {run.id for run in runs}).items():
-                spreads.setdefault(metric, []).append(spread)
-        except (UserError, OSError) as error:
-            why = str(error).partition("\n")[0]
-            return replace(looks, without_prior=f"the prior {name} is not used: {why}")
-    source, n = listed(store.experiment.prior), len(store.experiment.prior)
-    every = {metric: _prior(of_metric, source) for metric, of_metric in spreads.items() if len(of_metric) == n}
-    return replace(looks, priors={metric: prior for metric, prior in every.items() if prior.freedom >= FEWEST_FREEDOM})
-
-
-def _prior(spreads: Sequence[tuple[float, float]], source: str) -> Prior:
-    """Return the pooled spread; from three directories on, its freedom is less where their spreads differ."""
-    variances, freedoms = np.array(spreads).T
-    scatter = prior_freedom(variances, freedoms) if len(spreads) > 2 else math.inf
-    total = float(freedoms.sum())
-    return Prior(variance=float(variances @ freedoms) / total, freedom=min(total, scatter), source=source)
-
-
-def _spreads(name: str, store: Store, ids: Collection[str]) -> dict[str, tuple[float, float]]:
-    """Return the variance of runs in an earlier experiment and its degrees of freedom, by metric.
-
-    Raises:
-        ResultsError: when its runs can be no prior of these, with why.
-    """
-    path = next((p for p in (Path(name), store.path.parent / name) if p.is_dir()), None)
-    if path is None:
-        raise ResultsError("there is no such directory")
-    if path.resolve() == store.path.resolve():
-        raise ResultsError("it is this experiment's own directory")
-    earlier = Store.open(path)
-    tasks = [type(each.arms[0].resolved_spec.task) for each in (earlier.experiment, store.experiment)]
-    if tasks[0] is not tasks[1]:
-        raise ResultsError("it is about another task")
-    if earlier.experiment.primary != store.experiment.primary:
-        raise ResultsError(f"it compares {earlier.experiment.primary}, and not {store.experiment.primary}")
-    runs = earlier.runs()
-    if any(run.id in ids for run in runs):
-        raise ResultsError("it holds runs that this experiment has too")
-    of_arms = runs_of_arms(runs)
-    compared = earlier.compared
-    matches = [match for match in matches_of(compared) if match.arm.full_name in of_arms]
-    _, families = comparisons(matches, of_arms, compared, Looking(margin=1.0))
-    plain = [f for f in families if f.control is None and f.residual_sd and f.freedom]
-    found = {f.metric: (f.residual_sd**2, f.freedom) for f in plain if f.residual_sd and f.freedom}
-    freedom = found.get(store.experiment.primary, (0.0, 0.0))[1]
-    if freedom < FEWEST_FREEDOM:
-        needed = f"{FEWEST_FREEDOM:g} are needed"
-        raise ResultsError(f"it has too few runs (its spread has {freedom:g} degrees of freedom, {needed})")
-    return found
 
 
 @lru_cache(maxsize=1)

@@ -12,8 +12,8 @@ Papers: Lan and DeMets 1983 (spending); Armitage, McPherson and Rowe 1969 (the r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -148,21 +148,6 @@ class LookPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prior:
-    """The spread of runs in earlier experiments: an inverse chi-square prior of the spread in a family.
-
-    Attributes:
-        variance: of a run beside its arm and its seed, in 100 ln of the metric.
-        freedom: the degrees of freedom of `variance`.
-        source: the directories, as the document names them.
-    """
-
-    variance: float
-    freedom: float
-    source: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Looking:
     """The plan of a directory's interim analyses, and the seeds that they use.
 
@@ -173,8 +158,6 @@ class Looking:
             seeds of the finalists, for those that chose a winner flatter it.
         asked: the questions that were planned; None without a plan.
         n_before: seeds that had been run before the plan was made.
-        priors: the prior of each metric's spread.
-        without_prior: why a prior that the document names is not used, in a sentence.
     """
 
     margin: float
@@ -182,8 +165,6 @@ class Looking:
     seeds: tuple[int, ...] = ()
     asked: Asked | None = None
     n_before: int = 0
-    priors: Mapping[str, Prior] = field(default_factory=dict)
-    without_prior: str = ""
 
     def plan_of(self, n_seeds: int) -> LookPlan:
         """The plan of a family whose arms have so many seeds between them."""

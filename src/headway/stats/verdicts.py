@@ -414,11 +414,7 @@ _FAR = 1_000
 
 
 def scope(family: Family, differences: Sequence[Difference]) -> str:
-    """Return a sentence for a whole family: its intervals' level, what it can detect, and the prior if there is one."""
-    return "; ".join(filter(None, (_scope(family, differences), family.prior)))
-
-
-def _scope(family: Family, differences: Sequence[Difference]) -> str:
+    """Return a sentence for a whole family: its intervals' level and what it can detect."""
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
     if family.rule == "paired":
         why = "" if any(c.interval for c in differences) else ", of which none has an interval yet"

@@ -24,7 +24,7 @@ from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Doubt
 from headway.stats.sequential import FEWEST, error_of
 from headway.stats.simultaneous import LEVEL
-from headway.store.document import looks_there
+from headway.store.document import FILE, looks_there
 from headway.store.verify import directory_warnings
 
 KEPT = "text_kept"
@@ -47,6 +47,12 @@ def former_search(case: Case) -> Iterator[str]:
             "a search for the best arm (--best, which Headway no longer has) chose which arms got more seeds; their "
             "first seeds flatter them, so train the arms that matter in a new directory"
         )
+
+
+def removed_keys(case: Case) -> Iterator[str]:
+    """Yield each key of the stored document that changed verdicts in a former version."""
+    for key in case.experiment.removed_keys:
+        yield f"Headway no longer uses `{key}` of {FILE}; intervals may differ from those of a former version"
 
 
 def failed_runs(case: Case) -> Iterator[str]:
@@ -428,6 +434,7 @@ class Check:
 WARNINGS: list[Check] = [
     Check(sentences=of_directory),
     Check(sentences=former_search, casts_doubt=True),
+    Check(sentences=removed_keys),
     Check(sentences=failed_runs),
     Check(sentences=absent_baselines),
     Check(sentences=unlike_executions),
