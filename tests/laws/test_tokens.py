@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 408_570,
+    "tokens": 408_519,
     "code lines": 38_239,
     "dense modules": 85,
-    "functions above 400 tokens": 43,
+    "functions above 400 tokens": 42,
     "comprehensions in 1,000 lines": 80,
     "fragments in Args": 718,
     "strings that are a dotted name of Headway": 44,

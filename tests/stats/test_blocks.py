@@ -60,8 +60,8 @@ def test_two_arms_are_the_paired_t_test():
 @pytest.mark.slow
 def test_a_complete_star():
     found = block_test(STAR, against_first(4))
-    assert (found.residual_variance, found.freedom) == (near(0.226389), 6)
-    assert found.prior_freedom == near(3.806125)
+    assert (found.spread.mean_square, found.spread.freedom) == (near(0.226389), 6)
+    assert found.spread.prior_freedom == near(3.806125)
     rows = [
         (1.166667, 0.340747, 0.014821, 0.035280, (0.099962, 2.233371), 1.405287),
         (0.033333, 0.390962, 0.934918, 0.999504, (-1.190569, 1.257236), 1.612381),
@@ -80,7 +80,7 @@ def test_a_complete_star():
 def test_four_arms_of_which_spreads_are_alike():
     arms = np.array([[2.90, 2.93, 2.88], [2.87, 2.92, 2.86], [2.95, 2.94, 2.91], [2.89, 2.95, 2.87]])
     found = block_test(arms, against_first(4))
-    assert found.residual_variance == near(0.000258, 5e-7)
+    assert found.spread.mean_square == near(0.000258, 5e-7)
     assert [one.se for one in found.contrasts] == [near(x) for x in (0.012019, 0.012824, 0.012561)]
     assert [one.freedom for one in found.contrasts] == [6, 6, 6]
     assert [one.p for one in found.contrasts] == [near(x) for x in (0.147149, 0.057888, 1.0)]
@@ -90,7 +90,7 @@ def test_four_arms_of_which_spreads_are_alike():
     ]
     arms[3, 2] = np.nan
     missing = block_test(arms, against_first(4))
-    assert missing.residual_variance == near(0.0002875, 5e-8)
+    assert missing.spread.mean_square == near(0.0002875, 5e-8)
     assert [(one.n_pairs, one.freedom) for one in missing.contrasts] == [(3, 5), (3, 5), (2, 5)]
     assert [one.se for one in missing.contrasts] == [near(x) for x in (0.012649, 0.013416, 0.016583)]
     assert missing.correlation[0, 2] == near(0.408248)
@@ -100,7 +100,11 @@ def test_an_arm_with_a_missing_seed():
     star = STAR.copy()
     star[3, 2] = np.nan
     found = block_test(star, against_first(4))
-    assert (found.residual_variance, found.freedom, found.prior_freedom) == (near(0.199417), 5, near(3.510426))
+    assert (found.spread.mean_square, found.spread.freedom, found.spread.prior_freedom) == (
+        near(0.199417),
+        5,
+        near(3.510426),
+    )
     assert [one.n_pairs for one in found.contrasts] == [3, 3, 2]
     assert [one.estimate for one in found.contrasts] == [near(x) for x in (1.166667, 0.033333, -0.45)]
     assert [one.se for one in found.contrasts] == [near(x) for x in (0.341006, 0.393700, 0.570952)]
@@ -111,7 +115,7 @@ def test_an_arm_with_a_missing_seed():
 def test_a_wild_arm_is_judged_by_itself_and_spoils_no_other():
     found = block_test(WILD, against_first(5))
     assert found.wild == (1,)
-    assert (found.residual_variance, found.freedom) == (near(0.010208), 6)
+    assert (found.spread.mean_square, found.spread.freedom) == (near(0.010208), 6)
     wild, *calm = found.contrasts
     assert (wild.estimate, wild.se, wild.bound) == (near(1.0), near(1.616581), near(8.860200))
     assert wild.interval == (near(-13.323229), near(15.323229))
@@ -122,7 +126,7 @@ def test_a_wild_arm_is_judged_by_itself_and_spoils_no_other():
 
 def test_the_order_of_heads():
     found = block_test(ORDER, of_order())
-    assert (found.residual_variance, found.freedom) == (near(0.177917), 16)
+    assert (found.spread.mean_square, found.spread.freedom) == (near(0.177917), 16)
     descending, ascending = found.contrasts
     assert (descending.estimate, descending.se, descending.freedom) == (near(-0.011111), near(0.183249), 10)
     assert 3 * descending.se**2 == near(0.100741)
@@ -193,8 +197,8 @@ def test_a_complete_block_has_the_residuals_of_least_squares():
     design = np.hstack([np.eye(5)[arms], np.eye(7)[seeds]])
     left = y.ravel() - design @ np.linalg.lstsq(design, y.ravel(), rcond=None)[0]
     found = block_test(y, np.eye(5)[1:] - np.eye(5)[0])
-    assert found.residual_variance == nearly((left**2).sum() / 24)
-    assert found.freedom == 24
+    assert found.spread.mean_square == nearly((left**2).sum() / 24)
+    assert found.spread.freedom == 24
 
 
 def test_copies_of_one_comparison_are_one():
@@ -236,5 +240,5 @@ def test_thousands_of_seeds_are_no_matter():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(3, 20_000)) + rng.normal(size=20_000)
     found = block_test(y, against_first(3))
-    assert found.residual_variance == pytest.approx(1.0, rel=0.03)
-    assert found.freedom == 2 * (20_000 - 1)
+    assert found.spread.mean_square == pytest.approx(1.0, rel=0.03)
+    assert found.spread.freedom == 2 * (20_000 - 1)

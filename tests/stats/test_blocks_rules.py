@@ -86,5 +86,5 @@ def test_a_baseline_that_varies_more_is_judged_by_its_own_spread():
     found = block_test(y, weights)
     assert found.odd == (0,)
     assert [one.freedom for one in found.contrasts] == [7.0] * 3
-    assert found.residual_variance is None
+    assert found.spread is None
     assert (block_test(y, weights, rules=1).odd, block_test(y, weights, rules=1).baseline_seeds) == ((), None)

@@ -70,7 +70,7 @@ def test_seeds_by_hand_of_an_arm_that_nothing_waits_for_change_no_interval():
     of_plan, by_hand = follow(plan, planned, STAR), follow(plan, y, STAR)
     assert of_plan.look == by_hand.look == 5
     assert by_hand.contrasts == of_plan.contrasts
-    assert by_hand.test.residual_variance == of_plan.test.residual_variance
+    assert by_hand.test.spread.mean_square == of_plan.test.spread.mean_square
 
 
 def test_an_arm_that_is_settled_may_stop_and_a_failed_run_holds_nothing_up():

@@ -48,16 +48,32 @@ OWN_SHARE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The spread of runs, pooled over the arms of a family.
+
+    Attributes:
+        mean_square: the variance of one run, beside its arm and its seed.
+        freedom: the degrees of freedom of `mean_square`.
+        location: the variance about which the contrasts' own variances scatter.
+        prior_freedom: how alike own variances are; infinite where they may all be one.
+        pairing: the share of the variance of runs that their seeds explain; None where it is not known.
+    """
+
+    mean_square: float
+    freedom: float
+    location: float
+    prior_freedom: float
+    pairing: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class BlockTest:
     """Contrasts that were judged together, and the values that they share.
 
     Attributes:
         contrasts: in the order in which they were asked.
         level: of the intervals and of p_family.
-        residual_variance: of one run, beside its arm and its seed; None where nothing is pooled.
-        freedom: of that.
-        prior_freedom: how alike spreads are; infinite where they may all be one.
-        pairing: the share of the variance of runs that their seeds explain; None where it is not known.
+        spread: the spread that the contrasts share; None where nothing is pooled.
         wild: the arms, by place, that are judged by their own spread alone, as their runs vary ten times as much.
         odd: the baselines, by place, that are judged so, as their runs vary more than those of the other arms.
         baseline_seeds: the seeds from which on a baseline of three times the spread is seen; None without one to test.
@@ -67,10 +83,7 @@ class BlockTest:
 
     contrasts: tuple[Difference, ...]
     level: float
-    residual_variance: float | None
-    freedom: float | None
-    prior_freedom: float | None
-    pairing: float | None
+    spread: Spread | None
     wild: tuple[int, ...]
     odd: tuple[int, ...]
     baseline_seeds: int | None
@@ -148,10 +161,7 @@ def block_test(
     return BlockTest(
         contrasts=tuple(_judged(contrast, spread, largest, level, rules > 1 and is_interim) for contrast in contrasts),
         level=level,
-        residual_variance=None if spread is None else spread.mean_square,
-        freedom=None if spread is None else spread.freedom,
-        prior_freedom=None if spread is None else spread.prior_freedom,
-        pairing=None if spread is None else _pairing(y, known, pool, spread.mean_square),
+        spread=spread,
         wild=tuple(np.flatnonzero(wild).tolist()),
         odd=tuple(np.flatnonzero(odd).tolist()),
         baseline_seeds=_seeds_to_test(int((used & ~wild).sum()), int(baselines.sum())) if baselines.any() else None,
@@ -200,18 +210,8 @@ class _Contrast:
         return float(np.var(self.values, ddof=1))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Spread:
-    """The pooled mean square of a family, where own variances scatter about it, and how closely."""
-
-    mean_square: float
-    freedom: float
-    location: float
-    prior_freedom: float
-
-
 def _judged(
-    contrast: _Contrast, spread: _Spread | None, largest: LargestT, level: float, is_floored: bool
+    contrast: _Contrast, spread: Spread | None, largest: LargestT, level: float, is_floored: bool
 ) -> Difference:
     """Judge a contrast by its moderated variance, or by its own if one of its arms is judged apart.
 
@@ -326,19 +326,20 @@ def _pooled(
     pool: Bool[np.ndarray, " arm"],
     calm: Sequence[_Contrast],
     fewest: int,
-) -> _Spread | None:
+) -> Spread | None:
     if not calm:
         return None
     residual, freedom = _residual(np.where(known, y, 0)[pool], known[pool])
     own = np.array([contrast.own / contrast.squares for contrast in calm])
     freedoms = np.array([contrast.n - 1.0 for contrast in calm])
     mean_square = residual / freedom
-    return _Spread(
+    return Spread(
         mean_square=mean_square,
         freedom=float(freedom),
         # The second term guards against a baseline that is not paired with the others as they are with each other.
         location=max(mean_square, float(own.mean())),
         prior_freedom=prior_freedom(own, freedoms) if len(calm) >= fewest else math.inf,
+        pairing=_pairing(y, known, pool, mean_square),
     )
 
 

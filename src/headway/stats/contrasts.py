@@ -127,14 +127,18 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
         family,
         look=state.look,
         level=test.level,
-        residual_sd=None if test.residual_variance is None else math.sqrt(test.residual_variance),
-        freedom=test.freedom,
-        d0=test.prior_freedom if test.prior_freedom is not None and math.isfinite(test.prior_freedom) else None,
-        pairing=test.pairing,
         wild=tuple(cells.arms[row] for row in test.wild),
         odd=tuple(cells.arms[row] for row in test.odd),
         baseline_seeds=test.baseline_seeds,
     )
+    if spread := test.spread:
+        family = replace(
+            family,
+            residual_sd=math.sqrt(spread.mean_square),
+            freedom=spread.freedom,
+            d0=spread.prior_freedom if math.isfinite(spread.prior_freedom) else None,
+            pairing=spread.pairing,
+        )
     every = enumerate(question.differences)
     return family, [_with_means(cells, family.plan, state, index, weights) for index, weights in every]
 
