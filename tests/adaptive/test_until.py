@@ -52,7 +52,7 @@ def test_a_planted_difference_is_told_apart_early_and_its_arm_gets_no_more_seeds
     assert seeds["worse"] == 3
     assert seeds["plain"] == seeds["near"] > 3
     assert told[0] == (
-        "2 comparisons of evaluation MSE until each is told apart or the same within 0.5 %: looks at 3, 4, 6, 8 and 12 "
+        "2 comparisons of evaluation MSE until each has an answer within 0.5 %: looks at 3, 4, 6, 8 and 12 "
         "seeds, all together at level 0.05"
     )
     assert told[1] == "look 1 of 5, 3 seeds:"
@@ -60,7 +60,7 @@ def test_a_planted_difference_is_told_apart_early_and_its_arm_gets_no_more_seeds
     assert "  1 of 2 had been settled before" in told
     assert ending[0] == "differences of evaluation MSE in per cent; lower is better"
     assert ending[1].startswith("worse - plain: 3.")
-    assert ending[1].endswith(": told apart after 3 seeds")
+    assert ending[1].endswith(": clear difference after 3 seeds")
 
 
 def test_intervals_shrink_from_look_to_look(tmp_path):
@@ -72,11 +72,11 @@ def test_intervals_shrink_from_look_to_look(tmp_path):
 
 def test_arms_that_are_alike_are_the_same_or_open_at_the_end(tmp_path):
     _, (_, same) = settle(tmp_path / "same", experiment({"plain": 0, "alike": 1e-3}), wished(until="1%"))
-    assert ": the same within 1 % after " in same
+    assert ": as good within 1 % after " in same
     tight = wished(until="0.05%", at_most=4)
     _, (_, still_open) = settle(tmp_path / "open", experiment({"plain": 0, "alike": 1e-3}), tight)
-    assert ": open after 4 seeds; about " in still_open
-    assert " more seeds settle 0.05 % with a chance of about 80 %, about " in still_open
+    assert ": no clear difference after 4 seeds; about " in still_open
+    assert " more seeds would settle it with a chance of about 80 % (" in still_open
     assert seeds_of(tmp_path / "open") == {"plain": 4, "alike": 4}
 
 
@@ -95,7 +95,7 @@ def test_declared_contrasts_are_the_questions_and_arms_without_one_get_no_seeds(
     )
     told, ending = settle(tmp_path / "d", of, HALF)
     assert told[0] == "no question is asked of other, so no seeds are added there"
-    assert told[1].startswith("1 contrast of evaluation MSE until each is told apart")
+    assert told[1].startswith("1 contrast of evaluation MSE until each has an answer")
     assert seeds_of(tmp_path / "d") == {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
     assert ending[1].startswith("b-a: 3.")
 
@@ -136,7 +136,7 @@ def test_status_says_where_a_plan_stands(tmp_path):
     settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
     said = list(where_it_stands(tmp_path / "d"))
     assert said == [
-        "2 comparisons until each is told apart or the same within 0.05 %: looks at 3, 4 and 6 seeds",
+        "2 comparisons until each has an answer within 0.05 %: looks at 3, 4 and 6 seeds",
         "look 3 of 3, 6 seeds: 1 of 2 settled; open: alike - plain; the plan has ended",
     ]
     written = io.StringIO()
@@ -250,7 +250,9 @@ def test_an_arm_whose_runs_all_fail_holds_nothing_up(tmp_path):
     seeds = seeds_of(tmp_path / "d")
     assert seeds["diverges"] == 0
     assert len([run for run in Store.open(tmp_path / "d").runs() if run.name == "diverges"]) == 3
-    assert ending[1] == "diverges - plain: cannot be judged: no seed has a result of all its arms"
+    assert (
+        ending[1] == "diverges - plain: cannot be compared in evaluation MSE, since no seed has a result for every arm"
+    )
     assert seeds["near"] > 3
 
 
@@ -259,10 +261,10 @@ def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(planted_effects, "FAILS", 2.0)
         _, ending = settle(tmp_path / "d", of, SHORT)
-    assert ending[1].startswith("worse - plain: cannot be judged")
+    assert ending[1].startswith("worse - plain: cannot be compared in ")
     told, ending = settle(tmp_path / "d", of, SHORT)
     assert "what 3 seeds say has changed since they were looked at: runs were repeated or dropped" in told
-    assert ": told apart after 3 seeds" in ending[1]
+    assert ": clear difference after 3 seeds" in ending[1]
 
 
 def test_an_arm_alone_is_refused(tmp_path):

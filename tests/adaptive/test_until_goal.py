@@ -19,7 +19,7 @@ def test_margins_are_in_per_cent(text, margin):
     [
         ("0%", "until 0%: no number of seeds shows that arms are equal; give what matters, such as 0.5%"),
         ("-1%", "until -1%: no number of seeds shows that arms are equal; give what matters, such as 0.5%"),
-        ("100%", "until 100%: everything is the same within 100 %; give the difference that matters, such as 0.5%"),
+        ("100%", "until 100%: everything is as good within 100 %; give the difference that matters, such as 0.5%"),
         ("0.5", "until 0.5: give the difference that matters in per cent, such as 0.5%; did you mean 0.5%?"),
         ("half a per cent", "until half a per cent: give the difference that matters in per cent, such as 0.5%"),
         ("nan%", "until nan%: give the difference that matters in per cent, such as 0.5%"),

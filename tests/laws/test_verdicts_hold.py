@@ -215,8 +215,8 @@ def test_swapping_arm_and_baseline_negates_the_estimate_and_its_interval():
     assert other.interval == pytest.approx(tuple(-end for end in reversed(one.interval)))
     assert (other.p, other.p_family, other.detectable) == pytest.approx((one.p, one.p_family, one.detectable))
     assert other.outcome == one.outcome
-    assert "loses" in one.verdict
-    assert "beats" in other.verdict
+    assert ": worse, " in one.verdict
+    assert ": better, " in other.verdict
 
 
 def same(one, other, tolerance=1e-9):

@@ -18,7 +18,7 @@ from headway.stats import results
 from headway.stats.answer import answer
 from headway.stats.contrasts import Question, judged
 from headway.stats.sequential import Looking, LookPlan
-from headway.stats.verdicts import scope, verdict
+from headway.stats.verdicts import scope, sentence_of
 
 ARMS = {
     name: {"model": {"n_heads": heads}}
@@ -60,7 +60,7 @@ def test_a_seed_counts_where_every_arm_of_the_contrast_has_a_value(made):
     (one,) = made(found, {"order": ORDER}).contrasts
     assert one.values == pytest.approx({seed: log_values(found, seed) for seed in (3, 4)})
     assert (one.n_pairs, one.outcome) == (2, "few")
-    assert one.sentence == f"down and flat: too few seeds to say (2); so far {one.sentence.rpartition(' far ')[2]}"
+    assert one.sentence.startswith("down vs flat: too few seeds, evaluation MSE ")
 
 
 def test_two_arms_are_the_paired_t_test_of_the_logarithms(made):
@@ -83,7 +83,7 @@ def test_the_arms_of_a_contrast_share_their_spread_and_contrasts_are_told_first(
     said = list(answer(built))
     assert said[0] == one.sentence
     assert said[2].startswith("95 % intervals that hold for all 2 contrasts at once, at look 1 of 1; ")
-    assert one.sentence.startswith("down beats flat by 1")
+    assert one.sentence.startswith("down vs flat: better, evaluation MSE −10.")
     assert said[-1].startswith("95 % intervals that hold for all 4 comparisons at once")
 
 
@@ -101,8 +101,8 @@ def test_an_interaction_has_a_name_and_no_sides(made):
     (twice,) = made(values(4), {"interaction": {arm: 2 * w for arm, w in weights.items()}}).contrasts
     assert twice.estimate == pytest.approx(2 * one.estimate)
     assert twice.p == pytest.approx(one.p)
-    assert one.sentence.startswith("interaction (down-a − down-b − flat-a + flat-b) is not told from 0 yet: ")
-    assert twice.sentence.startswith("interaction (2 x down-a − 2 x down-b − 2 x flat-a + 2 x flat-b) is not told")
+    assert one.sentence.startswith("interaction (down-a − down-b − flat-a + flat-b): no clear difference, ")
+    assert twice.sentence.startswith("interaction (2 x down-a − 2 x down-b − 2 x flat-a + 2 x flat-b): no clear ")
 
 
 def test_a_side_that_is_a_row_of_arms_is_their_mean_and_the_question_has_its_name(tmp_path, calls):  # noqa: F811
@@ -110,19 +110,20 @@ def test_a_side_that_is_a_row_of_arms_is_their_mean_and_the_question_has_its_nam
     for arm, level in (("h1", 1.0), ("h2", 1.0), ("h4", 1.001)):
         store.add(arm, [level * (1 + one) for one in ((0.04, 0.0, -0.04) if arm == "h1" else (0.0, 0.02, 0.01))])
     (one,) = results.build(store).contrasts
-    assert one.sentence.startswith("many: the mean of 4 heads and 1 head, and 2 heads, are not told apart yet: ")
+    assert one.sentence.startswith("many: the mean of 4 heads and 1 head vs 2 heads: no clear difference, ")
     store = FakeStore(tmp_path, resolve({**DOCUMENT, "contrasts": {"many": [["h4", "h1"], "h2"]}}))
     for arm, level in (("h1", 1.0), ("h2", 1.1), ("h4", 1.0)):
         store.add(arm, [level * (1 + one) for one in ((0.001, 0.0, -0.001) if arm == "h1" else (0.0, 0.002, 0.001))])
     (one,) = results.build(store).contrasts
-    assert one.sentence.startswith("many: the mean of 4 heads and 1 head beats 2 heads by 9.")
+    assert one.sentence.startswith("many: the mean of 4 heads and 1 head vs 2 heads: better, evaluation MSE −9.")
 
 
 def test_an_arm_without_a_finished_run_is_named(made):
     found = {arm: of_arm for arm, of_arm in values(3).items() if arm != "flat-b"}
     (one,) = made(found, {"order": ORDER}, failed=["flat-b"]).contrasts
     assert one.sentence.startswith(
-        "down and flat cannot be compared: no seed gave a result for all of its arms; flat-b has no finished run"
+        "down vs flat: cannot be compared in evaluation MSE, since no seed has a result for every arm; flat-b has no "
+        "finished run"
     )
     rest = ["down-b", "flat-a", "flat-b", "other"]
     few = made({"down-a": [1.0]}, {"order": ORDER, "rest": "down-a - other"}, failed=rest).contrasts
@@ -165,7 +166,7 @@ def test_arms_are_taken_under_a_control_and_are_a_family_of_their_own(made):
     assert [(c.control, c.n_pairs) for c in built.contrasts] == [(None, 2), ("opposed", 3)]
     assert [f.control for f in built.families if f.of == "contrasts"] == [None, "opposed"]
     assert built.contrasts[1].values == pytest.approx({s: log_values(values(3, effect=0.1), s) for s in range(3)})
-    assert built.contrasts[1].sentence.startswith("under halves opposed, down beats flat by ")
+    assert built.contrasts[1].sentence.startswith("under halves opposed, down vs flat: better, ")
 
 
 def test_of_values_of_0_and_below_each_is_a_t_test_of_its_values(made):
@@ -227,24 +228,24 @@ def accuracies(first, second, plan=None):
     }
     question = Question.from_runs([{"a": 1.0, "b": -1.0}], runs, metric="accuracy")
     family, (found,) = judged(question, Looking(margin=1.0, plan=plan))
-    said = verdict(found, family, metric=METRICS["accuracy"], sides=("2 heads", "1 head"))
+    said = sentence_of(found, family, metric=METRICS["accuracy"], sides=("2 heads", "1 head"))
     return family, found, f"{said}. {scope(family, [found])}"
 
 
 def test_near_a_ceiling_errors_are_compared():
     family, found, said = accuracies([0.9990, 0.9991, 0.9989, 0.9990], [0.9980, 0.9981, 0.9979, 0.9980])
     assert (family.rule, found.outcome, found.of_errors) == ("blocks", "apart", True)
-    assert said.startswith("2 heads beat 1 head in errors (1 − accuracy) by 50.1 % (")
+    assert said.startswith("2 heads vs 1 head: better, errors (1 − accuracy) −50.1 % (")
     assert said.endswith("near a ceiling errors (1 − accuracy) are compared; less is better")
     *_, said = accuracies([0.9988, 0.9992, 0.9989, 0.9990], [0.9990, 0.9989, 0.9991, 0.9990])
-    assert said.startswith("2 heads and 1 head are not told apart yet in errors (1 − accuracy): ")
+    assert said.startswith("2 heads vs 1 head: no clear difference, errors (1 − accuracy) ")
 
 
 def test_full_accuracy_is_not_the_same_as_nearly_full():
     _, found, said = accuracies([0.9990, 0.9991, 0.9989, 0.9990], [1.0, 1.0, 1.0, 1.0])
     assert (found.rule, found.outcome) == ("paired", "apart")
     assert said.startswith(
-        "2 heads lose to 1 head in errors (1 − accuracy) by 0.0010 (95 % interval 0.0009 to 0.0011, p < "
+        "2 heads vs 1 head: worse, errors (1 − accuracy) +0.0010 (95 % CI 0.0009 to 0.0011; 4 seeds)"
     )
 
 

@@ -162,7 +162,7 @@ def test_the_whole_file(store):
     assert comparison["difference"] == pytest.approx(np.mean([0.73, 0.79, 0.75]))
     assert comparison["p_family"] == comparison["p"] < 0.001
     # The interval is that of a ratio, so it reaches farther upwards.
-    assert comparison["verdict"] == "1 head loses to 2 heads by 112.9 % (99.0 to 127.9 %), 3 seeds"
+    assert comparison["verdict"] == "1 head vs 2 heads: worse, evaluation MSE +112.9 % (95 % CI 99.0 to 127.9; 3 seeds)"
     (family,) = content["families"]
     assert family["plan"] == {"looks": [3], "margin": 1.0, "level": 0.05, "rules": 2}
     assert (family["look"], family["rule"], family["size"], family["wild"]) == (1, "blocks", 1, [])
@@ -202,7 +202,7 @@ def test_what_another_seed_costs_is_undisturbed_and_stands_in_the_sentence(store
     more = one.seeds_to_settle
     chance = "with a chance of about 80 %"
     assert one.verdict.endswith(
-        f"; about {more} more seeds settle 1 % {chance}, about {duration(91.0 * more)} of training"
+        f"; about {more} more seeds would settle it {chance} ({duration(91.0 * more)} of training)"
     )
     for run in store.content:
         run.metrics["device_s"] = 0.5 * run.metrics["processor_s"]
@@ -221,7 +221,7 @@ def test_it_is_written_as_strict_json(store):
     (comparison,) = content["comparisons"]
     assert comparison["n_pairs"] == 0
     assert comparison["verdict"] == (
-        "1 head and 2 heads cannot be compared: no seed gave a result for both; "
+        "1 head vs 2 heads: cannot be compared in evaluation MSE, since no seed has a result for every arm; "
         "seeds 0, 1 are left out, where a value is not finite"
     )
 
@@ -231,7 +231,7 @@ def test_one_pair(store):
     content = results.build(store).to_json()
     (comparison,) = content["comparisons"]
     assert {comparison[key] for key in ("interval", "p", "p_family", "detectable", "seeds_for_margin")} == {None}
-    assert comparison["verdict"] == "1 head and 2 heads cannot be compared: one seed (1.40 and 0.700 y squared)"
+    assert comparison["verdict"] == "1 head vs 2 heads: too few seeds, evaluation MSE +100.0 % (1 seed)"
     assert comparison["outcome"] == "few"
     assert content["families"][0]["look"] == 1
 
@@ -240,7 +240,7 @@ def test_two_seeds_are_too_few_to_say_and_three_are_not(store):
     store.add("h1", [1.4, 1.5]).add("h2", [0.7, 0.8])
     (comparison,) = results.build(store).comparisons
     assert (comparison.outcome, comparison.interval) == ("few", None)
-    assert comparison.verdict == "1 head and 2 heads: too few seeds to say (2); so far 93.6 %"
+    assert comparison.verdict == "1 head vs 2 heads: too few seeds, evaluation MSE +93.6 % (2 seeds)"
 
 
 def test_while_a_run_is_missing_there_is_no_verdict(store):
@@ -249,9 +249,7 @@ def test_while_a_run_is_missing_there_is_no_verdict(store):
     built = results.build(store)
     (comparison,) = built.comparisons
     assert (comparison.n_pairs, comparison.interval, comparison.p, comparison.outcome) == (3, None, None, "open")
-    assert (
-        "no verdict before every run of the look at 4 seeds has ended; so far 112.9 % (3 seeds)" in comparison.verdict
-    )
+    assert ": no verdict yet, evaluation MSE +112.9 % (3 seeds of 4)" in comparison.verdict
     assert built.families[0].look is None
     store.content[-1].status = "failed"
     (comparison,) = results.build(store).comparisons
@@ -291,7 +289,7 @@ def test_a_damaged_run_is_listed_warned_about_and_not_compared(store):
 def test_an_arm_that_failed_throughout_is_named(store):
     store.add("h1", [None, None], status="failed", metrics={}).add("h2", [0.7, 0.8])
     (comparison,) = results.build(store).to_json()["comparisons"]
-    assert "cannot be compared: no seed gave a result for both; 2 of 2 runs of 1 head failed" in comparison["verdict"]
+    assert "since no seed has a result for every arm; 2 of 2 runs of 1 head failed" in comparison["verdict"]
 
 
 def test_nothing_finished(store, calls):
@@ -333,7 +331,7 @@ def test_of_values_of_0_and_below_each_is_a_paired_test_with_holms_correction(st
     assert (
         list(answer(built))[2] == "2 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"
     )
-    assert "cannot be told apart" in built.comparisons[0].verdict
+    assert ": no clear difference, evaluation MSE " in built.comparisons[0].verdict
 
 
 def test_values_of_0_and_below_are_judged_in_their_unit(store):
@@ -353,7 +351,7 @@ def test_controls_are_compared_with_their_arm_and_within_themselves(store):
         ("h1+opposed", "h2+opposed", "opposed", None),
     ]
     assert content["comparisons"][3]["verdict"].startswith(
-        "1 head, halves opposed and 2 heads, halves opposed are not told apart yet: "
+        "1 head, halves opposed vs 2 heads, halves opposed: no clear difference, "
     )
     assert [(f["control"], f["size"]) for f in content["families"]] == [(None, 1), ("opposed", 3)]
 
@@ -363,7 +361,7 @@ def test_another_task_is_not_judged_as_merit(store, calls):
     content = results.build(store).to_json()
     (comparison,) = content["comparisons"]
     assert comparison["verdict"].startswith(
-        "eval_mse is higher for 2 heads, noisy than for 2 heads by 29.4 % (27.6 to 31.2 %), 3 seeds"
+        "2 heads, noisy vs 2 heads: higher, evaluation MSE +29.4 % (95 % CI 27.6 to 31.2; 3 seeds)"
     )
     assert comparison["verdict"].endswith("; they are judged on different tasks")
     assert len(content["tasks"]) == len(calls) == 2
@@ -456,7 +454,7 @@ def test_of_a_real_store(tmp_path, calls):
         ("h2", "opposed", 1, "waiting"),
     ]
     assert content["comparisons"][0]["verdict"].startswith(
-        "1 head and 2 heads cannot be compared: one seed (1.50 and 1.00 y squared)"
+        "1 head vs 2 heads: too few seeds, evaluation MSE +50.0 % (1 seed)"
     )
     assert [warning.partition(" ")[2] for warning in content["warnings"]] == [
         "of 3 runs are not finished; `headway run` on this directory finishes them",

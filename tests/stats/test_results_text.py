@@ -59,7 +59,9 @@ def test_controls_that_are_run_later_leave_the_answer_as_it_was(content, tmp_pat
 
 def test_sentences_name_the_arm_beside_its_layout(content, progression):
     (first, *_) = primary(content)
-    assert first.verdict.startswith("ascending-low (3-6-12-24) loses to constant-low (12-12-12-12) by 7.")
+    assert first.verdict.startswith(
+        "ascending-low (3-6-12-24) vs constant-low (12-12-12-12): worse, evaluation loss +7."
+    )
     named = [title(arm, progression.experiment) for arm in progression.experiment.arms if arm.name == "uniform-64"]
     assert named[:2] == ["uniform-64 (16-16-16-16)", "uniform-64 (16-16-16-16), scaled logits"]
 
@@ -120,7 +122,7 @@ def test_one_seed_changes_no_verdict_at_the_best_rates(tmp_path):
     compared = [c for entry in built.learning_rates for c in entry.comparisons]
     assert compared
     assert {(c.outcome, c.changed) for c in compared} == {("few", False)}
-    assert all("cannot be compared: one seed (" in c.verdict for c in compared)
+    assert all(": too few seeds, " in c.verdict for c in compared)
     assert rate_controls(head_progression()) == ("learning-rates-half", "learning-rates-double")
 
 

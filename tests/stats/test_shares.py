@@ -72,24 +72,21 @@ def test_sentences():
     can, cannot, unknown = (Solver(label=n, possible=p) for n, p in (("4 heads", True), ("1 head", False), ("h", None)))
     said = share_finding(found(range(60), range(0), 64), can, cannot, task="parity")
     assert said == (
-        "4 heads solve parity in 60 of 64 seeds (95 % CI 85 to 98 %); 1 head in 0 of 64 (95 % CI 0 to 6 %): theory "
-        "shows that 1 head cannot"
+        "4 heads vs 1 head: better, parity solved in 60 of 64 seeds (95 % CI 85 to 98 %) against 0 of 64 seeds "
+        "(95 % CI 0 to 6 %); in theory 1 head cannot solve it"
     )
     said = share_finding(found(range(3), range(1, 4), 8), unknown, can, task="parity")
-    assert said.endswith("; no clear difference, p = 1.00")
-    assert (
-        share_finding(found(range(8), range(0), 8), cannot, cannot, task="it").count("theory shows that 1 head cannot")
-        == 2
-    )
-    assert share_finding(found(range(4), range(4), 4), can, can, task="it").startswith(
-        "4 heads solve it in all of 4 seeds (95 % CI 51 to 100 %); 4 heads in all of 4"
-    )
-    assert share_finding(found(range(2), range(0), 8), can, cannot, task="it").endswith(
-        "theory shows that 1 head cannot"
-    )
-    assert share_finding(found(range(0), range(0), 8), can, cannot, task="it").endswith("no clear difference, p = 1.00")
+    assert said.startswith("h vs 4 heads: no clear difference (p = 1.00), parity solved in 3 of 8 seeds (")
+    said = share_finding(found(range(8), range(0), 8), cannot, cannot, task="it")
+    assert said.count("in theory 1 head cannot solve it") == 1
+    said = share_finding(found(range(4), range(4), 4), can, can, task="it")
+    assert "it solved in 4 of 4 seeds (95 % CI 51 to 100 %) against 4 of 4 seeds (" in said
+    said = share_finding(found(range(2), range(0), 8), can, cannot, task="it")
+    assert said.startswith("4 heads vs 1 head: settled by theory, it solved in 2 of 8 seeds (")
+    said = share_finding(found(range(0), range(0), 8), can, cannot, task="it")
+    assert said.startswith("4 heads vs 1 head: no clear difference (p = 1.00), ")
     nothing = share_finding(found((), (), 0), can, cannot, task="it")
-    assert nothing == "4 heads and 1 head cannot be compared: no seed gave a result for both"
+    assert nothing == "4 heads vs 1 head: cannot be compared in it, since no seed has a result for every arm"
 
 
 def family(solved):
@@ -123,7 +120,8 @@ def test_pairs_that_no_seed_tells_apart_take_nothing_from_the_others():
 def test_a_share_between_none_and_all_is_never_written_as_either():
     some = compare_shares({s: float(s > 0) for s in range(300)}, {s: float(s == 0) for s in range(300)})
     said = share_finding(some, Solver(label="a"), Solver(label="b"), task="it")
-    assert said.startswith("a solves it in 299 of 300 seeds (95 % CI 98 to 99.9 %); b in 1 of 300 (95 % CI 0.1 to 2 %)")
+    shares = "299 of 300 seeds (95 % CI 98 to 99.9 %) against 1 of 300 seeds (95 % CI 0.1 to 2 %)"
+    assert said == f"a vs b: better, it solved in {shares}"
     for n in (200, 1000, 100_000):
         for value in (1 / n, 1 - 1 / n):
             assert 0 < float(decimal(value)) < 1

@@ -48,7 +48,7 @@ def test_every_form_has_the_same_rows():
     )
     expected = [
         ("1 head vs 2 heads", "−1.5", "−2.0 to −1.0", "3", "better"),
-        ("4 heads vs 2 heads", "+0.1", "−0.5 to 0.7", "3", "the same within 1 %"),
+        ("4 heads vs 2 heads", "+0.1", "−0.5 to 0.7", "3", "as good within 1 %"),
     ]
     assert found.cells() == expected
     for cells in expected:
@@ -56,7 +56,7 @@ def test_every_form_has_the_same_rows():
         assert " & ".join(map(latex_text, cells)) + r" \\" in found.to_latex().splitlines()
         assert "".join(f"<td>{cell}</td>" for cell in cells) in found.to_html()
     lines = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert [line["verdict"] for line in lines] == ["better", "the same within 1 %"]
+    assert [line["verdict"] for line in lines] == ["better", "as good within 1 %"]
     first = rows[0]
     numbers = [float(lines[0][name]) for name in ("difference", "low", "high")]
     assert numbers == [100 * share for share in (first.share, *first.share_interval)]
@@ -97,22 +97,22 @@ def test_a_difference_without_an_interval_is_a_number_alone():
         ({"estimate": 1.5}, "worse"),
         ({"outcome": "small"}, "better, by less than 1 %"),
         ({"doubts": ("falling",)}, "better, in doubt"),
-        ({"outcome": "same"}, "the same within 1 %"),
-        ({"outcome": "same", "doubts": ("rates",)}, "the same within 1 %, in doubt"),
+        ({"outcome": "same"}, "as good within 1 %"),
+        ({"outcome": "same", "doubts": ("rates",)}, "as good within 1 %, in doubt"),
         ({"outcome": "open"}, "no clear difference"),
         ({"outcome": "few"}, "too few seeds"),
-        ({"outcome": "none"}, "no spread"),
+        ({"outcome": "none"}, "no spread over seeds"),
         ({"metric": "accuracy"}, "worse"),
         ({"metric": "accuracy", "of_errors": True}, "better"),
         ({"metric": "n_parameters"}, "lower"),
     ],
 )
 def test_a_verdict_in_a_few_words(changes, said):
-    assert short_verdict(replace(comparison(), **changes), family(), 1.0) == said
+    assert short_verdict(replace(comparison(), **changes), family()) == said
 
 
 def test_nothing_is_said_before_the_first_interim_analysis():
-    assert short_verdict(comparison(), family(look=None), 1.0) == "not looked at yet"
+    assert short_verdict(comparison(), family(look=None)) == "no verdict yet"
 
 
 COMMANDS = re.compile(r"\\text[a-z]+\{\}|\\ldots\{\}|\\[#$%&_{}]|\$[^$]+\$|\{[\[*-]\}|''|[^\\#$%&_{}^~<>|\"\[*-]")

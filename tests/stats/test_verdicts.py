@@ -8,7 +8,7 @@ import pytest
 from headway.config.metrics import METRICS, Metric
 from headway.stats.evidence import Difference, Family
 from headway.stats.sequential import LookPlan
-from headway.stats.verdicts import scope, verdict
+from headway.stats.verdicts import scope, sentence_of
 
 LOSS = METRICS["eval_loss_nats"]
 FAMILY = Family(
@@ -58,37 +58,48 @@ def told(estimate, low, high, outcome, **changes):
 
 
 def say(one, family=FAMILY, metric=LOSS, sides=("descending", "constant"), **more):
-    return verdict(one, family, metric=metric, sides=sides, **more)
+    return sentence_of(one, family, metric=metric, sides=sides, **more)
+
+
+CI = "simultaneous 95 % CI"
 
 
 def test_every_reading_of_an_interval_has_its_sentence():
-    assert say(told(-1.6, -2.1, -1.1, "apart")) == ("descending beats constant by 1.6 % (1.1 to 2.1 %), 6 seeds")
-    assert say(told(1.2, 0.3, 2.1, "apart")).startswith("descending loses to constant by 1.2 % (0.3 to 2.1")
+    both = "descending vs constant"
+    assert (
+        say(told(-1.6, -2.1, -1.1, "apart")) == f"{both}: better, evaluation loss −1.6 % ({CI} −2.1 to −1.1; 6 seeds)"
+    )
+    assert say(told(1.2, 0.3, 2.1, "apart")) == f"{both}: worse, evaluation loss +1.2 % ({CI} 0.3 to 2.1; 6 seeds)"
     assert say(told(-0.4, -0.8, -0.1, "small")) == (
-        "descending beats constant by less than 1 %: 0.4 % (0.1 to 0.8 %), 6 seeds"
+        f"{both}: better, by less than 1 %, evaluation loss −0.4 % ({CI} −0.8 to −0.1; 6 seeds)"
     )
     assert say(told(0.1, -0.4, 0.6, "same")) == (
-        "descending and constant are the same within 1 %: difference 0.1 % (−0.4 to 0.6 %), 6 seeds"
+        f"{both}: as good within 1 %, evaluation loss +0.1 % ({CI} −0.4 to 0.6; 6 seeds)"
     )
     assert say(told(0.3, -0.9, 1.5, "open")) == (
-        "descending and constant are not told apart yet: 0.3 % (−0.9 to 1.5 %), 6 seeds; "
-        "about 9 more seeds settle 1 % with a chance of about 80 %"
+        f"{both}: no clear difference, evaluation loss +0.3 % ({CI} −0.9 to 1.5; 6 seeds); "
+        "about 9 more seeds would settle it with a chance of about 80 %"
+    )
+
+
+def test_one_comparison_has_no_simultaneous_interval():
+    assert "evaluation loss −1.6 % (95 % CI −2.1 to −1.1; 6 seeds)" in say(
+        told(-1.6, -2.1, -1.1, "apart"), replace(FAMILY, size=1)
     )
 
 
 def test_an_end_that_is_not_0_is_not_written_as_0():
-    assert say(told(0.25, 0.02, 0.52, "small")).endswith("less than 1 %: 0.25 % (0.02 to 0.52 %), 6 seeds")
-    assert say(told(0.22, -0.03, 0.52, "same")).endswith("difference 0.22 % (−0.03 to 0.52 %), 6 seeds")
-    assert say(told(0.25, 1e-6, 0.52, "small")).endswith("(0.000 to 0.520 %), 6 seeds"), "no more than two digits more"
+    assert say(told(0.25, 0.02, 0.52, "small")).endswith(f"+0.25 % ({CI} 0.02 to 0.52; 6 seeds)")
+    assert say(told(0.22, -0.03, 0.52, "same")).endswith(f"+0.22 % ({CI} −0.03 to 0.52; 6 seeds)")
+    assert "(simultaneous 95 % CI 0.000 to 0.520;" in say(told(0.25, 1e-6, 0.52, "small")), "two digits more at most"
 
 
 def test_what_settles_it_is_told_as_it_is_known():
     wide = told(0.3, -0.9, 1.5, "open", seeds_to_settle=1, chance_to_settle=0.88)
-    assert say(wide).endswith("6 seeds; about 1 more seed settles 1 % with a chance of about 90 %")
-    assert say(replace(wide, seeds_to_settle=2_048)).endswith("; more than 1,000 more seeds settle 1 %")
-    assert say(replace(wide, seeds_to_settle=None)).endswith("(−0.9 to 1.5 %), 6 seeds")
-    half = replace(FAMILY, plan=LookPlan(looks=(3, 6), margin=0.5))
-    assert say(told(0.3, -0.9, 1.5, "open"), half).endswith(" settle 0.5 % with a chance of about 80 %")
+    assert say(wide).endswith("6 seeds); about 1 more seed would settle it with a chance of about 90 %")
+    assert say(replace(wide, chance_to_settle=0.999)).endswith("about 90 %"), "no chance is certain"
+    assert say(replace(wide, seeds_to_settle=2_048)).endswith("; more than 1,000 more seeds would be needed")
+    assert say(replace(wide, seeds_to_settle=None)).endswith("−0.9 to 1.5; 6 seeds)")
 
 
 NO_TEST = {"interval": None, "se": None, "p": None, "p_family": None, "bound": None, "detectable": None}
@@ -96,59 +107,58 @@ NO_TEST = {"interval": None, "se": None, "p": None, "p_family": None, "bound": N
 
 def test_one_seed_two_seeds_and_none_make_no_verdict():
     one = told(-1.0, 0, 0, "few", n_pairs=1, seeds_for_margin=None, **NO_TEST)
-    assert say(one) == ("descending and constant cannot be compared: one seed (3.01 and 3.04 nats per token)")
-    assert say(replace(one, n_pairs=2)) == ("descending and constant: too few seeds to say (2); so far −1.0 %")
+    assert say(one) == "descending vs constant: too few seeds, evaluation loss −1.0 % (1 seed)"
+    assert say(replace(one, n_pairs=2)) == "descending vs constant: too few seeds, evaluation loss −1.0 % (2 seeds)"
     nothing = replace(one, n_pairs=0, means=None, estimate=None, outcome="none")
-    assert say(nothing) == "descending and constant cannot be compared: no seed gave a result for both"
+    assert say(nothing) == (
+        "descending vs constant: cannot be compared in evaluation loss, since no seed has a result for every arm"
+    )
     alike = replace(one, n_pairs=3, outcome="none")
-    assert say(alike).endswith("cannot be compared: the same difference at each of 3 seeds (−1.0 %), so no spread")
+    assert say(alike) == "descending vs constant: no spread over seeds, evaluation loss −1.0 % (3 seeds)"
     for text in (say(one), say(replace(one, n_pairs=2)), say(alike)):
         assert "better" not in text
         assert "worse" not in text
-        assert "beat" not in text
 
 
 def test_before_a_look_there_is_only_an_estimate():
     waiting = replace(FAMILY, look=None)
     assert say(told(-1.0, 0, 0, "open", n_pairs=2, **NO_TEST), waiting) == (
-        "descending and constant: no verdict before every run of the look at 3 seeds has ended; so far −1.0 % (2 seeds)"
+        "descending vs constant: no verdict yet, evaluation loss −1.0 % (2 seeds of 3)"
     )
     assert scope(waiting, []) == "no interval before the look at 3 seeds, for which runs are missing; less is better"
 
 
 @pytest.mark.parametrize(
-    ("better", "estimate", "words"),
+    ("better", "estimate", "kind"),
     [
-        ("lower", -2.0, "2 heads beat 1 head in m by 2.0 %"),
-        ("lower", 2.0, "2 heads lose to 1 head in m by 2.0 %"),
-        ("higher", 2.0, "2 heads beat 1 head in m by 2.0 %"),
-        ("higher", -2.0, "2 heads lose to 1 head in m by 2.0 %"),
-        (None, -2.0, "m is lower for 2 heads than for 1 head by 2.0 %"),
-        (None, 2.0, "m is higher for 2 heads than for 1 head by 2.0 %"),
+        ("lower", -2.0, "better"),
+        ("lower", 2.0, "worse"),
+        ("higher", 2.0, "better"),
+        ("higher", -2.0, "worse"),
+        (None, -2.0, "lower"),
+        (None, 2.0, "higher"),
     ],
 )
-def test_direction(better, estimate, words):
+def test_direction(better, estimate, kind):
     metric = Metric(name="m", sentence="a number", unit="1", better=better)
     one = told(estimate, estimate - 0.5, estimate + 0.5, "apart")
-    # The interval is turned with the difference: both are sizes.
-    assert say(one, metric=metric, sides=("2 heads", "1 head")) == f"{words} (1.5 to 2.5 %), 6 seeds"
+    said = say(one, metric=metric, sides=("2 heads", "1 head"))
+    assert said.startswith(f"2 heads vs 1 head: {kind}, m {'+' if estimate > 0 else '−'}2.0 % (")
 
 
 def test_a_difference_without_sides_is_told_by_its_name():
     def named(*given):
-        return say(told(*given), sides=None, label="interaction")
+        return say(told(*given), sides=("interaction",))
 
-    assert named(1.2, 0.3, 2.1, "apart") == "interaction is 1.2 % (0.3 to 2.1 %), 6 seeds"
-    assert named(0.4, 0.1, 0.8, "small") == "interaction is not 0, and less than 1 %: 0.4 % (0.1 to 0.8 %), 6 seeds"
-    assert named(0.1, -0.4, 0.6, "same") == "interaction is 0 within 1 %: 0.1 % (−0.4 to 0.6 %), 6 seeds"
-    assert named(0.3, -0.9, 1.5, "open").startswith(
-        "interaction is not told from 0 yet: 0.3 % (−0.9 to 1.5 %), 6 seeds; "
-    )
+    assert named(1.2, 0.3, 2.1, "apart").startswith("interaction: differs from 0, evaluation loss +1.2 % (")
+    assert named(0.4, 0.1, 0.8, "small").startswith("interaction: differs from 0, by less than 1 %, evaluation loss ")
+    assert named(0.1, -0.4, 0.6, "same").startswith("interaction: 0 within 1 %, evaluation loss +0.1 % (")
+    assert named(0.3, -0.9, 1.5, "open").startswith("interaction: no clear difference, evaluation loss +0.3 % (")
 
 
 def test_notes_follow():
     assert say(told(0.1, -0.4, 0.6, "same"), notes=["1 of 6 runs of a failed"]).endswith(
-        "6 seeds; 1 of 6 runs of a failed"
+        "6 seeds); 1 of 6 runs of a failed"
     )
 
 
@@ -187,11 +197,11 @@ def test_what_holds_for_a_family_is_told_once():
 
 
 def test_small_and_large_numbers_stay_readable():
-    assert "0.0001 % (−0.0004 to 0.0006 %)" in say(told(1e-4, -4e-4, 6e-4, "same"))
+    assert f"0.0001 % ({CI} −0.0004 to 0.0006;" in say(told(1e-4, -4e-4, 6e-4, "same"))
     vast = replace(told(1.0, 1.0, 1.0, "apart"), estimate=3_000.0, interval=(2_900.0, 3_100.0))
-    assert "loses to constant by a factor of 1.07e+13 (" in say(vast)
+    assert "worse, evaluation loss larger by a factor of 1.07e+13 (" in say(vast)
     tenfold = replace(vast, estimate=552.5, interval=(539.0, 566.0), detectable=230.0)
-    assert "loses to constant by a factor of 250.9 (219.2 to 287.1), " in say(tenfold)
+    assert f"worse, evaluation loss larger by a factor of 250.9 ({CI} 219.2 to 287.1; " in say(tenfold)
     wide = scope(FAMILY, [tenfold, replace(tenfold, detectable=566.0)])
     assert "differences of about a factor of 10.0 to 287.1 (80 % power)" in wide
     endless = replace(vast, interval=(2_900.0, 90_000.0))
@@ -201,11 +211,11 @@ def test_small_and_large_numbers_stay_readable():
 @pytest.mark.parametrize(
     ("one", "shown"),
     [
-        (told(-0.3, -0.97, 0.2, "same"), "(−0.97 to 0.20 %)"),
-        (told(0.3, -0.2, 1.02, "open"), "(−0.20 to 1.02 %)"),
-        (told(0.3, 0.01, 0.61, "small"), "(0.01 to 0.61 %)"),
-        (told(0.3, -0.2, 0.996, "same"), "(−0.200 to 0.996 %)"),
-        (told(0.3, -0.2, 0.8, "same"), "(−0.2 to 0.8 %)"),
+        (told(-0.3, -0.97, 0.2, "same"), " CI −0.97 to 0.20;"),
+        (told(0.3, -0.2, 1.02, "open"), " CI −0.20 to 1.02;"),
+        (told(0.3, 0.01, 0.61, "small"), " CI 0.01 to 0.61;"),
+        (told(0.3, -0.2, 0.996, "same"), " CI −0.200 to 0.996;"),
+        (told(0.3, -0.2, 0.8, "same"), " CI −0.2 to 0.8;"),
     ],
 )
 def test_rounding_does_not_hide_what_decides_a_verdict(one, shown):

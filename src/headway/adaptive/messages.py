@@ -1,25 +1,16 @@
 """Messages of a plan while it runs: its questions, its findings, and the time of its next step."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from headway.base.text import Amount, brief, counted, listed
+from headway.base.words import NO_SEEDS, OUTCOMES, more_seeds
 from headway.config.metrics import METRICS, metric_name
 from headway.stats.blocks import PlanState
-from headway.stats.evidence import SETTLED, Difference, Outcome
+from headway.stats.evidence import SETTLED, Difference
 from headway.stats.sequential import FEWEST, look_plan
-from headway.stats.verdicts import more_seeds
 from headway.stats.warnings import recounted
 from headway.store.look_plans import StoredPlan, stored_plan
-
-_OUTCOMES: Mapping[Outcome, str] = {
-    "apart": "told apart",
-    "small": "told apart, by less than {margin}",
-    "same": "the same within {margin}",
-    "open": "open",
-    "few": "too few seeds to say",
-    "none": "cannot be judged: no seed has a result of all its arms",
-}
 
 
 def per_cent(margin: float) -> str:
@@ -41,7 +32,7 @@ def planned(plan: StoredPlan) -> Iterator[str]:
 def _questions(plan: StoredPlan, of: str = "") -> str:
     what = counted(len(plan.asked), "contrast" if plan.are_declared else "comparison")
     looks = listed(map(str, plan.looks))
-    return f"{what}{of} until each is told apart or the same within {per_cent(plan.margin)}: looks at {looks} seeds"
+    return f"{what}{of} until each has an answer within {per_cent(plan.margin)}: looks at {looks} seeds"
 
 
 def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
@@ -112,22 +103,22 @@ def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[
     width = max(map(len, plan.asked))
     for name, contrast in zip(plan.asked, state.contrasts, strict=True):
         if name not in before:
-            yield f"  {name:<{width}}  {difference_sentence(contrast, plan.margin)}"
+            yield f"  {name:<{width}}  {difference_sentence(contrast, plan.margin, metric_name(plan.metric))}"
     if before:
         yield f"  {len(before)} of {len(plan.asked)} had been settled before"
 
 
-def difference_sentence(contrast: Difference, margin: float) -> str:
+def difference_sentence(contrast: Difference, margin: float, quantity: str) -> str:
     """Return the difference, its interval, and how that reads.
 
     Examples:
         >>> contrast = Difference.partly_known(n_pairs=5, estimate=0.7, interval=(0.4, 1.0), outcome="apart")
-        >>> difference_sentence(contrast, 0.5)
-        '0.7 % (0.4 to 1.0 %): told apart'
+        >>> difference_sentence(contrast, 0.5, "evaluation loss")
+        '0.7 % (0.4 to 1.0 %): clear difference'
     """
-    outcome = _OUTCOMES[contrast.outcome].format(margin=per_cent(margin))
+    outcome = OUTCOMES[contrast.outcome].format(margin=per_cent(margin))
     if contrast.share is None:
-        return outcome
+        return NO_SEEDS.format(quantity=quantity)
     if contrast.share_interval is None:
         return f"{100 * contrast.share:.2g} %: {outcome}"
     deciding = None if contrast.outcome == "apart" else margin
@@ -148,11 +139,11 @@ def ending(plan: StoredPlan, state: PlanState, seconds_of: Sequence[float | None
     for index, (name, contrast) in enumerate(zip(plan.asked, state.contrasts, strict=True)):
         cost = _cost(plan, state, index, seconds_of[index]) if contrast.is_open else ""
         after = f" after {counted(contrast.n_pairs, 'seed')}" if contrast.n_pairs else ""
-        yield f"{name}: {difference_sentence(contrast, plan.margin)}{after}{cost}"
+        yield f"{name}: {difference_sentence(contrast, plan.margin, metric_name(plan.metric))}{after}{cost}"
 
 
 def _cost(plan: StoredPlan, state: PlanState, index: int, seconds: float | None) -> str:
     settling = state.test.settling(look_plan(plan), index)
     if state.contrasts[index].n_pairs < FEWEST or settling is None:
         return ""
-    return f"; {more_seeds(*settling, per_cent(plan.margin), seconds)}"
+    return f"; {more_seeds(*settling, seconds)}"

@@ -54,7 +54,7 @@ def margin_of(text: object) -> float:
     if not margin > 0:
         raise UserError(f"{said}: no number of seeds shows that arms are equal; give what matters, such as 0.5%")
     if not margin < 100:
-        raise UserError(f"{said}: everything is the same within 100 %; give the difference that matters, such as 0.5%")
+        raise UserError(f"{said}: everything is as good within 100 %; give the difference that matters, such as 0.5%")
     return margin
 
 

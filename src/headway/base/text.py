@@ -112,37 +112,6 @@ def with_numbers(noun: str, numbers: Iterable[int]) -> str:
     return f"{noun}{'s' * (len(distinct) > 1)} {listed(map(str, distinct))}" if distinct else f"no {noun}"
 
 
-_COUNTS = (
-    *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "sixteen", "twenty"),
-    *("both", "all", "many", "several", "few"),
-)
-_NUMBER = re.compile(r"\d[\d.,x×:+-]*")
-_BEYOND = re.compile(r"[,(:;]| (?:of|with|without|in|at|per|over|under|and|or) ")
-"""Signs and words that end the counted part of a label."""
-
-
-def is_plural(label: str) -> bool:
-    """Return whether a label counts several things, so that its verb has no s.
-
-    In a label of several parts the last part that counts something is the subject: `3 bits, 1 head`.
-
-    Examples:
-        >>> [is_plural(label) for label in ("4 heads", "four heads at x2", "12 KV heads, tied", "16x64 heads")]
-        [True, True, True, True]
-        >>> [is_plural(label) for label in ("1 head", "one head", "2-layer model", "8 heads model", "24-12-6-3")]
-        [False, False, False, False, False]
-        >>> [is_plural(label) for label in ("3 bits, 1 head", "cycle, 2 heads of width 16", "2 bits, 2 heads, an MLP")]
-        [False, True, True]
-    """
-    parts = [_BEYOND.split(part.strip())[0].split() for part in label.split(", ")]
-    count, *things = next((part for part in reversed(parts) if part[1:] and _is_count(part[0])), ["1"])
-    return count.lower() not in ("1", "one") and bool(things) and re.search(r"[^s]s$", things[-1]) is not None
-
-
-def _is_count(word: str) -> bool:
-    return word.lower() in (*_COUNTS, "one") or _NUMBER.fullmatch(word) is not None
-
-
 def number(value: Any, digits: int = 4) -> str:
     """Return a number to some significant digits, integers in full with separated thousands, and a dash for None.
 

@@ -100,7 +100,10 @@ def run(
     plugins: opt.Plugins = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="X%", help="Instead of --seeds: until arms are told apart or the same within X %."),
+        typer.Option(
+            metavar="X%",
+            help="Instead of --seeds: add seeds until every comparison has an answer within X %.",
+        ),
     ] = None,
     at_most: Annotated[
         int | None,

@@ -111,7 +111,7 @@ class Case:
             same = judged.outcome == "same"
             effect = abs(math.log1p(margin / 100 if same else max(share, _LEAST_DIFFERENCE - 1)))
             arms = {judged.arm: 1.0, judged.baseline: -1.0} if isinstance(judged, Comparison) else weights[judged.name]
-            apart = f"the same within {margin:g} %" if same else f"{in_per_cent(abs(share))} apart"
+            apart = f"as good within {margin:g} %" if same else f"{in_per_cent(abs(share))} apart"
             named = self._named(judged)
             said = f"{named} are {apart}" if " and " in named else f"{named} is {apart.removesuffix(' apart')}"
             answers.append(Answer(difference=judged, weights=arms, effect=effect, sentence=said))

@@ -17,7 +17,7 @@ from headway.stats.cells import Match, RunsOfArm, title, values_of
 from headway.stats.contrasts import Question, judged
 from headway.stats.evidence import Comparison, Difference
 from headway.stats.sequential import Looking
-from headway.stats.verdicts import verdict
+from headway.stats.verdicts import sentence_of
 
 _RATES = ("learning_rate", "adamw_learning_rate")
 
@@ -115,7 +115,7 @@ def at_best_rates(
                     **vars(difference),
                     baseline=match.baseline.full_name,
                     group=match.group,
-                    verdict=verdict(difference, family, metric=metric, sides=(arm, baseline)),
+                    verdict=sentence_of(difference, family, metric=metric, sides=(arm, baseline)),
                     changed=former is not None and _differs(former, difference),
                 )
             )

@@ -10,55 +10,25 @@ import io
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from headway.base.text import Amount, escape_controls, number
-from headway.config.metrics import METRICS, YES_OR_NO, metric_name
+from headway.base.words import phrase
+from headway.config.metrics import METRICS, metric_name
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference, Family
-from headway.stats.verdicts import of_errors, scope
+from headway.stats.verdicts import POINTS, name_of_interval, of_errors, scope, verdict_of
 
 TableFormat = Literal["latex", "csv", "markdown"]
 """The forms in which a command prints the table."""
 
-POINTS = (YES_OR_NO, "fraction")
-"""Units whose differences are percentage points."""
 
-
-def short_verdict(difference: Difference, family: Family | None, margin: float) -> str:
-    """Return the meaning of an interval in a few words.
-
-    Args:
-        difference: the judged difference.
-        family: its family, if the results have it.
-        margin: the equivalence margin in per cent.
-    """
-    if family is not None and family.look is None:
-        return "not looked at yet"
-    if difference.is_told and difference.estimate is not None:
-        words = {None: ("lower", "higher"), "lower": ("better", "worse"), "higher": ("worse", "better")}
-        better = "lower" if difference.of_errors else METRICS[difference.metric].better
-        direction = words[better][difference.estimate > 0]
-        if difference.doubts:
-            return f"{direction}, in doubt"
-        return f"{direction}, by less than {margin:g} %" if difference.outcome == "small" else direction
-    if difference.doubts:
-        alike = f"the same within {margin:g} %" if difference.outcome == "same" else "no clear difference"
-        return f"{alike}, in doubt"
-    return {
-        "same": f"the same within {margin:g} %",
-        "open": "no clear difference",
-        "few": "too few seeds",
-    }.get(difference.outcome, "no spread")
-
-
-def interval_name(family: Family | None) -> str:
-    """Return the name of a family's intervals, such as `simultaneous 95 % CI`."""
-    if family is None or family.rule != "blocks":
-        return "95 % CI"
-    name = f"{100 * (1 - family.plan.level):.3g} % CI"
-    return f"simultaneous {name}" if family.size > 1 else name
+def short_verdict(difference: Difference, family: Family | None) -> str:
+    """Return the meaning of an interval in a few words."""
+    metric = METRICS[difference.metric]
+    told = verdict_of(difference, family, metric=metric, sides=("", ""), in_per_cent=difference.share is not None)
+    return f"{phrase(replace(told, is_small=False))}, in doubt" if difference.doubts else phrase(told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,11 +178,11 @@ def _row(one: Difference, family: Family | None, labels: Mapping[str, str], *, i
         group=group or "",
         difference=None if difference is None else factor * difference,
         interval=None if interval is None else (factor * interval[0], factor * interval[1]),
-        interval_name=interval_name(family),
+        interval_name=name_of_interval(family),
         shown_difference=shown_difference,
         shown_interval=shown_interval,
         seeds=one.n_pairs,
-        verdict=short_verdict(one, family, 1.0 if family is None else family.plan.margin),
+        verdict=short_verdict(one, family),
     )
 
 

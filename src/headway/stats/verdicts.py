@@ -1,26 +1,23 @@
-"""Verdicts: the meaning of a difference, in one plain sentence.
+"""Verdicts: the meaning of a difference, read off its interval.
 
-A sentence is read off the interval: a clear difference, no difference beyond a margin, or no clear difference yet, with
-the number of further seeds that would settle it. It is made from the values alone. `scope` tells the level and the
-detectable differences once for a whole family.
-
-* `comparison_verdict` and `contrast_verdict` add clauses on what is missing; `verdict` words the difference alone.
-* `paired_finding` words the rule `paired`. An arm beats another only if the test says so after Holm's correction.
-  Otherwise the sentence names the detectable difference, and how many seeds would detect more.
-* `share_finding` words the rule `shares`, and what theory says is possible.
+* `verdict_of` makes the value that `base.words` turns into a sentence; `sentence_of` does both.
+* `comparison_verdict` and `contrast_verdict` add clauses on missing runs.
+* `share_finding` is the sentence of the rule `shares`, with what theory says is possible.
+* `scope` tells the level and the detectable differences once for a whole family.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scipy.special import stdtrit
 
-from headway.base.text import TEN_TIMES, Amount, brief, counted, is_plural, listed, number
+from headway.base.text import TEN_TIMES, Amount, counted, listed
+from headway.base.words import NO_SEEDS, PHRASES, Kind, Verdict, interval_name, verdict_sentence
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
-from headway.config.metrics import METRICS, Metric
+from headway.config.metrics import METRICS, YES_OR_NO, Metric, metric_name
 from headway.stats.blocks import reading
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, title, values_of
 from headway.stats.evidence import Difference, Family
@@ -30,136 +27,17 @@ from headway.stats.shares import Share
 from headway.stats.simultaneous import LEVEL
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sides:
-    """The names of the two sides in a sentence, the better direction, and the metric if it has to be named.
-
-    Examples:
-        >>> Sides(first="2 heads", second="1 head", better="lower").outcome(-1.0)
-        '2 heads beat 1 head'
-        >>> Sides(first="1 head", second="2 heads", better="lower", metric="kernel_mse").outcome(0.5)
-        '1 head loses to 2 heads in kernel_mse'
-    """
-
-    first: str
-    second: str
-    better: str | None
-    metric: str | None = None
-
-    @property
-    def both(self) -> str:
-        """The names of both sides, set apart by commas if one side is a list."""
-        if any(" and " in side for side in (self.first, self.second)):
-            return f"{self.first}, and {self.second},"
-        return f"{self.first} and {self.second}"
-
-    @property
-    def on(self) -> str:
-        """The phrase that names the metric, or an empty text."""
-        return f" in {self.metric}" if self.metric else ""
-
-    def outcome(self, difference: float, hedge: str = "") -> str:
-        """Return the clause that tells which side is ahead, without an amount."""
-        if self.better is None:
-            be = f"{hedge}be" if hedge else "is"
-            return (
-                f"{self.metric} {be} {'lower' if difference < 0 else 'higher'} for {self.first} than for {self.second}"
-            )
-        s = "" if hedge or is_plural(self.first) else "s"
-        verb = f"{hedge}beat{s}" if (difference < 0) == (self.better == "lower") else f"{hedge}lose{s} to"
-        return f"{self.first} {verb} {self.second}{self.on}"
-
-
-def about(n: int) -> str:
-    """A number of seeds to two digits: the spread it rests on is known no better, and far numbers not at all.
-
-    Examples:
-        >>> about(9), about(123), about(123_456)
-        ('about 9', 'about 120', 'more than 1,000')
-    """
-    return f"about {n}" if n < 100 else f"about {float(f'{n:.1e}'):.0f}" if n < 1000 else "more than 1,000"
-
-
-def paired_finding(c: Difference, metric: Metric, words: Sides) -> str:
-    """Return the sentence for a paired t test, with Holm's correction."""
-    if c.n_pairs == 0 or c.difference is None:
-        return f"{words.both} cannot be compared{words.on}: no seed gave a result for both"
-    if c.interval is None or c.p is None:
-        return _without_test(c, metric, words)
-    amount = _amount(c, metric)
-    p_family = c.p if c.p_family is None else c.p_family
-    if c.p >= LEVEL:
-        seeds = counted(c.n_pairs, "paired seed")
-        return (
-            f"{words.both} cannot be told apart{words.on} (difference {amount(c.difference)}, "
-            f"interval {amount(*c.interval)}; {seeds} would detect {amount(c.detectable or 0.0)})"
-            + (f"; a 1 % difference would need {_seeds(c.seeds_for_margin)} seeds" if c.seeds_for_margin else "")
-        )
-    sign = -1 if c.difference < 0 else 1
-    size = f"{amount(abs(c.difference))} (95 % interval {amount(*sorted(sign * end for end in c.interval))}"
-    pairs = counted(c.n_pairs, "paired seed")
-    if p_family >= LEVEL:
-        return (
-            f"{words.outcome(c.difference, 'may ')} by {size}, {_p(c.p)}, {pairs}), "
-            f"but {_p(p_family)} corrected for the number of comparisons; more seeds would tell"
-        )
-    # The correction is worth a word only where it shows.
-    corrected = "" if _p(c.p) == _p(p_family) else f", corrected {_p(p_family)}"
-    return f"{words.outcome(c.difference)} by {size}, {_p(c.p)}{corrected}, {pairs})"
-
-
-def _without_test(c: Difference, metric: Metric, words: Sides) -> str:
-    assert c.difference is not None
-    advice = "one paired seed: no interval; run at least 3 seeds"
-    if c.n_pairs > 1:
-        advice = f"the same for all {c.n_pairs} seeds: no spread, so no interval"
-    if c.difference == 0:
-        return f"{words.both} do not differ{words.on}, {advice}"
-    differ = "differ" if is_plural(words.first) else "differs"
-    return f"{words.first} {differ} from {words.second}{words.on} by {_amount(c, metric)(c.difference)}, {advice}"
-
-
-def _seeds(needed: Sequence[int]) -> str:
-    """A number, with its range where one is known and not boundless."""
-    low, high = min(needed), max(needed)
-    return about(needed[0]) + (f" ({low} to {high})" if low < high < 1_000 else "")
-
-
-def _amount(c: Difference, metric: Metric) -> Amount:
-    """Writes differences as percentages of the baseline's mean, or in the metric's unit where it has none."""
-    assert c.difference is not None
-    factor, unit = 1.0, "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
-    # A share of ten times or more is no readable per cent.
-    if c.relative and c.difference and max(map(abs, c.share_interval or (c.relative,))) < TEN_TIMES:
-        factor, unit = 100 * c.relative / c.difference, " %"
-    return Amount.within(*(c.interval or (0.0, 2 * c.difference)), factor=factor, unit=unit)
-
-
-def _p(p: float) -> str:
-    if p < 0.001:
-        return "p < .001"
-    text = f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-    return f"p = {text.removeprefix('0')}"
-
-
-def verdict(
-    difference: Difference,
-    family: Family,
-    *,
-    metric: Metric,
-    sides: tuple[str, str] | None,
-    label: str = "",
-    notes: Sequence[str] = (),
+def sentence_of(
+    difference: Difference, family: Family, *, metric: Metric, sides: tuple[str, ...], notes: Sequence[str] = ()
 ) -> str:
-    """The sentence for a difference.
+    """Return the sentence for a difference, with clauses on what is missing.
 
     Args:
-        difference: as it was judged.
-        family: that it was judged in.
-        metric: what was compared; where `better` is None the sentence does not judge.
-        sides: labels of the two sides, such as "2 heads"; None for a difference that only has a name.
-        label: that name, or what the document calls it.
-        notes: clauses to be added, such as those of `shortfall`.
+        difference: the judged difference.
+        family: the family that it was judged in.
+        metric: the metric of the difference; without a better direction the sentence does not judge.
+        sides: the labels of the two sides, such as "2 heads", or the one label of a contrast that has no sides.
+        notes: the clauses that follow, such as those of `shortfall`.
 
     Examples:
         >>> from headway.stats.sequential import LookPlan
@@ -168,18 +46,85 @@ def verdict(
         ...     plan=LookPlan(looks=(5,), margin=1.0), look=1, level=0.05)
         >>> difference = Difference.partly_known(n_pairs=5, means=(0.66, 0.67), estimate=-1.5, interval=(-2.0, -1.0),
         ...     outcome="apart")
-        >>> verdict(difference, family, metric=METRICS["eval_mse"], sides=("2 heads", "1 head"))
-        '2 heads beat 1 head by 1.5 % (1.0 to 2.0 %), 5 seeds'
+        >>> sentence_of(difference, family, metric=METRICS["eval_mse"], sides=("2 heads", "1 head"))
+        '2 heads vs 1 head: better, evaluation MSE −1.5 % (simultaneous 95 % CI −2.0 to −1.0; 5 seeds)'
     """
-    if family.of_errors:
+    told = verdict_of(difference, family, metric=metric, sides=sides, in_per_cent=difference.share is not None)
+    return "; ".join([verdict_sentence(told), *notes])
+
+
+def verdict_of(
+    difference: Difference, family: Family | None, *, metric: Metric, sides: tuple[str, ...], in_per_cent: bool
+) -> Verdict:
+    """Return the verdict that a sentence tells.
+
+    Args:
+        difference: the judged difference.
+        family: the family that it was judged in, if the results have it.
+        metric: the metric of the difference.
+        sides: the labels of the two sides, or the one label of a contrast that has no sides.
+        in_per_cent: whether the change is a share of the second side, not a number in the metric's unit.
+    """
+    if difference.of_errors:
         metric = of_errors(metric)
-    named = metric.name if metric.better is None or not metric.primary else None
-    words = None if sides is None else Sides(first=sides[0], second=sides[1], better=metric.better, metric=named)
-    if difference.rule != "paired":
-        said = _finding(difference, family, metric, words, label)
-    else:
-        said = _paired_value(difference, label) if words is None else paired_finding(difference, metric, words)
-    return "; ".join([said, *notes])
+    change, interval = difference.estimate, difference.interval
+    factor, unit = (100.0, "percentage points") if metric.unit in POINTS else (1.0, metric.unit)
+    if in_per_cent:
+        change, interval, factor = difference.share, difference.share_interval, 1.0
+    return Verdict(
+        kind=kind_of(difference, family, metric.better, has_sides=len(sides) > 1),
+        sides=sides,
+        quantity=quantity(metric),
+        change=None if change is None or not difference.n_pairs else factor * change,
+        interval=None if interval is None else (factor * interval[0], factor * interval[1]),
+        unit=None if in_per_cent else "" if unit in ("1", "ratio") else unit,
+        interval_name=name_of_interval(family),
+        seeds=difference.n_pairs,
+        awaited=0 if family is None else family.awaited,
+        margin=1.0 if family is None else family.plan.margin,
+        is_small=difference.outcome == "small",
+        more_seeds=difference.seeds_to_settle,
+        chance=difference.chance_to_settle,
+        seed_s=difference.seed_s,
+    )
+
+
+POINTS = (YES_OR_NO, "fraction")
+"""Units whose differences are percentage points."""
+
+_DIRECTIONS: Mapping[str | None, tuple[Kind, Kind]] = {
+    None: ("lower", "higher"),
+    "lower": ("better", "worse"),
+    "higher": ("worse", "better"),
+}
+"""By a metric's better direction, the verdicts on a negative and on a positive difference."""
+
+
+def kind_of(difference: Difference, family: Family | None, better: str | None, *, has_sides: bool = True) -> Kind:
+    """Return what a difference says, before doubts."""
+    if family is not None and family.look is None:
+        return "waiting"
+    if difference.is_told and difference.estimate is not None:
+        return _DIRECTIONS[better][difference.estimate > 0] if has_sides else "differs"
+    if difference.outcome == "same":
+        return "zero" if not has_sides else "same" if better else "alike"
+    kinds: Mapping[str, Kind] = {"open": "open", "few": "few"}
+    return kinds.get(difference.outcome, "none")
+
+
+def name_of_interval(family: Family | None) -> str:
+    """Return the name of a family's intervals, such as `simultaneous 95 % CI`."""
+    if family is None or family.rule != "blocks":
+        return interval_name(LEVEL, 1)
+    return interval_name(family.plan.level, family.size)
+
+
+_QUANTITIES = {"solved": "share of seeds that solve the task"}
+
+
+def quantity(metric: Metric) -> str:
+    """Return the name of a metric in sentences."""
+    return _QUANTITIES.get(metric.name, metric_name(metric.name))
 
 
 def of_errors(metric: Metric) -> Metric:
@@ -209,7 +154,7 @@ def comparison_verdict(
     if family.rule == "shares":
         solvers = (_solver(match.arm, sides[0]), _solver(match.baseline, sides[1]))
         return "; ".join([share_finding(difference, *solvers, task=solvers[0].task), *notes])
-    return verdict(difference, family, metric=metric, sides=sides, notes=notes)
+    return sentence_of(difference, family, metric=metric, sides=sides, notes=notes)
 
 
 def _solver(arm: Arm, label: str) -> "Solver":
@@ -231,11 +176,10 @@ def contrast_verdict(
     """Return the sentence for a contrast of the document, with clauses on what it lacks."""
     notes = ["asked after an answer was seen"] if is_late else []
     notes += _missing(contrast, weights, cells, runs, experiment)
-    sides = sides_of(contrast, experiment)
-    label = called(contrast, experiment)
-    said = verdict(difference, family, metric=METRICS[difference.metric], sides=sides, label=label, notes=notes)
+    sides = sides_of(contrast, experiment) or (called(contrast, experiment),)
+    said = sentence_of(difference, family, metric=METRICS[difference.metric], sides=sides, notes=notes)
     # A side that is a row of arms has no name of its own: the question has.
-    if sides is not None and any(side.startswith("the mean of ") for side in sides):
+    if any(side.startswith("the mean of ") for side in sides):
         said = f"{contrast.name}: {said}"
     return said if difference.control is None else f"under {experiment.control_label(difference.control)}, {said}"
 
@@ -328,91 +272,6 @@ def called(contrast: Contrast, experiment: Experiment) -> str:
     return f"{contrast.label} ({said})"
 
 
-def _finding(c: Difference, family: Family, metric: Metric, words: Sides | None, label: str) -> str:
-    """Return the sentence for a difference by the rule `blocks`; without sides, by its label."""
-    what, on = (label, "") if words is None else (words.both, words.on)
-    if (unsaid := _unsaid(c, family, metric, what, on)) is not None:
-        return unsaid
-    share, interval = c.share, c.share_interval
-    assert share is not None
-    assert interval is not None
-    write = Amount.of_share(share, interval, margin=family.deciding_margin(c))
-    seeds, margin = counted(c.n_pairs, "seed"), f"{family.plan.margin:g} %"
-    amount = f"{write(share)} ({write(*interval)}), {seeds}"
-    if words is None:
-        said = {
-            "apart": f"is {amount}",
-            "small": f"is not 0, and less than {margin}: {amount}",
-            "same": f"is 0 within {margin}: {amount}",
-            "open": f"is not told from 0 yet: {amount}{_cost(c, margin)}",
-        }
-        return f"{label} {said[c.outcome]}"
-    if c.is_told:
-        sign = -1 if share < 0 else 1
-        size = f"{write(abs(share))} ({write(*sorted(sign * end for end in interval))}), {seeds}"
-        return f"{words.outcome(share)} by {f'less than {margin}: ' if c.outcome == 'small' else ''}{size}"
-    if c.outcome == "same":
-        return f"{what} are the same within {margin}{on}: difference {amount}"
-    return f"{what} are not told apart yet{on}: {amount}{_cost(c, margin)}"
-
-
-def _paired_value(c: Difference, label: str) -> str:
-    share, interval = c.share, c.share_interval
-    if share is None:
-        return f"{label} cannot be judged: no seed gave a result for all of its arms"
-    amount = Amount.of_share(share, interval)
-    doubt = "no interval" if interval is None else f"interval {amount(*interval)}"
-    open_end = "" if c.p is None or c.is_told else "; it may as well be none"
-    seeds = counted(c.n_pairs, "seed")
-    return f"{label} is {amount(share)} of the mean of what is subtracted ({doubt}, {seeds}){open_end}"
-
-
-def _unsaid(c: Difference, family: Family, metric: Metric, what: str, on: str) -> str | None:
-    """Return a sentence on why there is no verdict, with the estimate if there is one; None if there is a verdict."""
-    if c.n_pairs == 0 or c.means is None or c.share is None:
-        which = "both" if family.of == "comparisons" else "all of its arms"
-        return f"{what} cannot be compared{on}: no seed gave a result for {which}"
-    seeds, so_far = counted(c.n_pairs, "seed"), Amount.of_share(c.share, None)(c.share)
-    if family.look is None:
-        awaited = counted(family.awaited, "seed")
-        return f"{what}: no verdict{on} before every run of the look at {awaited} has ended; so far {so_far} ({seeds})"
-    if c.n_pairs == 1:
-        unit = "" if metric.unit in ("1", "ratio") else f" {metric.unit}"
-        return f"{what} cannot be compared{on}: one seed ({' and '.join(number(m, 3) for m in c.means)}{unit})"
-    if c.outcome == "few":
-        return f"{what}: too few seeds to say ({c.n_pairs}){on}; so far {so_far}"
-    if c.interval is None:
-        return f"{what} cannot be compared{on}: the same difference at each of {seeds} ({so_far}), so no spread"
-    return None
-
-
-def _cost(c: Difference, margin: str) -> str:
-    """Return how many more seeds settle an open question with which chance, as a clause."""
-    if c.seeds_to_settle is None or c.chance_to_settle is None:
-        return ""
-    return f"; {more_seeds(c.seeds_to_settle, c.chance_to_settle, margin, c.seed_s)}"
-
-
-def more_seeds(more: int, chance: float, margin: str, seconds: float | None) -> str:
-    """Return how many more seeds settle a margin, with which chance, and how long they train.
-
-    Examples:
-        >>> more_seeds(5, 0.812, "1 %", 60.0)
-        'about 5 more seeds settle 1 % with a chance of about 80 %, about 5 min 00 s of training'
-        >>> more_seeds(2048, 0.3, "1 %", 60.0)
-        'more than 1,000 more seeds settle 1 %'
-    """
-    said = f"{about(more)} more seed{' settles' if more == 1 else 's settle'} {margin}"
-    if more >= _FAR:
-        return said
-    time = f", about {brief(more * seconds)} of training" if seconds else ""
-    return f"{said} with a chance of about {round(10 * chance)}0 %{time}"
-
-
-_FAR = 1_000
-"""Numbers of seeds from which on it does not matter how many."""
-
-
 def scope(family: Family, differences: Sequence[Difference]) -> str:
     """Return a sentence for a whole family: its intervals' level and what it can detect."""
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
@@ -492,19 +351,27 @@ def share_finding(c: Difference, first: Solver, second: Solver, *, task: str) ->
         >>> difference = compare_shares({s: float(s < 41) for s in range(64)}, dict.fromkeys(range(64), 0.0))
         >>> share_finding(difference, Solver(label="3 heads", possible=True), Solver(label="2 heads", possible=False),
         ...     task="3-bit parity")
-        '3 heads solve 3-bit parity in 41 of 64 seeds (95 % CI 52 to 75 %); 2 heads in 0 of 64 (95 % CI 0 to 6 %): theory shows that 2 heads cannot'
+        '3 heads vs 2 heads: better, 3-bit parity solved in 41 of 64 seeds (95 % CI 52 to 75 %) against 0 of 64 seeds (95 % CI 0 to 6 %); in theory 2 heads cannot solve it'
     """  # noqa: E501 - a doctest's output stands on one line
     if c.n_pairs == 0 or c.means is None:
-        return f"{first.label} and {second.label} cannot be compared: no seed gave a result for both"
-    sides = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
-    verb = "solve" if is_plural(first.label) else "solves"
-    said = f"{first.label} {verb} {task} in {_told(sides[0], unit=True)}{_cannot(first)}"
-    other = f" {second.task}" if second.task and second.task != task else ""
-    said += f"; {second.label}{other} in {_told(sides[1], unit=False)}{_cannot(second)}"
-    if c.is_told or c.p is None or _is_settled(first, second, c.means):
-        return said
-    return (
-        f"{said}; no clear difference, p = {f'{c.p_family if c.p_family is not None else c.p:.2f}'.removeprefix('0')}"
+        return f"{first.label} vs {second.label}: {NO_SEEDS.format(quantity=task)}"
+    shares = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
+    of_first, of_second = (_solved_in(share) for share in shares)
+    if c.is_told:
+        said = "better" if c.means[0] > c.means[1] else "worse"
+    elif c.p is None:
+        said = PHRASES["few"]
+    elif _is_settled(first, second, c.means):
+        said = "settled by theory"
+    else:
+        said = f"{PHRASES['open']} (p = {c.p if c.p_family is None else c.p_family:.2f})"
+    other = f"{second.task} solved in " if second.task and second.task != task else ""
+    impossible = dict.fromkeys(side.label for side in (first, second) if side.possible is False)
+    return "; ".join(
+        [
+            f"{first.label} vs {second.label}: {said}, {task} solved in {of_first} against {other}{of_second}",
+            *(f"in theory {label} cannot solve it" for label in impossible),
+        ]
     )
 
 
@@ -514,14 +381,9 @@ def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> b
     return all(cannot) or (cannot[0] and shares[1] > 0) or (cannot[1] and shares[0] > 0)
 
 
-def _told(share: Share, *, unit: bool) -> str:
-    of = counted(share.n, "seed") if unit else f"{share.n}"
+def _solved_in(share: Share) -> str:
     low, high = (f"{100 * float(decimal(end)):g}" for end in share.interval)
-    return f"{'all' if share.yes == share.n else share.yes} of {of} (95 % CI {low} to {high} %)"
-
-
-def _cannot(side: Solver) -> str:
-    return f": theory shows that {side.label} cannot" if side.possible is False else ""
+    return f"{share.yes} of {share.n} seeds (95 % CI {low} to {high} %)"
 
 
 def decimal(value: float) -> str:

@@ -66,13 +66,13 @@ def test_a_point_per_seed_is_its_paired_difference_in_per_cent_of_the_baseline(m
 def test_beside_stand_what_it_reads_and_what_a_run_costs(material: ReportData) -> None:
     (figure,) = differences(material)
     assert words(figure, "verdict")["1 head"] == "worse"
-    assert words(figure, "verdict")["4 heads"] in ("no clear difference", "the same within 1 %")
+    assert words(figure, "verdict")["4 heads"] in ("no clear difference", "as good within 1 %")
     assert set(words(figure, "time").values()) == {"2.2 s | 2.2 s"}
     slow = replace(material.runs[0], metrics={**material.runs[0].metrics, "processor_s": 9_000.0})
     (figure,) = differences(replace(material, runs=(slow, *material.runs[1:])))
     assert set(words(figure, "time").values()) == {"2.2 s | 2.2 s"}, "a run that was slow for once does not count"
     assert {"from": -1.0, "to": 1.0} in rows(figure)
-    assert "The band is ± 1 %: what has its whole interval inside is the same within 1 %." in figure.caption
+    assert "The band is ± 1 %: an arm is as good within 1 % if its whole interval lies inside." in figure.caption
     bare = [replace(run, metrics={k: v for k, v in run.metrics.items() if k != "processor_s"}) for run in material.runs]
     (figure,) = differences(replace(material, runs=tuple(bare)))
     assert words(figure, "time") == {}
@@ -91,7 +91,7 @@ def test_what_is_asked_stands_before_the_single_arms(tmp_path: Path) -> None:
     points = [row for row in rows(asked) if row.get("arm") == "ascending - constant" and "seed" in row]
     assert [row["seed"] for row in points] == ["0", "1", "2"]
     assert words(asked, "verdict")["ascending - constant"] == "worse"
-    assert words(arms, "verdict")["descending-medium (48-24-12-6)"] == "the same within 1 %"
+    assert words(arms, "verdict")["descending-medium (48-24-12-6)"] == "as good within 1 %"
     assert "Each side a mean over its arms" in asked.caption
 
 
@@ -107,7 +107,9 @@ def test_the_band_is_that_of_the_plan_which_verdicts_follow(tmp_path: Path) -> N
     assert material.experiment.margin == 1.0
     for figure in differences(material):
         assert {"from": -0.25, "to": 0.25} in rows(figure)
-        assert "The band is ± 0.25 %: what has its whole interval inside is the same within 0.25 %." in figure.caption
+        assert (
+            "The band is ± 0.25 %: an arm is as good within 0.25 % if its whole interval lies inside." in figure.caption
+        )
         read = words(figure, "verdict").values()
         assert read
         assert all("1 %" not in one for one in read)

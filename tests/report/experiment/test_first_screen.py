@@ -37,7 +37,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
 
 def test_the_answer_names_its_quantity_and_its_interval_and_counts_the_rest(icl: ReportData) -> None:
     found = screen(icl)
-    assert found.answer.startswith("1 head is worse than 2 heads: evaluation MSE +112.9 % (simultaneous 95 % CI 109.4 ")
+    assert found.answer.startswith("1 head vs 2 heads: worse, evaluation MSE +112.9 % (simultaneous 95 % CI 109.4 ")
     assert found.answer.endswith("; 3 seeds). The other 2 comparisons are open.")
     assert (
         found.setting
@@ -76,7 +76,7 @@ def test_all_the_same_and_all_open_are_one_sentence_with_the_widest_ends(icl: Re
     assert said.endswith("% (simultaneous 95 % CIs; 3 seeds).")
     same = tuple(replace(one, outcome="same") for one in few)
     said = screen(replace(icl, results=replace(icl.results, comparisons=same))).answer
-    assert said.startswith("All 2 comparisons are the same within 1 %: the difference in evaluation MSE lies between ")
+    assert said.startswith("All 2 comparisons are as good within 1 %: the difference in evaluation MSE lies between ")
 
 
 def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportData) -> None:
@@ -85,7 +85,7 @@ def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportDat
     assert "better, in doubt" in html
     doubted = tuple(replace(one, doubts=("falling",)) for one in orders.results.contrasts)
     said = screen(replace(orders, results=replace(orders.results, contrasts=doubted))).answer
-    assert said.startswith("In doubt: ascending is worse than constant: evaluation loss +")
+    assert said.startswith("In doubt: ascending vs constant: worse, evaluation loss +")
     assert said.endswith("The other comparison is in doubt.")
 
 
@@ -126,7 +126,7 @@ def test_without_a_run_or_a_comparison_it_says_so(tmp_path: Path) -> None:
 
 def test_one_seed_gives_no_verdict(tmp_path: Path) -> None:
     said = screen(of(fabricate(tmp_path / "seed", small("icl-heads").select(arms=["h1", "h2"], seeds=1)))).answer
-    assert said.startswith("There are too few seeds to compare 1 head with 2 heads; so far evaluation MSE +11")
+    assert said.startswith("1 head vs 2 heads: too few seeds, evaluation MSE +11")
     assert said.endswith(" % (1 seed).")
 
 

@@ -1,11 +1,9 @@
 """Whether alike heads can go and layer 0's stay longest, by models that were pruned and not trained."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from stats.test_verdicts_paired import CLEAR
 from support import small_text
 
 from headway.config.lm.head_units import without_heads
@@ -35,7 +33,9 @@ OF = small_text.experiment(
 
 
 def comparison(arm: str, baseline: str, *ends: float) -> Comparison:
-    return replace(CLEAR, metric="eval_loss_nats", arm=arm, baseline=baseline, interval=ends, estimate=sum(ends) / 2)
+    known = {"metric": "eval_loss_nats", "n_pairs": 5, "interval": ends, "estimate": sum(ends) / 2, "outcome": "apart"}
+    sides = {"arm": arm, "baseline": baseline, "control": None, "group": None, "verdict": ""}
+    return cast(Comparison, Comparison.partly_known(**known, **sides))
 
 
 def runs_of(arm: str, *layouts: tuple[int, int]) -> list[Run]:

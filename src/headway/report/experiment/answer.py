@@ -272,7 +272,7 @@ def _difference(
         mean=mean,
         low=low,
         high=high,
-        verdict=short_verdict(one, material.results.family(one), margin_of(material)),
+        verdict=short_verdict(one, material.results.family(one)),
         judged=one,
         in_per_cent=shares,
         **what,
@@ -344,7 +344,7 @@ def _caption(material: ReportData, found: Sequence[DrawnDifference], *, margin: 
         "A small point per seed, of the difference at that seed; the large point is their mean" + several
         if seeds > 1
         else "One seed: a point per difference, and no interval.",
-        f"The band is ± {margin:g} %: what has its whole interval inside is the same within {margin:g} %."
+        f"The band is ± {margin:g} %: an arm is as good within {margin:g} % if its whole interval lies inside."
         if margin is not None and not paired
         else "",
         "Beside: how that reads, and how long a run takes where little else is done, of the first side | of the second."

@@ -9,21 +9,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from headway.base.text import Amount, counted, is_plural, number
+from headway.base.text import counted, number
+from headway.base.words import Verdict, about, amount_of, signed, verdict_sentence
 from headway.config.load import QUICK
-from headway.config.metrics import METRICS, metric_name
+from headway.config.metrics import METRICS
 from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import time_taken
 from headway.stats.cells import why_no_verdict
 from headway.stats.learning_rates import rate_controls
-from headway.stats.verdict_table import POINTS, interval_name
-from headway.stats.verdicts import about, sides_of
+from headway.stats.verdicts import POINTS, name_of_interval, quantity, sides_of, verdict_of
 
 MOST_ROWS = 8
 """Comparisons that stand open; the others are folded."""
-
-_QUANTITIES = {"solved": "share of seeds that solve the task"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,56 +117,40 @@ def headline(material: ReportData, main: Sequence[DrawnDifference]) -> str:
         rest = [one for one in main if one is not lead]
         return f"{_alone(material, lead)}{_others(material, rest)}"
     known = [one for one in main if one.low < one.high]
-    quantity = metric_name_of(material)
+    measured = metric_name_of(material)
     if not known:
         seeds = max(len(one.seeds) for one in main)
-        return f"There is no verdict on the {quantity} yet: {counted(seeds, 'seed')} for {len(main)} comparisons."
+        return f"There is no verdict on the {measured} yet: {counted(seeds, 'seed')} for {len(main)} comparisons."
     low, high = min(one.low for one in known), max(one.high for one in known)
     span = f"between {_span(material, known[0], low, high)} ({_interval_name(material, known[0])}s; {_seeds(known)})"
     if all(one.judged.outcome == "same" for one in main):
-        same = f"All {len(main)} comparisons are the same within {margin_of(material):g} %"
-        said = f"{same}: the difference in {quantity} lies {span}."
+        same = f"All {len(main)} comparisons are as good within {margin_of(material):g} %"
+        said = f"{same}: the difference in {measured} lies {span}."
     else:
         every = f"all {len(main)}" if len(known) == len(main) else f"{len(known)} of {len(main)}"
-        said = f"No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
+        said = f"No comparison shows a clear difference in {measured} yet: {every} differences lie {span}."
     return _in_doubt(said, any(one.judged.doubts for one in main))
 
 
 def metric_name_of(material: ReportData) -> str:
     """The primary metric's name in a sentence."""
-    primary = material.results.primary
-    return _QUANTITIES.get(primary, metric_name(primary))
+    return quantity(METRICS[material.results.primary])
 
 
 def _alone(material: ReportData, one: DrawnDifference) -> str:
     """Return the sentence for one comparison."""
-    judged, better = one.judged, METRICS[material.results.primary].better
-    sides, quantity = _sides(material, one), metric_name_of(material)
-    amount = _written(material, one, sign=True)
-    known = one.low < one.high
-    seeds = counted(len(one.seeds), "seed")
-    interval = f"{_interval_name(material, one)} {_ends(material, one)}; {seeds}" if known else seeds
-    measured = f"{quantity} {amount} ({interval})"
-    if sides is None:
-        said = f"{one.name}: {measured}{'' if judged.is_settled else ', no clear answer yet'}."
-        return _in_doubt(said[:1].upper() + said[1:], bool(judged.doubts))
-    first, second = sides
-    be = "are" if is_plural(first) else "is"
-    family = material.results.family(judged)
-    if family is not None and family.look is None:
-        said = f"There is no verdict on {first} and {second} before every planned run has ended; so far {measured}."
-    elif judged.is_told:
-        word = {"lower": ("better", "worse"), "higher": ("worse", "better"), None: ("lower", "higher")}[better]
-        small = f", by less than {margin_of(material):g} %" if judged.outcome == "small" else ""
-        said = f"{first} {be} {word[one.mean > 0]} than {second}{small}: {measured}."
-    elif judged.outcome == "same":
-        alike = f"as good as {second}" if better else f"the same as {second}"
-        said = f"{first} {be} {alike} within {margin_of(material):g} %: {measured}."
-    elif judged.outcome == "few" or not known:
-        said = f"There are too few seeds to compare {first} with {second}; so far {measured}."
-    else:
-        said = f"There is no clear difference yet between {first} and {second}: {measured}."
-    return _in_doubt(said[:1].upper() + said[1:], bool(judged.doubts))
+    said = verdict_sentence(_verdict(material, one))
+    return _in_doubt(f"{said[:1].upper()}{said[1:]}.", bool(one.judged.doubts))
+
+
+def _verdict(material: ReportData, one: DrawnDifference) -> Verdict:
+    return verdict_of(
+        one.judged,
+        material.results.family(one.judged),
+        metric=METRICS[material.results.primary],
+        sides=_sides(material, one) or (one.name,),
+        in_per_cent=one.in_per_cent,
+    )
 
 
 def _in_doubt(said: str, doubted: bool) -> str:
@@ -179,7 +161,7 @@ def _others(material: ReportData, rest: Sequence[DrawnDifference]) -> str:
     if not rest:
         return ""
     margin = f"{margin_of(material):g} %"
-    words = {"apart": "clear too", "small": "clear too", "same": f"the same within {margin}"}
+    words = {"apart": "clear too", "small": "clear too", "same": f"as good within {margin}"}
     counts = Counter("in doubt" if one.judged.doubts else words.get(one.judged.outcome, "open") for one in rest)
     if len(rest) == 1:
         return f" The other comparison is {next(iter(counts))}."
@@ -202,7 +184,7 @@ def _strength(one: DrawnDifference) -> float:
 
 
 def _interval_name(material: ReportData, one: DrawnDifference) -> str:
-    return interval_name(material.results.family(one.judged))
+    return name_of_interval(material.results.family(one.judged))
 
 
 def _seeds(found: Sequence[DrawnDifference]) -> str:
@@ -210,34 +192,23 @@ def _seeds(found: Sequence[DrawnDifference]) -> str:
     return counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
-def _format(material: ReportData, one: DrawnDifference) -> tuple[Amount, float]:
-    """Return what writes the numbers of a difference, and the factor from how it is drawn to what is written."""
-    low, high = (one.low, one.high) if one.low < one.high else (0.8 * one.mean, 1.2 * one.mean)
-    if one.in_per_cent:
-        family = material.results.family(one.judged)
-        margin = None if family is None else family.deciding_margin(one.judged)
-        return Amount.of_share(one.mean / 100, (low / 100, high / 100), margin=margin), 0.01
-    unit = METRICS[material.results.primary].unit
-    if unit in POINTS:
-        return Amount.within(low, high, factor=100, unit=" percentage points"), 1.0
-    return Amount.within(low, high, unit="" if unit in ("1", "ratio") else f" {unit}"), 1.0
-
-
-def _written(material: ReportData, one: DrawnDifference, *, sign: bool, unit: bool = True) -> str:
-    write, factor = _format(material, one)
-    said = write(factor * one.mean)
-    plus = "+" if sign and one.mean > 0 and not write.offset and set(said) & set("123456789") else ""
-    return plus + (said if unit or write.offset else said.removesuffix(write.unit))
-
-
-def _ends(material: ReportData, one: DrawnDifference) -> str:
-    write, factor = _format(material, one)
-    return write(factor * one.low, factor * one.high).removesuffix(write.unit)
+def _written(material: ReportData, one: DrawnDifference) -> str:
+    """Return a difference and its interval without the unit, which a column names."""
+    told = _verdict(material, one)
+    write = amount_of(told)
+    ends = "" if told.interval is None else f" ({write(*told.interval).removesuffix(write.unit)})"
+    return signed(write, told.change or 0.0).removesuffix(write.unit) + ends
 
 
 def _span(material: ReportData, one: DrawnDifference, low: float, high: float) -> str:
-    write, factor = _format(material, one)
-    return write(factor * low, factor * high).replace(" to ", " and ")
+    """Return a range of differences, in the digits of one of them."""
+    told = _verdict(material, one)
+    factor = 0.01 if one.in_per_cent else _POINTS if told.unit == "percentage points" else 1.0
+    return amount_of(told)(factor * low, factor * high).replace(" to ", " and ")
+
+
+_POINTS = 100.0
+"""Percentage points of a share."""
 
 
 def _rows(
@@ -278,8 +249,7 @@ def _lines(material: ReportData, title: str, found: Sequence[DrawnDifference], *
     rows = tuple(
         ForestRow(
             name=" vs ".join(_sides(material, one) or (one.name,)),
-            number=_written(material, one, sign=True, unit=False)
-            + (f" ({_ends(material, one)})" if one.low < one.high else ""),
+            number=_written(material, one),
             verdict=one.verdict,
             kind=_kind(material, one),
             middle=place(one.mean),
@@ -355,10 +325,10 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
     undecided = [one for one in plain if not one.is_settled]
     if undecided:
         more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
-        many = f": {about(more)} more settle the margin of {margin_of(material):g} %" if more else ""
+        many = f": {about(more)} more would settle the open ones" if more else ""
         yield f"More seeds: {counted(len(undecided), 'comparison')} of {len(plain)} have no verdict yet{many}."
     if any(one.outcome == "same" for one in plain):
-        yield f"A smaller margin than {margin_of(material):g} %: differences below it count as the same."
+        yield f"A smaller margin than {margin_of(material):g} %: an arm within it counts as good."
     yield from cautions
     yield "Another task, model size or length of training: the answer holds for the setting above."
 

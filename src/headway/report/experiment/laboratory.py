@@ -25,6 +25,7 @@ from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.stats.cells import run_seconds
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference, Family
+from headway.stats.verdict_table import short_verdict
 from headway.stats.verdicts import scope
 from headway.store.run import Run
 
@@ -39,15 +40,6 @@ COMPARED = {
     "seeds_for_margin": "seeds for the margin",
 }
 """Columns of a table of comparisons: what they hold, and their headings."""
-
-OUTCOMES = {
-    "apart": "told apart",
-    "small": "apart, by less than {margin}",
-    "same": "the same within {margin}",
-    "open": "open",
-    "few": "too few seeds",
-    "none": "–",
-}
 
 
 def over_seeds(arm: ArmResults, name: str) -> str:
@@ -93,17 +85,17 @@ def _family_table(
     }
     return "" if family is None else scope(family, [member for _, member in found]), Table(
         columns=(title, *COMPARED.values()),
-        rows=tuple(Row(cells=(name, *(_compared(member, key, margin) for key in COMPARED))) for name, member in found),
+        rows=tuple(Row(cells=(name, *(_compared(member, family, key) for key in COMPARED))) for name, member in found),
         hints=hints,
     )
 
 
-def _compared(one: Difference, key: str, margin: str) -> str:
+def _compared(one: Difference, family: Family | None, key: str) -> str:
     value = getattr(one, key)
     if value is None:
         return "–"
     if key == "outcome":
-        return OUTCOMES[value].format(margin=margin)
+        return short_verdict(one, family)
     if key == "seeds_for_margin":
         return f"{value[0]:,}" + (f" ({value[1]:,} to {value[2]:,})" if len(value) == 3 else "")
     if key in ("estimate", "interval", "detectable"):

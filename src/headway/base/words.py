@@ -1,0 +1,185 @@
+"""The sentences of verdicts, one template for each kind.
+
+A sentence names both sides, the verdict, the quantity, its change, the interval and the number of seeds. The same value
+gives the same sentence in the terminal, the report, the answer page and the notebook. `PHRASES` alone, in a few words,
+stands in tables and figures.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.base.text import Amount, brief, counted
+
+Kind = Literal[
+    "better", "worse", "higher", "lower", "differs", "same", "alike", "zero", "open", "waiting", "few", "none"
+]
+"""What an interval means.
+
+A clear difference is `better` or `worse`; `higher` or `lower` in a quantity that has no better direction; and `differs`
+for a contrast that has no two sides. Equivalence within the margin is `same`, `alike` and `zero` for these. `waiting`
+and `few` are too early for a verdict; `none` has no spread over seeds.
+"""
+
+CLEAR: tuple[Kind, ...] = ("better", "worse", "higher", "lower", "differs")
+"""The kinds of which 0 alone decides, unless the difference lies within the margin."""
+
+PHRASES: dict[Kind, str] = {
+    "better": "better",
+    "worse": "worse",
+    "higher": "higher",
+    "lower": "lower",
+    "differs": "differs from 0",
+    "same": "as good within {margin}",
+    "alike": "the same within {margin}",
+    "zero": "0 within {margin}",
+    "open": "no clear difference",
+    "waiting": "no verdict yet",
+    "few": "too few seeds",
+    "none": "no spread over seeds",
+}
+
+OUTCOMES = {
+    "apart": "clear difference",
+    "small": "clear difference, by less than {margin}",
+    **{kind: PHRASES[kind] for kind in ("same", "open", "few", "none")},
+}
+"""By outcome, the words for a difference whose better direction is not named."""
+
+SMALL = "{phrase}, by less than {margin}"
+SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
+NO_SEEDS = "cannot be compared in {quantity}, since no seed has a result for every arm"
+AWAITED = "{evidence} of {awaited}"
+CHANGE = "{quantity} {change}"
+FACTOR = "{quantity} larger by {change}"
+SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
+COST = "{settling} ({time} of training)"
+FAR = "more than 1,000 more seeds would be needed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The verdict on a difference of two sides, or on a contrast that has one name.
+
+    Attributes:
+        kind: the meaning of the interval.
+        sides: the labels of both sides, or the label of a contrast.
+        quantity: the name of the metric in sentences.
+        change: the difference as a share of the second side, or in `unit`; None without a common seed.
+        interval: the ends of its interval; None without one.
+        unit: the unit of the difference; None if it is a share.
+        interval_name: the kind of interval, such as `simultaneous 95 % CI`.
+        seeds: the number of seeds that all arms have.
+        awaited: the number of seeds that a verdict waits for.
+        margin: the equivalence margin, in per cent or in `unit`.
+        is_small: whether a clear difference lies within the margin.
+        more_seeds: the number of further seeds that would settle an open difference; None if unknown.
+        chance: the chance that they settle it.
+        seed_s: the seconds of training that a further seed takes.
+    """
+
+    kind: Kind
+    sides: tuple[str, ...]
+    quantity: str
+    change: float | None
+    interval: tuple[float, float] | None
+    unit: str | None = None
+    interval_name: str = "95 % CI"
+    seeds: int
+    awaited: int = 0
+    margin: float
+    is_small: bool = False
+    more_seeds: int | None = None
+    chance: float | None = None
+    seed_s: float | None = None
+
+
+def verdict_sentence(verdict: Verdict) -> str:
+    """Return the sentence of a verdict.
+
+    Examples:
+        >>> verdict = Verdict(kind="worse", sides=("1 head", "2 heads"), quantity="mean squared error", change=1.139,
+        ...     interval=(1.131, 1.147), interval_name="simultaneous 95 % CI", seeds=3, margin=1.0)
+        >>> verdict_sentence(verdict)
+        '1 head vs 2 heads: worse, mean squared error +113.9 % (simultaneous 95 % CI 113.1 to 114.7; 3 seeds)'
+    """
+    sides = " vs ".join(verdict.sides)
+    if verdict.change is None:
+        return f"{sides}: {NO_SEEDS.format(quantity=verdict.quantity)}"
+    write = amount_of(verdict)
+    template = FACTOR if write.prefix else CHANGE
+    change = template.format(quantity=verdict.quantity, change=signed(write, verdict.change))
+    said = SENTENCE.format(sides=sides, phrase=phrase(verdict), change=change, evidence=_evidence(verdict, write))
+    if verdict.kind != "open" or verdict.more_seeds is None or verdict.chance is None:
+        return said
+    return f"{said}; {more_seeds(verdict.more_seeds, verdict.chance, verdict.seed_s)}"
+
+
+def phrase(verdict: Verdict) -> str:
+    """Return a verdict in a few words."""
+    margin = f"{verdict.margin:g} {'%' if verdict.unit is None else verdict.unit}".rstrip()
+    said = PHRASES[verdict.kind].format(margin=margin)
+    return SMALL.format(phrase=said, margin=margin) if verdict.is_small else said
+
+
+def amount_of(verdict: Verdict) -> Amount:
+    """Return what writes the change and its interval: with the digits that the interval leaves certain."""
+    assert verdict.change is not None
+    if verdict.unit is None:
+        margin = None if verdict.kind in CLEAR and not verdict.is_small else verdict.margin
+        return Amount.of_share(verdict.change, verdict.interval, margin=margin)
+    low, high = verdict.interval or (0.0, 0.2 * verdict.change)
+    return Amount.within(low, high, unit=f" {verdict.unit}".rstrip())
+
+
+def signed(write: Amount, change: float) -> str:
+    """Return a change with its sign and its unit."""
+    said = write(change)
+    return f"+{said}" if change > 0 and not write.prefix and set(said) & set("123456789") else said
+
+
+def _evidence(verdict: Verdict, write: Amount) -> str:
+    seeds = counted(verdict.seeds, "seed")
+    if verdict.interval is not None:
+        return f"{verdict.interval_name} {write(*verdict.interval).removesuffix(write.unit)}; {seeds}"
+    return AWAITED.format(evidence=seeds, awaited=verdict.awaited) if verdict.kind == "waiting" else seeds
+
+
+def interval_name(level: float, size: int) -> str:
+    """Return the name of the intervals of comparisons that are judged together.
+
+    Args:
+        level: the error probability of all of them together.
+        size: the number of comparisons.
+    """
+    name = f"{100 * (1 - level):.3g} % CI"
+    return f"simultaneous {name}" if size > 1 else name
+
+
+def about(n: int) -> str:
+    """Return a number of seeds to two digits: the spread it rests on is known no better.
+
+    Examples:
+        >>> about(9), about(123), about(123_456)
+        ('about 9', 'about 120', 'more than 1,000')
+    """
+    return f"about {n}" if n < 100 else f"about {float(f'{n:.1e}'):.0f}" if n < _FAR else "more than 1,000"
+
+
+_FAR = 1_000
+"""Numbers of seeds from which on it does not matter how many."""
+
+
+def more_seeds(more: int, chance: float, seconds: float | None) -> str:
+    """Return how many more seeds would settle a difference, with which chance, and how long they train.
+
+    Examples:
+        >>> more_seeds(5, 0.812, 60.0)
+        'about 5 more seeds would settle it with a chance of about 80 % (5 min 00 s of training)'
+        >>> more_seeds(2048, 0.3, 60.0)
+        'more than 1,000 more seeds would be needed'
+    """
+    if more >= _FAR:
+        return FAR
+    tens = min(9, round(10 * chance))
+    said = SETTLING.format(more=about(more), seeds="seed" if more == 1 else "seeds", chance=10 * tens)
+    return COST.format(settling=said, time=brief(more * seconds)) if seconds else said
