@@ -43,13 +43,13 @@ def atlas(
     """Draw every head under every metric; for a metric of pairs, the mean over a head's others.
 
     Args:
-        scores: by metric; metrics of layers are left out.
+        scores: the scores of the heads by metric; metrics of layers are left out.
         metrics: the panels in their order; None: all that no width or number of rows drives.
-        labels: what each attention's row is called, top to bottom; None: from the attentions' names, `L0` and so on.
-        name: of its files.
-        part: of the page it stands in.
-        title: of the figure.
-        caption: said first, such as which run and step it is.
+        labels: the label of each attention's row, top to bottom; None: labels from the attentions' names, such as `L0`.
+        name: the name of the figure's files.
+        part: the part of the page that the figure stands in.
+        title: the title of the figure.
+        caption: the beginning of the caption, such as the run and its step.
         marked: names of heads that get a frame.
 
     Returns:

@@ -194,8 +194,9 @@ def ends(values: Iterable[float], *, beside: float = 0.0, least: float = 0.002) 
 
     Args:
         values: one or more, finite.
-        beside: that share.
-        least: of the largest value, how long the axis is at least: values that are nearly equal look nearly equal.
+        beside: the share of the values' range that is added on either side.
+        least: the smallest length of the axis, as a share of the largest value: values that are nearly equal look
+            nearly equal.
 
     Examples:
         >>> ends([2.0, 4.0], beside=0.1)
@@ -267,8 +268,8 @@ def colours_of_column(
     """Return the colours of the names in a column.
 
     Args:
-        column: holds the names.
-        colours: by name, in the order of the legend.
+        column: the column that holds the names.
+        colours: the colour of each name, in the order of the legend.
         symbol: the shape of the legend's symbols; None: no legend.
         legend: further options of Vega-Lite's legend.
     """

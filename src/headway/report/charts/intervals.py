@@ -39,16 +39,16 @@ def points_with_intervals(
 
     Args:
         rows: an estimate each.
-        x: of the points.
-        y: of the points.
-        colour: of all points and intervals, or an encoding.
+        x: the axis of the points' first coordinate.
+        y: the axis of the points' second coordinate.
+        colour: the colour of all points and intervals, or an encoding.
         across: the interval along x.
         up: the interval along y.
         wider: a second interval along x, drawn thin and grey.
         thick: pixels of an interval.
-        size: of a point.
+        size: the size of a point, in square pixels.
         hollow: which rows have points with a white middle.
-        shown: beside the pointer.
+        shown: the columns of the tooltip.
         mark: options of Vega-Lite's points.
     """
     colour = alt.value(colour) if isinstance(colour, str) else colour
@@ -85,11 +85,11 @@ def strip(
 
     Args:
         runs: a run each.
-        x: what is drawn of it.
-        y: the arms, or what x is drawn against.
-        colour: of all, or an encoding.
-        kind: of symbols.
-        shown: beside the pointer.
+        x: the axis of the drawn quantity.
+        y: the axis of the arms, or of the quantity that x is drawn against.
+        colour: the colour of all symbols, or an encoding.
+        kind: the kind of symbol: a point or a tick.
+        shown: the columns of the tooltip.
         mark: options of Vega-Lite's points or ticks.
     """
     chart = alt.Chart(inline(runs)).encode(x=x.encoded("x"), y=y.encoded("y"), tooltip=hints(shown))
@@ -206,9 +206,9 @@ def names_beside(
 
     Args:
         rows: a point each, with its name under `label`.
-        x: of the points; both axes have ends.
-        y: of the points.
-        colour: of the names.
+        x: the axis of the points' first coordinate; both axes have ends.
+        y: the axis of the points' second coordinate.
+        colour: the colour of the names.
         size: width and height of the panel in pixels.
         first: the sides to try first for a row.
     """

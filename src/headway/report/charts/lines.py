@@ -22,7 +22,7 @@ class Axis:
     Attributes:
         order: names in their order, or None for numbers.
         domain: the two ends; None: those of the rows.
-        log: whether the axis is logarithmic.
+        log: True for a logarithmic axis.
         scale: further options of Vega-Lite's scale.
         ticks: options of Vega-Lite's axis; None draws no axis.
     """
@@ -97,15 +97,15 @@ def line_bands(
 
     Args:
         rows: a point of a line each, with its ends under `low` and `high`; or a chart, whose data may be transformed.
-        x: what the lines run over.
-        y: what they show.
+        x: the axis that the lines run along.
+        y: the axis of the quantity that the lines show.
         style: the colour of all, an encoding of colours, or by channel what sets lines apart: `color`, `strokeDash`,
             `strokeWidth` and `detail`.
-        spread: how the ends are drawn: `band`, `bar`, or None: not at all.
+        spread: the drawing of the intervals: `band`, `bar`, or None for no drawing.
         shade: the opacity of bands.
         points: the size of points on the lines; 0 for none, where lines have more than a few points.
-        clip: whether what lies beyond the axes is cut off, which takes seconds for each picture.
-        shown: beside the pointer.
+        clip: True to cut off marks beyond the axes, which takes seconds for each picture.
+        shown: the columns of the tooltip.
         line: options of Vega-Lite's line.
     """
     if not isinstance(style, Mapping):

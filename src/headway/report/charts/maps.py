@@ -40,7 +40,7 @@ def colour_range(unit: str, values: Sequence[np.ndarray]) -> ColourRange:
     """The range of a metric: diverging for one of -1 to 1 and for effects in nats, else from its least to its most.
 
     Args:
-        unit: of the metric, as declared.
+        unit: the unit of the metric, as declared.
         values: all that is drawn in this scale; what is not finite is left out.
     """
     seen = np.concatenate([np.ravel(value).astype(float) for value in values])
@@ -121,7 +121,7 @@ def valued(column: str, scale: Any, title: str | None = None, **legend: Any) -> 
 def about_zero(largest: float, colours: Sequence[str] = DIVERGING) -> Any:
     """The scale of what may be below 0, as far as a number both ways.
 
-    Colours are mixed as red, green and blue: in other ways what is next to nothing looks like much.
+    Colours are mixed as red, green and blue, since other colour spaces make values next to 0 look large.
     """
     return alt.Scale(range=list(colours), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
 
@@ -132,7 +132,7 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
     On a log scale there is no room for numbers: None.
 
     Args:
-        unit: of the metric, as declared.
+        unit: the unit of the metric, as declared.
         values: all that is drawn in this scale; what is not finite is left out.
     """
     found = colour_range(unit, values)

@@ -77,9 +77,9 @@ class Parts:
         """A stacked bar per model.
 
         Args:
-            width: of the longest bar, in pixels.
+            width: the width of the longest bar, in pixels.
             row: pixels from one bar to the next.
-            title: of the axis of numbers.
+            title: the title of the axis of numbers.
             ticks: options of the axis of models.
         """
         rows = [
@@ -102,7 +102,7 @@ def write_picture(path: Path, figure: Figure) -> Path:
     """Write a figure to a file of its own, in the format that its name ends in; its path.
 
     Raises:
-        UserError: for another ending than png, svg, pdf and html.
+        UserError: if the ending is not png, svg, pdf or html.
         ResultsError: when the file cannot be written.
     """
     kind = path.suffix.removeprefix(".")

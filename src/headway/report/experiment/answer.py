@@ -82,9 +82,9 @@ def drawn(found: Sequence[DrawnDifference], metric: Metric, *, margin: float | N
     """A chart of differences, and whether the smaller ones are drawn once more, larger.
 
     Args:
-        found: at least one.
-        metric: of which they are.
-        margin: in per cent: a band of what is the same; None where differences are in units.
+        found: the differences; at least one.
+        metric: the metric of the differences.
+        margin: the margin of equivalence in per cent, drawn as a band; None for differences in units.
     """
     panels: dict[str, list[DrawnDifference]] = {}
     for one in sorted(found, key=lambda one: one.control or ""):

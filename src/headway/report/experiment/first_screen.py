@@ -74,7 +74,7 @@ def first_screen(
 
     Args:
         material: the data of the report.
-        progress: how many runs have ended.
+        progress: the number of runs that have ended, in words.
         statements: the laboratory's sentences; the first is the answer where no arms are compared.
         further: warnings about the page itself.
     """

@@ -90,8 +90,8 @@ def write_report(
     Args:
         store: the results directory.
         results: its results.
-        files: whether the figures are written as files.
-        anew: whether all is written even if it is at least as new as the files that it is made from.
+        files: True to write the figures as files.
+        anew: True to write everything, even files that are newer than their inputs.
         out: the folder of the page and of `results.json`; None: the directory itself.
         follow: goes through the figures while they are written, to show how far that is.
 

@@ -196,7 +196,7 @@ _POINTS = 61
 def loss_against_parameters(material: ReportData) -> figure.Figure | None:
     """A labelled point per arm and the curve through the plain models; None unless those of arms differ.
 
-    None of tasks that are no text either: what a plain model of a size would reach is known of text.
+    Also None for tasks other than text: only for text is the loss of a plain model of a given size known.
     """
     if not is_text(material.run):
         return None

@@ -182,13 +182,13 @@ def interval_panels(
     """A panel for each way, all on one scale, names at the left.
 
     Args:
-        rows: what is drawn, by name.
+        rows: the names of the drawn heads or sets of heads.
         at: where each of them stands in the panels' arrays.
         panels: the ways.
-        unit: of the values.
+        unit: the unit of the values.
         matters: from which value on, to either side, something is said to matter: a dotted line.
-        number: how numbers of the axis are written.
-        said: what a value is, where one points at it.
+        number: the number format of the axis.
+        said: the label of a value in the tooltip.
     """
     drawn = [np.column_stack([each.mean, each.own, each.all_at_once])[at] for each in panels]
     finite = [float(value) for value in np.ravel(drawn) if np.isfinite(value)]

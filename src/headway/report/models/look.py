@@ -77,9 +77,9 @@ def linked(sentence: str, labels: Iterable[str], heads: Collection[str]) -> list
     """A sentence in pieces.
 
     Args:
-        sentence: of a finding.
-        labels: what the attentions are called.
-        heads: what heads there are.
+        sentence: the sentence of a finding.
+        labels: the labels of the attentions.
+        heads: the names of the model's heads, which get links.
 
     Examples:
         >>> linked("alike: L0H1 and H3 (.4)", ["L0"], ["L0H1", "L0H3"])
@@ -379,7 +379,7 @@ class LookPage:
 
     Attributes:
         html: the whole file.
-        cuts: in sentences; they stand on the page too.
+        cuts: the sentences that say what was left out; they stand on the page too.
     """
 
     html: str
@@ -400,9 +400,9 @@ def look_page(
     """Draw the page.
 
     Args:
-        views: of one model, or of several of which two stand side by side.
-        command: what to type to make it again.
-        title: what it is called; None: as its model, or its first two.
+        views: the view of each model; the page of several shows two side by side.
+        command: the command that makes the page again.
+        title: the title of the page; None: the name of the model, or of the first two.
         largest: bytes that it may have; sequences that do not fit are left out.
     """
     shown = [_with_trajectory(view, largest // len(views)) for view in views]

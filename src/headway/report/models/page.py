@@ -28,14 +28,14 @@ class ModelPage:
     """The content of a page of a finished model.
 
     Attributes:
-        verb: its files are called after it.
-        what: it is, in words.
-        read: which text was read, in words.
+        verb: the verb, after which the files are named.
+        what: the kind of page, in words.
+        read: the text that was read, in words.
         found: all that was measured.
         overview: a table on top.
         heads: a table with a row for each head.
-        figures: in their order.
-        look: what to type for a page on which one looks at its heads; None where there is none.
+        figures: the figures, in their order.
+        look: the command that makes the page of the heads (`look`); None if there is none.
     """
 
     verb: str
@@ -53,9 +53,9 @@ class ModelPage:
         Other files in the folder are left alone.
 
         Args:
-            folder: is made.
-            checkpoint: what was given.
-            command: what to type to repeat it.
+            folder: the folder of the files, which is made.
+            checkpoint: the checkpoint that the user named.
+            command: the command that repeats the page.
 
         Raises:
             ResultsError: when a file cannot be written.
@@ -78,7 +78,7 @@ class ModelPage:
         """The page as HTML.
 
         Args:
-            command: what to type to repeat it.
+            command: the command that repeats the page.
             look: where the page is on which one looks at its heads; None where it has yet to be made.
         """
         return render(

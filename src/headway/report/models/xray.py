@@ -98,8 +98,8 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     """Draw a metric of pairs as one map per layer, on one scale; large maps are thinned, with a note.
 
     Args:
-        score: of a metric of pairs.
-        labels: what each attention is called, in order; None: from the attentions' names.
+        score: the scores of a metric of pairs.
+        labels: the label of each attention, in order; None: labels from the attentions' names.
 
     Returns:
         None where no layer has two heads.
@@ -326,8 +326,8 @@ def xray_page(xray: XRay, look: str | None = None) -> ModelPage:
     """The page of an x-ray, drawn; `xray.html`, `xray.json` and their figures are its files.
 
     Args:
-        xray: what was found.
-        look: what to type to look at the same heads one by one.
+        xray: the result of the x-ray.
+        look: the command that shows the same heads one by one (`look`).
     """
     return ModelPage(
         verb="xray",
