@@ -65,7 +65,7 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
     compared with itself without the control, so that the control's effect is not taken for the metric's.
 
     Args:
-        statements: what `claims` gave.
+        statements: the statements with their verdicts, from `claims`.
     """
     plain = [entry for entry in statements if entry.control is None]
     told = {entry.name: entry for entry in plain if not entry.as_published}

@@ -55,7 +55,8 @@ class Spread:
         mean_square: the variance of one run, beside its arm and its seed.
         freedom: the degrees of freedom of `mean_square`.
         location: the variance about which the contrasts' own variances scatter.
-        prior_freedom: how alike own variances are; infinite where they may all be one.
+        prior_freedom: the similarity of the contrasts' own variances, in degrees of freedom; infinite if they may all
+            be equal.
         pairing: the share of the variance of runs that their seeds explain; None where it is not known.
     """
 
@@ -71,13 +72,13 @@ class BlockTest:
     """Contrasts that were judged together, and the values that they share.
 
     Attributes:
-        contrasts: in the order in which they were asked.
-        level: of the intervals and of p_family.
+        contrasts: the judged contrasts, in the order of the questions.
+        level: the simultaneous error level of the intervals and of `p_family`.
         spread: the spread that the contrasts share; None where nothing is pooled.
         wild: the arms, by place, that are judged by their own spread alone, as their runs vary ten times as much.
         odd: the baselines, by place, that are judged so, as their runs vary more than those of the other arms.
         baseline_seeds: the seeds from which on a baseline of three times the spread is seen; None without one to test.
-        correlation: of the estimates of the contrasts that were tested.
+        correlation: the correlation of the estimates of the tested contrasts.
         n_arms: the arms whose spread is pooled.
     """
 
@@ -142,10 +143,10 @@ def block_test(
 
     Args:
         y: the metric of each arm and seed, in per cent; NaN where it is missing.
-        weights: of each contrast; they add up to 0, and the positive ones to 1.
-        level: that the intervals of the family hold with together.
+        weights: the arms' weights in each contrast; they add up to 0, and the positive ones to 1.
+        level: the simultaneous error level of all intervals.
         rules: the version of the rules.
-        is_interim: whether this is one of several analyses of a plan.
+        is_interim: True for one of several analyses of a plan.
     """
     known, used = np.isfinite(y), np.abs(weights).sum(0) > 0
     wild = _wild(y, known, used, fewest=4 if rules == 1 else 3)
@@ -346,7 +347,7 @@ def _pooled(
 def _residual(y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"]) -> tuple[float, int]:
     """The residual sum of squares of arm + seed over the known cells, and its degrees of freedom.
 
-    Seeds, of which there may be thousands, are eliminated: what is left to solve has the size of the arms.
+    Seeds, which may be thousands, are eliminated: the remaining system has the size of the arms.
     """
     cells = known[:, known.any(0)].astype(float)
     y = cells * (y[:, known.any(0)] - y[known].mean())
@@ -434,7 +435,7 @@ class PlanState:
     """A plan as far as the seeds go.
 
     Attributes:
-        contrasts: as they were judged at the interim analysis that gave their outcome.
+        contrasts: the contrasts, each as judged at the interim analysis that gave its outcome.
         look: the last interim analysis, from 1; None before the first.
         test: all contrasts as they were judged at that analysis; before the first, on the seeds that there are.
     """
@@ -464,7 +465,7 @@ def run_plan(
     Args:
         plan: the interim analyses.
         y: the metric in per cent of every arm and seed, in the order in which seeds are run; NaN where missing.
-        weights: of each contrast.
+        weights: the arms' weights in each contrast.
         finished: which runs have ended, with a value or without; by default those with a value.
     """
     ended = np.isfinite(y) if finished is None else finished

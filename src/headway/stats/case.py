@@ -35,11 +35,11 @@ class Answer:
     """A difference that was answered, of arms without a control.
 
     Attributes:
-        difference: as it was judged.
-        weights: of its arms, by full name.
+        difference: the judged difference.
+        weights: the weights of its arms, by full name.
         effect: the logarithm of the ratio of its two sides, or of the margin within which they are the same. Shares are
             not symmetric: -67 % and +200 % are the same factor of 3.
-        sentence: how far its sides are apart.
+        sentence: the size of the difference between its sides, in words.
     """
 
     difference: Comparison | JudgedContrast
@@ -63,7 +63,7 @@ class Case:
 
     Attributes:
         experiment: the whole document.
-        runs: of every arm.
+        runs: the runs of every arm.
         path: the results directory.
         matches: which arms are compared.
         looks: the plan of interim analyses.
@@ -71,7 +71,7 @@ class Case:
         contrasts: the contrasts of the document, judged.
         comparisons: the comparisons of two arms, judged.
         families: the families of both.
-        rates: what learning rates do.
+        rates: the effect of learning rates in each arm.
     """
 
     experiment: Experiment

@@ -53,7 +53,7 @@ class Cells:
     """A metric of the arms of a family, at all seeds that one of them has a folder for.
 
     Attributes:
-        arms: by full name.
+        arms: the full names of the arms.
         seeds: ascending.
         values: NaN where there is no finite number.
         ended: runs that are over, with a value or without.
@@ -121,8 +121,8 @@ class Cells:
         """The weighted sums of the first and the second side, by seed; of the seeds that have all arms.
 
         Args:
-            weights: of the arms.
-            n_seeds: of how many seeds; all if None.
+            weights: the weights of the arms.
+            n_seeds: the number of seeds, counted from the first; None: all.
 
         Examples:
             >>> cells = Cells(arms=("new", "old"), seeds=(0, 2), values=np.array([[2.5, 3.0], [2.0, np.nan]]),

@@ -212,7 +212,7 @@ class JudgedContrast(Difference):
         label: the label in figures and sentences.
         values: the difference by seed, on the scale of `estimate`.
         sentence: the verdict in words; empty if an arm of it was not chosen.
-        late: whether the contrast was asked after an answer was seen, so that no plan has it.
+        late: True if the contrast was asked after an answer was seen, so that no plan has it.
     """
 
     of: ClassVar[Kind] = "contrasts"

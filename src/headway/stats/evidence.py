@@ -66,11 +66,11 @@ class Difference:
         seeds: the seeds of all these numbers.
         look: the interim analysis, from 1, that gave the outcome; a settled difference is analysed no more. None before
             the first.
-        unit: of `estimate`, `interval`, `se` and `detectable`: "100 ln" of a ratio, or that of the metric.
+        unit: the unit of `estimate`, `interval`, `se` and `detectable`: "100 ln" of a ratio, or the unit of the metric.
         seed_s: the seconds of a run of each arm, one after the other: the cost of another seed.
-        seeds_to_settle: of an open difference, how many more seeds give a verdict in four of five cases.
+        seeds_to_settle: the number of further seeds that give an open difference a verdict in four of five cases.
         chance_to_settle: the chance that so many more seeds give a verdict.
-        of_errors: whether all of these are about 1 less the metric, as they are near a ceiling.
+        of_errors: True if all of these are about 1 less the metric, as they are near a ceiling.
     """
 
     of: ClassVar[Kind] = "comparisons"
@@ -183,12 +183,12 @@ class Family:
         level: the error probability of all intervals of that analysis together.
         residual_sd: the standard deviation of a run beside its arm and its seed, in 100 ln of the metric.
         freedom: the degrees of freedom of `residual_sd`.
-        d0: how similar the arms' spreads are, in degrees of freedom; None if all may be equal.
+        d0: the similarity of the arms' spreads, in degrees of freedom; None if all may be equal.
         pairing: the share of the runs' variance that their seeds explain.
         wild: arms with ten times the spread of the others, which are judged by their own spread.
         odd: shared arms that vary more than the others by an F test, which are judged by their own spread.
         baseline_seeds: the seeds with which that test finds three times the spread; None without a test.
-        of_errors: whether 1 less the metric is compared, since more than half of its values are above 0.9.
+        of_errors: True if 1 less the metric is compared, since more than half of its values are above 0.9.
     """
 
     of: Kind

@@ -61,7 +61,7 @@ class RatesOfArm:
         arm: the name of the arm.
         rates: its learning rates, from the lowest to the highest.
         best: the factor of the rate with the least mean.
-        at_edge: whether the best rate is the lowest or the highest.
+        at_edge: True if the best rate is the lowest or the highest.
         comparisons: the arm at its best rate against each baseline at its best rate.
         sentence: the best rate in words.
     """
@@ -89,8 +89,8 @@ def at_best_rates(
 
     Args:
         experiment: the whole document.
-        matches: what is compared with what.
-        runs: of every arm.
+        matches: the pairs of an arm and its baseline.
+        runs: the runs of every arm.
         compared: the comparisons at the rates of the document.
         looks: when one looks.
     """

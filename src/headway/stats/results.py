@@ -146,7 +146,7 @@ class Results:
         """The results that a file holds.
 
         Raises:
-            ResultsError: for another schema, or where something is missing or of the wrong type.
+            ResultsError: if the schema is another one, or a value is missing or has the wrong type.
         """
         schema = content.get("schema") if isinstance(content, Mapping) else None
         if schema != SCHEMA:

@@ -152,10 +152,10 @@ class Looking:
     """The plan of a directory's interim analyses, and the seeds that they use.
 
     Attributes:
-        margin: in per cent: what is certainly smaller is the same.
-        plan: that is stored; None where there is none: one look, once all runs that have a folder have ended.
-        seeds: that verdicts rest on, in the order in which they are run; empty: all. After a search they are the fresh
-            seeds of the finalists, for those that chose a winner flatter it.
+        margin: the margin of equivalence, in per cent.
+        plan: the stored plan; None without one: a single analysis, once all runs that have a folder have ended.
+        seeds: the seeds that verdicts rest on, in the order of their runs; empty: all. After a search these are the
+            fresh seeds of the finalists: the seeds that chose a winner flatter it.
         asked: the questions that were planned; None without a plan.
         n_before: seeds that had been run before the plan was made.
     """

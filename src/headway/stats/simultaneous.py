@@ -235,13 +235,13 @@ def chance_to_settle(
     in the mean over many differences, and too high by up to 0.2 for differences of about half the margin.
 
     Args:
-        estimate: of the difference.
-        variance: of the difference of one seed, as it is estimated.
+        estimate: the estimate of the difference.
+        variance: the estimated variance of one seed's difference.
         before: the degrees of freedom of `variance`.
-        seeds: of the estimate, and all seeds of the later test.
+        seeds: the number of seeds of the estimate, and the number of seeds of the later test.
         largest: the contrasts that are tested together.
         margin: the verdicts are: the interval excludes 0, or lies within the margin.
-        level: of the later test.
+        level: the simultaneous error level of the later test.
     """
     n, n_seeds = seeds
     freedom = before * (n_seeds - 1) / (n - 1)

@@ -63,7 +63,7 @@ def verdict_of(
         family: the family that it was judged in, if the results have it.
         metric: the metric of the difference.
         sides: the labels of the two sides, or the one label of a contrast that has no sides.
-        in_per_cent: whether the change is a share of the second side, not a number in the metric's unit.
+        in_per_cent: True for a change as a share of the second side, False for a number in the metric's unit.
     """
     if difference.of_errors:
         metric = of_errors(metric)

@@ -112,7 +112,7 @@ def execution_warning(
     Args:
         arm: label of the arm.
         baseline: label of the baseline.
-        executions: what `run.json` holds under `execution`, of the arm and of the baseline, for each pair.
+        executions: the `execution` entries of `run.json`, of the arm and of the baseline, for each pair.
 
     Examples:
         >>> next(execution_warning("2 heads", "1 head", [({"threads": 1}, {"threads": 2}), ({}, {})]))
@@ -417,11 +417,11 @@ class Check:
     """A warning that is looked for in every directory.
 
     Attributes:
-        sentences: yields the warning.
-        casts_doubt: whether answers may be worth nothing because of it.
-        doubt: what the answers in doubt carry.
+        sentences: the function that yields the warning.
+        casts_doubt: True if the warning may make answers worthless.
+        doubt: the kind of doubt that the answers carry.
         answers: the answers in doubt.
-        clause: what is added to their sentences.
+        clause: the clause that is added to the answers' sentences.
     """
 
     sentences: Callable[[Case], Iterable[str]]

@@ -74,10 +74,10 @@ def claims(
     """Judge every statement that the runs can answer, without a control and under each control.
 
     Args:
-        experiment: what was declared.
+        experiment: the experiment as declared.
         probed: the probed runs of each arm, by its full name.
-        associations: what `diversity_loss.associations` said of them.
-        comparisons: with their verdicts.
+        associations: the association of each layer's diversity with the loss, from `diversity_loss.associations`.
+        comparisons: the comparisons, with their verdicts.
     """
     r2, p = _r2_of_runs(associations), _p_of_arms(associations)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
@@ -385,11 +385,11 @@ class PrunedAtOnce:
 
     Attributes:
         arm: its full name.
-        method: by which its heads were chosen.
-        step: of the training of the whole model, at which it was pruned.
-        kept: share of the heads that stay.
-        rises: of the loss, nats per token, by seed.
-        loss: of the whole model, the mean over these seeds.
+        method: the method by which its heads were chosen.
+        step: the step in the training of the whole model at which it was pruned.
+        kept: the share of the heads that stay.
+        rises: the rise of the loss, in nats per token, by seed.
+        loss: the loss of the whole model, the mean over these seeds.
     """
 
     arm: str
@@ -410,9 +410,9 @@ def pruned_at_once(
     """Return each arm that was pruned and not trained, and that has a whole model to compare with.
 
     Args:
-        arms: of an experiment.
-        finals: final metrics of arms, by full name; those that did not finish are left out.
-        steps: for how many each arm was trained, by full name.
+        arms: the arms of an experiment.
+        finals: the final metrics of each arm, by full name; arms that did not finish are left out.
+        steps: the number of training steps of each arm, by full name.
     """
     for arm in arms:
         pruning, run = _pruning(arm), arm.resolved_spec

@@ -206,9 +206,10 @@ P = Callable[[Evidence, str], float | None]
 class Reading:
     """A statement as a number: it holds where `value` is above `bound`, or below it.
 
-    Of `several` numbers, such as one per layer, all have to lie above it; the smallest is told, and of `also` the
-    largest: of the layer, not of each seed for itself. `said` is that in words: {value} is its place, {metric} that of
-    the metric's name and {also} that of a further number. `published` marks a metric as the article measured it.
+    If a statement has `several` numbers, such as one per layer, all have to lie above the bound. The sentence gives
+    the smallest number and the largest of `also`, each that of a layer over all seeds. `said` is the sentence: {value}
+    stands for the number, {metric} for the metric's name and {also} for the further number. `published` marks a metric
+    as the article measured it.
 
     That a number on R^2 lies above its bound, or below it, may take an association that is more than chance, of which
     `chance_above` and `chance_below` give the p. `said_untested` is what is said where seeds are too few for one.
@@ -402,7 +403,7 @@ class JudgedStatement:
         short: a short name for a row of statements.
         control: the control of the arms.
         metric: the metric of the statement's number.
-        as_published: whether this is the metric as it was published.
+        as_published: True for the metric as it was published.
         bound: the bound on one side of which the number has to lie.
         verdict: the verdict of all arms together.
         sentence: the verdict in words.
@@ -454,7 +455,7 @@ def every_layer(arms: Sequence[Float[np.ndarray, "seed layer"]]) -> list[LayersO
     """Judge the layers of all arms together.
 
     Args:
-        arms: of each a number per seed and layer, of two seeds or more.
+        arms: the values of each arm per seed and layer, for two seeds or more.
 
     Examples:
         >>> rises = [[0.02, -0.03, 0.05, 0.01], [0.03, -0.01, 0.04, -0.02], [0.01, -0.02, 0.06, 0.0]]

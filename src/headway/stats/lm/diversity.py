@@ -62,12 +62,12 @@ class Association:
     """R^2 of a regression, the mean over one or more pairs of series (seeds).
 
     Attributes:
-        r2: explained share of the variance, of series as they are: high wherever both move with time.
-        r2_own: of what each seed does by itself, beside the mean over seeds; None for one seed or two, of which it
-            says nothing, and where there is no such thing.
+        r2: the share of the variance that is explained, of the series as they are: high wherever both move with time.
+        r2_own: the R^2 of each seed's deviation from the mean over seeds; None below three seeds, and where it is
+            undefined.
         r2_swapped: the same where one seed's series is explained by another seed's: what chance gives.
-        beyond: how much of what chance leaves is explained, (r2_own - r2_swapped) / (1 - r2_swapped) of each seed; from
-            four seeds on.
+        beyond: the explained share of the variance that chance leaves, (r2_own - r2_swapped) / (1 - r2_swapped) of each
+            seed; from four seeds on.
         beyond_interval: 95 % (t over seeds), of `beyond`.
         p: the share of permutations of seeds whose R^2 is as large as r2_own; None below four seeds.
         n: points that all series have.
@@ -208,10 +208,10 @@ class HeadProgress:
         steps: the probed steps, ascending.
         layers: the layers that have heads.
         n_heads: the heads of each of them.
-        mean: by metric, over the heads of a layer, or over its pairs of different heads.
-        variance: by metric, the population variance over the same.
-        null: by metric, the mean of what it would be if nothing were going on; metrics without one are left out.
-        n_rows: by metric, the positions that were counted.
+        mean: the mean over a layer's heads, or over its pairs of different heads, by metric.
+        variance: the population variance over the same heads or pairs, by metric.
+        null: the expected value of the mean under the null model, by metric; metrics without a null model are left out.
+        n_rows: the number of positions that were counted, by metric.
     """
 
     steps: Int[np.ndarray, " step"]

@@ -91,7 +91,7 @@ def fit_curve(
     Args:
         form: one of `PARAMETERS`.
         totals: heads of all layers of each point.
-        losses: of each point.
+        losses: the loss of each point.
         near: the b next to which the curve is taken; None: the published start.
     """
     curves = minima(form, totals, losses)

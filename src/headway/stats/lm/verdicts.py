@@ -31,10 +31,10 @@ def claim_sentence(
 
     Args:
         claim: the statement.
-        reading: as a number.
+        reading: the statement as a number.
         overall: the verdict of all arms.
-        arms: what each says.
-        titles: what an arm is called, by its full name.
+        arms: the verdict of each arm.
+        titles: the label of each arm, by full name.
     """
     if not arms:
         return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that it takes"
