@@ -47,10 +47,10 @@ def ablate(
         model: the model.
         inputs: the text.
         targets: the tokens after each position; -1 where none is counted.
-        stand_ins: what stands in for heads on this text.
+        stand_ins: the substitutes for heads on this text.
 
     Raises:
-        UserError: as `check_text`, or when the model has no heads.
+        UserError: if `check_text` refuses the text, or the model has no heads.
     """
     heads = heads_of(model)
     if not heads:
@@ -81,7 +81,7 @@ def changes_without(
     """Return the change of the loss without each set of heads, in nats per token of each sequence.
 
     Raises:
-        UserError: as `check_text`.
+        UserError: if `check_text` refuses the text.
     """
     losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets, kinds)
     return {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
@@ -104,9 +104,9 @@ class BatchedText:
         inputs: the text.
         targets: the tokens after each position; -1 where none is counted.
         other: the other text, read.
-        at_once: sequences that are read together.
-        tell: is given how long it takes, where that is long.
-        documents: the document of each sequence, the unit of intervals; None: each sequence is one.
+        at_once: the number of sequences that are read together.
+        tell: the function that is given the expected time as a sentence, if that is long.
+        documents: the document of each sequence, the unit of intervals; None: each sequence is a document.
     """
 
     model: Intervenable
@@ -136,12 +136,12 @@ class BatchedText:
             inputs: the text.
             targets: the tokens after each position; -1 where none is counted.
             others: the other text; or `inputs` themselves, as of `OtherText.read`.
-            mean_over: as in `substitutes`.
-            seed: of which sequences stand in for which.
-            tell: is given how long it takes, where that is long.
+            mean_over: the mean over `positions` (and sequences), or over sequences per position, as in `substitutes`.
+            seed: the random seed of the choice of donors.
+            tell: the function that is given the expected time as a sentence, if that is long.
 
         Raises:
-            UserError: for a model that fails a check, naming it, and texts that do not fit each other.
+            UserError: if the model fails a check, which is named, or the texts do not fit each other.
         """
         check_sound(model, inputs)
         at_once = max(1, BATCH // inputs.shape[1])

@@ -232,11 +232,12 @@ class Faithfulness:
     """The loss when every head outside a circuit is ablated, in nats per token.
 
     Attributes:
-        heads: that stay.
-        kind: how the others are taken away.
-        losses: of each sequence: with all heads, without any, with these alone, and with each random circuit.
-        tokens: how many of each sequence count: its weight.
-        exhaustive: whether the random circuits are all others of as many heads that there are.
+        heads: the heads that stay.
+        kind: the kind of ablation of the other heads.
+        losses: the losses of each sequence: with all heads, without any, with these alone, and with each random
+            circuit.
+        tokens: the number of tokens of each sequence that count: its weight.
+        exhaustive: True if the random circuits are all other circuits of the same number of heads.
     """
 
     heads: tuple[Head, ...]
@@ -419,14 +420,14 @@ class Ablation(ModelOnText):
     """The effect of every head of a finished model on the loss of a text: exact, and estimated.
 
     Attributes:
-        other: the other text, whose contexts stand in for heads, in words.
-        mean_over: what its mean is over: positions (and sequences), or sequences per position.
+        other: a description of the other text, whose contexts stand in for heads.
+        mean_over: the axes of the other text's mean: positions (and sequences), or sequences per position.
         exact: effects of single heads and of all, in each way of taking them away.
         michel: Michel's importance, of each layer.
         first_order: attribution, the gradient times the difference, by way.
-        integrated: the same along the way from all heads to none, by way.
-        pairs: what pairs of heads do together; None where nobody asked.
-        circuit: what some heads keep alone, by way of taking the others away; None where nobody asked.
+        integrated: integrated gradients, from all heads to none, by way.
+        pairs: the joint effects of pairs of heads; None if they were not asked for.
+        circuit: the faithfulness of a circuit, by way of ablating the other heads; None if it was not asked for.
     """
 
     other: str
@@ -485,10 +486,10 @@ class Ablation(ModelOnText):
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values, numbers to five digits; non-finite numbers are null.
 
-        For heads and pairs, `interval` is the 95 % interval of each on its own. `corrected_interval` is one of those
-        that hold for all heads, or for all pairs, at once: by these intervals sentences decide what matters. Rank
-        correlations are given even for noise. `heads_told_from_0` counts the heads whose corrected interval excludes 0;
-        if it is 0 there was nothing to rank.
+        For heads and pairs, `interval` is the 95 % interval of each alone. `corrected_interval` is simultaneous for all
+        heads, or for all pairs: sentences say that a head matters by these intervals. Rank correlations are given even
+        for noise. `heads_told_from_0` counts the heads whose corrected interval excludes 0; if it is 0, there was
+        nothing to rank.
         """
         exact = self.exact
         low, high = interval(exact.loss, exact.tokens)

@@ -51,10 +51,10 @@ def attribute(
         model: the model; its parameters get no gradient.
         inputs: the text.
         targets: the tokens after each position; -1 where none is counted.
-        stand_ins: what stands in for heads on this text.
+        stand_ins: the substitutes for heads on this text.
 
     Raises:
-        UserError: as `check_text` and `check_gradients`.
+        UserError: if `check_text` or `check_gradients` refuses the text or the model.
     """
     gates, z, slopes = _gradients(model, inputs, targets)
     first_order = {}
@@ -83,11 +83,11 @@ def integrated(
         model: the model.
         inputs: the text.
         targets: the tokens after each position; -1 where none is counted.
-        stand_ins: what stands in for heads on this text.
+        stand_ins: the substitutes for heads on this text.
         steps: forward and backward passes for each of the three ways.
 
     Raises:
-        UserError: as `check_text` and `check_gradients`, or without a step.
+        UserError: if `check_text` or `check_gradients` refuses the text or the model, or `steps` is below 1.
     """
     check_text(model, inputs, targets)
     check_gradients(model)
@@ -114,7 +114,7 @@ def gate_gradients(
     """Return dL/dxi of each layer's heads, as in `Attribution`.
 
     Raises:
-        UserError: as `check_text` and `check_gradients`.
+        UserError: if `check_text` or `check_gradients` refuses the text or the model.
     """
     gates, _, _ = _gradients(model, inputs, targets)
     return _per_layer(model, gates, len(inputs))

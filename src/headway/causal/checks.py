@@ -45,7 +45,7 @@ def check_sound(
         model: the model.
         tokens: the text, of which the beginning is read.
         sites: the parts of heads that will be patched, if any.
-        paths: whether paths between heads will be measured, too.
+        paths: True if paths between heads will be measured, too.
 
     Raises:
         UserError: naming the check that failed.
@@ -68,7 +68,7 @@ def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], t
     Args:
         model: the model.
         tokens: a text of two tokens or more; a short one will do.
-        tolerance: of what is compared, as a share of the largest.
+        tolerance: the largest error that passes, as a share of the largest compared value.
 
     Raises:
         UserError: naming the check that failed, and by how much.
@@ -219,9 +219,9 @@ def check_patching(
     Args:
         model: the model.
         tokens: a text; a short one will do.
-        sites: what will be patched; of others nothing is checked.
-        paths: whether paths will be measured, which are patches of queries, keys and values.
-        tolerance: of what is compared, as a share of the largest.
+        sites: the sites that will be patched; other sites are not checked.
+        paths: True if paths will be measured, which are patches of queries, keys and values.
+        tolerance: the largest error that passes, as a share of the largest compared value.
 
     Raises:
         UserError: naming the check that failed, and by how much.

@@ -155,7 +155,7 @@ def over_documents(found: Any, tokens: Int[np.ndarray, " batch"], documents: Int
     """Return results on sequences as those on documents: their pieces are one unit, with the tokens of all of them.
 
     Args:
-        found: as of `joined`.
+        found: results by sequence, as from `joined`.
         tokens: the number of tokens of each sequence that count.
         documents: the document of each sequence.
 
@@ -210,9 +210,9 @@ def interval(
 
     Args:
         per_sequence: the means of each sequence.
-        tokens: the weight of each.
-        confidence: the chance with which an interval holds.
-        at_once: whether this is the chance that all of the intervals hold.
+        tokens: the weight of each sequence: its number of tokens.
+        confidence: the probability that an interval holds.
+        at_once: True if this is the probability that all of the intervals hold.
     """
     from scipy.stats import t
 

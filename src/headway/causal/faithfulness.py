@@ -31,14 +31,14 @@ def faithfulness(
 
     Args:
         model: the model.
-        batches: the text, the targets, and what stands in for the other heads.
-        heads: those that stay.
-        kinds: the stand-ins that are taken, one kind after the other.
-        draws: other circuits of the same number of heads: all different, and all that there are where they are few.
-        seed: of these.
+        batches: the text, the targets, and the substitutes for the other heads, batch by batch.
+        heads: the heads that stay.
+        kinds: the kinds of substitutes, one after the other.
+        draws: the number of random circuits with as many heads; all of them if there are fewer.
+        seed: the random seed of these circuits.
 
     Raises:
-        UserError: as `check_text` and `check_circuit`.
+        UserError: if `check_text` refuses the text, or `check_circuit` the heads.
     """
     check_circuit(model, heads, draws)
     every = heads_of(model)
@@ -67,7 +67,7 @@ def check_circuit(model: Intervenable, heads: Sequence[Head], draws: int = DRAWS
     """Raise UserError if some heads are no circuit of the model.
 
     Raises:
-        UserError: for no heads, all of them, heads that are not there or stand twice, or nothing to hold them against.
+        UserError: if the heads are none, all, unknown or repeated, or no random circuit is left to compare with.
     """
     every = heads_of(model)
     wrong = next((head for head in heads if head not in every), None)

@@ -206,9 +206,9 @@ class HeadPaths:
     """Direct effects of heads on later heads, through what the earlier one wrote on the clean text.
 
     Attributes:
-        heads: of each row (which writes) and column (which reads).
-        through: by input of the reader, (writer, reader): the metric's change; NaN where the reader is not later.
-        to_output: of each writer, on the metric with nothing between.
+        heads: the heads of the rows, which write, and of the columns, which read.
+        through: the metric's change by input of the reader, (writer, reader); NaN where the reader is not later.
+        to_output: the direct effect of each writer on the metric.
     """
 
     heads: tuple[Head, ...]
@@ -221,16 +221,16 @@ class Patching:
     """The effects of patching a corrupted run with each head of the clean one in turn.
 
     Attributes:
-        heads: in the order of the model.
+        heads: the heads, in the order of the model.
         clean: the metric of each example of the clean run.
-        corrupted: that of the corrupted one, example by example.
-        effects: by site, the metric's change by patching a head: (head, example), or (head, pos, example).
+        corrupted: the metric of each example of the corrupted run.
+        effects: the metric's change by patching a head, by site: (head, example), or (head, pos, example).
         estimates: the same to first order, from one gradient; softmaxes are computed anew.
-        cancels: of each head whether its estimate is much smaller than with the gradient through some layer left out,
-            so that paths cancel and the estimate is not to be trusted.
-        paths: direct effects between heads; None where nobody asked, or they cannot be measured.
-        no_paths: why they cannot be, in a sentence, where somebody asked.
-        asks: what the metric is; None: a function of the user's own.
+        cancels: True for each head whose estimate is much smaller than with the gradient through some layer left out.
+            Then paths cancel, and the estimate cannot be trusted.
+        paths: direct effects between heads; None if they were not asked for, or cannot be measured.
+        no_paths: the reason why paths cannot be measured, if they were asked for.
+        asks: the kind of metric; None: a function of the user's own.
     """
 
     heads: tuple[Head, ...]
@@ -392,12 +392,12 @@ class PatchedModel(ModelOnText):
     """A model on clean texts, and on corrupted ones into which its heads are patched one by one.
 
     Attributes:
-        metric: what is asked about, in words.
+        metric: the question that the metric answers, in words.
         clean: the tokens of the clean text of the first pair, as written.
-        corrupted: those of the corrupted one.
-        positions: what each position is called over all pairs.
+        corrupted: the tokens of the corrupted text of the first pair, as written.
+        positions: the label of each position over all pairs.
         patching: all that patching showed.
-        patterns: of the heads of the strongest path, or else of the head that moves the metric most.
+        patterns: the patterns of the heads of the strongest path, or else of the head that moves the metric most.
     """
 
     metric: str

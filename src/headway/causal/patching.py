@@ -187,7 +187,7 @@ def estimated_effects(
     """Return the estimated effects of patches at each site: (head, batch), or (head, pos, batch).
 
     Raises:
-        UserError: for a model whose weights have no gradient.
+        UserError: if the model's weights have no gradient.
     """
     gradients = _gradients(runs, None)
     estimates: dict[PatchSite, Tensor] = {}
@@ -250,7 +250,7 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
     """Return direct effects between all pairs of heads, the mean over examples.
 
     Raises:
-        UserError: for a model of which they cannot be measured, saying why.
+        UserError: if paths cannot be measured in this model; the reason is named.
     """
     if (why := why_no_paths(runs)) is not None:
         raise UserError(f"{why}; leave paths out")

@@ -149,12 +149,13 @@ def prune_to_number(
         model: the model; it stays as it is.
         keep: a number of heads that whole units can have; see `heads_to_keep`.
         order: which units go first.
-        text: what the order is told from.
-        steps: importance is measured anew after each of them; each takes the same share of what goes.
-        tell: is given what is done, where there are several steps.
+        text: the text from which the order is measured.
+        steps: the number of steps; importance is measured again after each, and each removes an equal share of the
+            heads.
+        tell: the function that is given a sentence about each step, if there are several.
 
     Raises:
-        UserError: for no steps, or an order that ends before enough have gone.
+        UserError: if `steps` is below 1, or the order ends before enough heads are pruned.
     """
     if steps < 1:
         raise UserError(f"{steps} steps were asked for; give 1 or more")

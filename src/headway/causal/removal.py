@@ -135,8 +135,8 @@ def losses_without(
         inputs: the text.
         targets: the tokens after each position; -1 where none is counted.
         removals: the sets of heads.
-        memory_bytes: what may be held beside the model, about; None: about as much as a forward pass holds. One set is
-            always held. Of a model that others wrote one set is held.
+        memory_bytes: the memory that may be held beside the model, about; None: about as much as a forward pass holds.
+            At least one set is held; of a model from another library, exactly one.
     """
     if isinstance(model, Transformer):
         return _side_by_side(model, inputs, targets, removals, memory_bytes)
@@ -154,7 +154,7 @@ def losses_by_kind(
     """Return the losses without sets of heads; also those of each kind of what stands in for them.
 
     Raises:
-        UserError: as `check_text`.
+        UserError: if `check_text` refuses the text.
     """
     check_text(model, inputs, targets)
     removals = [Removal(heads, stand_ins.of[kind]) for kind in kinds for heads in sets]

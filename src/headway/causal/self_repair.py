@@ -53,7 +53,7 @@ class GroupEffect:
     """The effect of removing some heads together, on each sequence.
 
     Attributes:
-        heads: of the group.
+        heads: the heads of the group.
         joint: the change of the loss without all of them.
         left_in: the change of the loss without all but one of them, by this one.
     """

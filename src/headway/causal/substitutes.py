@@ -70,8 +70,8 @@ def substitutes(
         model: the model.
         inputs: the text whose loss is measured.
         other: sequences of another text, at least as long.
-        mean_over: what the mean is over: positions (and sequences), or sequences per position.
-        seed: of the choice of donors: different ones, where there are as many as sequences.
+        mean_over: the axes of the mean: `positions` (and sequences), or sequences per position.
+        seed: the random seed of the choice of donors, which are all different if there are enough.
 
     Raises:
         UserError: when the other text is shorter, or a sequence would be its own donor.
@@ -95,7 +95,7 @@ def check_mean_over(mean_over: str) -> MeanOver:
     """Return what the mean is taken over; raise UserError for an unknown name.
 
     Raises:
-        UserError: for something else.
+        UserError: if the name is another one.
     """
     if mean_over not in get_args(MeanOver):
         raise UserError(f"mean {mean_over!r} is no way to take a mean; {near(mean_over, get_args(MeanOver))}")
@@ -142,7 +142,7 @@ def donors_among(n: int, seed: int) -> tuple[int, ...]:
     """Return another sequence of the same text for each, all different: one cycle through all of them.
 
     Raises:
-        UserError: for a single sequence.
+        UserError: if there is a single sequence.
 
     Examples:
         >>> sorted(donors_among(4, 0)), any(at == donor for at, donor in enumerate(donors_among(4, 0)))
@@ -225,12 +225,12 @@ class OtherText:
             inputs: the text whose loss is measured, all of it.
             other: sequences of another text, at least as long; or `inputs` themselves, where these are all that there
                 are, and then each sequence gets another one's contexts.
-            mean_over: as in `substitutes`.
-            seed: of the choice of donors.
+            mean_over: the axes of the mean, as in `substitutes`.
+            seed: the random seed of the choice of donors.
             at_once: sequences that are read together.
 
         Raises:
-            UserError: as `substitutes`.
+            UserError: if `substitutes` would refuse the texts.
         """
         axes = _AXES[check_mean_over(mean_over)]
         donors = donors_among(len(inputs), seed) if other is inputs else donors_of(inputs, other, seed)
