@@ -419,7 +419,7 @@ def repeats(kit: Kit) -> Iterator[Row]:
     kinds: dict[str, dict[str, Any]] = {
         "adamw": {},
         "muon": {"optimizer": "muon", "adamw_learning_rate": 0.01},
-        "accumulated": {"accumulate": 2},
+        "accumulated": {"grad_accumulation": 2},
         "bf16": {"precision": "bf16"},
         "drophead": {"drophead": {"start": 0.3, "end": 0.3}},
         "regularized": {"regularizers": [{"metric": name} for name in REGULARIZERS]},

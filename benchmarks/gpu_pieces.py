@@ -70,7 +70,7 @@ def roofline(run: TokensRun) -> dict[str, float]:
     for layer, heads in enumerate(run.model.layout.layers):
         seen = min(run.model.window(layer) or n_ctx, n_ctx)
         pairs += heads.n_heads * (n_ctx * seen - seen * (seen - 1) // 2)
-    kept = max(0, budget.training_bytes - 16 * budget.n_parameters) * training.accumulate
+    kept = max(0, budget.training_bytes - 16 * budget.n_parameters) * training.grad_accumulation
     return {
         "products": 3 * budget.flops_per_example * training.batch_size / H200_FLOPS[training.precision],
         "exponentials": 2 * pairs * training.batch_size / H200_EXPONENTIALS,

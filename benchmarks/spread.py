@@ -77,7 +77,7 @@ class Course:
 def course(variant: str, seed: int) -> Course:
     weights_of = 0 if variant in ("touched", "order") else seed
     data_of = 0 if variant in ("touched", "first-weights") else seed
-    changes: dict[str, Any] = {"decay": "cosine"} if variant == "cosine" else {}
+    changes: dict[str, Any] = {"lr_schedule": "cosine"} if variant == "cosine" else {}
     steps = {"twice": 2 * STEPS, "end-batch": SHORTER, "shorter": SHORTER}.get(variant, STEPS)
     return Course(
         weights_of,

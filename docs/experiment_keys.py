@@ -5,9 +5,8 @@ Both are generated from the declared types, so they cannot drift: `make docs` wr
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
@@ -16,7 +15,7 @@ from pydantic_core import PydanticUndefined
 from headway.config.document import RUN_SECTIONS, Document, Logging
 from headway.config.kinds import RUN_KINDS, kinds_of
 from headway.config.run import RunSpec
-from headway.config.spec import KEYS, Spec, specs_in
+from headway.config.spec import Spec, specs_in
 from headway.config.yaml import FACTOR
 
 _KEYS = {
@@ -68,8 +67,7 @@ def reference() -> str:
         "",
         "Generated from the declared types by `make docs`. A key without a default must be given, in the",
         "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits. Where an arm, a control, a",
-        "scale or `--set` changes a number, `x0.5` means half of what it was. Where a row has two names, both are",
-        "accepted, and the second is stored.",
+        "scale or `--set` changes a number, `x0.5` means half of what it was.",
         "",
         *_table("The file", Document),
         *_table("`logging`", Logging),
@@ -82,10 +80,10 @@ def reference() -> str:
             for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
                 # Kinds of one type of run differ in their task alone.
                 of = kinds_of(member) or its_kinds
-                lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", member, KEYS.get(part, {}))
-        starts = [run.model_fields["start"]] if run.traits.initialises_others else []
+                lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", member)
+        starts = [run.model_fields["init_from"]] if run.traits.initialises_others else []
         for member in dict.fromkeys(member for field in starts for member in _nested(field.annotation)):
-            rows = _table(f"`arms.NAME.init_from` (or `start`) of `task.kind: {', '.join(its_kinds)}`", member)
+            rows = _table(f"`arms.NAME.init_from` of `task.kind: {', '.join(its_kinds)}`", member)
             lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"
 
@@ -102,9 +100,6 @@ def schema() -> dict[str, Any]:
     partial = {name: _with_factors(value) for name, value in definitions.items()}
     for value in partial.values():
         value.pop("required", None)
-        for word, older in {**KEYS["training"], **KEYS["model"]}.items():
-            if older in value.get("properties", {}):
-                value["properties"] = {word: value["properties"][older], **value["properties"]}
     document = Document.model_json_schema(ref_template="#/$defs/{model}")
     document["$defs"] = {**document.get("$defs", {}), **partial}
     override: dict[str, Any] = {
@@ -116,8 +111,7 @@ def schema() -> dict[str, Any]:
     start = document["$defs"]["Start"]["properties"]
     del start["run"]
     document["$defs"]["Start"]["properties"] = {"arm": {"type": "string", "description": _ARM}, **start}
-    starts = {key: {"$ref": "#/$defs/Start"} for key in (*KEYS["arm"], *KEYS["arm"].values())}
-    of_arm = {**override, "properties": {**override["properties"], **starts}}
+    of_arm = {**override, "properties": {**override["properties"], "init_from": {"$ref": "#/$defs/Start"}}}
     document["properties"]["arms"]["additionalProperties"] = {"anyOf": [of_arm, {"type": "null"}]}
     document["properties"]["controls"]["additionalProperties"] = override
     document["properties"]["scales"]["additionalProperties"] = {"type": "object"}
@@ -161,20 +155,18 @@ def _choice(member: type[Spec]) -> str:
     return chosen[0] if chosen else member.__name__
 
 
-def _table(heading: str, member: type[Spec], words: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+def _table(heading: str, member: type[Spec]) -> list[str]:
     choice = "" if member in (Document, Logging) else _choice(member)
-    rows = [_row(name, field, words) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
+    rows = [_row(name, field) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
     sentence = (member.__doc__ or "").strip().splitlines()[0]
     title = f"## {heading}" + (f", {choice}" if choice else "")
     head = ["| key | type | unit | default | meaning |", "|---|---|---|---|---|"] if rows else []
     return [title, "", sentence, "", *head, *rows, *([""] if rows else [])]
 
 
-def _row(name: str, field: FieldInfo, words: Mapping[str, str]) -> str:
-    """Return the row of a key, under the field's word for it first."""
-    names = " or ".join(f"`{each}`" for each in (*(word for word, older in words.items() if older == name), name))
+def _row(name: str, field: FieldInfo) -> str:
     unit = "" if field.annotation is bool else UNITS.get(name, "")
-    cells = (names, _type(field.annotation), unit, _default(field), field.description or "")
+    cells = (f"`{name}`", _type(field.annotation), unit, _default(field), field.description or "")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

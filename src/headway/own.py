@@ -24,6 +24,7 @@ from headway.config.lm.text import OWN_CORPORA
 from headway.config.lm.training import OWN_TERMS, REGULARIZED, Better
 from headway.config.metrics import METRICS, Metric
 from headway.config.plugins import call, form_of, line_of, register
+from headway.config.spec import no_such_key
 from headway.data.batch import MASKED as MASKED
 from headway.data.batch import Batch as Batch
 from headway.data.synthetic import OwnTask
@@ -110,7 +111,7 @@ def family(name: str, *, base: str, **choices: Any) -> None:
         raise DeclarationError(f"family {name}: its base {base!r} is not known; {near(base, bases)}")
     for key in choices:
         if key not in bases[base].model_fields:
-            raise DeclarationError(f"family {name}: there is no key model.{key}; {near(key, bases[base].model_fields)}")
+            raise DeclarationError(f"family {name}: model.{key}: {no_such_key(key, bases[base].model_fields)}")
     if name in bases or name == "icl":
         raise DeclarationError(f"family {name!r} exists already; give it another name")
     register("family", name, base, (OWN_FAMILIES, name, {"family": base, **choices}))

@@ -128,7 +128,7 @@ def test_x_ray_puts_the_published_setting_right():
         "sinusoidal",
         False,
     )
-    assert (model.attends, model.logit_scale(0), model.norm_place, model.embedding_scale) == (
+    assert (model.mask, model.logit_scale(0), model.norm_place, model.embedding_scale) == (
         "past", 16**-0.5, "before", "none",
     )  # fmt: skip
     assert (run.task.n_ctx, run.task.tokenizer, run.training.batch_size) == (256, "bpe-5000", 64)
@@ -159,7 +159,7 @@ def test_the_published_recipe():
         1,
         (0.9, 0.999),
     )
-    assert (training.weight_decay, training.warmup_steps, training.decay, training.clip) == (0, 0, "linear", 1)
+    assert (training.weight_decay, training.warmup_steps, training.lr_schedule, training.clip) == (0, 0, "linear", 1)
     assert run.model.windows == (None, 256)
     padded = experiment.arm("descending-low+padding-as-published").spec(0)
     assert (padded.task.padding, padded.task.n_ctx, padded.training.batch_size) == ("published", 2048, 2)

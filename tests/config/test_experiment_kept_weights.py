@@ -6,7 +6,9 @@ from support import small_text
 from headway.config.load import load
 from headway.errors import DeclarationError
 
-REWOUND = {"start": {"arm": "falling", "weights": "rewound", "rewind_to": 10, "prune": {"by": "random", "keep": 0.5}}}
+REWOUND = {
+    "init_from": {"arm": "falling", "weights": "rewound", "rewind_to": 10, "prune": {"by": "random", "keep": 0.5}}
+}
 
 
 def kept(weights, arm="falling", **document):
@@ -24,7 +26,7 @@ def test_spaced_ones_begin_at_0_and_are_even_on_a_log_scale():
     assert kept({"log_spaced": 4}) == (0, 2, 5, 15)
     assert kept({"log_spaced": 1}) == (0,)
     assert kept({"log_spaced": 1000}) == tuple(range(40))
-    untrained = {"start": {"arm": "falling"}, "training": {"steps": 0}}
+    untrained = {"init_from": {"arm": "falling"}, "training": {"steps": 0}}
     assert kept({"log_spaced": 4}, "cut", arms={"falling": {}, "cut": untrained}) == ()
     assert kept([0, 5], "cut", arms={"falling": {}, "cut": untrained}) == ()
 

@@ -135,7 +135,7 @@ def test_a_changed_file_takes_the_place_of_what_it_was(write):
             "from headway import own\nown.family('x', base='gpt2')\n",
             r"base 'gpt2' is not known; did you mean gpt-2",
         ),
-        ("from headway import own\nown.family('x', base='gpt-2', mpl='none')\n", r"no key model.mpl; did you mean mlp"),
+        ("from headway import own\nown.family('x', base='gpt-2', mpl='none')\n", r"model.mpl: there is no such key"),
         ("from headway import own\nown.family('llama', base='gpt-2')\n", r"family 'llama' exists already"),
     ],
 )

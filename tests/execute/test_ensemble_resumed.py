@@ -181,14 +181,15 @@ def test_on_a_gpu_it_is_the_memory_that_is_free_there(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("at_most", "says"), [(4, True), ("auto", False)])
 def test_who_asks_for_several_reads_why_a_run_is_alone(tmp_path, at_most, says):
-    document = {**DOCUMENT, "training": {**DOCUMENT["training"], "accumulate": 2, "steps": 2}}
+    document = {**DOCUMENT, "training": {**DOCUMENT["training"], "grad_accumulation": 2, "steps": 2}}
     said = []
     here = slots("cpu", workers=1, runs=1)
     _, made = api.prepare(resolve(document), tmp_path / "out", here, said.append, at_most)
     assert {run.batch for run in made} == {None}
     assert len(said) == 2 * says, "a sentence for each arm"
     assert all(
-        "trained alone, and not together with others of its shape: training.accumulate: a batch" in s for s in said
+        "trained alone, and not together with others of its shape: training.grad_accumulation: a batch" in s
+        for s in said
     )
 
 
@@ -225,7 +226,7 @@ def test_threads_are_those_that_a_run_was_made_with(tmp_path):
 
     def made(workers):
         here = tuple(Slot(device="cpu", threads=workers) for _ in range(2))
-        document = {**DOCUMENT, "arms": {"h2": {}, "alone": {"training": {"accumulate": 2}}}}
+        document = {**DOCUMENT, "arms": {"h2": {}, "alone": {"training": {"grad_accumulation": 2}}}}
         return api.prepare(resolve(document), tmp_path / "out", here)[1]
 
     made(3)

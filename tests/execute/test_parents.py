@@ -24,16 +24,16 @@ from headway.store.run import Run
 TAYLOR = {"by": "taylor", "keep": 0.5, "sequences": 8}
 ARMS = {
     "dense": {},
-    "small": {"start": {"arm": "dense", "prune": TAYLOR}, "training": {"steps": 0}},
-    "early": {"start": {"arm": "dense", "step": 20, "prune": TAYLOR}, "training": {"steps": 0}},
-    "on": {"start": {"arm": "dense", "prune": {**TAYLOR, "by": "random"}}, "training": {"steps": 20}},
-    "rewound": {"start": {"arm": "dense", "prune": TAYLOR, "weights": "rewound"}, "training": {"steps": 0}},
+    "small": {"init_from": {"arm": "dense", "prune": TAYLOR}, "training": {"steps": 0}},
+    "early": {"init_from": {"arm": "dense", "step": 20, "prune": TAYLOR}, "training": {"steps": 0}},
+    "on": {"init_from": {"arm": "dense", "prune": {**TAYLOR, "by": "random"}}, "training": {"steps": 20}},
+    "rewound": {"init_from": {"arm": "dense", "prune": TAYLOR, "weights": "rewound"}, "training": {"steps": 0}},
     "again": {
-        "start": {"arm": "dense", "prune": TAYLOR, "weights": "rewound", "rewind_to": 10},
+        "init_from": {"arm": "dense", "prune": TAYLOR, "weights": "rewound", "rewind_to": 10},
         "training": {"steps": 0},
     },
-    "fresh": {"start": {"arm": "dense", "prune": TAYLOR, "weights": "fresh"}, "training": {"steps": 0}},
-    "regrown": {"start": {"arm": "on", "regrow": True}, "training": {"steps": 0}},
+    "fresh": {"init_from": {"arm": "dense", "prune": TAYLOR, "weights": "fresh"}, "training": {"steps": 0}},
+    "regrown": {"init_from": {"arm": "on", "regrow": True}, "training": {"steps": 0}},
 }
 
 
@@ -190,7 +190,7 @@ def test_a_parent_that_is_not_done_is_named(tmp_path):
 def test_a_step_that_was_not_stored_is_said_with_what_to_do(done, tmp_path):
     directory = tmp_path / "results"
     shutil.copytree(done["dense"].path.parents[2], directory)
-    later = {**ARMS, "later": {"start": {"arm": "dense", "step": 30}, "training": {"steps": 0}}}
+    later = {**ARMS, "later": {"init_from": {"arm": "dense", "step": 30}, "training": {"steps": 0}}}
     of = small_text.experiment(arms=later, baseline="dense", samples=None)
     run = Store.create(directory, of).add(of.arm("later"), 0)
     assert train(run) == FAILED

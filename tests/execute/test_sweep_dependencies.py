@@ -35,7 +35,7 @@ class Told:
     spec: Any = field(init=False)
 
     def __post_init__(self):
-        self.spec = SimpleNamespace(init_from=self.parent and SimpleNamespace(run=self.parent))
+        self.spec = SimpleNamespace(initial_run=self.parent and SimpleNamespace(run=self.parent))
 
     @property
     def id(self):
@@ -90,7 +90,7 @@ def test_a_parent_that_another_process_works_on_is_waited_for(monkeypatch):
 
 def test_a_parent_elsewhere_whose_worker_is_silent_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(lease_module, "STALE_S", 0.1)
-    arms = {"dense": {}, "small": {"start": {"arm": "dense", "prune": {"by": "random", "keep": 3}}}}
+    arms = {"dense": {}, "small": {"init_from": {"arm": "dense", "prune": {"by": "random", "keep": 3}}}}
     of = small_text.experiment(arms=arms, baseline="dense", samples=None)
     store = Store.create(tmp_path / "results", of)
     parent, child = (store.add(arm, seed) for arm, seed in of.runs)
@@ -107,12 +107,12 @@ def test_a_parent_elsewhere_whose_worker_is_silent_is_given_up(tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_a_sweep_trains_parents_first_and_says_why_children_of_failed_ones_fail(tmp_path):
-    grow = {"start": {"arm": "wild"}, "training": {"steps": 0}}
+    grow = {"init_from": {"arm": "wild"}, "training": {"steps": 0}}
     arms = {
         "child": grow,
-        "grandchild": {"start": {"arm": "child"}, "training": {"steps": 0}},
+        "grandchild": {"init_from": {"arm": "child"}, "training": {"steps": 0}},
         "wild": {"training": {"learning_rate": 1e14, "clip": None}},
-        "small": {"start": {"arm": "tame", "prune": {"by": "random", "keep": 3}}, "training": {"steps": 0}},
+        "small": {"init_from": {"arm": "tame", "prune": {"by": "random", "keep": 3}}, "training": {"steps": 0}},
         "tame": {"training": {"steps": 2}},
     }
     of = small_text.experiment(arms=arms, baseline="tame", samples=None)
@@ -134,8 +134,8 @@ def test_a_sweep_trains_parents_first_and_says_why_children_of_failed_ones_fail(
 def test_a_run_that_another_driver_holds_when_its_parent_has_failed_is_waited_for(tmp_path):
     arms = {
         "dense": {},
-        "small": {"start": {"arm": "dense", "prune": {"by": "random", "keep": 3}}, "training": {"steps": 1}},
-        "regrown": {"start": {"arm": "small", "regrow": True}, "training": {"steps": 1}},
+        "small": {"init_from": {"arm": "dense", "prune": {"by": "random", "keep": 3}}, "training": {"steps": 1}},
+        "regrown": {"init_from": {"arm": "small", "regrow": True}, "training": {"steps": 1}},
     }
     of = small_text.experiment(arms=arms, baseline="dense", samples=None)
     store = Store.create(tmp_path / "results", of)

@@ -56,7 +56,7 @@ def lasting(run):
 
 def everything(steps):
     """Muon, dropout, parts of batches, a step size that changes, heads that are dropped, regularised and measured."""
-    training = {**small_text.MUON, "batch_size": 4, "accumulate": 2, "warmup_steps": 5, "steps": steps}
+    training = {**small_text.MUON, "batch_size": 4, "grad_accumulation": 2, "warmup_steps": 5, "steps": steps}
     terms = [{"metric": "disagreement_output", "weight": 0.1, "schedule": "falling"}, {"metric": "query_cka"}]
     return {
         "model": {**small_text.CONTENT["model"], "dropout": 0.1},
@@ -219,7 +219,7 @@ def test_out_of_memory_names_the_arm_its_estimate_and_what_would_fit(tmp_path, m
     assert work(run.path, failing(error)) == FAILED
     message = Run.open(run.path).message
     assert message.startswith(f"out of memory: falling needs about {needed / 1e9:.1f} GB with a batch of 4096; into ")
-    assert message.endswith("would fit: lower training.batch_size, or keep it and raise training.accumulate")
+    assert message.endswith("would fit: lower training.batch_size, or keep it and raise training.grad_accumulation")
     fits = int(message.partition(" one of ")[2].split()[0])
     assert 1_900 < fits < 2_100
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": 1_000})())

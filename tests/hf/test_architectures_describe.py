@@ -16,7 +16,7 @@ CHANGES = {
     "d_head": 10,
     "attention_scale": "d_head",
     "windows": (None,),
-    "attends": "future",
+    "mask": "future",
     "embedding_scale": "d_model",
     "emptied": (0,),
     "positions": "learned",
@@ -48,7 +48,7 @@ def test_every_field_of_a_model_is_thought_of():
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_model_has_another_description(name):
-    needed = {"attends": {"windows": (None,)}, "emptied": {"n_heads": "0-4"}}.get(name, {})
+    needed = {"mask": {"windows": (None,)}, "emptied": {"n_heads": "0-4"}}.get(name, {})
     changed = GptNeo(**{**LANE.content(), **needed, name: CHANGES[name]})
     assert describe(changed) != describe(GptNeo(**{**LANE.content(), **needed}) if name == "emptied" else LANE)
 

@@ -122,21 +122,21 @@ VARIATIONS = {
                   "windows": [7], "positions": "sinusoidal", "n_positions": 77, "rotary_base": 7.0, "norm": "rms",
                   "norm_place": "after", "norm_eps": 0.7, "mlp": "gelu", "d_mlp": 7, "biases": ["mlp"],
                   "tied": False, "dropout": 0.7, "d_embed": 7, "lane": "switched", "positions_in_lane": False,
-                  "ranks": {"q": 7}, "init_std": 0.7, "factor_init": "matched", "attends": "future",
+                  "ranks": {"q": 7}, "init_std": 0.7, "factor_init": "matched", "mask": "future",
                   "embedding_scale": "d_model", "embedding_init_std": 0.7, "emptied": [0], "residual": False,
                   "smeared_keys": True, "readout": 300, "encoder": 7, "class_token": True,
                   "attention": "sharper"},
-        "training": {"steps": 7, "tokens": None, "epochs": None, "batch_size": 7, "accumulate": 4,
-                     "learning_rate": 0.7, "warmup_steps": 7, "decay": "cosine", "clip": None, "precision": "bf16",
-                     "betas": [0.1, 0.2], "eps": 0.1, "weight_decay": 0.1, "momentum": 0.7,
+        "training": {"steps": 7, "tokens": None, "epochs": None, "batch_size": 7, "grad_accumulation": 4,
+                     "learning_rate": 0.7, "warmup_steps": 7, "lr_schedule": "cosine", "clip": None,
+                     "precision": "bf16", "betas": [0.1, 0.2], "eps": 0.1, "weight_decay": 0.1, "momentum": 0.7,
                      "adamw_learning_rate": 0.7, "drophead": {"start": 0.7},
                      "regularizers": [{"metric": "orthogonality"}]},
         "evaluation": {"every": 7, "sequences_during": 7, "sequences": 7},
         "probes": {"every": 7, "dense_until": 7, "sequences": 7, "diversity": True, "patterns": True, "circuits": True,
                    "published": True, "outputs": True, "importance": True, "metrics": ["sink_score"]},
         "after": {"ablate": {"sequences": 7}},
-        "start": {"run": "run1-7", "step": 7, "prune": {"by": "random", "keep": 1}, "regrow": True, "weights": "fresh",
-                  "rewind_to": 7},
+        "init_from": {"run": "run1-7", "step": 7, "prune": {"by": "random", "keep": 1}, "regrow": True,
+                      "weights": "fresh", "rewind_to": 7},
         "samples": {"prompt": "Seven", "tokens": 7, "temperature": 0.7, "top_k": 7, "top_p": 0.7, "count": 7},
     },
 }  # fmt: skip
@@ -157,14 +157,17 @@ def test_every_field_changes_the_id(kind, part, field, monkeypatch):
     monkeypatch.setitem(OWN_ATTENTIONS, "sharper", lambda scores: 2 * scores)  # as a plugin registers one
     if (part, field) == ("task", "d_y"):  # else n_out would have to vary with it
         content = {**content, "model": {k: v for k, v in content["model"].items() if k != "n_out"}}
-    if field == "attends":  # such a model has no windows and cannot write
+    if field == "mask":  # such a model has no windows and cannot write
         content = {**content, "samples": None, "model": {**content["model"], "windows": [None]}}
     if field in ("encoder", "class_token", "readout"):  # of which a text has no use, or no tied embedding
         content = RETRIEVAL if field != "readout" else {**content, "model": {**content["model"], "tied": False}}
     if field == "emptied":  # a layer that has heads has not lost them
         content = {**content, "model": {**content["model"], "n_heads": "0-4"}}
-    if part == "start":  # a run that starts from another; rewinding is for weights that are rewound
-        content = {**content, "start": {"run": "run1-0", **({"weights": "rewound"} if field == "rewind_to" else {})}}
+    if part == "init_from":  # a run that starts from another; rewinding is for weights that are rewound
+        content = {
+            **content,
+            "init_from": {"run": "run1-0", **({"weights": "rewound"} if field == "rewind_to" else {})},
+        }
     changed = {**content.get(part, {}), field: VARIATIONS[kind][part][field]}
     if field in ("tokens", "epochs") and part == "training":  # instead of steps
         changed = {**changed, "steps": None, field: 100}
@@ -188,7 +191,7 @@ def test_the_variations_cover_every_field(kind):
     run = parse_run(BASES[kind])
     assert set(VARIATIONS[kind]) == set(type(run).model_fields) - {"seed", "plugins"}
     for part, fields in VARIATIONS[kind].items():
-        declared = set((Start if part == "start" else type(getattr(run, part))).model_fields)
+        declared = set((Start if part == "init_from" else type(getattr(run, part))).model_fields)
         declared -= {"kind", "family", "optimizer"}
         assert declared == set(fields), part
 
@@ -211,7 +214,7 @@ TRANSFORMER = {
     "norm_place": "before", "norm_eps": 1e-5, "mlp": "gelu_new", "d_mlp": None, "biases": [], "tied": True,
     "dropout": 0.0, "d_embed": None, "lane": "same", "positions_in_lane": True,
     "ranks": {"q": None, "k": None, "v": None, "o": None, "up": None, "down": None},
-    "init_std": 0.02, "factor_init": "published", "attends": "past", "embedding_scale": "none",
+    "init_std": 0.02, "factor_init": "published", "mask": "past", "embedding_scale": "none",
     "embedding_init_std": None, "emptied": [], "residual": True, "smeared_keys": False, "readout": None,
     "encoder": None, "class_token": False, "attention": "softmax",
 }  # fmt: skip
@@ -232,15 +235,15 @@ def test_defaults_of_language_models_are_frozen(family):
         "task": {"kind": "text", "corpus": "stories", "validation": None, "held_out": 0.01, "stories": None,
                  "tokenizer": "bytes", "n_ctx": 16, "padding": "packed"},
         "model": {**TRANSFORMER, **FAMILIES[family], "family": family},
-        "training": {"steps": 100, "tokens": None, "epochs": None, "batch_size": 8, "accumulate": 1,
-                     "learning_rate": 0.02, "warmup_steps": 0, "decay": "linear", "clip": 1.0, "precision": "fp32",
-                     "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "optimizer": "muon", "momentum": 0.95,
-                     "adamw_learning_rate": 0.01, "regularizers": [], "drophead": None},
+        "training": {"steps": 100, "tokens": None, "epochs": None, "batch_size": 8, "grad_accumulation": 1,
+                     "learning_rate": 0.02, "warmup_steps": 0, "lr_schedule": "linear", "clip": 1.0,
+                     "precision": "fp32", "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "optimizer": "muon",
+                     "momentum": 0.95, "adamw_learning_rate": 0.01, "regularizers": [], "drophead": None},
         "evaluation": {"every": 1000, "sequences_during": 64, "sequences": None},
         "probes": {"every": 500, "dense_until": 0, "sequences": 8, "diversity": False, "patterns": False,
                    "circuits": False, "published": False, "outputs": False, "importance": False, "metrics": []},
         "after": {"ablate": None},
-        "start": None,
+        "init_from": None,
         "samples": {"prompt": "Once upon a time there was", "tokens": 500, "temperature": 0.9, "top_k": None,
                     "top_p": None, "count": 1},
     }  # fmt: skip
@@ -248,16 +251,16 @@ def test_defaults_of_language_models_are_frozen(family):
 
 def test_defaults_of_adamw_for_language_models_are_frozen():
     assert json.loads(parse_run({**TEXT, "training": {**ADAMW, "epochs": 1}}).training.model_dump_json()) == {
-        "steps": None, "tokens": None, "epochs": 1.0, "batch_size": 8, "accumulate": 1, "learning_rate": 0.02,
-        "warmup_steps": 0, "decay": "linear", "clip": 1.0, "precision": "fp32", "betas": [0.9, 0.999], "eps": 1e-8,
-        "weight_decay": 0.0, "optimizer": "adamw", "regularizers": [], "drophead": None,
+        "steps": None, "tokens": None, "epochs": 1.0, "batch_size": 8, "grad_accumulation": 1, "learning_rate": 0.02,
+        "warmup_steps": 0, "lr_schedule": "linear", "clip": 1.0, "precision": "fp32", "betas": [0.9, 0.999],
+        "eps": 1e-8, "weight_decay": 0.0, "optimizer": "adamw", "regularizers": [], "drophead": None,
     }  # fmt: skip
 
 
 PROBED = {
     "probes": {"every": 100, "diversity": True, "metrics": ["sink_score"]},
     "model": {"family": "gpt-2", "d_model": 48, "n_layers": 2, "n_heads": 4, "embedding_scale": "d_model",
-              "attends": "future", "embedding_init_std": 1.0},
+              "mask": "future", "embedding_init_std": 1.0},
     "samples": None,
     "training": {**ADAMW, "steps": 9, "drophead": {"end": 0.3},
                  "regularizers": [{"metric": "disagreement_output", "weight": 0.5, "schedule": "falling"}]},
@@ -281,8 +284,8 @@ def test_ids_of_runs_that_start_from_others_are_frozen():
     parent = parse_run(TEXT)
     start = {"run": parent.id, "prune": {"by": "taylor", "keep": 0.5}}
     assert parent.id == "run1-f8fa18bdce8fafed"
-    assert parse_run({**TEXT, "start": start}).id == "run1-98e3c88d79718cff"
-    assert parse_run({**TEXT, "start": {**start, "weights": "kept", "regrow": False}}).id == "run1-98e3c88d79718cff"
+    assert parse_run({**TEXT, "init_from": start}).id == "run1-98e3c88d79718cff"
+    assert parse_run({**TEXT, "init_from": {**start, "weights": "kept", "regrow": False}}).id == "run1-98e3c88d79718cff"
 
 
 @pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind, fields in KNOWN.items() for field in fields])

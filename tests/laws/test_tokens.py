@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 408_519,
-    "code lines": 38_239,
+    "tokens": 407_437,
+    "code lines": 38_134,
     "dense modules": 85,
     "functions above 400 tokens": 42,
     "comprehensions in 1,000 lines": 80,

@@ -149,7 +149,7 @@ def test_a_later_token_changes_no_earlier_logit(model):
     changed = tokens.clone()
     changed[:, 40] = (changed[:, 40] + 1) % VOCAB
     before, after = logits_of(module, tokens), logits_of(module, changed)
-    same, other = (slice(0, 40), slice(40, None)) if model.attends == "past" else (slice(41, None), slice(0, 41))
+    same, other = (slice(0, 40), slice(40, None)) if model.mask == "past" else (slice(41, None), slice(0, 41))
     assert torch.equal(before[:, same], after[:, same])
     assert not torch.equal(before[:, other], after[:, other])
 
@@ -170,9 +170,7 @@ def test_what_attends_to_the_future_sees_strictly_later_keys_and_nothing_at_the_
 
 def test_what_attends_to_the_future_cannot_write():
     model = MODELS["attends to the future"]
-    said = (
-        r"this model attends to the future \(model.attends\), so it cannot write: .* take a model that attends to the"
-    )
+    said = r"this model attends to the future \(model.mask\), so it cannot write: .* take a model that attends to the"
     with pytest.raises(UserError, match=said):
         generate(built(model), [1, 2], n_tokens=3)
     with pytest.raises(UserError, match=said):
@@ -207,7 +205,7 @@ def test_the_fast_attention_equals_the_reference_in_value_and_gradient(model):
     for attention in trace.attentions:
         queries, window = model.layout.layers[attention.layer].queries, model.window(attention.layer)
         k, v = of_queries(attention.k, queries), of_queries(attention.v, queries)
-        slow = reference_attention(attention.q, k, v, scale=attention.scale, window=window, attends=model.attends)
+        slow = reference_attention(attention.q, k, v, scale=attention.scale, window=window, attends=model.mask)
         assert_same(attention.z, slow)
         looks = attention.q, attention.k, attention.v
         fast_gradients = torch.autograd.grad(attention.z.square().sum(), looks, retain_graph=True)
@@ -306,7 +304,7 @@ def test_a_trace_is_of_one_kind_for_every_layout():
 
 
 # Where tokens attend to later ones, queries and keys are in step.
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.attends != "future"])
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.mask != "future"])
 @pytest.mark.parametrize("last", [1, 3])
 def test_the_last_positions_alone_are_those_of_all(name, last):
     model = MODELS[name]

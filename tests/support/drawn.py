@@ -57,7 +57,7 @@ RAGGED: dict[str, TransformerModel] = {
     "emptied-norm-after": Gpt2(
         family="gpt-2", n_layers=2, n_heads="3x8-0", emptied=(1,), norm_place="after", biases=("mlp",), **_small
     ),
-    "future": Gpt2(family="gpt-2", n_layers=2, n_heads="4:2-3", attends="future", **_small),
+    "future": Gpt2(family="gpt-2", n_layers=2, n_heads="4:2-3", mask="future", **_small),
     "scaled-embedding": Gpt2(
         family="gpt-2", n_layers=2, n_heads=4, embedding_scale="d_model", d_embed=20, mlp="relu", **_small
     ),

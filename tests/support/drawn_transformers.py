@@ -36,7 +36,7 @@ MODELS = {
     ),
     "emptied layers": Gpt2(**GPT2, n_heads="0-5x12-0", emptied=(0, 2)),
     "emptied, norm after": Gpt2(**GPT2, n_heads="0-4-0", emptied=(2,), norm_place="after", mlp="none"),
-    "attends to the future": Gpt2(**GPT2, n_heads="4:2-6-1", attends="future", positions="sinusoidal"),
+    "attends to the future": Gpt2(**GPT2, n_heads="4:2-6-1", mask="future", positions="sinusoidal"),
     "no residual": Gpt2(**GPT2, n_heads="2-0-4", residual=False),
     "no residual, norm after": Gpt2(**GPT2, n_heads=3, residual=False, norm_place="after", mlp="none"),
     "joint": Gpt2(**GPT2, n_heads=4, positions="joint", tied=False),

@@ -306,7 +306,7 @@ def laboratories(into: Path) -> Iterator[Directory]:
     import headway
     from faults import kills
 
-    pruned = {"start": {"arm": "falling", "step": 20, "prune": {"by": "taylor", "keep": 0.5, "sequences": 8}}}
+    pruned = {"init_from": {"arm": "falling", "step": 20, "prune": {"by": "taylor", "keep": 0.5, "sequences": 8}}}
     arms = {"falling": {}, "small": {**pruned, "training": {"steps": 0}}}
     model = {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 2, "norm": "none", "mlp": "none", "tied": False}
     model |= {"positions": "joint", "n_positions": 5, "residual": False, "readout": 2}

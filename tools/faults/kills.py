@@ -83,7 +83,7 @@ def icl(steps: int, every: int) -> Experiment:
 
 
 def tokens(steps: int) -> Experiment:
-    training = {**small_text.MUON, "batch_size": 4, "accumulate": 2, "warmup_steps": 5, "steps": steps}
+    training = {**small_text.MUON, "batch_size": 4, "grad_accumulation": 2, "warmup_steps": 5, "steps": steps}
     return small_text.experiment(
         model={**small_text.CONTENT["model"], "dropout": 0.1},
         training={**training, "drophead": {"start": 0.3, "end": 0.1}},
@@ -130,9 +130,9 @@ def starts(steps: int) -> Experiment:
     return small_text.experiment(
         arms={
             "dense": {},
-            "small": {"start": {"arm": "dense", "prune": prune}, "training": {"steps": 0}},
-            "on": {"start": {"arm": "dense", "step": steps // 2, "prune": {**prune, "by": "random"}}},
-            "regrown": {"start": {"arm": "on", "regrow": True}, "training": {"steps": 20}},
+            "small": {"init_from": {"arm": "dense", "prune": prune}, "training": {"steps": 0}},
+            "on": {"init_from": {"arm": "dense", "step": steps // 2, "prune": {**prune, "by": "random"}}},
+            "regrown": {"init_from": {"arm": "on", "regrow": True}, "training": {"steps": 20}},
         },
         training={**small_text.CONTENT["training"], "steps": steps},
         logging={"every": 10},

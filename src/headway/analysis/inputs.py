@@ -311,7 +311,7 @@ def _examples(run: Any) -> TextInput:
     from headway.data.batch import open_examples
 
     # Drawn examples are drawn batch by batch, as the run's own judge has them.
-    at_once = int(run.training.batch_size // run.training.accumulate)
+    at_once = int(run.training.batch_size // run.training.grad_accumulation)
     batches = open_examples(run.task).evaluation_batches(run.evaluation.sequences, at_once)
     # Sequences of which nothing is asked fill up a last batch.
     asked = [(batch.inputs[there], batch.targets[there]) for batch in batches if (there := batch.asked.any(1)).any()]

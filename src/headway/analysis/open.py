@@ -176,7 +176,7 @@ def _of_own(model: "Transformer", name: str) -> Opened:
         ours=model,
         traced=model.trace,
         read=partial(redraw.read, model),
-        kind="causal" if declared.attends == "past" else "future",
+        kind="causal" if declared.mask == "past" else "future",
         tokenizer=None,
         vocab_size=model.vocab_size,
         n_ctx=declared.n_positions,

@@ -78,7 +78,7 @@ def work_of(model: TransformerModel, vocab_size: int, n_ctx: int) -> Work:
 def _scores(model: TransformerModel, layer: int, n_ctx: int) -> int:
     """Return logits and contexts of a layer."""
     heads, window = model.layout.layers[layer], model.window(layer) or n_ctx
-    own = 0 if model.attends == "future" else 1
+    own = 0 if model.mask == "future" else 1
     return 2 * 2 * heads.n_heads * heads.d_head * sum(min(position + own, window) for position in range(n_ctx))
 
 

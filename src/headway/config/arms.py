@@ -45,8 +45,8 @@ class Arm:
         """Return the run of this arm with a seed as plain values, defaults written out."""
         if self.parent is None:
             return {**self._configuration, "seed": seed}
-        start = {**self._configuration["start"], "run": self.parent.spec(seed).id}
-        return {**self._configuration, "seed": seed, "start": start}
+        start = {**self._configuration["init_from"], "run": self.parent.spec(seed).id}
+        return {**self._configuration, "seed": seed, "init_from": start}
 
     @cached_property
     def expected_spec(self) -> RunSpec:

@@ -7,7 +7,6 @@ The document says which arm each arm starts from. The laboratory of the arm deci
 """
 
 import fnmatch
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
@@ -19,15 +18,13 @@ from headway.config.arms import Asked
 from headway.config.contrasts import contrasts_of
 from headway.config.spec import (
     DEEPEST,
-    KEYS,
     LONGEST_NAME,
     MOST_SETTINGS,
     MOST_SETTINGS_OF_ARMS,
     ONCE,
     Spec,
+    no_such_key,
     odd_character,
-    older_keys,
-    older_path,
 )
 from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
@@ -43,10 +40,10 @@ def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | N
         ValueError: for an arm that is missing, arms that start from one another, and a line of too many.
 
     Examples:
-        >>> starts_of({"small": {"start": {"arm": "dense"}}, "dense": None})
+        >>> starts_of({"small": {"init_from": {"arm": "dense"}}, "dense": None})
         {'dense': None, 'small': 'dense'}
     """
-    parents = {name: _parent(name, (arm or {}).get("start"), arms) for name, arm in arms.items()}
+    parents = {name: _parent(name, (arm or {}).get("init_from"), arms) for name, arm in arms.items()}
     ordered: dict[str, str | None] = {}
     for name in parents:
         line = [name]
@@ -54,13 +51,13 @@ def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | N
             if parent in line:
                 circle = [*line[line.index(parent) :], parent]
                 raise ValueError(
-                    f"arms.{name}.start.arm: {', which starts from '.join(circle)}: no run would be the first; let one "
-                    "of them start from the beginning"
+                    f"arms.{name}.init_from.arm: {', which starts from '.join(circle)}: no run would be the first; "
+                    "let one of them start from the beginning"
                 )
             line.append(parent)
             if len(line) > LONGEST_LINE:
                 raise ValueError(
-                    f"arms.{name}.start.arm: more than {LONGEST_LINE} arms start from one another in a line; let "
+                    f"arms.{name}.init_from.arm: more than {LONGEST_LINE} arms start from one another in a line; let "
                     "one of them start from the beginning"
                 )
         ordered |= {each: parents[each] for each in reversed(line)}
@@ -70,7 +67,7 @@ def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | N
 def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
     if start is None:
         return None
-    at = f"arms.{name}.start"
+    at = f"arms.{name}.init_from"
     if not isinstance(start, Mapping):
         raise ValueError(
             f"{at}: {shortened(repr(start))} was given; it is a mapping, such as {{arm: {next(iter(arms))}}}"
@@ -93,7 +90,7 @@ def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
 RUN_SECTIONS = ("task", "model", "training", "evaluation", "probes", "samples", "after")
 """The keys of a document that make up a run; arms and controls override them."""
 
-OF_ARMS = ("label", *KEYS["arm"], *KEYS["arm"].values())
+OF_ARMS = ("label", "init_from")
 """The keys that an arm may have beside those of a run."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -219,7 +216,7 @@ class Document(Spec):
             for key in value or {}:
                 allowed = (*RUN_SECTIONS, *OF_ARMS) if where.startswith("arms.") else (*RUN_SECTIONS, "label")
                 if key not in allowed:
-                    raise ValueError(f"{where}.{key}: there is no such key; {near(key, allowed)}")
+                    raise ValueError(f"{where}.{key}: {no_such_key(key, allowed)}")
         starts_of(self.arms)
 
 
@@ -234,25 +231,6 @@ def label_of(content: Mapping[str, Any], name: str) -> Any:
 _FEW = 3
 _ABSENT = object()
 """A marker of an absent value, since null is a value."""
-
-
-def older_settings(settings: Iterable[str]) -> tuple[str, ...]:
-    """Return settings, each `PATH=VALUE`, with the older name of every key, as documents hold it.
-
-    Raises:
-        DeclarationError: when both names of a key are set.
-    """
-    words: dict[str, str] = {}
-    older = []
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        name, value = older_path(path), read_plain(text) if text.lstrip().startswith("{") else None
-        if words.setdefault(name, path) != path:
-            raise DeclarationError(f"setting {path}: {words[name]} is another name of the same key; give one of them")
-        if isinstance(value, Mapping):
-            text = json.dumps(older_keys(value, tuple(path.split("."))))
-        older.append(f"{name}{equals}{text}")
-    return tuple(older)
 
 
 def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
@@ -336,7 +314,7 @@ def _of_arms(places: Mapping[str, str]) -> str:
 
 def _follows(override: Mapping[str, Any], path: str, value: Any) -> bool:
     """Return whether an arm scales the value of a setting, or starts from another arm and declares no training."""
-    untrained = path == "training.steps" and "start" in override and _at(path, override) == 0
+    untrained = path == "training.steps" and "init_from" in override and _at(path, override) == 0
     return untrained or is_factor(value, _at(path, override))
 
 

@@ -25,7 +25,6 @@ from headway.config.document import (
 from headway.config.plugins import Plugin
 from headway.config.run import PER_BYTE
 from headway.config.shipped import shipped
-from headway.config.spec import field_keys
 from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
 
@@ -224,7 +223,7 @@ class Experiment:
         """The steps of each arm at which other arms start."""
         steps: dict[str, set[int]] = {}
         for arm in self.arms:
-            start = arm.resolved_spec.init_from
+            start = arm.resolved_spec.initial_run
             if arm.parent is not None and start is not None:
                 steps.setdefault(arm.parent.full_name, set()).update(start.required_checkpoints)
         return steps
@@ -320,13 +319,11 @@ class Experiment:
     def dump(self, *, as_given: bool = False) -> str:
         """Return the resolved document as YAML.
 
-        `read_resolved` reads the text back. `as_given` names plugins as they were given and keys by the field's words,
-        for users, whose files `load` reads.
+        `read_resolved` reads the text back. `as_given` names plugins as they were given, for users, whose files `load`
+        reads.
         """
-        if not as_given:
-            return write_yaml(self.plain())
-        plugins = {"plugins": [plugin.given for plugin in self.plugins]} if self.plugins else {}
-        return write_yaml(field_keys({**self.plain(), **plugins}))
+        plugins = {"plugins": [plugin.given for plugin in self.plugins]} if as_given and self.plugins else {}
+        return write_yaml({**self.plain(), **plugins})
 
     def plain(self) -> dict[str, Any]:
         """Return the resolved document as plain mappings."""

@@ -13,7 +13,7 @@ from headway.config.lm.run import TASKS, TokensRun
 from headway.config.lm.task import TokensTask
 from headway.config.regression import IclRun
 from headway.config.run import RunSpec, Task, imported
-from headway.config.spec import Locate, Spec, parse
+from headway.config.spec import Locate, Spec, parse, renamed
 from headway.errors import DeclarationError, near, shortened
 
 RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
@@ -97,6 +97,7 @@ def parse_stored(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
         >>> parse_stored(content) == parse_run(content)
         True
     """
+    content = renamed(content)
     seed = content.get("seed")
     if type(seed) is int and seed >= 0:  # a seed has no other requirement
         try:

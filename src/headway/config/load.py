@@ -19,7 +19,6 @@ from headway.config.document import (
     all_seeds,
     label_of,
     meant_for,
-    older_settings,
     starts_of,
     with_settings,
 )
@@ -29,7 +28,7 @@ from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
 from headway.config.run import RunSpec, effective
 from headway.config.shipped import shipped
-from headway.config.spec import Locate, check_arms, count_values, exists_as_file, older_keys, parse
+from headway.config.spec import Locate, check_arms, count_values, exists_as_file, parse, renamed
 from headway.config.yaml import CHOOSERS, leaves, merge, read_file
 from headway.errors import DeclarationError, near, shortened
 
@@ -93,7 +92,7 @@ def read_resolved(path: Path) -> Experiment:
     """
     content = _content(path)
     removed = tuple(key for key in REMOVED_KEYS if content.pop(key, None))
-    document = parse(Document, content, _in_file(path.name))
+    document = parse(Document, renamed(content), _in_file(path.name))
     plugins = plugin_files.load_kept(path.parent) if document.plugins else ()
     return replace(_assemble(document, path.name, plugins), removed_keys=removed)
 
@@ -118,10 +117,6 @@ def resolve(
         DeclarationError: for anything that is wrong with it.
     """
     _refuse_removed(content, source)
-    try:
-        content = older_keys(content)
-    except DeclarationError as error:
-        raise DeclarationError(_in_file(source)(str(error))) from None
     document = parse(Document, content, _in_file(source))
     scales = _scales_of(document)
     if scale is not None and scale not in scales:
@@ -130,7 +125,7 @@ def resolve(
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
         plain = merge(plain, {**scales[chosen], "scale": chosen})
-    given = older_settings((settings,) if isinstance(settings, str) else settings)
+    given = (settings,) if isinstance(settings, str) else tuple(settings)
     plain = with_settings(plain, given)
     _refuse_removed(plain, source)
     resolved = parse(Document, plain, _in_file(source))
@@ -166,7 +161,7 @@ def _scales_of(document: Document) -> dict[str, Mapping[str, Any]]:
     laptop = scales.get("laptop")
     if laptop is None or QUICK in scales or "corpus" not in {**document.task, **laptop.get("task", {})}:
         return scales
-    starts = [(arm or {}).get("start") or {} for arm in document.arms.values()]
+    starts = [(arm or {}).get("init_from") or {} for arm in document.arms.values()]
     first_steps = [start["step"] for start in starts if isinstance(start.get("step"), int)]
     by_tokens = "tokens" in laptop.get("training", {})
     # A multiple of 4, since arms train for quarters of it.
@@ -234,7 +229,7 @@ def _check_starts(arms: Sequence[Arm], source: str) -> None:
         if arm.parent is not None:
             ancestors = [other.resolved_spec for other in arm.ancestors]
             if why_not := pointless_init(arm.resolved_spec, ancestors, arm.parent.full_name):
-                raise DeclarationError(f"{_in_file(source)(f'arms.{arm.name}.start')}: {why_not}")
+                raise DeclarationError(f"{_in_file(source)(f'arms.{arm.name}.init_from')}: {why_not}")
 
 
 def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
@@ -268,12 +263,13 @@ def _arm(
         parent = made[starts_from, None] if parent.is_no_op else parent
         if not parent.resolved_spec.traits.initialises_others:
             raise DeclarationError(
-                f"{locate('start')}: only a transformer on tokens can start from another; leave it out"
+                f"{locate('init_from')}: only a transformer on tokens can start from another; leave it out"
             )
-        content["start"] = {k: v for k, v in content["start"].items() if k != "arm"} | {"run": parent.resolved_spec.id}
+        start = {key: value for key, value in content["init_from"].items() if key != "arm"}
+        content["init_from"] = {**start, "run": parent.resolved_spec.id}
     spec = parse_run(content, locate)
     if parent is not None and (why_not := impossible_init(spec, parent.resolved_spec, parent.full_name)):
-        raise DeclarationError(f"{locate('start')}: {why_not}")
+        raise DeclarationError(f"{locate('init_from')}: {why_not}")
     alone = spec if control is None else made[name, None].resolved_spec
     label = _label(label, alone, locate)
     return Arm(

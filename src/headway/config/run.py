@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from headway.base.identity import digest
-from headway.config.spec import Spec
+from headway.config.spec import FORMER, Spec, renamed
 
 PER_BYTE = "eval_bits_per_byte"
 """The metric that compares arms with different tokens."""
@@ -209,7 +209,7 @@ class RunSpec(Spec):
     @property
     def id(self) -> str:
         """`run1-` and a hash of everything that can change the result, defaults left out."""
-        return "run1-" + digest(self.content())
+        return "run1-" + digest(renamed(self.content(), FORMER))
 
     @property
     @abstractmethod
@@ -251,14 +251,15 @@ class RunSpec(Spec):
         return Comparability(task=self.task)
 
     @property
-    def init_from(self) -> InitialRun | None:
+    def initial_run(self) -> InitialRun | None:
         """The run of the same seed that this run is initialised from; None if it starts from initial weights."""
-        return None
+        start: InitialRun | None = getattr(self, "init_from", None)
+        return start
 
     def at_seed(self, seed: int, init_run: str | None = None) -> "RunSpec":
         """Return this run with another seed and, if it is initialised from a run, the id of that seed's run."""
-        start = self.init_from
-        other = {} if start is None or init_run is None else {"start": start.model_copy(update={"run": init_run})}
+        start = self.initial_run
+        other = {} if start is None or init_run is None else {"init_from": start.model_copy(update={"run": init_run})}
         return self.model_copy(update={"seed": seed, **other})
 
 

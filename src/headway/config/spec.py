@@ -6,15 +6,15 @@ A declared value is frozen, knows its keys and refuses others. `parse` turns pyd
 An experiment is a page or two of text. Anything far larger is a typing error or an attack. Sizes are counted before
 anything of that size is made: otherwise the memory fills up or a command never ends.
 
-`KEYS` holds synonyms of keys: the field's words, accepted beside the older names. Documents, settings and ids hold the
-older name, so that a run keeps its id and a stored directory its content. Documentation shows the field's word first.
+`FORMER` holds the keys that were renamed. A user types only the current name. The id of a run hashes the former name,
+so a run keeps its id. `renamed` translates what a results directory of a former version stores.
 """
 
 import json
 import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from math import expm1, log1p
@@ -28,71 +28,36 @@ from headway.base.files import NotOrdinary, ordinary
 from headway.base.identity import digest
 from headway.errors import MOST_LINES, DeclarationError, near, shortened
 
-KEYS: Mapping[str, Mapping[str, str]] = {
+FORMER: Mapping[str, Mapping[str, str]] = {
+    "run": {"init_from": "start"},
     "training": {"grad_accumulation": "accumulate", "lr_schedule": "decay"},
     "model": {"mask": "attends"},
-    "arm": {"init_from": "start"},
+    "arms": {},
+    "controls": {},
 }
-"""By the part of a document, the field's word and the older name of a key."""
-
-_DEEPEST = 5
-"""The most keys above a key that has two names: `scales.NAME.arms.NAME.training`."""
+"""By part of a document, the keys that 0.2.0 called otherwise, with their names then: ids still hash those."""
+CURRENT = {part: {then: now for now, then in names.items()} for part, names in FORMER.items()}
 
 
-def older_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
-    """Return a document, or the part of one at a place, with the older name of every key.
-
-    Raises:
-        DeclarationError: when both names of a key are given.
+def renamed(content: Any, names: Mapping[str, Mapping[str, str]] = CURRENT, part: str = "run") -> Any:
+    """Return a stored run, or document, with the current names of its keys; or with the names of another table.
 
     Examples:
-        >>> older_keys({"arms": {"a": {"init_from": {"arm": "b"}, "training": {"lr_schedule": "cosine"}}}})
-        {'arms': {'a': {'start': {'arm': 'b'}, 'training': {'decay': 'cosine'}}}}
+        >>> renamed({"arms": {"a": {"start": {"arm": "b"}, "training": {"decay": "cosine"}}}})
+        {'arms': {'a': {'init_from': {'arm': 'b'}, 'training': {'lr_schedule': 'cosine'}}}}
     """
-    if not isinstance(content, Mapping) or len(place) > _DEEPEST:
+    if part not in names or not isinstance(content, Mapping):
         return content
-    names = KEYS.get(_part(place), {})
-    for word, older in names.items():
-        if word in content and older in content:
-            where = ".".join((*place, word))
-            raise DeclarationError(f"{where}: {word} and {older} are two names of one key; keep {word}")
-    return {names.get(key, key): older_keys(value, (*place, str(key))) for key, value in content.items()}
+    is_named = part in ("arms", "controls")
+    return {
+        names[part].get(key, key): renamed(value, names, "run" if is_named else key) for key, value in content.items()
+    }
 
 
-def field_keys(content: Any, place: tuple[str, ...] = ()) -> Any:
-    """Return a document, or the part of one at a place, with the field's word for every key.
-
-    Examples:
-        >>> field_keys({"training": {"decay": "cosine", "steps": 9}})
-        {'training': {'lr_schedule': 'cosine', 'steps': 9}}
-    """
-    if not isinstance(content, Mapping) or len(place) > _DEEPEST:
-        return content
-    words = {older: word for word, older in KEYS.get(_part(place), {}).items()}
-    return {words.get(key, key): field_keys(value, (*place, str(key))) for key, value in content.items()}
-
-
-def older_path(path: str) -> str:
-    """Return a dotted path with the older name of every key.
-
-    Examples:
-        >>> older_path("controls.long.training.grad_accumulation")
-        'controls.long.training.accumulate'
-    """
-    keys = path.split(".")
-    parts = [_part(tuple(keys[:depth])) for depth in range(min(len(keys), _DEEPEST + 1))]
-    first = [KEYS.get(part, {}).get(key, key) for part, key in zip(parts, keys, strict=False)]
-    return ".".join([*first, *keys[len(first) :]])
-
-
-def _part(place: tuple[str, ...]) -> str:
-    """Return which part of a document a place is: `training` and the like, `arm` for a whole arm, else empty."""
-    match place[2:] if place[:1] == ("scales",) else place:
-        case ("arms", _):
-            return "arm"
-        case (part,) | ("arms" | "controls", _, part):
-            return part
-    return ""
+def no_such_key(key: str, allowed: Collection[str]) -> str:
+    """Return what is wrong with an unknown key, and the key to give instead."""
+    now = [names[key] for names in CURRENT.values() if names.get(key) in allowed]
+    return f"there is no such key; {f'it is called {now[0]} now' if now else near(key, allowed)}"
 
 
 LARGEST_FILE = 2_000_000
@@ -408,8 +373,7 @@ def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
     match finding["type"]:
         case "extra_forbidden":
             allowed = {name for k in owners for name in k.model_fields}
-            allowed |= {word for names in KEYS.values() for word, older in names.items() if older in allowed}
-            return [*path[:-1], shortened(path[-1])], f"there is no such key; {near(path[-1], allowed)}"
+            return [*path[:-1], shortened(path[-1])], no_such_key(path[-1], allowed)
         case "missing":
             return path, "missing; give it a value"
         case "value_error":

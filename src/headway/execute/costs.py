@@ -109,7 +109,7 @@ def costs(
     return tuple(replace(cost, rates=speeds[_timed_as(cost)]) if cost.untimed is None else cost for cost in counted)
 
 
-_NOT_TIMED = ("steps", "tokens", "epochs", "warmup_steps", "decay")
+_NOT_TIMED = ("steps", "tokens", "epochs", "warmup_steps", "lr_schedule")
 """Keys of training that change how many steps there are, or their size, and not how long one takes."""
 
 

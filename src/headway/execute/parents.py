@@ -23,9 +23,9 @@ def parent_of(run: Run) -> Run | None:
     Raises:
         ResultsError: when its directory has none of that id and seed.
     """
-    if run.spec.init_from is None:
+    if run.spec.initial_run is None:
         return None
-    wanted = run.spec.init_from.run
+    wanted = run.spec.initial_run.run
     parent = next((each for each in _of_seed(run) if each.id == wanted), None)
     if parent is None:
         raise ResultsError(
@@ -105,9 +105,9 @@ class RunDependencies:
         self._parent: dict[Path, Path] = {}
         self._orphans: dict[Path, Run] = {}
         for run in runs:
-            if run.spec.init_from is None:
+            if run.spec.initial_run is None:
                 continue
-            wanted = run.spec.init_from.run
+            wanted = run.spec.initial_run.run
             if (wanted, run.seed) in by_id:
                 self._parent[run.path] = by_id[wanted, run.seed]
             else:

@@ -153,7 +153,7 @@ def _open_study(
         trainer="torch" if options.trainer == "auto" and stored.get("trainer") == "torch" else options.trainer,
         compile=stored.get("compile"),
         device=options.device,
-        init_from=init_from_of(path) if spec.init_from is not None and init_record is None else None,
+        init_from=init_from_of(path) if spec.initial_run is not None and init_record is None else None,
         init_record=init_record,
     )
     return _set_up(study, threads)

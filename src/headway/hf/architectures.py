@@ -164,7 +164,7 @@ def describe(model: TransformerModel) -> dict[str, Any]:
         "ranks_per_layer": {name: [model.rank(name, i) for i in layers] for name in _PROJECTIONS},  # type: ignore[arg-type]
         "mlp": model.mlp,
         "biases": sorted(model.biases),
-        "attends": model.attends,
+        "attends": model.mask,
         "embedding_scale": model.embedding_scale,
         "emptied": sorted(model.emptied),
         "norm": model.norm,
@@ -228,7 +228,8 @@ def declared(description: Mapping[str, Any], family: str | None) -> TransformerM
             if description[key] is not None
         },
         # Folders older than these choices lack the keys.
-        **{key: description[key] for key in ("attends", "embedding_scale", "emptied") if key in description},
+        "mask": description.get("attends", "past"),
+        **{key: description[key] for key in ("embedding_scale", "emptied") if key in description},
     }
     if family is None:
         return parse(TransformerModel, values)

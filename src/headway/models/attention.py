@@ -159,7 +159,7 @@ class Attention(nn.Module):
         q_width, kv_width = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
         self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
-        self.attends = model.attends
+        self.attends = model.mask
         self.scores: Scores | None = None if model.attention == SOFTMAX else own_scores(model.attention)
         self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_with_scores, self.scores)
         """The function that computes contexts; models that are trained together have `attend_of_many` here."""

@@ -327,9 +327,9 @@ def check_can_write(model: TransformerModel) -> None:
             "this model does not read and write tokens (model.readout, encoder or class_token), so it cannot write a "
             "text; take a model without them"
         )
-    if model.attends == "future":
+    if model.mask == "future":
         raise UserError(
-            "this model attends to the future (model.attends), so it cannot write: what it would look at is not there "
+            "this model attends to the future (model.mask), so it cannot write: what it would look at is not there "
             "yet; take a model that attends to the past"
         )
 

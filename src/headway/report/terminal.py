@@ -108,7 +108,7 @@ class PlannedCosts:
         branches: dict[str, Tree] = {}
         for arm in sorted(arms, key=lambda arm: len(arm.ancestors)):
             above = tree if arm.parent is None else branches.get(arm.parent.full_name, tree)
-            start = arm.resolved_spec.init_from
+            start = arm.resolved_spec.initial_run
             first = "" if start is None else start.sentence
             said = ", ".join(part for part in (first, _then(arm.resolved_spec)) if part)
             branches[arm.full_name] = above.add(f"{escape(arm.full_name)}: {escape(said)}")
@@ -192,7 +192,7 @@ def _then(run: RunSpec) -> str:
     if steps is None:
         return "then trained"
     trained = f"trained for {counted(steps, 'step')}" if steps else "not trained"
-    return trained if run.init_from is None else f"then {trained}"
+    return trained if run.initial_run is None else f"then {trained}"
 
 
 def _table(first: str, *headings: str) -> Table:

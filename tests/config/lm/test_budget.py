@@ -61,21 +61,21 @@ def test_memory_of_states_by_hand():
 def test_memory_of_a_batch():
     base = run().budget.training_bytes
     state = 2 * base - run(training={"batch_size": 16}).budget.training_bytes
-    assert run(training={"accumulate": 4}).budget.training_bytes - state == pytest.approx((base - state) / 4)
+    assert run(training={"grad_accumulation": 4}).budget.training_bytes - state == pytest.approx((base - state) / 4)
     assert (base - state) / 2 < run(training={"precision": "bf16"}).budget.training_bytes - state < 0.7 * (base - state)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_the_batch_that_would_fit_fits_and_no_larger_one(accumulate):
-    asked = run(training={"batch_size": 64, "accumulate": accumulate})
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_batch_that_would_fit_fits_and_no_larger_one(parts):
+    asked = run(training={"batch_size": 64, "grad_accumulation": parts})
     fitting = asked.budget.fitting_batch(asked.budget.training_bytes // 2)
     assert 0 < fitting < 64
-    assert fitting % accumulate == 0
+    assert fitting % parts == 0
 
     def needs(batch_size):
-        return run(training={"batch_size": batch_size, "accumulate": accumulate}).budget.training_bytes
+        return run(training={"batch_size": batch_size, "grad_accumulation": parts}).budget.training_bytes
 
-    assert needs(fitting) <= asked.budget.training_bytes // 2 < needs(fitting + accumulate)
+    assert needs(fitting) <= asked.budget.training_bytes // 2 < needs(fitting + parts)
     assert asked.budget.fitting_batch(asked.budget.training_bytes) == 64
     assert asked.budget.fitting_batch(1000) is None
 

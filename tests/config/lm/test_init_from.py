@@ -11,9 +11,9 @@ from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError
 
 TAYLOR = {"by": "taylor", "keep": 0.5}
-SMALL = {"start": {"arm": "dense", "prune": TAYLOR}, "training": {"steps": 0}}
-REGROWN = {"start": {"arm": "tuned", "regrow": True}}
-TUNED = {"start": {"arm": "dense", "step": 20, "prune": TAYLOR, "weights": "rewound", "rewind_to": 10}}
+SMALL = {"init_from": {"arm": "dense", "prune": TAYLOR}, "training": {"steps": 0}}
+REGROWN = {"init_from": {"arm": "tuned", "regrow": True}}
+TUNED = {"init_from": {"arm": "dense", "step": 20, "prune": TAYLOR, "weights": "rewound", "rewind_to": 10}}
 
 
 def experiment(**arms) -> Experiment:
@@ -24,7 +24,7 @@ def experiment(**arms) -> Experiment:
 
 def refused(start, **arm) -> str:
     with pytest.raises(DeclarationError) as error:
-        experiment(tuned={"start": start, **arm})
+        experiment(tuned={"init_from": start, **arm})
     return str(error.value)
 
 
@@ -33,7 +33,7 @@ def test_an_id_holds_that_of_the_parent_of_the_same_seed():
     for seed in (0, 3):
         assert of.arm("tuned").spec(seed).init_from.run == of.arm("dense").spec(seed).id
         assert of.arm("regrown").spec(seed).init_from.run == of.arm("tuned").spec(seed).id
-        assert of.arm("tuned").configuration(seed)["start"]["run"] == of.arm("dense").spec(seed).id
+        assert of.arm("tuned").configuration(seed)["init_from"]["run"] == of.arm("dense").spec(seed).id
     other = small_text.experiment(
         arms={"small": SMALL, "dense": {"training": {"steps": 41}}, "tuned": TUNED, "regrown": REGROWN},
         baseline="dense",
@@ -43,7 +43,7 @@ def test_an_id_holds_that_of_the_parent_of_the_same_seed():
 
 def test_the_name_of_the_parent_is_no_part_of_an_id():
     renamed = small_text.experiment(
-        arms={"whole": {}, "small": {**SMALL, "start": {"arm": "whole", "prune": TAYLOR}}}, baseline="whole"
+        arms={"whole": {}, "small": {**SMALL, "init_from": {"arm": "whole", "prune": TAYLOR}}}, baseline="whole"
     )
     assert renamed.arm("small").spec(0).id == experiment().arm("small").spec(0).id
 
@@ -65,7 +65,7 @@ def test_the_parent_keeps_the_weights_that_are_asked_of_it():
     of = experiment()
     assert of.kept_weights(of.arm("dense")) == (10, 20)
     assert of.kept_weights(of.arm("small")) == ()
-    first = experiment(regrown={"start": {"arm": "tuned", "weights": "rewound"}})
+    first = experiment(regrown={"init_from": {"arm": "tuned", "weights": "rewound"}})
     assert first.kept_weights(first.arm("tuned")) == (0,)  # it did not begin with weights that can be drawn again
 
 
@@ -90,16 +90,28 @@ def test_what_is_expected_of_it_has_as_many_heads_as_are_kept():
 @pytest.mark.parametrize(
     ("start", "said"),
     [
-        ("dense", "arms.tuned.start: 'dense' was given; it is a mapping, such as {arm: small}"),
-        ({}, "arms.tuned.start.arm: missing; name the arm whose runs it starts from: small, dense, tuned and regrown"),
-        ({"arm": "dens"}, "arms.tuned.start.arm: there is no arm 'dens'; did you mean dense?"),
-        ({"arm": "dense", "seed": 1}, "arms.tuned.start.seed: a run starts from the run of its own seed, so that arms"),
-        ({"arm": "dense", "run": "run1-0"}, "arms.tuned.start.run: the run is that of an arm and of the same seed"),
-        ({"arm": "dense", "stp": 3}, "arms.tuned.start.stp: there is no such key; did you mean step?"),
-        ({"arm": "dense", "step": 41}, "arms.tuned.start: step 41 of dense is asked for, and that is trained for 40"),
-        ({"arm": "dense", "prune": {"by": "tailor", "keep": 1}}, "start.prune.by: 'tailor' is not known; did you mean"),
-        ({"arm": "dense", "prune": {"by": "taylor", "keep": "0"}}, "start.prune.keep 0: that is none of 6 heads"),
-        ({"arm": "dense", "prune": {"by": "taylor", "keep": 6}}, "start.prune.keep 6: that is 6 of 6 heads; give from"),
+        ("dense", "arms.tuned.init_from: 'dense' was given; it is a mapping, such as {arm: small}"),
+        ({}, "arms.tuned.init_from.arm: missing; name the arm whose runs it starts from: small, dense, tuned and"),
+        ({"arm": "dens"}, "arms.tuned.init_from.arm: there is no arm 'dens'; did you mean dense?"),
+        (
+            {"arm": "dense", "seed": 1},
+            "arms.tuned.init_from.seed: a run starts from the run of its own seed, so that arms",
+        ),
+        ({"arm": "dense", "run": "run1-0"}, "arms.tuned.init_from.run: the run is that of an arm and of the same seed"),
+        ({"arm": "dense", "stp": 3}, "arms.tuned.init_from.stp: there is no such key; did you mean step?"),
+        (
+            {"arm": "dense", "step": 41},
+            "arms.tuned.init_from: step 41 of dense is asked for, and that is trained for 40",
+        ),
+        (
+            {"arm": "dense", "prune": {"by": "tailor", "keep": 1}},
+            "init_from.prune.by: 'tailor' is not known; did you mean",
+        ),
+        ({"arm": "dense", "prune": {"by": "taylor", "keep": "0"}}, "init_from.prune.keep 0: that is none of 6 heads"),
+        (
+            {"arm": "dense", "prune": {"by": "taylor", "keep": 6}},
+            "init_from.prune.keep 6: that is 6 of 6 heads; give from",
+        ),
         ({"arm": "dense", "prune": TAYLOR, "regrow": True}, "prune and regrow were both given; take heads away or add"),
         ({"arm": "dense", "rewind_to": 3}, "rewind_to 3 is for weights that are rewound, and they are kept"),
         ({"arm": "dense", "step": 5, "weights": "rewound", "rewind_to": 9}, "rewind_to 9 is after step 5"),
@@ -110,21 +122,23 @@ def test_what_cannot_be_started_from_is_said(start, said):
     assert said in refused(start)
 
 
-NOTHING = {"start": {"arm": "dense", "weights": "fresh"}}
+NOTHING = {"init_from": {"arm": "dense", "weights": "fresh"}}
 
 
 def test_what_takes_nothing_from_another_run_is_refused():
-    said = "arms.tuned.start: nothing would be taken from dense: its weights are drawn anew, and no head goes; leave"
+    said = (
+        "arms.tuned.init_from: nothing would be taken from dense: its weights are drawn anew, and no head goes; leave"
+    )
     for more in ({}, {"step": 5}):
-        assert said in refused({**NOTHING["start"], **more})
-    assert experiment(tuned={"start": {"arm": "dense", "weights": "rewound"}}).arm("tuned").parent is not None
+        assert said in refused({**NOTHING["init_from"], **more})
+    assert experiment(tuned={"init_from": {"arm": "dense", "weights": "rewound"}}).arm("tuned").parent is not None
 
 
 def test_of_a_pruned_run_its_layout_is_taken_and_no_step_of_it():
     start = {"arm": "small", "weights": "fresh"}
-    assert experiment(small={**SMALL, "training": {"steps": 10}}, tuned={"start": start})
+    assert experiment(small={**SMALL, "training": {"steps": 10}}, tuned={"init_from": start})
     with pytest.raises(DeclarationError, match=r"nothing would be taken from step 5 of small: its weights are drawn"):
-        experiment(small={**SMALL, "training": {"steps": 10}}, tuned={"start": {**start, "step": 5}})
+        experiment(small={**SMALL, "training": {"steps": 10}}, tuned={"init_from": {**start, "step": 5}})
 
 
 GROUPED = {"model": {"n_heads": "4:2-4:2"}}
@@ -132,39 +146,42 @@ GROUPED = {"model": {"n_heads": "4:2-4:2"}}
 
 @pytest.mark.parametrize("keep", [2, "25%"])
 def test_fewer_heads_than_a_method_can_leave_are_refused(keep):
-    few = {"start": {"arm": "dense", "prune": {"by": "alike", "keep": keep}}}
+    few = {"init_from": {"arm": "dense", "prune": {"by": "alike", "keep": keep}}}
     with pytest.raises(DeclarationError) as error:
         small_text.experiment(arms={"dense": GROUPED, "few": {**GROUPED, **few}}, baseline="dense")
     assert str(error.value) == (
-        f"arms.few.start: prune.keep {keep}: that is 2 heads, but by alike one of the most alike two goes, so that the "
-        "last of each layer stays, with those that share its keys and values; keep 4 or more, or take another method"
+        f"arms.few.init_from: prune.keep {keep}: that is 2 heads, but by alike one of the most alike two goes, so that "
+        "the last of each layer stays, with those that share its keys and values; keep 4 or more, or take another "
+        "method"
     )
-    few["start"]["prune"] |= {"by": "taylor"}
+    few["init_from"]["prune"] |= {"by": "taylor"}
     assert small_text.experiment(arms={"dense": GROUPED, "few": {**GROUPED, **few}}, baseline="dense")
 
 
 def test_heads_that_are_alone_in_their_layers_cannot_be_the_most_alike():
     alone = {"model": {"n_heads": "1-1"}}
-    one = {**alone, "start": {"arm": "dense", "prune": {"by": "alike", "keep": 1}}}
-    with pytest.raises(DeclarationError, match=r"none of these can go; leave start.prune out, or take another method"):
+    one = {**alone, "init_from": {"arm": "dense", "prune": {"by": "alike", "keep": 1}}}
+    with pytest.raises(
+        DeclarationError, match=r"none of these can go; leave init_from.prune out, or take another method"
+    ):
         small_text.experiment(arms={"dense": alone, "one": one}, baseline="dense")
 
 
 def test_of_a_pruned_run_it_is_not_known_how_many_can_go():
     """A layer that has lost all of its heads has no last one."""
-    half = {**GROUPED, "start": {"arm": "dense", "prune": {"by": "taylor", "keep": 4}}}
-    few = {**GROUPED, "start": {"arm": "half", "prune": {"by": "alike", "keep": 2}}}
+    half = {**GROUPED, "init_from": {"arm": "dense", "prune": {"by": "taylor", "keep": 4}}}
+    few = {**GROUPED, "init_from": {"arm": "half", "prune": {"by": "alike", "keep": 2}}}
     assert small_text.experiment(arms={"dense": GROUPED, "half": half, "few": few}, baseline="dense")
 
 
 def test_directories_that_have_what_is_refused_now_are_read(tmp_path):
     content = read_yaml(write_yaml(experiment().plain()))
-    content["arms"]["small"] = {"start": {"arm": "dense", "prune": {"by": "alike", "keep": 1}}}
-    content["arms"]["tuned"] = {"start": {"arm": "dense", "weights": "fresh", "step": 5}}
+    content["arms"]["small"] = {"init_from": {"arm": "dense", "prune": {"by": "alike", "keep": 1}}}
+    content["arms"]["tuned"] = {"init_from": {"arm": "dense", "weights": "fresh", "step": 5}}
     path = tmp_path / "experiment.yaml"
     path.write_text(write_yaml(content))
     assert read_resolved(path).arm("tuned").resolved_spec.init_from.sentence == "at step 5, weights drawn anew"
-    with pytest.raises(DeclarationError, match=r"arms.small.start: prune.keep 1: that is 1 head, but by alike"):
+    with pytest.raises(DeclarationError, match=r"arms.small.init_from: prune.keep 1: that is 1 head, but by alike"):
         load(path)
 
 
@@ -174,9 +191,9 @@ def test_weights_have_to_fit():
     assert "its task is not that of dense" in refused(start, task={"n_ctx": 16})
     ranks = {"model": {"ranks": {"q": 4}}}
     with pytest.raises(
-        DeclarationError, match=r"start.regrow adds heads to whole matrices, and model.ranks has products"
+        DeclarationError, match=r"init_from.regrow adds heads to whole matrices, and model.ranks has products"
     ):
-        experiment(dense=ranks, small={}, tuned=ranks, regrown={"start": {"arm": "dense", "regrow": True}, **ranks})
+        experiment(dense=ranks, small={}, tuned=ranks, regrown={"init_from": {"arm": "dense", "regrow": True}, **ranks})
 
 
 def test_no_steps_are_for_what_starts_from_another():
@@ -185,29 +202,31 @@ def test_no_steps_are_for_what_starts_from_another():
 
 
 def test_a_circle_is_named():
-    arms = {"a": {"start": {"arm": "b"}}, "b": {"start": {"arm": "c"}}, "c": {"start": {"arm": "b"}}}
+    arms = {"a": {"init_from": {"arm": "b"}}, "b": {"init_from": {"arm": "c"}}, "c": {"init_from": {"arm": "b"}}}
     with pytest.raises(
-        ValueError, match=r"arms.a.start.arm: b, which starts from c, which starts from b: no run would be"
+        ValueError, match=r"arms.a.init_from.arm: b, which starts from c, which starts from b: no run would be"
     ):
         starts_of(arms)
 
 
 def test_a_long_line_of_arms_is_refused():
-    arms = {f"a{at}": {"start": {"arm": f"a{at + 1}"}} for at in range(2_000)} | {"a2000": None}
-    with pytest.raises(ValueError, match=r"arms.a0.start.arm: more than 100 arms start from one another in a line"):
+    arms = {f"a{at}": {"init_from": {"arm": f"a{at + 1}"}} for at in range(2_000)} | {"a2000": None}
+    with pytest.raises(ValueError, match=r"arms.a0.init_from.arm: more than 100 arms start from one another in a line"):
         starts_of(arms)
 
 
 def test_the_one_layer_laboratory_has_no_starts():
     content = load("icl-heads").plain()
-    content["arms"]["h2"] = {**(content["arms"]["h2"] or {}), "start": {"arm": "h1"}}
-    with pytest.raises(DeclarationError, match=r"arms.h2.start: only a transformer on tokens can start from another"):
+    content["arms"]["h2"] = {**(content["arms"]["h2"] or {}), "init_from": {"arm": "h1"}}
+    with pytest.raises(
+        DeclarationError, match=r"arms.h2.init_from: only a transformer on tokens can start from another"
+    ):
         resolve(content)
 
 
 def test_controls_do_not_start_from_anything():
-    with pytest.raises(DeclarationError, match=r"controls.c.start: there is no such key"):
-        small_text.experiment(controls={"c": {"start": {"arm": "falling"}}})
+    with pytest.raises(DeclarationError, match=r"controls.c.init_from: there is no such key"):
+        small_text.experiment(controls={"c": {"init_from": {"arm": "falling"}}})
 
 
 def test_what_importance_costs_is_said():
@@ -226,7 +245,7 @@ def test_heads_cannot_be_ablated_where_there_are_none():
 
 
 def test_a_setting_of_steps_reaches_multiples_of_them_and_leaves_arms_untrained():
-    arms = {"dense": {}, "small": SMALL, "on": {"start": {"arm": "dense"}, "training": {"steps": "x0.5"}}}
+    arms = {"dense": {}, "small": SMALL, "on": {"init_from": {"arm": "dense"}, "training": {"steps": "x0.5"}}}
     content = small_text.experiment(arms=arms, baseline="dense").plain()
     of = resolve(content, settings=["training.steps=60"])
     of.check_settings()

@@ -103,15 +103,15 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
         ({"training": {"drophead": {"start": 1}}}, "training.drophead.start: 1 was given; give a number less than 1"),
         ({"training": {"drophead": {"turn": 1}}}, "training.drophead.turn: 1 was given; give a number less than 1"),
         (
-            {"model": {"attends": "future"}, "samples": {}},
-            "model.attends is future, and such a model cannot write: the text that it would look at is not there yet; "
+            {"model": {"mask": "future"}, "samples": {}},
+            "model.mask is future, and such a model cannot write: the text that it would look at is not there yet; "
             "set samples to null",
         ),
         (
-            {"model": {"attends": "future", "windows": [7, None]}},
-            r"windows \[7, None\] are of keys before a query, but attends is future; give windows \[null\]",
+            {"model": {"mask": "future", "windows": [7, None]}},
+            r"windows \[7, None\] are of keys before a query, but mask is future; give windows \[null\]",
         ),
-        ({"model": {"attends": "futur"}}, "model.attends: 'futur' is not known; did you mean future"),
+        ({"model": {"mask": "futur"}}, "model.mask: 'futur' is not known; did you mean future"),
         (
             {"model": {"embedding_scale": "d_modl"}},
             "model.embedding_scale: 'd_modl' is not known; did you mean d_model",

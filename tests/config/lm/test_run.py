@@ -32,7 +32,7 @@ GIVEN = {
             "steps": 9,
         }
     },
-    "training.accumulate": {"training": {"accumulate": 2}},
+    "training.grad_accumulation": {"training": {"grad_accumulation": 2}},
 }
 
 

@@ -76,7 +76,10 @@ ADAMW = {"optimizer": "adamw", "batch_size": 8, "learning_rate": 1e-3}
     [
         ({}, "given by one of steps, tokens and epochs; none was given"),
         ({"steps": 3, "tokens": 3}, "steps and tokens were given"),
-        ({"steps": 3, "accumulate": 3}, "accumulate 3 does not divide batch_size 8; the parts of a batch are equal"),
+        (
+            {"steps": 3, "grad_accumulation": 3},
+            "grad_accumulation 3 does not divide batch_size 8; the parts of a batch are equal",
+        ),
         ({"steps": 3, "betas": [0.9, 1]}, r"betas \[0.9, 1.0\] must lie in \[0, 1\)"),
         ({"steps": 3, "learning_rate": 0}, "learning_rate: 0 was given"),
         ({"steps": 3, "momentum": 0.9}, "momentum: there is no such key"),

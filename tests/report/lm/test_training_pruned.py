@@ -18,7 +18,7 @@ KEEPS = (0.75, 0.5)
 
 
 def at_once(by: str, keep: float, **start) -> dict[str, Any]:
-    return {"start": {"arm": "dense", "prune": {"by": by, "keep": keep}, **start}, "training": {"steps": 0}}
+    return {"init_from": {"arm": "dense", "prune": {"by": by, "keep": keep}, **start}, "training": {"steps": 0}}
 
 
 MODEL = {"family": "gpt-neo", "d_model": 16, "n_layers": 2, "n_heads": 4}
@@ -29,7 +29,7 @@ METHODS = small_text.experiment(
 STEPS = small_text.experiment(
     model=MODEL, baseline="dense",
     arms={
-        "dense": {}, "at": {"start": {"arm": "dense", "step": 10}, "training": {"steps": 0}},
+        "dense": {}, "at": {"init_from": {"arm": "dense", "step": 10}, "training": {"steps": 0}},
         **{f"at-{keep:.0%}"[:-1]: at_once("taylor", keep, step=10) for keep in KEEPS},
         **{f"last-{keep:.0%}"[:-1]: at_once("taylor", keep) for keep in KEEPS},
     },

@@ -14,7 +14,7 @@ from headway.store.run import Run
 
 
 def pruned(by: str, keep: float = 0.5, **start) -> dict[str, Any]:
-    return {"start": {"arm": "dense", "prune": {"by": by, "keep": keep}, **start}, "training": {"steps": 0}}
+    return {"init_from": {"arm": "dense", "prune": {"by": by, "keep": keep}, **start}, "training": {"steps": 0}}
 
 
 ARMS = {
@@ -23,7 +23,7 @@ ARMS = {
     "alike": pruned("alike"),
     "either": pruned("alike-either"),
     "taylor": pruned("taylor"),
-    "at": {"start": {"arm": "dense", "step": 10}, "training": {"steps": 0}},
+    "at": {"init_from": {"arm": "dense", "step": 10}, "training": {"steps": 0}},
     "taylor-at": pruned("taylor", step=10),
     "trained": {**pruned("taylor"), "training": {"steps": 5}},
 }

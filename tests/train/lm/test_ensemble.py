@@ -16,13 +16,20 @@ MODEL = {
     "positions": "joint", "n_positions": 4, "norm": "none", "mlp": "none", "residual": False, "biases": [],
     "tied": False, "readout": 2, "init_std": 0.2, "embedding_init_std": 0.5,
 }  # fmt: skip
-TRAINING = {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 8, "steps": 40, "decay": "cosine", "clip": 0.5}
+TRAINING = {
+    "optimizer": "adamw",
+    "learning_rate": 0.01,
+    "batch_size": 8,
+    "steps": 40,
+    "lr_schedule": "cosine",
+    "clip": 0.5,
+}
 DEEPER = {
     "family": "gpt-2", "d_model": 12, "n_layers": 2, "n_heads": "2-3", "n_positions": 4, "n_kv_heads": "1-3",
     "smeared_keys": True, "windows": [None, 2],
 }  # fmt: skip
 ROTARY = {"family": "llama", "d_model": 12, "n_layers": 2, "n_heads": 2, "n_positions": 4, "ranks": {"q": 2}}
-ATTENDS = {**DEEPER, "attends": "future", "windows": [None], "positions": "sinusoidal", "d_embed": 8}
+ATTENDS = {**DEEPER, "mask": "future", "windows": [None], "positions": "sinusoidal", "d_embed": 8}
 
 
 def run_of(seed=0, model=MODEL, **training):
@@ -64,7 +71,7 @@ def test_each_is_the_run_that_it_would_be_alone(model, batch_size):
     runs = [
         run_of(0, model, batch_size=batch_size),
         run_of(1, model, batch_size=batch_size),
-        run_of(1, model, batch_size=batch_size, learning_rate=0.003, warmup_steps=7, decay="linear"),
+        run_of(1, model, batch_size=batch_size, learning_rate=0.003, warmup_steps=7, lr_schedule="linear"),
         run_of(2, model, batch_size=batch_size, weight_decay=0.3, clip=None, betas=[0.8, 0.99], eps=1e-6),
     ]
     studies, found = together(runs)
@@ -189,7 +196,7 @@ def test_runs_of_one_shape_differ_in_numbers_alone(change, same):
     "change",
     [
         {"optimizer": "muon", "adamw_learning_rate": 0.1},
-        {"accumulate": 2},
+        {"grad_accumulation": 2},
         {"precision": "bf16"},
         {"drophead": {}},
         {"model": {**MODEL, "dropout": 0.1}},

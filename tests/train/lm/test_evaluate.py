@@ -96,7 +96,7 @@ def test_the_evaluation_is_the_mean_over_all_targets_whatever_the_batch_or_the_s
     first = study_of()
     start = {name: array for name, array in first.trainer.state().items() if name.startswith("weights/")}
     assert loss() == nearly(loss(training={"batch_size": 3}), dtype=np.float32)
-    assert loss() == nearly(loss(training={"accumulate": 4}), dtype=np.float32)
+    assert loss() == nearly(loss(training={"grad_accumulation": 4}), dtype=np.float32)
     assert loss() == loss(seed=5, model={"dropout": 0.5})
 
 

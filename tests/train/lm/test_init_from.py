@@ -18,7 +18,7 @@ MODEL = {"n_heads": "4:2-4"}
 
 
 def child(**start) -> TokensRun:
-    found = parse_run(content(model=MODEL, start={"run": "run1-0", **start}, samples=None))
+    found = parse_run(content(model=MODEL, init_from={"run": "run1-0", **start}, samples=None))
     assert isinstance(found, TokensRun)
     return found
 
@@ -56,12 +56,14 @@ def test_a_share_is_of_the_heads_that_are_declared_also_where_some_have_gone(ori
     assert second.model.layout.total == 4
     assert set(second.heads) < set(first.heads)  # as the declared model calls them
     assert second.steps_before == 60
-    with pytest.raises(UserError, match=r"start.prune.keep 6: that is 6 heads, and dense seed 0 has 6; keep fewer, or"):
+    with pytest.raises(
+        UserError, match=r"init_from.prune.keep 6: that is 6 heads, and dense seed 0 has 6; keep fewer, or"
+    ):
         initialise(child(prune={"by": "random", "keep": 6}), parent, examples)
 
 
 def test_heads_are_added_back_where_they_are_missing(origin, examples):
-    with pytest.raises(UserError, match=r"start.regrow: dense seed 0 has all of the heads that its model declares"):
+    with pytest.raises(UserError, match=r"init_from.regrow: dense seed 0 has all of the heads that its model declares"):
         initialise(child(regrow=True), origin, examples)
     first, weights = initialise(child(prune={"by": "random", "keep": 4}), origin, examples)
     parent = replace(

@@ -56,9 +56,9 @@ def test_the_probability_falls_to_0_and_rises():
     assert DropHead(start=0.3).probability_at(1, 1) == 0.3
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_step_is_that_of_the_gated_model_written_out(accumulate):
-    run = run_of(training={**HALF, "clip": None, "accumulate": accumulate})
+@pytest.mark.parametrize("grad_accumulation", [1, 2])
+def test_a_step_is_that_of_the_gated_model_written_out(grad_accumulation):
+    run = run_of(training={**HALF, "clip": None, "grad_accumulation": grad_accumulation})
     tokens = open_corpus(run.task)
     module = Transformer(
         run.model, tokens.tokenizer.vocab_size, initial_weights(run.model, tokens.tokenizer.vocab_size, 0)
@@ -67,9 +67,9 @@ def test_a_step_is_that_of_the_gated_model_written_out(accumulate):
     gates = torch.from_numpy(head_gates((4, 2), 0.5, 4, seed=0, step=1))
     logits, _ = module(torch.tensor(batch.inputs), gates=[gates[:, :4], gates[:, 4:]])
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(batch.targets).flatten())
-    trainer = study_of(training={**HALF, "clip": None, "accumulate": accumulate}).trainer
+    trainer = study_of(training={**HALF, "clip": None, "grad_accumulation": grad_accumulation}).trainer
     assert trainer.advance(1)[0] == nearly(expected.item(), dtype=np.float32)
-    plain = study_of(training={"clip": None, "accumulate": accumulate}).trainer.advance(1)[0]
+    plain = study_of(training={"clip": None, "grad_accumulation": grad_accumulation}).trainer.advance(1)[0]
     assert plain != nearly(expected.item(), dtype=np.float32)
 
 

@@ -120,7 +120,7 @@ GUIDED = {
     "two terms, dropped heads, parts": {
         "regularizers": [{"metric": "orthogonality", "weight": 0.01}, {"metric": "disagreement_position"}],
         "drophead": {"start": 0.3, "end": 0.3},
-        "accumulate": 2,
+        "grad_accumulation": 2,
     },
 }
 
@@ -139,7 +139,7 @@ def test_parts_of_a_batch_make_the_same_step():
     """Terms are means over examples, so those of equal parts average to that of the batch."""
     training = {**regularized("disagreement_output", 0.5), "drophead": {"start": 0.4}}
     whole = study_of(training=training).trainer.advance(5)
-    assert_same(study_of(training={**training, "accumulate": 2}).trainer.advance(5), whole, dtype=np.float32)
+    assert_same(study_of(training={**training, "grad_accumulation": 2}).trainer.advance(5), whole, dtype=np.float32)
 
 
 @every_metric
@@ -170,7 +170,8 @@ from headway.train.lm.study import open_study
 torch.use_deterministic_algorithms(True)
 torch._dynamo.config.error_on_recompile = True
 metrics = [dict(metric=name, weight=.1, schedule="rising") for name in TERMS]
-for training in (dict(regularizers=metrics, drophead=dict(start=.5), accumulate=2), dict(drophead=dict(start=.5))):
+drophead = dict(start=.5)
+for training in (dict(regularizers=metrics, drophead=drophead, grad_accumulation=2), dict(drophead=drophead)):
     torch._dynamo.reset()
     over = dict(training=training, model=dict(n_heads="4-1"))
     fast, slow = (open_study(run_of(**over), compile=compile, device="cpu") for compile in (True, False))

@@ -27,8 +27,8 @@ def test_warm_up_rises_by_equal_parts_to_all_of_it():
 
 
 def test_cosine_and_constant():
-    assert shares(5, decay="constant", warmup_steps=2) == [0.5, 1.0, 1.0, 1.0, 1.0]
-    assert shares(4, decay="cosine") == pytest.approx([(1 + math.cos(math.pi * i / 4)) / 2 for i in range(4)])
+    assert shares(5, lr_schedule="constant", warmup_steps=2) == [0.5, 1.0, 1.0, 1.0, 1.0]
+    assert shares(4, lr_schedule="cosine") == pytest.approx([(1 + math.cos(math.pi * i / 4)) / 2 for i in range(4)])
 
 
 def test_the_length_is_counted_in_steps_tokens_or_epochs():

@@ -16,7 +16,7 @@ from headway.train import device
 from headway.train.lm.laboratory import LABORATORY
 from headway.train.lm.study import open_study
 
-ALL = {"warmup_steps": 3, "accumulate": 2, "decay": "cosine", "weight_decay": 0.1}
+ALL = {"warmup_steps": 3, "grad_accumulation": 2, "lr_schedule": "cosine", "weight_decay": 0.1}
 RUNS = {
     "adamw": {},
     "adamw, everything": {"training": ALL, "model": {"dropout": 0.1}},
@@ -52,9 +52,9 @@ def written_out(run, steps):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("over", [{}, {"task": {"padding": "published"}}], ids=["packed", "padded"])
-@pytest.mark.parametrize("accumulate", [1, 2, 4])
-def test_a_step_is_that_of_a_loop_written_out(over, accumulate):
-    run = run_of(training={"clip": 0.5, "accumulate": accumulate}, **over)
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_a_step_is_that_of_a_loop_written_out(over, parts):
+    run = run_of(training={"clip": 0.5, "grad_accumulation": parts}, **over)
     losses, weights = written_out(run, 12)
     trainer = open_study(run, compile=False, device="cpu").trainer
     assert_same(trainer.advance(12), losses, dtype=np.float32)
@@ -201,5 +201,5 @@ def test_a_trained_model_is_opened_from_its_weights():
 
 
 def test_a_trial_needs_no_corpus():
-    run = run_of(task={"corpus": "./nowhere.txt"}, training={"accumulate": 2})
+    run = run_of(task={"corpus": "./nowhere.txt"}, training={"grad_accumulation": 2})
     assert all(0 < rate < 10_000 for rate in LABORATORY.trial_steps_per_s(run, seconds=0.05))

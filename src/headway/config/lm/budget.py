@@ -144,7 +144,7 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
     attention = 0
     for layer, heads in enumerate(model.layout.layers):
         window = model.window(layer) or n_ctx
-        own = 0 if model.attends == "future" else 1  # as many keys later as earlier, without the query's own
+        own = 0 if model.mask == "future" else 1  # as many keys later as earlier, without the query's own
         attention += 2 * 2 * heads.n_heads * heads.d_head * _keys_seen(n_ctx, window, own)
     encoder = 0 if model.encoder is None else model.encoder * (vocab_size + model.embedding_width)
     return 2 * n_ctx * (matrices + encoder + (model.readout or vocab_size) * model.embedding_width) + attention

@@ -35,7 +35,7 @@ class StartPruning(Spec):
         keep, least = heads_to_keep(self.keep, units), least_to_keep(self.by, units)
         if keep >= least:
             return ""
-        able = f"keep {least} or more" if least < layout.total else "none of these can go; leave start.prune out"
+        able = f"keep {least} or more" if least < layout.total else "none of these can go; leave init_from.prune out"
         return (
             f"prune.keep {self.keep}: that is {counted(keep, 'head')}, but by {self.by} one of the most alike two "
             "goes, so that the last of each layer stays, with those that share its keys and values; "
@@ -91,8 +91,8 @@ class Start(InitialRun):
         """
         if self.prune is None and self.weights == "fresh" and whole:
             return (
-                f"nothing would be taken from {name}: its weights are drawn anew, and no head goes; leave start out, "
-                "say in start.prune which heads go, or keep the weights"
+                f"nothing would be taken from {name}: its weights are drawn anew, and no head goes; leave init_from "
+                "out, say in init_from.prune which heads go, or keep the weights"
             )
         if self.prune is None and self.weights == "fresh" and self.step != "last":
             return (

@@ -59,7 +59,7 @@ class TransformerModel(Spec):
     windows: tuple[PositiveInt | None, ...] = Field(
         (None,), description="keys that a query sees, its own included, taken in turn by the layers; null: all"
     )
-    attends: Attends = Field(
+    mask: Attends = Field(
         "past",
         description="past: a query sees keys up to its own; future: strictly later ones (a published mask, inverted), "
         "and one that sees nothing gives 0",
@@ -174,9 +174,9 @@ class TransformerModel(Spec):
         layout, mlps = self.layout, self.mlp_widths
         if not self.windows:
             raise ValueError("windows: an empty list was given; give [null] for all keys")
-        if self.attends == "future" and any(self.windows):
+        if self.mask == "future" and any(self.windows):
             raise ValueError(
-                f"windows {list(self.windows)} are of keys before a query, but attends is future; give windows [null]"
+                f"windows {list(self.windows)} are of keys before a query, but mask is future; give windows [null]"
             )
         if self.mlp == "none" and self.d_mlp is not None:
             raise ValueError(
@@ -230,14 +230,14 @@ class TransformerModel(Spec):
             raise ValueError(
                 "positions joint gives no one vector to a token, so that it is no read-out; set tied to false"
             )
-        if self.attention != SOFTMAX and self.attends == "future":
+        if self.attention != SOFTMAX and self.mask == "future":
             raise ValueError(
-                f"attention {self.attention} changes scores of what a query sees, and with attends future the last one "
+                f"attention {self.attention} changes scores of what a query sees, and with mask future the last one "
                 "sees nothing; give past, or softmax"
             )
-        if self.class_token and self.attends == "future":
+        if self.class_token and self.mask == "future":
             raise ValueError(
-                "class_token stands after the inputs, and with attends future nothing there sees them; give past"
+                "class_token stands after the inputs, and with mask future nothing there sees them; give past"
             )
 
     def _check_ranks(self, layer: int, queries: int, keys: int, d_mlp: int) -> None:

@@ -19,7 +19,7 @@ from headway.config.lm.task import TokensTask
 from headway.config.lm.text import TextTask
 from headway.config.lm.training import TokensTraining
 from headway.config.run import Batching, Budget, Comparability, RunSpec, Traits, effective
-from headway.config.spec import Spec, check_numbers
+from headway.config.spec import Spec, check_numbers, renamed
 from headway.errors import DeclarationError
 
 UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
@@ -28,9 +28,9 @@ UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
     "training.regularizers": ((), "regularizers read what every head does, which the batched program does not record"),
     "training.precision": ("fp32", "bf16 rounds products of matrices otherwise where they are batched"),
     "training.optimizer": ("adamw", "only AdamW's step is written for many runs at once"),
-    "training.accumulate": (1, "a batch that is put through in parts is one that is large enough alone"),
+    "training.grad_accumulation": (1, "a batch that is put through in parts is one that is large enough alone"),
     "model.attention": (SOFTMAX, "an attention of one's own need not be one that torch can batch over weights"),
-    "start": (None, "runs that start from others may each have heads of their own"),
+    "init_from": (None, "runs that start from others may each have heads of their own"),
 }
 """Settings that keep a run out of a batched program: by key, the value that does not, and the reason.
 
@@ -57,7 +57,7 @@ else:
 _MODEL: TypeAdapter[TransformerModel] = TypeAdapter(LanguageModel)
 
 _OWN = {
-    "training": ("learning_rate", "warmup_steps", "decay", "clip", "betas", "eps", "weight_decay"),
+    "training": ("learning_rate", "warmup_steps", "lr_schedule", "clip", "betas", "eps", "weight_decay"),
     "model": ("init_std", "embedding_init_std", "factor_init"),
 }
 """The settings in which runs of one batched program may differ, by part."""
@@ -78,7 +78,7 @@ class TokensRun(RunSpec):
         uses_gpu=True,
         initialises_others=True,
         measures_user_metrics=True,
-        memory_advice="lower training.batch_size, or keep it and raise training.accumulate",
+        memory_advice="lower training.batch_size, or keep it and raise training.grad_accumulation",
     )
 
     task: AnyTask
@@ -88,7 +88,7 @@ class TokensRun(RunSpec):
     probes: HeadProbes = Field(HeadProbes(), description="what is measured in the heads")
     samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
     after: AfterTraining = Field(AfterTraining(), description="what is done to the trained model")
-    start: Start | None = Field(None, description="another run that it starts from; null: its initial weights")
+    init_from: Start | None = Field(None, description="another run that it starts from; null: its initial weights")
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TokensRun":
@@ -106,9 +106,9 @@ class TokensRun(RunSpec):
                 f"task.n_ctx {self.task.n_ctx} is longer than the model's {self.model.n_positions} positions; "
                 "shorten it, or raise model.n_positions"
             )
-        if self.model.attends == "future" and self.samples is not None:
+        if self.model.mask == "future" and self.samples is not None:
             raise ValueError(
-                "model.attends is future, and such a model cannot write: the text that it would look at is not there "
+                "model.mask is future, and such a model cannot write: the text that it would look at is not there "
                 "yet; set samples to null"
             )
         asked = self.samples is not None and self.samples.prompt != PROMPT
@@ -137,17 +137,19 @@ class TokensRun(RunSpec):
             raise ValueError(f"{asked}: it is of heads, but the model has none; leave it out")
 
     def _check_start(self) -> None:
-        if self.start is None and self.training.steps == 0:
+        if self.init_from is None and self.training.steps == 0:
             raise ValueError("training.steps 0: only a run that starts from another need not train; give 1 or more")
-        if self.start is None:
+        if self.init_from is None:
             return
-        if self.start.prune is not None:
+        if self.init_from.prune is not None:
             try:
-                heads_to_keep(self.start.prune.keep, units_of(self.model.layout))
+                heads_to_keep(self.init_from.prune.keep, units_of(self.model.layout))
             except ValueError as error:
-                raise ValueError(f"start.prune.{error}") from None
-        if self.start.regrow and any(rank is not None for rank in dict(self.model.ranks).values()):
-            raise ValueError("start.regrow adds heads to whole matrices, and model.ranks has products; leave one out")
+                raise ValueError(f"init_from.prune.{error}") from None
+        if self.init_from.regrow and any(rank is not None for rank in dict(self.model.ranks).values()):
+            raise ValueError(
+                "init_from.regrow adds heads to whole matrices, and model.ranks has products; leave one out"
+            )
 
     @cached_property
     def budget(self) -> Budget:
@@ -164,7 +166,7 @@ class TokensRun(RunSpec):
             state_bytes=budget.state_bytes(task, model, self.training),
             example_bytes=budget.sequence_bytes(task, model, self.training),
             batch_size=self.training.batch_size,
-            parts=self.training.accumulate,
+            parts=self.training.grad_accumulation,
             steps=self._expected_steps,
         )
 
@@ -194,12 +196,7 @@ class TokensRun(RunSpec):
     @property
     def scheme(self) -> str | None:
         """The change of the number of heads from layer to layer; None if pruning decides the heads."""
-        return None if self.start is not None else self.model.layout.scheme
-
-    @property
-    def init_from(self) -> Start | None:
-        """The run of the same seed whose weights it starts from."""
-        return self.start
+        return None if self.init_from is not None else self.model.layout.scheme
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -234,7 +231,7 @@ class TokensRun(RunSpec):
     def comparability(self) -> Comparability:
         """The task, its texts and tokenizer, and whether the model sees its targets."""
         units = tuple(getattr(self.task, key, None) for key in ("tokenizer", "corpus", "validation"))
-        return Comparability(task=self.task, units=units, sees_targets=self.model.attends == "future")
+        return Comparability(task=self.task, units=units, sees_targets=self.model.mask == "future")
 
 
 def is_text(run: RunSpec) -> bool:
@@ -258,11 +255,11 @@ def initialised_from(run: RunSpec, other: RunSpec) -> RunSpec:
     Heads that go are taken from all layers alike, since the real choice is not known yet.
     """
     assert isinstance(run, TokensRun)
-    assert run.start is not None
-    if run.start.prune is not None:
-        heads = heads_to_keep(run.start.prune.keep, units_of(run.model.layout))
+    assert run.init_from is not None
+    if run.init_from.prune is not None:
+        heads = heads_to_keep(run.init_from.prune.keep, units_of(run.model.layout))
         return with_model(run, spread_evenly(run.model, heads))
-    return with_model(run, run.model if run.start.regrow else other.model)
+    return with_model(run, run.model if run.init_from.regrow else other.model)
 
 
 def as_trained(run: R, beginning: Mapping[str, Any] | None) -> R:
@@ -274,7 +271,7 @@ def as_trained(run: R, beginning: Mapping[str, Any] | None) -> R:
     if beginning is None:
         return run
     try:
-        model = _MODEL.validate_python(beginning["model"], strict=False)
+        model = _MODEL.validate_python(renamed(beginning)["model"], strict=False)
     except (KeyError, TypeError, ValidationError) as error:
         raise DeclarationError(f"what is said of how it began is no model ({type(error).__name__})") from None
     return with_model(run, model)
@@ -289,16 +286,16 @@ def impossible_init(run: RunSpec, other: RunSpec, name: str) -> str:
         name: of the other run's arm.
     """
     assert isinstance(run, TokensRun)
-    assert run.start is not None
+    assert run.init_from is not None
     mine, theirs = effective(run), effective(other)
     for part in ("model", "task"):
         if mine[part] != theirs[part]:
             return (
-                f"its {part} is not that of {name}, so that weights would not fit; say in start.prune what becomes "
+                f"its {part} is not that of {name}, so that weights would not fit; say in init_from.prune what becomes "
                 f"of the heads, and give both arms one {part}"
             )
     steps = other.declared_steps
-    late = [step for step in run.start.required_checkpoints if steps is not None and step > steps]
+    late = [step for step in run.init_from.required_checkpoints if steps is not None and step > steps]
     return f"step {late[0]:,} of {name} is asked for, and that is trained for {steps:,} steps" if late else ""
 
 
@@ -313,7 +310,7 @@ def pointless_init(run: RunSpec, ancestors: Sequence[RunSpec], name: str) -> str
         name: of the arm of the last of these.
     """
     assert isinstance(run, TokensRun)
-    assert run.start is not None
-    starts = [other.start for other in ancestors if isinstance(other, TokensRun)]
+    assert run.init_from is not None
+    starts = [other.init_from for other in ancestors if isinstance(other, TokensRun)]
     whole = all(start is None or start.prune is None for start in starts)
-    return run.start.pointless_reason(run.model.layout, name, whole=whole)
+    return run.init_from.pointless_reason(run.model.layout, name, whole=whole)

@@ -98,10 +98,12 @@ class _TokensTraining(Training):
     tokens: PositiveInt | None = Field(None, description="tokens that are trained on")
     epochs: float | None = Field(None, gt=0, description="passes over the corpus")
     batch_size: PositiveInt = Field(description="sequences in an optimizer step")
-    accumulate: PositiveInt = Field(1, description="equal parts of a batch whose gradients are summed, to save memory")
+    grad_accumulation: PositiveInt = Field(
+        1, description="equal parts of a batch whose gradients are summed, to save memory"
+    )
     learning_rate: float = Field(gt=0, description="step size at its highest")
     warmup_steps: NonNegativeInt = Field(0, description="steps over which the step size rises from 0")
-    decay: Literal["linear", "cosine", "constant"] = Field(
+    lr_schedule: Literal["linear", "cosine", "constant"] = Field(
         "linear", description="how the step size falls after that, to 0 at the last step"
     )
     clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient; null: not clipped")
@@ -120,9 +122,9 @@ class _TokensTraining(Training):
         if len(given) != 1:
             amount = "none was given" if not given else f"{' and '.join(given)} were given"
             raise ValueError(f"the length of training is given by one of steps, tokens and epochs; {amount}")
-        if self.batch_size % self.accumulate:
+        if self.batch_size % self.grad_accumulation:
             raise ValueError(
-                f"accumulate {self.accumulate} does not divide batch_size {self.batch_size}; "
+                f"grad_accumulation {self.grad_accumulation} does not divide batch_size {self.batch_size}; "
                 "the parts of a batch are equal"
             )
         return self

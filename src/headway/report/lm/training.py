@@ -38,7 +38,7 @@ def learning(material: ReportData) -> Figure | None:
         title="Evaluation loss during training",
         axis=f"tokens trained on ({'millions' if scale == 1e6 else 'thousands'})",
         note="Of arms that start from others, their own training alone."
-        if any(arm.shown.run.spec.init_from for arm in material.arms)
+        if any(arm.shown.run.spec.initial_run for arm in material.arms)
         else "",
     )
 

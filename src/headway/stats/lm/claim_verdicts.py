@@ -345,9 +345,9 @@ def pruning_claims(
 
 def _pruning(arm: Arm) -> StartPruning | None:
     run = arm.resolved_spec
-    if not isinstance(run, TokensRun) or run.start is None or run.declared_steps != 0:
+    if not isinstance(run, TokensRun) or run.init_from is None or run.declared_steps != 0:
         return None
-    return run.start.prune
+    return run.init_from.prune
 
 
 def _alike(prunings: dict[str, StartPruning], comparisons: Sequence[Comparison]) -> Iterator[JudgedArm]:
@@ -422,7 +422,7 @@ def pruned_at_once(
         if whole is None or whole.full_name not in finals or arm.parent is None:
             continue
         assert isinstance(run, TokensRun)
-        assert run.start is not None
+        assert run.init_from is not None
         shared = finals[arm.full_name].keys() & finals[whole.full_name].keys()
         pairs = {seed: (finals[arm.full_name][seed], finals[whole.full_name][seed]) for seed in sorted(shared)}
         if pairs:
@@ -430,7 +430,7 @@ def pruned_at_once(
             yield PrunedAtOnce(
                 arm=arm.full_name,
                 method=pruning.by,
-                step=steps[arm.parent.full_name] if run.start.step == "last" else run.start.step,
+                step=steps[arm.parent.full_name] if run.init_from.step == "last" else run.init_from.step,
                 kept=small[_HEADS] / large[_HEADS],
                 rises={seed: metrics[_LOSS] - of_whole[_LOSS] for seed, (metrics, of_whole) in pairs.items()},
                 loss=sum(of_whole[_LOSS] for _, of_whole in pairs.values()) / len(pairs),
@@ -441,13 +441,13 @@ def _whole(arm: Arm, arms: Sequence[Arm]) -> Arm | None:
     """Return the arm of this step with all heads: the parent, or an arm that starts there and changes nothing."""
     run = arm.resolved_spec
     assert isinstance(run, TokensRun)
-    assert run.start is not None
-    if run.start.step == "last":
+    assert run.init_from is not None
+    if run.init_from.step == "last":
         return arm.parent
     for other in arms:
         it = other.resolved_spec
-        if isinstance(it, TokensRun) and it.start is not None and it.declared_steps == 0:
-            plain = it.start.prune is None and not it.start.regrow and it.start.weights == "kept"
-            if plain and (it.start.run, it.start.step) == (run.start.run, run.start.step):
+        if isinstance(it, TokensRun) and it.init_from is not None and it.declared_steps == 0:
+            plain = it.init_from.prune is None and not it.init_from.regrow and it.init_from.weights == "kept"
+            if plain and (it.init_from.run, it.init_from.step) == (run.init_from.run, run.init_from.step):
                 return other
     return None

@@ -95,7 +95,7 @@ def initialise(
         UserError: when heads cannot go as asked, weights of a step were not stored, or the model fails a check of what
             is done to it.
     """
-    start = run.start
+    start = run.init_from
     assert start is not None
     source = _record_of(init_from)
     step = None if start.step in ("last", init_from.steps) else int(start.step)
@@ -118,7 +118,7 @@ def initialise(
     if start.regrow:
         if set(stays) == {head for unit in units_of(run.model.layout) for head in unit}:
             raise UserError(
-                f"start.regrow: {init_from.name} has all of the heads that its model declares; leave it out"
+                f"init_from.regrow: {init_from.name} has all of the heads that its model declares; leave it out"
             )
         drawn = initial_weights(run.model, examples.vocab_size, rng.key(run.seed, "heads added back") >> 1)
         model, left = run.model, regrown(run.model, drawn, left, stays)
@@ -143,8 +143,8 @@ def _chosen(
     keep = heads_to_keep(asked.keep, units_of(run.model.layout))
     if keep >= len(source.heads):
         raise UserError(
-            f"start.prune.keep {asked.keep}: that is {counted(keep, 'head')}, and {name} has {len(source.heads)}; keep "
-            "fewer, or start from another arm"
+            f"init_from.prune.keep {asked.keep}: that is {counted(keep, 'head')}, and {name} has {len(source.heads)}; "
+            "keep fewer, or start from another arm"
         )
     batch = examples.training_batch(run.seed, 0, asked.sequences)
     device = next(module.parameters()).device

@@ -102,10 +102,10 @@ class TokensLoss:
     def __init__(self, run: TokensRun, module: Transformer, *, compile: bool):
         self.run, self.module, self._compile = run, module, compile
         self.device = next(module.parameters()).device
-        self.part_size = run.training.batch_size // run.training.accumulate
+        self.part_size = run.training.batch_size // run.training.grad_accumulation
         self.guided = bool(run.training.regularizers) or run.training.drophead is not None
         # One that attends to the future has its queries and keys in step.
-        self.asked_last = run.task.asked_last if run.model.attends == "past" else None
+        self.asked_last = run.task.asked_last if run.model.mask == "past" else None
         self.eager: Loss = self._guided if self.guided else self._unguided
         self.value: Loss = torch.compile(self.eager, dynamic=False) if compile else self.eager
         """The loss that is minimised."""

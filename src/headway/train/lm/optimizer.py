@@ -129,9 +129,9 @@ def rate_share(training: TokensTraining, step: int, steps: int) -> float:
     if step <= training.warmup_steps:
         return step / training.warmup_steps
     done = (step - 1 - training.warmup_steps) / (steps - training.warmup_steps)
-    if training.decay == "cosine":
+    if training.lr_schedule == "cosine":
         return (1 + math.cos(math.pi * done)) / 2
-    return 1 - done if training.decay == "linear" else 1.0
+    return 1 - done if training.lr_schedule == "linear" else 1.0
 
 
 def steps_of(run: TokensRun, examples: Examples) -> int:
