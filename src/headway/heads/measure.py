@@ -316,13 +316,13 @@ def _needs_streams(metric: HeadMetric) -> bool:
 
 
 def _of_traces(repeated: bool, *, whole: bool) -> tuple[str, ...]:
-    """Return all metrics that a trace can have, or only those that can be compared with other models'."""
+    """Return all metrics that a trace can have, or only Headway's that can be compared with other models'."""
     return tuple(
         name
         for name, metric in HEAD_METRICS.items()
         if metric.family != "circuits"
         and (repeated or not metric.repeated)
-        and (whole or not name.endswith(("_raw", "_published")))
+        and (whole or not (metric.family == "own" or name.endswith(("_raw", "_published"))))
     )
 
 

@@ -2,6 +2,9 @@
 
 A function that reads a batch gives its trace, and the traces of re-initialised heads. Each draw is measured as the
 model is, on the same rows, so that an untrained model is one more draw.
+
+On a long text Headway's metrics are measured at some queries of the drawn heads. A metric of the user's own is measured
+at all queries: it may take entry (i, i) of a pattern for the weight of token i on itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,7 +59,8 @@ def examine_beside_untrained(
     Raises:
         UserError: as `HeadStream` and `circuit_scores`.
     """
-    of_text = _Beside(draws, lambda own: HeadStream(nulls=own, intervals=own), n_rows)
+    whole = [name for name, metric in HEAD_METRICS.items() if metric.family == "own"]
+    of_text = _Beside(draws, lambda own: HeadStream(nulls=own, intervals=own), n_rows, whole)
     first: Redrawable | None = None
     for reading in text:
         first = first or reading
@@ -80,11 +84,14 @@ def examine_beside_untrained(
 
 
 class _Beside:
-    """The metrics of the model's heads, and of every draw."""
+    """The metrics of the model's heads, and of every draw; `whole` names those that need all queries of a draw."""
 
-    def __init__(self, draws: int, stream: Callable[[bool], HeadStream], n_rows: int | None = None) -> None:
+    def __init__(
+        self, draws: int, stream: Callable[[bool], HeadStream], n_rows: int | None = None, whole: Sequence[str] = ()
+    ) -> None:
         self._own = stream(True)
         self._drawn = [stream(False) for _ in range(draws)]
+        self._whole = [HeadStream(whole, nulls=False) for _ in range(draws if whole else 0)]
         self._n_rows, self._batches = n_rows, 0
 
     def add(self, reading: Redrawable, periods: Tensor | None = None, begins: Tensor | None = None) -> None:
@@ -97,6 +104,8 @@ class _Beside:
         for draw, stream in enumerate(self._drawn):
             some = None if chosen is None else _some(reading.trace, counted, chosen, draw + self._batches)
             stream.add(replace(reading.redraw(draw, some), tokens=reading.trace.tokens), periods, begins)
+        for draw, stream in enumerate(self._whole):
+            stream.add(replace(reading.redraw(draw), tokens=reading.trace.tokens))
         self._batches += 1
 
     def _chosen(
@@ -110,7 +119,10 @@ class _Beside:
         return partial(_one_of, every) if every > 1 else None
 
     def scores(self) -> dict[str, HeadScores]:
-        return _with_draws(self._own.scores(), [stream.scores() for stream in self._drawn])
+        drawn = [stream.scores() for stream in self._drawn]
+        for scores, stream in zip(drawn, self._whole, strict=False):  # there are none without a metric of the user's
+            scores |= stream.scores()
+        return _with_draws(self._own.scores(), drawn)
 
 
 def rows_of_draws(n_rows: int, d_head: int) -> int:
