@@ -57,23 +57,23 @@ def circuit(
     """Ablate everything outside some heads, and measure the share of the loss that they keep, next to random heads.
 
     Args:
-        model: as of `headway.ablate`.
+        model: the model, as for `headway.ablate`.
         heads: the heads that stay, such as `["L0H3", "L1H0"]`.
-        text: as of `headway.ablate`, like `reference`, `targets`, `tokenizer`, `sequences`, `length` and `device`.
-        reference: see there.
-        targets: see there.
+        text: the text, as for `headway.ablate`.
+        reference: the text whose contexts substitute for heads, as for `headway.ablate`.
+        targets: the target at each of the text's tokens, as for `headway.ablate`.
         kind: the ablation of the other heads: `mean`, `zero` or `resample`.
-        mean: the positions of their mean, as of `headway.ablate`.
+        mean: the positions of their mean, as for `headway.ablate`.
         draws: the number of different random circuits of as many heads, or all that exist.
-        tokenizer: see there.
-        sequences: see there.
-        length: see there.
-        device: see there.
-        seed: of the random circuits, and of which sequences stand in for which.
-        trust_code: see there.
+        tokenizer: the tokenizer, as for `headway.ablate`.
+        sequences: the largest number of sequences, as for `headway.ablate`.
+        length: the tokens of a sequence, as for `headway.ablate`.
+        device: the device, as for `headway.ablate`.
+        seed: the random seed of the random circuits and of the choice of donors.
+        trust_code: True to run code that comes with a Hugging Face folder, as for `headway.ablate`.
 
     Raises:
-        UserError: as `headway.ablate`; for heads that are not there, or all of them.
+        UserError: if `headway.ablate` would raise it, or the heads are unknown, or all heads.
     """
     from headway.causal.substitutes import check_mean_over
 
@@ -92,7 +92,7 @@ def circuit_heads(model: "Intervenable", heads: Sequence[str], draws: int = 1) -
     """Return the heads that a user names, as a circuit of a model.
 
     Raises:
-        UserError: for what is no head, and heads that are no circuit of it.
+        UserError: if a name is no head, or the heads are no circuit of the model.
     """
     from headway.causal.faithfulness import check_circuit
 
@@ -146,20 +146,19 @@ def ablate(
         targets: the target at each of the text's tokens, -1 for none; None: every next token.
         mean: the mean of a head is over `positions` (and sequences) of the other text, or over its sequences
             `per-position`.
-        pairs: whether the result has the interactions of all pairs that were removed together. Redundant pairs are
-            named in any case.
+        pairs: True to measure the interactions of all pairs of heads. Redundant pairs are named in any case.
         circuit: heads such as `["L0H3", "L1H0"]`; the share of the loss that they keep alone is measured.
         tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
-        seed: of which sequences stand in for which.
-        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
+        seed: the random seed of the choice of donors, the sequences whose contexts substitute for heads.
+        trust_code: True to run code that comes with a Hugging Face folder, if the folder needs it.
         tell: receives the expected time, if it is long.
 
     Raises:
-        UserError: for a model or text that cannot be opened or measured; for heads that are no circuit; for a model
-            that fails a check of what is done to it, naming the check.
+        UserError: if the model or text cannot be opened or measured; if the heads are no circuit; if the model fails a
+            check of its interventions, which is named.
     """
     from headway.causal.substitutes import check_mean_over, heads_of
 

@@ -41,14 +41,14 @@ class TextInput:
     """A text, tokens, or examples of a task, on which a model is examined.
 
     Attributes:
-        name: what sentences call it.
+        name: the name of the input in sentences.
         corpus: the documents of a text; None of tokens and examples, and of a text that has been read.
         inputs: (sequence, pos) tokens, or (sequence, pos, number) inputs of numbers; None of a text.
         targets: the answer at each position, -1 (of numbers NaN) where none is asked for; None: the next token.
-        examples: whether these are examples of a run's task, which are read whole.
-        complete: whether these examples are all inputs that the task has.
-        asked: the parameter that named it, for errors.
-        wanted: the numbers of sequences, and of tokens of each, that were wanted of a text.
+        examples: True for examples of a run's task, which are read whole.
+        complete: True if these examples are all inputs of the task.
+        asked: the parameter that named the input, for errors.
+        wanted: the requested number of sequences of a text, and the tokens of each.
         documents: the document of each sequence of a text; None where each sequence is one.
         pairs: true if `inputs` are sources and targets for a decoder over an encoder, (pair, pos, 2), -100 after ends.
     """
@@ -122,7 +122,7 @@ class TextInput:
             least: the least number of sequences where nobody asked for one.
 
         Raises:
-            UserError: for numbers or tokens that cannot be, or another length than that of examples.
+            UserError: if numbers or tokens are invalid, or the length is not that of the examples.
         """
         positive(sequences, "sequences")
         if self.examples:
@@ -149,7 +149,7 @@ class TextInput:
             times: read so many times as many sequences.
 
         Raises:
-            UserError: for tokens that cannot be, or a text that is shorter than one sequence.
+            UserError: if tokens are invalid, or the text is shorter than one sequence.
         """
         wanted = length_of(opened, length, LOSS_LENGTH)
         n = times * (positive(sequences, "sequences") or max(DOCUMENTS, LOSS_TOKENS // wanted))
@@ -199,7 +199,7 @@ def text_input(text: "str | Path | TokenIds | TextInput", asked: str = "text") -
     """Return the input that a user gives: a text file or another corpus, or (sequence, pos) tokens, also as a .npy.
 
     Args:
-        text: what the user gives.
+        text: the input from the user.
         asked: the parameter that names it, for errors.
 
     Raises:
@@ -218,7 +218,7 @@ def _array_in(file: Path, asked: str) -> np.ndarray:
     """Return the (sequence, pos) tokens of a numpy file.
 
     Raises:
-        UserError: for another file.
+        UserError: if the file is no array of numpy.
     """
     try:
         return np.atleast_2d(np.load(file, allow_pickle=False))
@@ -230,7 +230,7 @@ def one_input(model: object, text: Any, tokens: Any, needs: str) -> TextInput:
     """Return the text or the tokens that a user gives, or else the input that a run brings.
 
     Raises:
-        UserError: for both, or none for a model that brings none; it begins with what the analysis `needs`.
+        UserError: if both are given, or neither for a model without an input; the message begins with `needs`.
     """
     if text is None and tokens is None and isinstance(model, str | Path):
         return text_input(own_text(model))
@@ -273,7 +273,7 @@ def own_text(model: object) -> str | TextInput:
         model: its path; a model in memory brings none.
 
     Raises:
-        UserError: for a model that has none, or one of ids.
+        UserError: if the model has no text, or a text of ids.
     """
     if not isinstance(model, str | Path):
         raise UserError("a model in memory brings no text to read: give one with text=")
@@ -306,7 +306,7 @@ def _examples(run: Any) -> TextInput:
     """Return as many examples as the run is evaluated on.
 
     Raises:
-        UserError: as what makes them.
+        UserError: if the examples cannot be made.
     """
     from headway.data.batch import open_examples
 
@@ -339,11 +339,11 @@ def two_inputs(
         text: a text file or another corpus, (sequence, pos) tokens, or the examples of a task.
         reference: the same of the other text.
         targets: the target at each of the text's tokens, -1 for none; None: every next token.
-        sequences: of each, at most; None: 8,192 tokens of them, and at least 32.
-        length: of a sequence; None: what the model was made for, at most 256. Of tokens it is their own.
+        sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
+        length: the tokens of a sequence; None: the model's context, at most 256, or all given tokens.
 
     Raises:
-        UserError: for a text that cannot be read, is shorter than one sequence, or leaves nothing to stand in.
+        UserError: if a text cannot be read, is shorter than one sequence, or leaves no sequences as substitutes.
     """
     own = text_input(text)
     if own.examples:
@@ -386,7 +386,7 @@ def _two_of_examples(
     """Return examples of a task and others as substitutes; if these are all examples, they replace one another.
 
     Raises:
-        UserError: for another text or length, or too few examples.
+        UserError: if another text or length is asked for, or the examples are too few.
     """
     if reference is not None or length not in (None, examples.length):
         raise UserError(
@@ -415,7 +415,8 @@ def with_targets(opened: Opened, text: TextInput, targets: Any, other: TextInput
     Without other tokens, the second half of the sequences stands in for the first half.
 
     Raises:
-        UserError: for what are no tokens of the model, targets of another shape, or nothing to stand in.
+        UserError: if the tokens are not the model's, the targets have another shape, or no sequences are left as
+            substitutes.
     """
     if isinstance(targets, str | Path):
         targets = _array_in(Path(targets), "targets")
@@ -459,11 +460,11 @@ def length_of(opened: Opened, asked: int | None, at_most: int) -> int:
 
     Args:
         opened: the model.
-        asked: by somebody; None: nobody did.
-        at_most: where nobody did.
+        asked: the requested number of tokens; None: not requested.
+        at_most: the largest default.
 
     Raises:
-        UserError: for fewer than one, or more than the model reads.
+        UserError: if the number is below 1, or larger than the model's longest text.
     """
     if asked is None:
         return min(opened.n_ctx or at_most, at_most)
@@ -491,9 +492,9 @@ class LossSoFar:
 
     Attributes:
         opened: the model.
-        nats: summed.
-        tokens: that were predicted.
-        why: what stands in the way, in words; None: nothing does.
+        nats: the summed loss, in nats.
+        tokens: the number of predicted tokens.
+        why: the reason why there is no loss, in words; None: there is a loss.
     """
 
     opened: Opened = field(repr=False)
@@ -505,8 +506,8 @@ class LossSoFar:
         """Add the loss of one batch.
 
         Args:
-            reading: what was recorded.
-            tokens: of the batch.
+            reading: the recorded activations of the batch.
+            tokens: the tokens of the batch.
             targets: the answer at each position, -1 where none is asked for; None: the next token.
         """
         self.why = self.why or self._why_not(given=targets is not None)

@@ -49,13 +49,13 @@ def kept_steps(
     """Open the run's model at each of these steps; return what the page shows of it, and what was left out.
 
     Args:
-        run: that trained the model; None: nobody kept anything.
-        steps: whose weights it kept.
+        run: the run that trained the model; None: a model without kept weights.
+        steps: the steps whose weights the run kept.
         seen: the finished model.
         shown: its patterns, and the room that they left.
-        tokens: between which circuits are read.
-        below: why there is no more room, in words.
-        composed: whether compositions are wanted.
+        tokens: the tokens between which circuits are read.
+        below: the reason why there is no more room, in words.
+        composed: True to compute compositions.
 
     Raises:
         ResultsError: when kept weights are damaged.
@@ -122,7 +122,7 @@ def models_in(paths: Sequence[Path]) -> list[Path]:
     """Return the models of a page: paths as they are, and, for a results directory, a finished run of each arm.
 
     Raises:
-        UserError: for a results directory without a finished run of language models, or too many models for a page.
+        UserError: if a results directory has no finished run of a language model, or a page cannot hold so many models.
     """
     found = [model for path in paths for model in (_of_arms(path) if (path / EXPERIMENT).is_file() else [path])]
     check_number(found)
@@ -200,11 +200,12 @@ def look(
         tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         largest: the largest page in bytes; patterns that do not fit are left out, with a note.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`; a model in memory stays where it is.
-        seed: of the repeated random tokens.
-        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
+        seed: the random seed of the repeated random tokens.
+        trust_code: True to run code that comes with a Hugging Face folder, if the folder needs it.
 
     Raises:
-        UserError: for a model or text that cannot be opened or measured, or no such head, before anything runs.
+        UserError: if the model or text cannot be opened or measured, or a head is unknown; it is raised before any
+            measurement.
     """
     import torch
 

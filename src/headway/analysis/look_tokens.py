@@ -89,10 +89,10 @@ class ShownPatterns:
     """The patterns that fit into a page.
 
     Attributes:
-        patterns: of the wanted heads.
-        sequences: that they are of.
-        room: bytes that are left.
-        cuts: what was left out, in sentences.
+        patterns: the patterns of the wanted heads.
+        sequences: the sequences of the patterns.
+        room: the bytes that are left.
+        cuts: the sentences that say what was left out.
     """
 
     patterns: Patterns
@@ -106,10 +106,10 @@ def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str)
 
     Args:
         seen: the model.
-        n: sequences of each.
-        room: bytes for them.
-        seed: of the repeated tokens.
-        below: why there is no more room, and what gives more, in words.
+        n: the number of sequences of each kind.
+        room: the bytes for the patterns.
+        seed: the random seed of the repeated tokens.
+        below: the reason why there is no more room, and the way to get more, in words.
     """
     length = seen.tokens.shape[1]
     while True:
@@ -318,8 +318,8 @@ class PageRoom:
     """The room of a page.
 
     Attributes:
-        largest: bytes that it may have.
-        n_heads: of the model.
+        largest: the largest size of the page, in bytes.
+        n_heads: the number of the model's heads.
     """
 
     largest: int

@@ -33,8 +33,8 @@ class Encoder:
     Attributes:
         encode: the tokens of a text alone.
         whole: the tokens of a text with what the tokenizer puts around it.
-        before: what it puts before a text, such as a Llama's first token.
-        after: what it puts after a text.
+        before: the tokens that the tokenizer puts before a text, such as a Llama's first token.
+        after: the tokens that the tokenizer puts after a text.
         end: the token for the end of a text; None where there is none.
         some: the tokens of a short text, whichever it has tokens for.
     """
@@ -78,7 +78,7 @@ def _written_ids(text: str) -> list[int]:
     """Return the tokens of a text that consists of their numbers.
 
     Raises:
-        UserError: for a word that is no whole number.
+        UserError: if a word is no whole number.
     """
     words = text.split()
     if wrong := [word for word in words if not word.isdecimal()]:
@@ -116,21 +116,21 @@ class Opened:
     """A finished model and what one must know to give it a text.
 
     Attributes:
-        name: of its folder, or of its results directory, arm and seed.
-        facts: what it is, by kind of fact.
-        module: what holds the weights.
-        ours: the same where it is one of Headway's models, else None.
-        traced: what every head does with (batch, pos) tokens on the module's device.
-        read: the same, with what other heads would do on the same stream.
-        kind: what a position sees: in causal ones what was before it, in others what comes later (future), everything
-            (masked: an encoder; bidirectional: one that somebody brought), or as a decoder over an encoder.
+        name: the name of its folder, or of its results directory, arm and seed.
+        facts: the properties of the model, by kind.
+        module: the module that holds the weights.
+        ours: the module if it is one of Headway's models, else None.
+        traced: the function that traces every head on (batch, pos) tokens on the module's device.
+        read: a function like `traced`, with re-initialised heads on the same stream.
+        kind: the attention's view: `causal` (earlier positions), `future` (later ones), `masked` (all; an encoder),
+            `bidirectional` (all; a user's own module), or `encoder-decoder`.
         tokenizer: Headway's, or that of transformers for a model of theirs; None where the folder has none.
         vocab_size: tokens below it are the model's.
         n_ctx: tokens of the longest text that it was made for; None where nothing bounds it.
         longest: tokens of the longest text that it can read, likewise.
-        brought: whether it is the user's own module, which tells itself what its heads do.
-        no_text: why it reads no text, in a clause of which it is the subject; empty where it does.
-        reads_ids: whether a text holds the numbers of its tokens, instead of words.
+        brought: True for the user's own module, which reports the activations of its heads itself.
+        no_text: the reason why it reads no text, as a clause with the model as its subject; empty if it reads text.
+        reads_ids: True if a text holds the numbers of its tokens, instead of words.
     """
 
     name: str
@@ -155,10 +155,10 @@ class Opened:
         """Raise UserError if a weight is not a finite number.
 
         Args:
-            so: what follows where some are not.
+            so: the end of the error's sentence.
 
         Raises:
-            UserError: naming those that are not, by layer.
+            UserError: if some weights are not finite, naming them by layer.
         """
         broken: dict[str, list[str]] = {}
         for name, weight in chain(self.module.named_parameters(), self.module.named_buffers()):
@@ -194,7 +194,7 @@ class Opened:
         """The model as a decoder whose heads can be masked and patched: Headway's own, or one of transformers.
 
         Raises:
-            UserError: for a model of which heads cannot be masked, saying what it is.
+            UserError: if the model's heads cannot be masked; the kind of the model is named.
         """
         if self.ours is not None:
             return self.ours
@@ -246,7 +246,7 @@ class Opened:
                 in a tensor, an array or lists. A decoder over an encoder reads them one later.
 
         Raises:
-            UserError: for no tokenizer, what are no tokens of this model, or more than it can read.
+            UserError: if there is no tokenizer, or the tokens are not the model's or too many.
         """
         tokens = tokens_of(self, text)
         with evaluating(self.module):
@@ -256,7 +256,7 @@ class Opened:
         """Trace tokens, with the activations of re-initialised heads on request.
 
         Raises:
-            UserError: as `trace`.
+            UserError: if `trace` would raise it.
         """
         given = self.on_device(tokens)
         with evaluating(self.module):
@@ -274,12 +274,13 @@ class Opened:
         Args:
             documents: the text; or its pieces, each with whether its document ends with it, of which no more are read
                 than are needed.
-            n: pieces, at most.
-            length: tokens of a piece.
-            predicted: whether the last token of a piece is not read, only predicted.
+            n: the largest number of pieces.
+            length: the tokens of a piece.
+            predicted: True if the last token of a piece is not read, only predicted.
 
         Raises:
-            UserError: for no tokenizer, fewer than two tokens, or tokens outside the model's vocabulary.
+            UserError: if there is no tokenizer, the tokens are fewer than two, or a token is outside the model's
+                vocabulary.
         """
         return self.pieces(documents, n=n, length=length, predicted=predicted)[0]
 
@@ -327,10 +328,10 @@ class Opened:
         """A prompt and what the model writes after it; with an empty prompt, a text from its beginning.
 
         Args:
-            prompt: how the text begins.
-            n_tokens: at most so many are written; None: 200, or as many as fit into n_ctx.
-            stop: whether the text ends with the end-of-text token, which is not given.
-            sampling: as in `headway.models.generate`.
+            prompt: the beginning of the text.
+            n_tokens: the largest number of written tokens; None: 200, or as many as fit into n_ctx.
+            stop: True to end the text at the end-of-text token, which is not part of it.
+            sampling: the options of `headway.models.generate`.
 
         Raises:
             UserError: when the model is not ours, there is no tokenizer, or the text would be longer than the model's
@@ -358,7 +359,7 @@ class Opened:
         """Tokens where the model is, checked; pairs (pair, pos, 2) are checked where they are read.
 
         Raises:
-            UserError: as `checked`.
+            UserError: if `checked` would raise it.
         """
         import torch
 
@@ -372,10 +373,10 @@ class Opened:
 
         Args:
             given: the tokens.
-            predicted: whether the last of a sequence is not read, only predicted.
+            predicted: True if the last token of a sequence is not read, only predicted.
 
         Raises:
-            UserError: for what are no tokens of this model, or more than it can read.
+            UserError: if the tokens are not the model's, or more than it can read.
         """
         if self.reads_numbers:
             return self._checked_numbers(given)
@@ -408,7 +409,7 @@ def tokens_of(opened: Opened, text: "str | Sequence[str] | TokenIds") -> "torch.
     The tokenizer puts its special tokens around each text, as it does for its own library.
 
     Raises:
-        UserError: for no tokenizer, texts of different lengths, and as `checked`.
+        UserError: if there is no tokenizer, the texts differ in length, or `checked` would raise it.
     """
     if isinstance(text, str):
         return opened.on_device(opened.encoder.whole(text))
@@ -422,7 +423,7 @@ def whole_numbers(given: "TokenIds") -> np.ndarray:
     """Tokens as (sequence, pos) whole numbers.
 
     Raises:
-        UserError: for anything else.
+        UserError: if the tokens are anything else.
     """
     found = array_of(given)
     tokens = found[None] if found.ndim == 1 else found
@@ -438,7 +439,7 @@ def array_of(given: "TokenIds") -> np.ndarray:
     """Return tokens as an array; of what a tokenizer of transformers returns, its `input_ids`.
 
     Raises:
-        UserError: for sequences of different lengths, padding, and other inputs than tokens.
+        UserError: if the sequences differ in length, or have padding or inputs other than tokens.
     """
     if isinstance(given, Mapping):
         return _ids_alone(given)
@@ -452,7 +453,7 @@ def _ids_alone(encoding: Mapping[str, Any]) -> np.ndarray:
     """Return the tokens of a BatchEncoding whose other entries say nothing more than the tokens do.
 
     Raises:
-        UserError: for padding, positions that do not count from 0, and other inputs.
+        UserError: if there is padding, positions do not count from 0, or there are other inputs.
     """
     if "input_ids" not in encoding:
         raise UserError(f"tokens: a mapping without input_ids was given (it has {', '.join(map(str, encoding))})")
@@ -527,8 +528,9 @@ class ModelFolder:
 
     Attributes:
         asked: the path that was given.
-        path: of the folder: of the run where its checkpoint was given.
-        kind: a run of ours, a folder of Hugging Face that Headway's own model can be, or of another model.
+        path: the path of the folder; for a checkpoint, the folder of its run.
+        kind: a run of Headway (`run`), or a folder of Hugging Face with a model that Headway can build (`own`), or
+            cannot (`other`).
     """
 
     asked: Path
@@ -547,7 +549,7 @@ def model_folder(asked: str | Path) -> ModelFolder:
     """Return the kind of model that a path holds.
 
     Raises:
-        UserError: for a path that holds no model, saying what it is instead; and a config.json that cannot be read.
+        UserError: if the path holds no model, or a config.json that cannot be read; the content of the path is named.
     """
     asked = Path(asked)
     folder = asked.parent if asked.name == "checkpoint" else asked

@@ -58,22 +58,22 @@ def open_model(
     """Open a finished model, with its tokenizer if it has one.
 
     Args:
-        path: of a run's folder, of its checkpoint, or of any local folder of Hugging Face; or a model in memory:
-            Headway's own, one of transformers, or a module whose `trace(tokens)` returns what its heads do. A model in
-            memory stays as and where it is.
+        path: the path of a run's folder, of its checkpoint, or of any local folder of Hugging Face. Or a model in
+            memory: Headway's own, one of transformers, or a module whose `trace(tokens)` returns what its heads do. A
+            model in memory is neither moved nor changed.
         tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers; or `ids`: a text
             holds the numbers of tokens.
         for_: the use for which the model is checked: `trace` (it has heads), `intervene` (its heads can be masked and
             patched), `prune` or `write` (it is one of Headway's own). None: whatever it can.
-        tokens: what a module of one's own will read, whole numbers (sequence, pos).
+        tokens: the tokens that a user's own module will read, whole numbers (sequence, pos).
         device: the device of a model that is read from a path: `auto` (a GPU where torch sees one), `cpu`, `cuda` or
             `cuda:N`. None: the processor.
-        trust_code: whether code that comes with a folder is run where it cannot be opened without.
+        trust_code: True to run code that comes with a folder, if the folder needs it.
 
     Raises:
-        UserError: for a path that holds no language model, a run that is not done, a folder that cannot be opened,
-            weights that are NaN, infinite or no floating-point numbers, a tokenizer of another vocabulary, and a model
-            that cannot be used in this way, saying what it is.
+        UserError: if the path holds no language model, the run is not done, or the folder cannot be opened; if weights
+            are NaN, infinite or no floating-point numbers; if the tokenizer has another vocabulary; if the kind of
+            model does not fit the use.
 
     Examples:
         >>> import headway
@@ -189,8 +189,8 @@ def _of_transformers(pretrained: "Pretrained", name: str, whose: str) -> Opened:
 
     Args:
         pretrained: the model.
-        name: what sentences call it.
-        whose: what is named where it cannot read a text.
+        name: the name of the model in sentences.
+        whose: the name of the model in errors about reading.
     """
     from headway.hf import recorder, redraw
 
@@ -303,7 +303,7 @@ def _in_memory(
     Weights of lower precision are copied to float32, as a folder's are read. All others are shared.
 
     Raises:
-        UserError: for what says nothing of its heads.
+        UserError: if the model reports nothing about its heads.
     """
     from torch import nn
 
@@ -334,7 +334,7 @@ def _unwrapped(model: Any) -> Any:
     """Return the model inside of torch's wrappers for compilation and for several GPUs.
 
     Raises:
-        UserError: for a model with an adapter of peft around it.
+        UserError: if an adapter of peft wraps the model.
     """
     from torch import nn
 

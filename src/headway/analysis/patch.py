@@ -69,15 +69,16 @@ def patch(
         metric: a function from logits (sequence, pos, vocab) to a number for each sequence, such as the logit of the
             right answer less that of the wrong one.
         sites: the sites to patch, in turn: z (the context), q, k, v, pattern.
-        by_position: whether each position is patched by itself: of queries, or of keys for k and v.
-        paths: whether direct effects between heads are measured; if they cannot be, the result's `no_paths` tells why.
+        by_position: True to patch each position separately: of queries, or of keys for k and v.
+        paths: True to measure direct effects between heads; if they cannot be measured, the result's `no_paths` gives
+            the reason.
         tokenizer: another than the folder's: a folder, `bytes`, `gpt2`, or a tokenizer of transformers.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
-        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
+        trust_code: True to run code that comes with a Hugging Face folder, if the folder needs it.
 
     Raises:
-        UserError: for a model or texts that cannot be used, a metric that gives no number for each sequence, and a
-            model that fails a check of what is done to it, naming the check.
+        UserError: if the model or texts cannot be used; if the metric gives no number for each sequence; if the model
+            fails a check of its interventions, which is named.
     """
     asked = sites_of(sites)
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
@@ -111,7 +112,7 @@ def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
     """Return the sites to patch, in their usual order.
 
     Raises:
-        UserError: for what is no site, or none.
+        UserError: if a site is unknown, or none is given.
     """
     given = (sites,) if isinstance(sites, str) else tuple(sites)
     for site in given:
@@ -142,20 +143,20 @@ def patch_texts(
     Args:
         model: a path of a run, its checkpoint or a folder of Hugging Face.
         clean: a text after which the answer is right, or one for each pair.
-        corrupted: for each pair, a text of as many tokens, after which the answer is wrong.
+        corrupted: a text of as many tokens for each pair, after which the answer is wrong.
         answer: the right continuation, one for all pairs or one for each; only its first token counts.
         wrong: the wrong continuation; None: the metric is the logarithm of the answer's probability.
-        sites: as of `headway.patch`, like all that follow.
-        by_position: see there.
-        paths: see there.
-        tokenizer: see there.
-        device: see there.
-        trust_code: see there.
+        sites: the sites to patch, as for `headway.patch`.
+        by_position: True to patch each position separately, as for `headway.patch`.
+        paths: True to measure direct effects between heads, as for `headway.patch`.
+        tokenizer: the tokenizer, as for `headway.patch`.
+        device: the device, as for `headway.patch`.
+        trust_code: True to run code that comes with a Hugging Face folder, as for `headway.patch`.
         tell: receives the steps of the work.
 
     Raises:
-        UserError: as `headway.patch`; for pairs that do not fit, saying which and its tokens, and answers that begin
-            alike.
+        UserError: if `headway.patch` would raise it; if the texts of a pair do not fit, naming the pair and its tokens;
+            if two answers begin alike.
     """
     asked = sites_of(sites)
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)

@@ -50,8 +50,8 @@ class PassCost:
     """The cost of one model's pass: medians of five rounds, by turns with another model on the same tokens.
 
     Attributes:
-        parameters: numbers in it.
-        tokens: of the pass.
+        parameters: the number of parameters.
+        tokens: the number of tokens of the pass.
         forward_s: seconds of a forward pass.
         step_s: seconds of a forward and a backward pass.
         step_memory_bytes: the most that a forward and a backward pass hold, beside the weights.
@@ -143,15 +143,15 @@ class Pruned:
     """A pruned model and what it has cost and saved.
 
     Attributes:
-        model: an ordinary one, of another layout.
+        model: the pruned model, an ordinary one with another layout.
         by: the method.
-        steps: how often importance was measured.
-        layouts: of the whole model, and of this one.
+        steps: the number of measurements of importance.
+        layouts: the layouts of the whole model, and of this one.
         kept: the heads of the whole model that it has.
         losses: on the text that heads were chosen on, and on held-out text if there is one.
-        before: what a pass of the whole model costs; a mask saves nothing of it.
-        after: what a pass of this one costs.
-        folder: where it was written, and the type of the folder; None where it was not.
+        before: the cost of a pass of the whole model; a mask would save nothing.
+        after: the cost of a pass of this model.
+        folder: the folder of the model, and its type; None if it was not written.
     """
 
     model: Transformer
@@ -231,12 +231,12 @@ def prune(
         sequences: the largest number of sequences of each text; None: 8,192 tokens, and at least 32.
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
-        seed: of what is drawn.
+        seed: the random seed of all random choices.
         tell: receives the steps of the work.
 
     Raises:
-        UserError: for a model or text that cannot be opened, a method, number or folder that cannot be, and a model
-            that fails a check of what is done to it, naming the check.
+        UserError: if the model or text cannot be opened; if the method, number or folder is invalid; if the model fails
+            a check of its interventions, which is named.
     """
     if by not in METHODS:
         raise UserError(f"by {by}: there is no such method; {near(by, METHODS)}")

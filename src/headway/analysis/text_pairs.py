@@ -23,10 +23,10 @@ class TextPairs:
 
     Attributes:
         clean: the tokens of the clean text of each pair.
-        corrupted: those of the corrupted one, as many.
-        right: of the answer after each pair.
-        wrong: of what should not follow; None if none was given.
-        words: what is written for a token.
+        corrupted: the tokens of the corrupted text of each pair, equally many.
+        right: the tokens of the right answer of each pair.
+        wrong: the tokens of the wrong answer of each pair; None if none was given.
+        words: the text of each token.
         texts: the texts, in words.
     """
 
@@ -54,7 +54,7 @@ class TextPairs:
         """Make pairs from the texts of a user: one text or several, with answers for all pairs or for each.
 
         Raises:
-            UserError: for texts of different numbers or lengths, and answers that are none.
+            UserError: if the texts differ in number or length, or an answer is none.
         """
         texts = _texts(clean, corrupted)
         pairs = [[list(opened.encoder.whole(text)) for text in some] for some in texts]
@@ -84,7 +84,7 @@ class TextPairs:
         """Raise UserError if the pairs cannot be read side by side.
 
         Raises:
-            UserError: for pairs of different lengths where these must be one.
+            UserError: if the pairs differ in length where they must not.
         """
         first = len(self.clean[0])
         for at, ids in enumerate(self.clean):
@@ -158,7 +158,8 @@ def text_or_lines(given: str, what: str) -> str | list[str]:
     """A text as it is; of a file's name the file's lines, a text each.
 
     Raises:
-        UserError: for a file that cannot be read as text, has no line, or too many, or an empty one, saying which.
+        UserError: if the file cannot be read as text, is empty, has an empty line, or has too many lines; the fault is
+            named.
     """
     file = Path(given)
     try:
@@ -206,7 +207,7 @@ def _check_pair(opened: Opened, clean: list[int], corrupted: list[int], which: s
     """Raise UserError if positions of two texts cannot be exchanged, or if there is nothing to restore.
 
     Raises:
-        UserError: for texts of different lengths, saying their tokens, of fewer than two, or the same.
+        UserError: if the texts differ in length (their tokens are named), have fewer than two tokens, or are equal.
     """
     if len(clean) == len(corrupted) > 1:
         if clean == corrupted:

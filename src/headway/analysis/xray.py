@@ -273,11 +273,12 @@ def xray(
         draws: the number of re-initialisations of heads on the same stream, the null that heads must stand out from;
             None: 16; 0: none, and then only metrics of weights can stand out.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`; a model in memory stays where it is.
-        seed: of the repeated random tokens.
-        trust_code: whether to run code that comes with a Hugging Face folder, if the folder needs it.
+        seed: the random seed of the repeated random tokens.
+        trust_code: True to run code that comes with a Hugging Face folder, if the folder needs it.
 
     Raises:
-        UserError: for a model or text that cannot be opened or measured, saying why, before anything runs.
+        UserError: if the model or text cannot be opened or measured, with the reason; it is raised before any
+            measurement.
     """
     source = one_input(path, text, tokens, "an x-ray reads either a text or tokens")
     opened = open_model(path, tokenizer, for_="trace", tokens=source.inputs, device=device, trust_code=trust_code)
@@ -348,7 +349,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     """The x-ray of an open model, where it is, on what it reads.
 
     Raises:
-        UserError: as `xray`.
+        UserError: if `xray` would raise it.
     """
     import torch
 
