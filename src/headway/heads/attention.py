@@ -77,11 +77,11 @@ def mask_attention(
     """Return an attention with the queries and keys that count.
 
     Args:
-        attention: what was recorded of it.
-        streams: those of the whole trace, or none.
-        period: of random tokens that are repeated, one for all texts or one for each.
-        begins: the first position that is repeated, likewise.
-        tokens: of the text; None: not given.
+        attention: the recorded activations of the attention.
+        streams: the streams of the whole trace, or none.
+        period: the period of repeated random tokens, one for all texts or one for each; None: no repetition.
+        begins: the first repeated position, one for all texts or one for each.
+        tokens: the tokens of the text; None: unknown.
     """
     attention = _in_float32(attention)
     sees = attention.sees().any(1).expand(len(attention.q), -1, -1)

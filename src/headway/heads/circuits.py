@@ -80,10 +80,10 @@ def gaussian_effective_rank(
     It is simulated, with one result for one shape.
 
     Args:
-        width: rows of the left factor, columns of the right one.
-        d_head: columns of the left factor, rows of the right one.
-        left_rank: of the left factor, itself then a product of two Gaussian matrices; None: full.
-        right_rank: the same of the right one.
+        width: the rows of the left factor and the columns of the right one.
+        d_head: the columns of the left factor and the rows of the right one.
+        left_rank: the rank of the left factor, itself then a product of two Gaussian matrices; None: full rank.
+        right_rank: the rank of the right factor, likewise.
     """
     random = torch.Generator().manual_seed(0)
     n_draws = max(4, 512 // d_head)  # the wider, the less they differ
@@ -164,12 +164,12 @@ def circuit_scores(
     circuit of zeros has a score of NaN.
 
     Args:
-        model: one of ours.
-        metrics: some of the three; None: all.
-        through: what `embedding_of_read_out` gave for this model; None: it is asked, where a metric needs it.
+        model: a model of Headway.
+        metrics: some of the three metrics; None: all.
+        through: the result of `embedding_of_read_out` for this model; None: it is computed, if a metric needs it.
 
     Raises:
-        UserError: for another metric, or weights that hold NaN or infinity, by layer.
+        UserError: if a metric is another one, or weights are NaN or infinite, naming the layers.
 
     Paper: copying scores are those of Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
     """

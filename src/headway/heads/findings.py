@@ -73,11 +73,11 @@ class Finding:
     """A sentence about some heads.
 
     Attributes:
-        about: the metric it comes from.
-        sentence: what stands out, or that nothing does.
+        about: the metric that the finding comes from.
+        sentence: the finding in words: what stands out, or that nothing does.
         p: the chance of so much anywhere on the page of a model that learnt nothing; None where there is none, as of
             heads that do exactly nothing.
-        found: whether it stands out.
+        found: True if something stands out.
     """
 
     about: str
@@ -150,10 +150,10 @@ def findings(
     Special heads also have a result if none stands out.
 
     Args:
-        scores: by metric.
-        labels: what each attention is called.
+        scores: the scores by metric.
+        labels: the label of each attention.
         kv_of: the KV head of each head, by attention.
-        composition: how much of what each head writes later heads read, where that is known.
+        composition: the composition of earlier heads with later ones, if it is known.
     """
     kinds: list[Callable[[int], Finding | None]] = [
         partial(

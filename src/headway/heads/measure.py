@@ -44,11 +44,11 @@ def measure(
 
     Args:
         traces: one trace, or those of several batches.
-        metrics: names; None for all that the traces allow.
-        period: of the random tokens that were traced, which are repeated; None for a text.
+        metrics: the names of the metrics; None: all that the traces allow.
+        period: the period of the repeated random tokens that were traced; None for a text.
 
     Raises:
-        UserError: as `HeadStream`.
+        UserError: if `HeadStream` would raise it.
     """
     stream = HeadStream(metrics, period=period)
     for trace in [traces] if isinstance(traces, Trace) else traces:
@@ -62,14 +62,14 @@ class HeadStream:
     Law: over several batches they are what they are over one batch of all the texts.
 
     Args:
-        metrics: names; None for all that the traces allow.
-        period: of the random tokens that are traced, which are repeated; None for a text.
-        repeats: whether the traces are of random tokens that are repeated, each text after a period of its own.
-        nulls: whether to measure nulls, and raw and published metrics; not for heads drawn anew.
-        intervals: whether to measure intervals over texts.
+        metrics: the names of the metrics; None: all that the traces allow.
+        period: the period of the repeated random tokens that are traced; None for a text.
+        repeats: True for traces of repeated random tokens in which each text has its own period.
+        nulls: True to measure nulls, and raw and published metrics; False for re-initialised heads.
+        intervals: True to measure intervals over texts.
 
     Raises:
-        UserError: for an unknown metric, one that is read off the weights, or one that needs a period and has none.
+        UserError: if a metric is unknown or read off the weights, or needs a period and has none.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class HeadStream:
         """Measure one more batch.
 
         Args:
-            trace: of the batch.
-            periods: after how many tokens those of each text are repeated; None: as given for all.
+            trace: the trace of the batch.
+            periods: the period of each text's repeated tokens; None: the period of the stream.
             begins: the first position of each text that is repeated; None: its first.
 
         Raises:
-            UserError: for an attention whose values are not finite, a trace of another model than those before, or
-                one without the streams that a metric asked for needs.
+            UserError: if the values of an attention are not finite; if the trace is of another model than those before,
+                or lacks the streams that a metric needs.
         """
         self._check_model(trace)
         with torch.no_grad():
@@ -346,7 +346,7 @@ def repeated_tokens(vocab_size: int, period: int, batch: int, seed: int) -> Int6
     If the vocabulary is large enough, no token stands twice in a period, so that each has one earlier occurrence.
 
     Raises:
-        UserError: for a period below 2, or no vocabulary or batch.
+        UserError: if the period is below 2, or the vocabulary or the batch is empty.
 
     Examples:
         >>> tokens = repeated_tokens(vocab_size=50, period=4, batch=2, seed=0)
@@ -386,7 +386,7 @@ def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Drawn
     occurrences shares its attention among them.
 
     Raises:
-        UserError: for a period below 2, or no vocabulary or batch.
+        UserError: if the longest period is below 2, or the vocabulary or the batch is empty.
 
     Examples:
         >>> found = drawn_repeats(vocab_size=50, longest=8, batch=3, seed=0)
@@ -427,7 +427,7 @@ def repeats_of_text(tokens: Int[np.ndarray, "text pos"], longest: int, batch: in
     A first token may say what is asked for, or take attention that has no other place. It is not repeated.
 
     Raises:
-        UserError: as `drawn_repeats`.
+        UserError: if `drawn_repeats` would raise it.
 
     Examples:
         >>> found = repeats_of_text(np.array([[7, 3, 4, 3, 5]]), longest=3, batch=2, seed=0)
@@ -474,13 +474,14 @@ def examine(
     Args:
         text: traces of a text, batch by batch. All are taken even where no metric needs one: whoever makes them may
             measure something else on the way.
-        metrics: names; None: all that can be measured.
-        trace: what every head does with (batch, pos) tokens.
-        repetition: gives the repeated tokens, where a metric needs them; None: no metric of repetition can be measured.
-        weights: one of Headway's models, for what is read off weights; None: nothing is.
+        metrics: the names of the metrics; None: all that can be measured.
+        trace: the function that traces every head on (batch, pos) tokens.
+        repetition: the function that returns the repeated tokens, if a metric needs them; None: metrics of repetition
+            are left out.
+        weights: the model for metrics of weights, one of Headway's; None: these metrics are left out.
 
     Raises:
-        UserError: as `HeadStream` and `circuit_scores`.
+        UserError: if `HeadStream` or `circuit_scores` would raise it.
     """
 
     def chosen(names: Sequence[str], there: bool) -> list[str]:

@@ -92,10 +92,10 @@ def gaussian_attention(
     """Return a metric of attention for Gaussian queries and keys.
 
     Args:
-        value: of a metric that asks for nothing but numbers of keys and the sum of p^2.
-        reach: how many queries see m of the T keys of their text, by (m, T).
-        spread: standard deviation of each head's logits over the keys that a query sees.
-        d_head: dimensions of a query.
+        value: the metric, which may use only the numbers of keys and the sum of p^2.
+        reach: the number of queries that see m of the T keys of their text, by (m, T).
+        spread: the standard deviation of each head's logits over the keys that a query sees.
+        d_head: the dimensions of a query.
     """
     m, T = (np.array(numbers) for numbers in zip(*reach, strict=True))
     excess = np.stack([gaussian_excess(of_head, d_head, m) for of_head in spread.tolist()])
@@ -241,10 +241,10 @@ def stream_null(
     """Return the CKA of two untrained heads.
 
     Args:
-        x: what queries are made of: the normed stream, some rows of it; memory is that of rows x rows.
+        x: the input of the queries: the normed stream, or some rows of it; memory is that of rows x rows.
         counted: which rows count.
         turn: tr(R_t^T R_s) by the distance of two positions; all of them d_head where nothing turns.
-        n_rows: of how many rows CKA is measured, where these are some of them; None: these.
+        n_rows: the number of rows that CKA is measured on, if `x` has only some of them; None: all rows of `x`.
     """
     position = torch.arange(x.shape[1], device=x.device).expand(counted.shape)[counted]
     rows = x[counted].double()

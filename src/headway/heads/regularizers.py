@@ -25,8 +25,8 @@ class Term:
     """A measure of one attention that is added to a loss.
 
     Attributes:
-        better: whether heads are more different where it is high or low.
-        function: a number of an attention of two heads or more.
+        better: the direction, `high` or `low`, in which heads are more different.
+        function: the function from an attention of two heads or more to a number.
     """
 
     better: Better

@@ -51,13 +51,13 @@ class ModelOnText:
     """A finished model and the text that it read.
 
     Attributes:
-        name: of the model's folder.
-        model: what the model is, by fact: its kind, parameters, ...
-        text: what it read.
-        n_tokens: how much of that, in `n_sequences` of `length`.
-        attentions: in the order of the model.
-        scores: by metric.
-        notes: what was not measured and why, and what limits the rest.
+        name: the name of the model's folder.
+        model: the facts of the model: its kind, its number of parameters, and so on.
+        text: the text that the model read.
+        n_tokens: the number of tokens that it read, in `n_sequences` of `length`.
+        attentions: the attentions, in the order of the model.
+        scores: the scores by metric.
+        notes: the sentences that say what was not measured and why, and what limits the other values.
         n_target_tokens: the tokens that a decoder over an encoder read of its own text, of `n_tokens`; 0 without one.
     """
 
@@ -140,10 +140,10 @@ class XRay(ModelOnText):
     """Metrics of every head of a finished model on a text.
 
     Attributes:
-        composition: between heads; None where it is not known.
-        loss_nats: of the model, the mean over the tokens that were read, less the first of each sequence; None where it
-            is not known, and then a note says why.
-        unit: what the loss is a mean over: tokens, or the answers that a task asks for.
+        composition: the composition between heads; None if it is not known.
+        loss_nats: the mean loss of the model over the tokens that were read, less the first of each sequence. None if
+            it is not known, and then a note gives the reason.
+        unit: the unit that the loss is a mean over: tokens, or the answers that a task asks for.
     """
 
     held: ClassVar[str] = (
@@ -241,7 +241,7 @@ class PackedPatterns:
         heads: their numbers.
         n_queries: rows of a pattern.
         n_keys: columns of a pattern.
-        lower: whether only what is on the diagonal and below is kept, row by row, since the rest is 0.
+        lower: True if only the diagonal and the part below it are kept, row by row, since the rest is 0.
         data: head after head, deflated without a header.
     """
 
@@ -288,10 +288,10 @@ class ShownSequence:
     """A sequence whose patterns are kept.
 
     Attributes:
-        kind: of the text, or random tokens of which some are repeated.
-        tokens: as the model reads them.
+        kind: the kind of sequence: a piece of the text, or random tokens of which some are repeated.
+        tokens: the tokens, as the model reads them.
         begins: the first position that is repeated; None of a text.
-        period: after how many tokens it stands there again; None of a text.
+        period: the distance in tokens to the repetition; None for a text.
     """
 
     kind: Literal["text", "repeated"]
@@ -308,8 +308,8 @@ class AttendedPair:
         query: the token that looks.
         key: the token that it looks at.
         weight: the mean weight, over all pairs of positions.
-        even: what even attention would give there.
-        n: such pairs of positions.
+        even: the weight that even attention would give.
+        n: the number of such pairs of positions.
     """
 
     query: int
@@ -342,9 +342,9 @@ class Circuits:
 
     Attributes:
         n_tokens: tokens that circuits were read on.
-        all: whether these are the whole vocabulary, and not the text's most frequent.
+        all: True if these tokens are the whole vocabulary, False if they are the text's most frequent tokens.
         by_chance: about the largest entry of a circuit of as many independent numbers.
-        of: by head.
+        of: the circuits of each head.
     """
 
     n_tokens: int
@@ -358,10 +358,10 @@ class KeptStep:
     """The heads at a step of training whose weights were kept.
 
     Attributes:
-        step: of training.
-        circuits: of the same tokens as those of the finished model.
-        composition: None where that of the finished model is not known either.
-        patterns: as those of the finished model, of fewer sequences where not all fit.
+        step: the step of training.
+        circuits: the circuits on the same tokens as those of the finished model.
+        composition: the composition of the heads; None if that of the finished model is not known either.
+        patterns: the patterns on the sequences of the finished model, or on fewer if not all fit.
     """
 
     step: int
@@ -375,19 +375,19 @@ class ModelView:
     """The complete content of a page about a model's heads.
 
     Attributes:
-        name: of the model.
-        found: its numbers on a text, with what untrained heads show where there was enough text to say.
-        words: what is written for each token that occurs.
-        sequences: whose patterns are kept, of the text and repeated in turn.
-        patterns: by attention and number of the sequence; fewer where only some heads are kept.
-        pairs: by head, the most attended first.
-        pairs_from: how many sequences these are from.
-        circuits: of tokens; None where they cannot be read.
-        no_circuits: why they cannot, a sentence.
+        name: the name of the model.
+        found: the model's metrics on a text, next to those of untrained heads if the text is long enough.
+        words: the text of each token that occurs.
+        sequences: the sequences whose patterns are kept, of the text and of repeated tokens in turn.
+        patterns: the patterns by attention and number of the sequence; fewer if only some heads are kept.
+        pairs: the most attended pairs of tokens of each head, in descending order.
+        pairs_from: the number of sequences that the pairs come from.
+        circuits: the circuits of tokens; None if they cannot be read.
+        no_circuits: the reason why circuits cannot be read, as a sentence.
         run: the folder of the run that trained it, if one of Headway's did.
-        kept: what its heads did at steps whose weights the run kept, ascending.
-        decodes: whether it is a decoder over an encoder, which reads tokens one later.
-        notes: what was cut or left out, and why.
+        kept: the heads at the steps whose weights the run kept, ascending.
+        decodes: True for a decoder over an encoder, which reads tokens one later.
+        notes: the sentences that say what was cut or left out, and why.
     """
 
     name: str
@@ -410,8 +410,8 @@ def chosen_heads(asked: str | None, labels: Mapping[str, str], n_heads: Mapping[
 
     Args:
         asked: heads and layers such as `L0H3,L2`; None: all.
-        labels: what each attention is called.
-        n_heads: the heads of each.
+        labels: the label of each attention.
+        n_heads: the number of heads of each attention.
 
     Raises:
         UserError: naming what is no head of the model.

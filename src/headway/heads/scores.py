@@ -31,18 +31,18 @@ class HeadScores:
 
     Attributes:
         metric: its name in `headway.config.head_metrics`.
-        values: by name of the attention, in the order of the model: (head,), (head, head) for a metric of pairs, whose
-            diagonal is a head with itself, or () for one of layers. NaN where the metric says nothing.
-        null: what it would be if nothing were going on, by name of the attention, broadcasting to the values; an
+        values: the values by name of the attention, in the order of the model. The shape is (head,), (head, head) for a
+            metric of pairs, whose diagonal is a head with itself, or () for a metric of layers. NaN: no value.
+        null: the expected value under the null model, by name of the attention, broadcasting to the values; an
             attention without a known null is left out.
-        n_rows: positions that were counted; raw metrics grow with it.
-        draws: what untrained heads on the same stream show, by name of the attention: (draw, ...) beside the values;
-            empty where no heads were drawn anew.
-        formula: the mean of that over all draws where a formula gives it, by name of the attention.
+        n_rows: the number of positions that were counted; raw metrics grow with it.
+        draws: the values of untrained heads on the same stream, by name of the attention: (draw, ...) beside the
+            values; empty if no heads were re-initialised.
+        formula: the mean over all draws by a formula, if it is known, by name of the attention.
         interval: (low and high, head) by name of the attention: 95 % intervals over texts, of all heads of the model
             together; empty where there are too few texts.
-        by_place: what the heads' attention scores beside the tokens of other texts, by name of the attention: what
-            positions alone give.
+        by_place: the values of the heads' attention beside the tokens of other texts, by name of the attention: the
+            effect of positions alone.
     """
 
     metric: str
@@ -95,16 +95,16 @@ class Composition:
             a circuit is 0.
         k: the same into its keys, OV_1 QK_2^T.
         v: the same into its values, OV_1 OV_2.
-        null: the root mean square of all three when the circuits of two heads are turned at random to one another,
-            whatever their spectra: 1 / sqrt(the entries of the stream, less one for a LayerNorm's mean).
-        chances: for each of q, k and v, (head, head): how likely so much is for circuits turned at random; empty where
-            that was not computed.
-        shares: for each of q and k, (head, head): the earlier head's share of the amount by which the keys that the
-            later head attends to outscore the mean key on a text; for v, of the variance of the later head's output.
-            Empty where that was not measured.
-        nats: for q and k, how much that part of the score is.
-        drawn_nats: the same for later heads that are re-initialised and read the model's own stream: (draw, head,
-            head); empty where none were drawn.
+        null: the root mean square of all three for circuits turned at random to one another, whatever their spectra. It
+            is 1 / sqrt(the entries of the stream, less one for a LayerNorm's mean).
+        chances: the p values for each of q, k and v, (head, head), against circuits turned at random; empty if they
+            were not computed.
+        shares: the share of the earlier head for each of q, k and v, (head, head), on a text; empty if it was not
+            measured. For q and k, it is a share of the amount by which the attended keys outscore the mean key. For v,
+            it is a share of the variance of the later head's output.
+        nats: the earlier head's part of the attention score, in nats, for q and k.
+        drawn_nats: the same sizes for re-initialised later heads that read the model's own stream: (draw, head, head);
+            empty without draws.
 
     Paper: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
     """
@@ -211,7 +211,7 @@ def text_intervals(
 
     Args:
         totals: sums over the queries of each text; the variant with the largest mean is taken.
-        numbers: of queries.
+        numbers: the number of queries of each text.
 
     Returns:
         Low and high ends, NaN for a head that counts in fewer than 8 texts; None with fewer texts.
@@ -346,7 +346,7 @@ def row_labels(names: Iterable[str], kinds: Mapping[str, str] | None = None) -> 
     """Return the label of each attention, in the order of figures: by kind, then as given.
 
     Args:
-        names: of the attentions, in the order of the model.
+        names: the names of the attentions, in the order of the model.
         kinds: the kind of each: self, encoder or cross; None: all of one kind.
 
     Examples:

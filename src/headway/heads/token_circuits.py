@@ -157,9 +157,9 @@ def composed_on_text(model: Transformer, reading: Redrawable, found: Composition
 
     Args:
         model: the model.
-        reading: of the text.
-        found: compositions of weights.
-        draws: how many times the later heads are re-initialised; they read the model's own stream.
+        reading: the recorded activations on the text.
+        found: the compositions of weights.
+        draws: the number of re-initialisations of the later heads, which read the model's own stream.
     """
     declared, trace = model.model, reading.trace
     after = declared.norm_place == "after" and declared.norm != "none"
@@ -236,9 +236,9 @@ def composition_chance(
     """Return how likely circuits turned at random compose at least as much; 1 where nothing is known.
 
     Args:
-        compositions: of each earlier head with each later one.
-        written: of each earlier circuit the largest share of one direction in its squared size.
-        read: of each later one.
+        compositions: the composition of each earlier head with each later one.
+        written: the largest share of one direction in the squared size of each earlier circuit.
+        read: the same share for each later circuit.
         width: dimensions of the stream.
     """
     from scipy.special import betaincc
@@ -291,8 +291,8 @@ class TokenPairs:
         Args:
             queries: the tokens that look, of all sequences.
             keys: the tokens that they look at.
-            same: whether these stand at the same places: what a place gives to itself is then in no pair, since a token
-                and itself are one word however different the places are that other pairs come from.
+            same: True if queries and keys stand at the same places. Then no pair has the token of a place with itself:
+                they are always one word.
         """
         self._others = ~np.eye(queries.shape[1], keys.shape[1], dtype=bool) | (not same)
         self._width = int(max(queries.max(), keys.max())) + 1
@@ -306,7 +306,7 @@ class TokenPairs:
         """Add what an attention does with some sequences.
 
         Args:
-            attention: what was recorded of it.
+            attention: the recorded activations of the attention.
             first: the number of the first of its sequences.
         """
         weights = attention.patterns().float().cpu().numpy()

@@ -49,15 +49,15 @@ def examine_beside_untrained(
 
     Args:
         text: a text that was read, batch by batch.
-        read: what reads repeated tokens.
-        repetition: those; None: nothing of repetition is measured.
-        weights: one of Headway's models, for what is read off weights; None: nothing is.
-        draws: how many times heads are drawn anew; 0: formulas alone say what untrained heads show.
-        n_rows: positions of the text in all, of which drawn heads are then asked at some (`rows_of_draws`); None: they
-            are asked at all of them.
+        read: the function that reads repeated tokens.
+        repetition: the repeated tokens; None: metrics of repetition are left out.
+        weights: the model for metrics of weights, one of Headway's; None: these metrics are left out.
+        draws: the number of re-initialisations of the heads; 0: untrained heads are known from formulas alone.
+        n_rows: the positions of the text in all; re-initialised heads are then measured at some of them
+            (`rows_of_draws`). None: they are measured at all positions.
 
     Raises:
-        UserError: as `HeadStream` and `circuit_scores`.
+        UserError: if `HeadStream` or `circuit_scores` would raise it.
     """
     whole = [name for name, metric in HEAD_METRICS.items() if metric.family == "own"]
     of_text = _Beside(draws, lambda own: HeadStream(nulls=own, intervals=own), n_rows, whole)
