@@ -52,11 +52,11 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> "Pretrai
     """Open any folder of Hugging Face as transformers' model, without a network.
 
     Args:
-        folder: with a config.json and weights in safetensors.
-        trust_code: whether code that comes with the folder is run where it cannot be opened without.
+        folder: the folder, with a config.json and weights in safetensors.
+        trust_code: True to run code that comes with the folder, if the folder needs it.
 
     Raises:
-        UserError: saying what is wrong with the folder, or that transformers is not installed.
+        UserError: if the folder cannot be opened, with the reason, or transformers is not installed.
     """
     _need_transformers("opening a folder of Hugging Face as it is")
     from headway.hf import open as pretrained
@@ -68,11 +68,11 @@ def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":
     """Return what every head of a model of transformers does with a text.
 
     Args:
-        model: of any architecture, device and precision.
-        inputs: what the model is called with, or tokens alone.
+        model: a model of any architecture, device and precision.
+        inputs: the inputs of the model, by name, or tokens alone.
 
     Raises:
-        UserError: for a model that cannot be traced, and tokens outside its vocabulary.
+        UserError: if the model cannot be traced, or tokens are outside its vocabulary.
     """
     _need_transformers("tracing a model of Hugging Face")
     from headway.hf import recorder

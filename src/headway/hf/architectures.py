@@ -393,7 +393,7 @@ def _left_of_pruned(config: Config, n_layers: int, n_heads: int, d_model: int) -
     """Return the layout of a checkpoint whose `pruned_heads` are gone from its arrays: transformers 4 wrote such files.
 
     Raises:
-        UserError: for layers or heads that the model does not have.
+        UserError: if the model does not have these layers or heads.
     """
     pruned = config.get("pruned_heads") or {}
     if not pruned:

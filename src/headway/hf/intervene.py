@@ -36,9 +36,9 @@ def attending(model: PreTrainedModel, layers: Mapping[str, int], edits: Edits) -
     """Compute attention with edited queries, keys and values within a block.
 
     Args:
-        model: whose attentions they are.
-        layers: of each attention's path.
-        edits: of q, k and v; of KV heads.
+        model: the model of the attentions.
+        layers: the layer of each attention, by its path.
+        edits: the edits of q, k and v, by KV head for keys and values.
     """
     paths = attentions(model)
 
@@ -208,7 +208,7 @@ class TheirDecoder:
     architectures scale or cap, which only their own code knows.
 
     Raises:
-        UserError: for a model that cannot be traced, or whose heads cannot be told from its output projections.
+        UserError: if the model cannot be traced, or its output projections do not separate its heads.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:

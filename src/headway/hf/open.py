@@ -51,7 +51,7 @@ class Pretrained:
     """A model of transformers, in float32 and in evaluation mode, with the facts needed to give it a text.
 
     Attributes:
-        model: of the class that the folder's config.json names.
+        model: the model, of the class that the folder's config.json names.
         tokenizer: transformers' own; None if the folder has none.
         vocab_size: rows of the token embedding.
         n_ctx: the longest text in tokens; None if the architecture has no bound.
@@ -69,14 +69,14 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
     """Open a folder by the architecture that its config.json names, reading nothing from outside of it.
 
     Args:
-        folder: with a config.json and weights in safetensors.
-        trust_code: whether code that comes with the folder is run where transformers itself does not have its
-            architecture or its tokenizer; what is run is told in a warning.
+        folder: the folder, with a config.json and weights in safetensors.
+        trust_code: True to run code that comes with the folder, if transformers itself lacks its architecture or its
+            tokenizer. A warning names the code that runs.
 
     Raises:
-        UserError: for no such folder, a config.json that is missing, broken or of something that reads no text, code
-            that is not trusted, a tokenizer that cannot be read, and weights that are missing, damaged, far smaller
-            than what is declared, of other shapes or no numbers.
+        UserError: if there is no such folder; if config.json is missing, broken or of a model that reads no text; if
+            code is not trusted; if the tokenizer cannot be read; if weights are missing, damaged, no numbers, of other
+            shapes, or far smaller than declared.
     """
     folder = Path(folder)
     config = config_of(folder)
@@ -116,8 +116,8 @@ def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
     """Wrap a model that is open already: itself, or of low precision a copy in float32, as its folder is read.
 
     Raises:
-        UserError: for one that reads no text, one that holds no weights, and one of low precision that is not what its
-            configuration says.
+        UserError: if the model reads no text or holds no weights, or if it is of low precision and its configuration
+            does not describe it.
     """
     _check_text(type(model).__name__, type(model))
     embedding = model.get_input_embeddings()
@@ -138,7 +138,7 @@ def _in_float32(model: transformers.PreTrainedModel) -> transformers.PreTrainedM
     """Return a copy of a model in float32, made by its configuration, with tables that are not rounded.
 
     Raises:
-        UserError: for a model that is not what its configuration says: with hooks, or with other weights.
+        UserError: if the configuration does not describe the model: it has hooks, or other weights.
     """
     traceable(model)
     kind, name = type(model), type(model).__name__

@@ -44,8 +44,8 @@ class Arrays:
     """Names, shapes and types of a folder's arrays; each is read when it is asked for.
 
     Args:
-        folder: has model.safetensors, or its parts and their index.
-        prefix: what stands before every name but the read-out's; older folders leave it out, and it is put back.
+        folder: the folder with model.safetensors, or with its parts and their index.
+        prefix: the beginning of every name but the read-out's; older folders leave it out, and it is put back.
 
     Raises:
         UserError: when a file is missing, damaged or a pickle.
@@ -83,9 +83,9 @@ def check_types(folder: Path, config: Mapping[str, Any], types: Mapping[str, str
     """Raise UserError if weights are no floating-point numbers; warn if config.json says that they are of another type.
 
     Args:
-        folder: of the model.
-        config: what its config.json says.
-        types: of its weights by name, as safetensors calls them.
+        folder: the folder of the model.
+        config: the content of its config.json.
+        types: the type of each weight, as safetensors calls it.
     """
     if wrong := [f"{shortened(name)}: {kind}" for name, kind in sorted(types.items()) if kind not in _READ]:
         more = [f"and {len(wrong) - MOST_LINES:,} more"] if len(wrong) > MOST_LINES else []
@@ -174,8 +174,8 @@ def load(folder: str | Path) -> Transformer:
     """Return the model of a folder: GPT-Neo, GPT-2, Llama, Mistral, or one that Headway exported.
 
     Raises:
-        UserError: for no such folder, an unknown architecture, a configuration that Headway's model cannot be, and
-            with one line for every array that is missing, unexpected or of the wrong shape.
+        UserError: if there is no such folder, the architecture is unknown, or Headway's model cannot have the
+            configuration. One line names each array that is missing, unexpected or of the wrong shape.
     """
     folder = Path(folder)
     config = config_of(folder)
@@ -198,7 +198,7 @@ def _declared(
     """Return the model and vocabulary that config.json declares, if both fit these arrays.
 
     Raises:
-        UserError: for what cannot be understood, cannot be Headway's model, or is far larger than the arrays.
+        UserError: if the declaration is invalid, Headway's model cannot have it, or it is far larger than the arrays.
     """
     try:
         check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes))
@@ -359,7 +359,8 @@ def converted(model: "PreTrainedModel") -> Transformer:
     """Return Headway's version of a model without its read-out, in float32, on its device and in its mode.
 
     Raises:
-        UserError: for a configuration that Headway's model cannot be, and for hooks, which it would not have.
+        UserError: if Headway's model cannot have the configuration, or the model has hooks, which Headway's version
+            would not have.
     """
     name, architecture = type(model).__name__, architectures.ARCHITECTURES[model.config.model_type]
     if (where := hooked(model)) is not None:

@@ -62,7 +62,7 @@ def recording(model: PreTrainedModel) -> Iterator["AttentionRecorder"]:
     is named by the path of its module (`#2` if it is called again), and its `layer` is the first number in that path.
 
     Raises:
-        UserError: in the pass, for heads that do what a trace cannot say.
+        UserError: if heads compute something that a trace cannot express; it is raised in the pass.
     """
     recorder = AttentionRecorder(model)
     with ExitStack() as stack:
@@ -93,8 +93,8 @@ class AttentionRecorder:
     """A recorder of attentions, one after the other: entered, computed, projected, and added to the stream.
 
     Attributes:
-        attentions: of the passes so far, in their order.
-        calls: how each of them can be computed again.
+        attentions: the attentions of the passes so far, in their order.
+        calls: the calls that compute each of them again.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -295,13 +295,13 @@ def trace(model: PreTrainedModel, inputs: Mapping[str, Any] | Int[Tensor, "batch
     `recording`. A decoder that is given nothing reads the encoder's tokens, each one later, as in training.
 
     Args:
-        model: of any architecture, device and precision. A GPT-Neo, whose attention transformers does not open, and a
-            model that Headway exported are read into Headway's own each time: for many texts `headway.hf.load` one.
-        inputs: what the model is called with, or tokens alone.
+        model: a model of any architecture, device and precision. A GPT-Neo, and a model that Headway exported, are read
+            into Headway's own model each time: for many texts, use `headway.hf.load` once.
+        inputs: the inputs of the model, by name, or tokens alone.
 
     Raises:
-        UserError: before anything runs, for a model that cannot be traced, what are no tokens, and tokens outside its
-            vocabulary; in the pass, for heads that do what a trace cannot say.
+        UserError: before anything runs, if the model cannot be traced, or the tokens are invalid or outside its
+            vocabulary; in the pass, if heads compute something that a trace cannot express.
     """
     traceable(model)
     given = dict(inputs) if isinstance(inputs, Mapping) else inputs_of(inputs)
@@ -387,7 +387,7 @@ def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
     """Raise UserError if the model cannot read the tokens.
 
     Raises:
-        UserError: for what are no tokens, and tokens outside its vocabulary.
+        UserError: if the tokens are invalid or outside the model's vocabulary.
     """
     for name in ("input_ids", "decoder_input_ids", "labels"):
         if (tokens := given.get(name)) is None:

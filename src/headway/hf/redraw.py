@@ -109,7 +109,7 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos *side"]) -> Redr
     queries and keys, and everything that is not a linear map, stay.
 
     Raises:
-        UserError: as `recorder.trace`.
+        UserError: if `recorder.trace` would raise it.
     """
     traceable(model)
     given = inputs_of(tokens)

@@ -98,10 +98,10 @@ def check_declared(config: Mapping[str, Any], *, numbers: int, arrays: int, most
     """Raise UserError if a whole number of a configuration is far beyond what the weights hold.
 
     Args:
-        config: what config.json says.
-        numbers: that all arrays of the weights have together.
-        arrays: how many there are.
-        most_layers: however many arrays there are, which may be empty.
+        config: the content of config.json.
+        numbers: the size of all arrays of the weights together, in numbers.
+        arrays: the number of arrays.
+        most_layers: the largest number of layers, for any number of arrays, since arrays may be empty.
 
     Raises:
         UserError: naming the key.
@@ -135,9 +135,9 @@ def check_built(parameters: Iterable[int], table_bytes: int, *, numbers: int) ->
     """Raise UserError if a model is larger than its weights, counted on a copy without memory.
 
     Args:
-        parameters: how many numbers each array has; tied ones may stand there up to four times.
-        table_bytes: of what follows from its configuration, such as masks and angles.
-        numbers: that all arrays of the weights have together.
+        parameters: the size of each array, in numbers; tied arrays may be listed up to four times.
+        table_bytes: the bytes of the tables that follow from the configuration, such as masks and angles.
+        numbers: the size of all arrays of the weights together, in numbers.
 
     Raises:
         UserError: with both sizes.
@@ -189,7 +189,7 @@ def tokenizer_code(folder: Path) -> str | None:
     """Return the code that a folder's tokenizer needs; None if it needs none.
 
     Raises:
-        UserError: as `model_code`.
+        UserError: if `model_code` would raise it.
     """
     path = folder / "tokenizer_config.json"
     try:

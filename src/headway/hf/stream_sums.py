@@ -39,9 +39,9 @@ def stream_sums(
     """Return whether the stream is a sum to which layers only add, and if not, why.
 
     Args:
-        layers: of the model, in their order.
-        run: makes a pass.
-        written: by layer what the heads' contexts enter, and what they add to the stream, as traced; without biases.
+        layers: the layers of the model, in their order.
+        run: the function that makes a forward pass.
+        written: the projection of the heads' contexts and its traced output to the stream, without biases, by layer.
     """
     why = None if layers else "its layers are not in one list"
     norms: dict[int, nn.Module] = {}
