@@ -90,8 +90,8 @@ def steps_of(asked: Asked, steps: int | None) -> tuple[int, ...]:
     The last step is left out, since the checkpoint holds its weights anyway.
 
     Args:
-        asked: by the document.
-        steps: of the run; None where its corpus decides them.
+        asked: the steps that the document asks for.
+        steps: the number of steps of the run; None if its corpus decides it.
 
     Examples:
         >>> steps_of((100, 0, 600, 700), steps=600), steps_of({"log_spaced": 3}, steps=600)

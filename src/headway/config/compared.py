@@ -54,7 +54,7 @@ def compared_among(
         arms: the names of the arms, in the order in which they were named.
         document: the document, which may declare other arms too.
         schemes: the scheme of each arm's layout, by the arm's name.
-        is_fair: whether a difference between two arms is a merit of one of them.
+        is_fair: the function that tells if a difference between two arms is a merit of one of them.
     """
     here = frozenset(arms)
     groups = _groups_among(arms, document)
@@ -149,11 +149,11 @@ def check_settings_compared(settings: Iterable[str], compared: Compared, documen
 
     Args:
         settings: the settings as given, `PATH=VALUE`.
-        compared: what is compared.
+        compared: the comparisons.
         document: the document, with the settings merged in.
 
     Raises:
-        DeclarationError: for a baseline or a contrast, with the arms that are here.
+        DeclarationError: if the setting needs a baseline or a contrast whose arm is absent; the present arms are named.
     """
     for path, _, text in (setting.partition("=") for setting in settings):
         needed = dict.fromkeys(_needed_by(path, text, compared, document))

@@ -80,12 +80,12 @@ def contrasts_of(declared: Mapping[str, Any], arms: Iterable[str]) -> tuple[Cont
     """Return the contrasts of a document.
 
     Args:
-        declared: by name, in any of the forms.
-        arms: that there are.
+        declared: the contrasts by name, in any of the forms.
+        arms: the names of the arms.
 
     Raises:
-        ValueError: for an arm that there is not, an empty side, an arm on both, weights that do not add up to 0, or two
-            contrasts that ask the same.
+        ValueError: if an arm is unknown or stands on both sides; if a side is empty, or weights do not add up to 0; if
+            two contrasts ask the same.
 
     Examples:
         >>> (one,) = contrasts_of({"order": "falling - rising-*"}, ["falling", "rising-1", "rising-2"])

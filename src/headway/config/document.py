@@ -37,7 +37,7 @@ def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | N
     """Return the arm that each arm starts from, or None; an arm stands before the arms that start from it.
 
     Raises:
-        ValueError: for an arm that is missing, arms that start from one another, and a line of too many.
+        ValueError: if an arm is missing, arms start from one another, or a chain of starts is too long.
 
     Examples:
         >>> starts_of({"small": {"init_from": {"arm": "dense"}}, "dense": None})
@@ -237,7 +237,7 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
     """Return a plain document with settings merged in, one after the other.
 
     Raises:
-        DeclarationError: for one that is no `PATH=VALUE`, names nothing, or is replaced by a later one.
+        DeclarationError: if a setting is no `PATH=VALUE`, names nothing, or is replaced by a later one.
     """
     given = tuple(settings)
     arms = document.get("arms")  # a scale may have replaced them; the reader of arms reports that
@@ -276,12 +276,12 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
     """Raise DeclarationError if a setting has no effect in an arm.
 
     Args:
-        settings: as given, `PATH=VALUE`.
-        parts: of the document, with the settings merged in.
-        arms: those that are looked at, by name, with what they override.
+        settings: the settings as given, `PATH=VALUE`.
+        parts: the parts of the document, with the settings merged in.
+        arms: the checked arms and their overrides, by name.
 
     Raises:
-        DeclarationError: for one that an arm overrides, with what would set it there.
+        DeclarationError: if an arm overrides a setting; the setting for that arm is named.
     """
     given = [(path, read_plain(text)) for path, _, text in (setting.partition("=") for setting in settings)]
     paths = [path for path, _ in given]
@@ -322,9 +322,9 @@ def meant_for(settings: Iterable[str], arms: Mapping[str, Any], message: str) ->
     """Return a sentence for each setting that an error speaks of and that arms set for themselves.
 
     Args:
-        settings: as given, `PATH=VALUE`.
-        arms: by name, with what they override.
-        message: the error's.
+        settings: the settings as given, `PATH=VALUE`.
+        arms: the arms and their overrides, by name.
+        message: the message of the error.
     """
     sentences = []
     for path in (setting.partition("=")[0] for setting in settings):
@@ -348,9 +348,9 @@ def ignored_by_controls(
     """Return a sentence for each setting that a control overrides with its own value.
 
     Args:
-        settings: as given, `PATH=VALUE`.
-        parts: of the document, with the settings merged in.
-        controls: those that are asked for, by name.
+        settings: the settings as given, `PATH=VALUE`.
+        parts: the parts of the document, with the settings merged in.
+        controls: the requested controls, by name.
 
     Examples:
         >>> parts = {"training": {"optimizer": "muon", "steps": 10}}

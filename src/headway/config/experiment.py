@@ -140,7 +140,8 @@ class Experiment:
         """Raise DeclarationError if a setting of what is compared needs an arm that is not selected.
 
         Raises:
-            DeclarationError: for a baseline or a contrast, with the arms that are selected.
+            DeclarationError: if the setting needs a baseline or a contrast whose arm is not selected; the selected arms
+                are named.
         """
         check_settings_compared(self.settings, self.compared(), self.document)
 
@@ -182,7 +183,7 @@ class Experiment:
         """The (arm, seed) pairs to be run, seed by seed, so that early results are pairs.
 
         Raises:
-            DeclarationError: for a setting that would have no effect in a selected arm.
+            DeclarationError: if a setting would have no effect in a selected arm.
         """
         self.check_settings()
         pairs = ((arm, seed) for seed in self.seeds for arm in self.selected)
@@ -287,13 +288,13 @@ class Experiment:
             controls: controls that cross the arms, beside the arms without a control, or a single one; one with a `*`
                 stands for all that fit, and `learning-rates`, where there is none of the name, for
                 `learning-rates-*`. Arms in which a control changes nothing are not run under it.
-            seeds: how many (0 to N - 1), or which.
+            seeds: the number of seeds (0 to N - 1), or the seeds themselves.
 
         What is None stays as it is; at first that is all arms, no control and the document's seeds.
 
         Raises:
-            DeclarationError: for an unknown arm or control, with near names, no seed, or a setting that would have no
-                effect in an arm that is named.
+            DeclarationError: if an arm or a control is unknown (similar names are given); if no seed is named; if a
+                setting would have no effect in a named arm.
         """
         now = tuple(dict.fromkeys(arm.name for arm in self.selected))
         names = now if arms is None else names_of("arm", arms, self.document.arms)

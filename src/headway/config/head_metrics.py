@@ -62,7 +62,7 @@ class Null:
     """The value of a metric when nothing is going on, in a sentence and as a rule.
 
     Attributes:
-        sentence: what it is, for figures.
+        sentence: the null in words, for figures.
         value: a rule; `even`: the metric's own value for attention that is even over the keys seen; `gaussian`: its
             value for Gaussian queries and keys; None: not known.
     """
@@ -76,17 +76,18 @@ class HeadMetric:
     """A number per head, per pair of heads or per layer: its meaning, how it is computed, and its null.
 
     Attributes:
-        name: as in files, options and tables.
-        sentence: what it is, for figures.
-        unit: such as `0 to 1`.
-        of: what has one number: a head, a pair or a layer.
+        name: the name in files, options and tables.
+        sentence: the meaning of the metric in words, for figures.
+        unit: the unit, such as `0 to 1`.
+        of: the object that has a number: a head, a pair or a layer.
         family: the group that `probes` switch on together; `causes`, the user's `own` and `text`, whose metrics need
             the tokens that were read, are no such group.
-        high: what a high number means.
-        null: its value when nothing is going on.
-        value: how a trace or weights give it; None for effects, which interventions measure.
-        estimate: how some positions estimate the value over all of them; None: as the value.
-        repeated: whether it is measured on random tokens that are repeated.
+        high: the meaning of a high number.
+        null: the value under the null model.
+        value: the rule that computes the metric from a trace or from weights; None for effects, which interventions
+            measure.
+        estimate: the rule that estimates the value over all positions from some of them; None: the rule of the value.
+        repeated: True for a metric that is measured on repeated random tokens.
     """
 
     name: str

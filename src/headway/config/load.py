@@ -43,15 +43,16 @@ def load(
     """Read and resolve an experiment.
 
     Args:
-        name_or_path: the name of one that comes with Headway, a YAML file, or what such a file holds, as a mapping.
-        scale: which of its scales; `laptop` by default, if it has one.
-        settings: `PATH=VALUE` texts (or a single one), merged after the scale and before the arms. Whether an arm
-            overrides one is looked at when arms are selected, or run.
-        plugins: code of one's own, beside what the experiment names in `plugins`: paths of files, from the working
-            directory, or names that packages offer. It is run.
+        name_or_path: the name of an experiment that comes with Headway, a YAML file, or the content of such a file as a
+            mapping.
+        scale: the scale of the experiment; `laptop` by default, if it has one.
+        settings: the settings, `PATH=VALUE` texts (or a single one), merged after the scale and before the arms.
+            Headway checks whether an arm overrides a setting when arms are selected or run.
+        plugins: the user's code beside the experiment's `plugins`: paths of files, from the working directory, or names
+            that packages offer. Headway runs this code.
 
     Raises:
-        DeclarationError: for anything that is wrong with it, a line for each finding.
+        DeclarationError: if the experiment is invalid, with a line for each finding.
 
     Examples:
         >>> load("icl-heads").baseline
@@ -114,7 +115,7 @@ def resolve(
     """Resolve the content of an experiment's file; see `load`. Paths of plugins that it names begin in a folder.
 
     Raises:
-        DeclarationError: for anything that is wrong with it.
+        DeclarationError: if the experiment is invalid.
     """
     _refuse_removed(content, source)
     document = parse(Document, content, _in_file(source))

@@ -46,10 +46,10 @@ class Entry:
     """Something that a plugin registers.
 
     Attributes:
-        kind: such as `task`.
-        name: that it is asked for by.
-        value: the type or function of it.
-        tables: where it stands beside those of Headway, under which names.
+        kind: the kind of entry, such as `task`.
+        name: the name that the user asks for.
+        value: the registered type or function.
+        tables: the tables of Headway that hold it, and its name in each.
     """
 
     kind: str
@@ -63,11 +63,11 @@ class Plugin:
     """A file or a package that was loaded.
 
     Attributes:
-        name: of the file without its ending, or of the entry point.
-        given: how the user named it.
+        name: the name of the file without its ending, or of the entry point.
+        given: the name or path that the user gave.
         digest: the SHA-256 of its content.
-        text: its content; None of a package, which is installed and not kept.
-        entries: what it registers.
+        text: the text of the file; None for a package, which is installed and not kept.
+        entries: the entries that it registers.
     """
 
     name: str
@@ -104,10 +104,10 @@ def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], 
     """Add something to tables of Headway, for the plugin that is being loaded.
 
     Args:
-        kind: of it.
-        name: that it is asked for by.
-        value: the type or function.
-        tables: where it is to stand, under which key, and what stands there.
+        kind: the kind of entry, such as `task`.
+        name: the name that the user asks for.
+        value: the registered type or function.
+        tables: the tables that hold the entry, with its key and its value in each.
         taken: further names that are not free.
 
     Raises:
@@ -147,8 +147,8 @@ def call(
         about: the kind and name of the function.
         function: registered by the plugin.
         given: the arguments.
-        why_not: what is wrong with a value; empty if nothing is.
-        equal: whether two values are the same.
+        why_not: the function that says what is wrong with a value; empty if nothing is.
+        equal: the function that compares two values.
 
     Raises:
         UserError: naming the file and the line, if the function raises, gives a wrong value or another one the second
@@ -273,8 +273,8 @@ class NotAllowed(ResultsError):
     """An error raised because reading a results directory would run code that nobody asked for here.
 
     Attributes:
-        directory: that is read.
-        plugin: what allows it once it is given.
+        directory: the directory that is read.
+        plugin: the plugin to give, which allows it.
     """
 
     def __init__(self, directory: Path, written: str, plugin: str):
@@ -323,7 +323,7 @@ def load_needed(run: Path, digests: Sequence[str]) -> None:
     """Load the code that a run depends on from its directory, unless it is loaded already.
 
     Raises:
-        DeclarationError: as `load_kept`.
+        DeclarationError: if `load_kept` would raise it.
     """
     if not all(map(is_registered, digests)):
         load_kept(directory_of(run))
@@ -333,7 +333,7 @@ def allow(directory: Path) -> tuple[Plugin, ...]:
     """Run the plugins of a results directory whose runs are to be worked on, and return them.
 
     Raises:
-        DeclarationError: as `load`, and for a file that is none of those that a directory keeps.
+        DeclarationError: if `load` would raise it, or a file is none of those that a directory keeps.
     """
     return tuple(_allowed(directory, written) for written in _written(directory))
 
@@ -348,7 +348,7 @@ def _written(directory: Path) -> tuple[str, ...]:
     """Return the plugins that the directory's document names; a directory without a plugin folder has none.
 
     Raises:
-        DeclarationError: for a file that is none of those that a directory keeps.
+        DeclarationError: if a file is none of those that a directory keeps.
     """
     document = inside(directory, "experiment.yaml")
     if not inside(directory, FOLDER).is_dir() or not document.is_file():

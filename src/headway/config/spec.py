@@ -193,8 +193,8 @@ def check_numbers(numbers: float, batch: float, lower: str) -> None:
     Whether this machine holds it is counted before a run.
 
     Args:
-        numbers: of the model, at least.
-        batch: numbers of a batch.
+        numbers: the least size of the model, in numbers.
+        batch: the size of a batch, in numbers.
         lower: the keys that set the model's size.
 
     Raises:
@@ -216,9 +216,9 @@ def check_arms(arms: int, controls: int, values: Iterable[int]) -> None:
     """Raise an error for more arms and controls than can be resolved, counted before the first is resolved.
 
     Args:
-        arms: how many there are.
-        controls: how many cross them.
-        values: for each arm the keys and values that it and its controls have with what all share.
+        arms: the number of arms.
+        controls: the number of controls that cross them.
+        values: the number of keys and values of each arm and its controls, with those that all arms share.
 
     Raises:
         DeclarationError: with both numbers.

@@ -176,7 +176,8 @@ def read_yaml(text: str, source: str = "YAML") -> Any:
     r"""Return the plain value of a YAML text.
 
     Raises:
-        DeclarationError: for a syntax error, a key that stands twice, or more than anybody would write, with its line.
+        DeclarationError: if there is a syntax error, a repeated key, or more content than anybody would write; the line
+            is named.
 
     Examples:
         >>> read_yaml("steps: 1e3\nwhen: 2024-11-01\nrate: 5.0e-4\nmany: 500_001")

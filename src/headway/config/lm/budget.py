@@ -34,8 +34,8 @@ def parameters_of(model: TransformerModel, vocab_size: int) -> tuple[Parameter, 
     """Return the trained arrays of a model, in the order of the forward pass.
 
     Args:
-        model: of which.
-        vocab_size: tokens of the vocabulary; with an encoder, numbers of an input.
+        model: the model.
+        vocab_size: the number of tokens in the vocabulary; with an encoder, the numbers of an input.
 
     Examples:
         >>> from headway.config.lm.model import GptNeo

@@ -43,12 +43,12 @@ def heads_to_keep(keep: int | float | str, units: Sequence[Unit]) -> int:
     """Return how many heads are to stay.
 
     Args:
-        keep: their number, or their share: `24`, `50%`, `0.5`.
-        units: all that there are.
+        keep: the number of heads that stay, or their share: `24`, `50%`, `0.5`.
+        units: all units of the model.
 
     Raises:
-        UserError: for none, for all or more, for what is no number, and for a number that would take a query head from
-            others that share its keys and values.
+        UserError: if no head or every head would stay; if `keep` is no number, or splits query heads that share keys
+            and values.
 
     Examples:
         >>> heads_to_keep("50%", units_of(HeadLayout.parse("4:2-4:2", 8)))

@@ -86,8 +86,8 @@ class Start(InitialRun):
 
         Args:
             layout: the heads that `model` declares.
-            name: of the other run's arm.
-            whole: whether that run has all of these heads; which others it has is found when it begins.
+            name: the name of the other run's arm.
+            whole: True if that run has all of these heads; otherwise, its heads are known only when the run begins.
         """
         if self.prune is None and self.weights == "fresh" and whole:
             return (

@@ -87,13 +87,13 @@ def parse_schedule(text: object, examples: Mapping[str, str], what: str) -> Sche
     """Return the schedule of a text such as `openelm(0.5, 1.0)`; None if the text is no schedule.
 
     Args:
-        text: what was declared.
-        examples: by name, a call of each schedule that is known, with as many numbers as it may have at most;
-            those behind a `;` may be left out.
+        text: the declared value.
+        examples: the known schedules by name, each as a call with the largest number of arguments; those behind a `;`
+            may be left out.
         what: the key, for errors.
 
     Raises:
-        DeclarationError: for an unknown schedule, or other numbers than it takes.
+        DeclarationError: if the schedule is unknown, or its numbers are wrong.
 
     Examples:
         >>> parse_schedule("linear(4, 16)", {"linear": "linear(4, 16)"}, "n_heads")
@@ -133,7 +133,7 @@ def widths(value: PerLayer, *, n_layers: int, d_model: int) -> tuple[int, ...]:
     `delight(2, 4, 8)` is the multiplier m + (N_max / N_min - 1) b / (B - 1) for m, N_min, N_max.
 
     Raises:
-        DeclarationError: for a schedule that is not known, or other numbers than layers.
+        DeclarationError: if the schedule is unknown, or there are more or fewer numbers than layers.
 
     Examples:
         >>> widths("openelm(0.5, 4.0)", n_layers=4, d_model=1280)

@@ -281,9 +281,9 @@ def impossible_init(run: RunSpec, other: RunSpec, name: str) -> str:
     """Return why a run cannot be initialised from another: another model or task, or a step never reached; else empty.
 
     Args:
-        run: that is to start.
-        other: whose weights it takes.
-        name: of the other run's arm.
+        run: the run that is to start.
+        other: the run whose weights it takes.
+        name: the name of the other run's arm.
     """
     assert isinstance(run, TokensRun)
     assert run.init_from is not None
@@ -305,9 +305,9 @@ def pointless_init(run: RunSpec, ancestors: Sequence[RunSpec], name: str) -> str
     Directories that have such runs are still read.
 
     Args:
-        run: that is to start.
-        ancestors: what it starts from, the first of all first.
-        name: of the arm of the last of these.
+        run: the run that is to start.
+        ancestors: the runs that it starts from, one after the other, the first of all first.
+        name: the name of the last of these runs' arm.
     """
     assert isinstance(run, TokensRun)
     assert run.init_from is not None
