@@ -61,12 +61,12 @@ def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
     """Raise UserError if runs do not fit into this machine's memory, by a rather low estimate.
 
     Args:
-        runs: those that are still to be trained, each with the full name of its arm.
-        workers: how many are trained at once.
+        runs: the runs that are still to be trained, each with the full name of its arm.
+        workers: the number of runs that are trained at once.
 
     Raises:
-        UserError: when one of the runs does not, naming its arm, what it needs and the batch that would fit; or when
-            the largest of them, as many as there are workers, do not together.
+        UserError: if a run does not fit, naming its arm, its memory and a batch size that fits; or if the largest runs,
+            one for each worker, do not fit together.
     """
     needs = [estimated_bytes(spec) or 0 for _, spec in runs]
     there = psutil.virtual_memory().total
@@ -88,9 +88,9 @@ def check_and_prepare(
     """Check memory and prepare data before runs start; the memory of GPUs is not known in advance.
 
     Args:
-        runs: by name.
-        slots: where; as many at once. None: on other machines.
-        tell: is given what was done with texts that one may not expect.
+        runs: the runs, each with the full name of its arm.
+        slots: the places of the runs, one run at a time in each; empty: other machines.
+        tell: the function that is given sentences about unexpected changes to texts.
 
     Raises:
         UserError: when a corpus or tokenizer cannot be used, examples of one's own break a law, or runs that are worked
@@ -180,8 +180,8 @@ class RunBatch:
     """Runs that are trained as one program.
 
     Attributes:
-        id: a digest of the members.
-        members: by row of the program.
+        id: the digest of the members.
+        members: the members, by row of the program.
     """
 
     id: str
@@ -235,9 +235,9 @@ class Making:
     """The execution of runs that are made now, whoever works on them later.
 
     Attributes:
-        together: runs of one shape in a batch at most; `auto`: `USUAL` of those whose steps are small.
-        threads: of each run; None: those of the worker that begins it.
-        gpu_bytes: free on the GPU that they are trained on; None: the machine's memory counts.
+        together: the largest number of runs of one shape in a batch; `auto`: `USUAL` if their steps are small.
+        threads: the number of threads of each run; None: those of the worker that starts it.
+        gpu_bytes: the free memory of the GPU that trains them; None: the machine's memory counts.
     """
 
     together: str | int = "auto"
@@ -249,7 +249,7 @@ class Making:
         """Make the choice for places of this machine; a run elsewhere gets one thread.
 
         Raises:
-            UserError: as `checked_together`.
+            UserError: if `checked_together` would raise it.
         """
         gpus = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in slots if slot.environment]
         return cls(
@@ -315,7 +315,7 @@ def checked_together(asked: str | int) -> str:
     """Return the number of runs to train together, from its text.
 
     Raises:
-        UserError: for anything but `auto` and numbers from 1.
+        UserError: if the text is neither `auto` nor a number from 1.
 
     Examples:
         >>> checked_together(8)
@@ -340,9 +340,9 @@ def how_many(spec: RunSpec, at_most: int | None, gpu_bytes: int | None = None) -
     """Return how many runs of a shape are trained together, and a sentence if memory bounds it.
 
     Args:
-        spec: one of them.
-        at_most: so many; None: `USUAL` of those whose steps are small, otherwise one.
-        gpu_bytes: what is free of a GPU's memory; None: the machine's own counts.
+        spec: the declaration of one of them.
+        at_most: the largest number of runs; None: `USUAL` if their steps are small, otherwise one.
+        gpu_bytes: the free memory of the GPU, in bytes; None: the machine's memory counts.
     """
     if spec.batching.key is None:
         return 1, ""

@@ -47,11 +47,11 @@ class Commit:
     """The JSON content of a checkpoint: its step, its run, and the state of the run's records.
 
     Attributes:
-        step: optimizer steps done.
-        counters: what its owner counts up (seconds, peaks).
-        unrecorded: what lies between the last record and the step, None where the step itself is recorded.
+        step: the number of optimizer steps done.
+        counters: the counters of the owner (seconds, peaks).
+        unrecorded: the values between the last record and the step; None if the step itself is recorded.
         run: the id of the run.
-        records: what each file of its records held, by path in the run's folder; None: no run resumes from it.
+        records: the content of each file of the run's records, by path in its folder; None: no run resumes from it.
     """
 
     step: int
@@ -125,7 +125,7 @@ def newest(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Commit | 
     The arrays are read whole, as a stream.
 
     Raises:
-        OSError: as `load`.
+        OSError: if `load` would raise it.
     """
     damages: list[str] = []
     for path in _commits(directory):

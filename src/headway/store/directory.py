@@ -52,8 +52,8 @@ def drop(
     Args:
         directory: the results directory.
         names: arms, each as `ARM` or `ARM+CONTROL`.
-        seeds: those of this seed, or of these, only; all if None.
-        delete: whether they are deleted instead, and nothing is left of them.
+        seeds: the seed, or the seeds, of the runs; None: all.
+        delete: True to delete the runs instead of moving them.
 
     Raises:
         ResultsError: when what is given is no seed, an arm has no such runs, a process works on one of them (then none
@@ -167,8 +167,9 @@ class Store:
         """A directory that Headway wrote.
 
         Args:
-            path: of it.
-            plugins: code of one's own that is run: what the directory keeps, which is then allowed here, or figures.
+            path: the path of the directory.
+            plugins: the user's code that Headway runs: plugins that the directory keeps, which are then allowed here,
+                or figures.
 
         Raises:
             ResultsError: when it is none, or is of code that nobody asked to run here.
@@ -194,7 +195,7 @@ class Store:
         """The directory with the document that it has now; what was examined of its runs stays known.
 
         Raises:
-            ResultsError: as `open`.
+            ResultsError: if `open` would raise it.
         """
         cls = type(self)
         store = cls.open(self.path)
@@ -223,14 +224,14 @@ class Store:
         """Open or make the directory with a folder for each of these runs, so that no other process removes their arms.
 
         Args:
-            path: of the directory.
-            experiment: its document.
-            runs: that are wanted.
-            making: how those that have no folder yet are to be executed; by itself, each alone.
-            tell: is given what is to be said of their batches.
+            path: the path of the directory.
+            experiment: the experiment, its document.
+            runs: the runs that are wanted.
+            making: the execution of runs that have no folder yet; by default, each alone.
+            tell: the function that is given sentences about the batches of the runs.
 
         Raises:
-            ResultsError: as `create` and `add`.
+            ResultsError: if `create` or `add` would raise it.
         """
         path = Path(path)
         try:
@@ -346,8 +347,8 @@ class Store:
         document asks for; what is done can be read.
 
         Args:
-            depth: how files of done runs are looked at: `changed` reads those whole that were not yet, `whole` reads
-                all, and `sizes` none.
+            depth: the depth of the check of finished runs: `changed` reads the files that were not read yet, `whole`
+                reads all, and `sizes` reads none.
         """
         order = {arm.full_name: place for place, arm in enumerate(self.experiment.arms)}
         runs = [self._asked(self._examined(folder, depth)) for folder in run_folders(self.path)]
@@ -414,7 +415,7 @@ class Store:
     def _examined(self, path: Path, depth: Depth = "changed") -> Run:
         """A run, in the group that the document has now: run.json says in which it was made.
 
-        A done run does not change, and to examine it is to look at all of its files: that is done once.
+        A finished run does not change, and to examine it is to read all of its files, which is done once.
         """
         stamp = file_stamp(path / "run.json")
         known = self._sound.get((path, depth))
@@ -497,9 +498,9 @@ def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: It
     To go on with its runs is to run the code of one's own that it keeps.
 
     Args:
-        directory: of the results.
-        plugins: further code of one's own.
-        changed: options that were given and would change the document.
+        directory: the results directory.
+        plugins: further code of the user.
+        changed: the options that were given and would change the document.
 
     Raises:
         UserError: when something would be changed, or the directory is none, is of a later Headway, or its document is

@@ -53,9 +53,9 @@ def write(directory: Path, experiment: Experiment, asked: Iterable[Name] = ()) -
     """Make an experiment the document of a directory, with versions and machine.
 
     Args:
-        directory: of the results.
+        directory: the results directory.
         experiment: the document.
-        asked: runs that are asked for, beside those of the former document that are of an arm of this one.
+        asked: the requested runs, beside the runs of the former document whose arm is also in this one.
 
     Raises:
         OSError: when it cannot be written.

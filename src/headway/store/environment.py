@@ -133,11 +133,12 @@ def slots(
     """The places for runs, as many as are worked on at once.
 
     Args:
-        device: `auto` takes the GPUs where there are any, `cuda` insists on them, `cuda:N` is one of them, `cpu`.
-        workers: how many at most; None: every GPU, or a core each.
-        runs: how many there are to be worked on.
-        uses_gpu: whether there are language models among them, which a GPU can compute.
-        runs_per_gpu: how many share a GPU; each has its memory's share, which nobody enforces.
+        device: the devices: `auto` takes the GPUs if there are any, `cuda` insists on them, `cuda:N` is one of them,
+            `cpu`.
+        workers: the largest number of places; None: every GPU, or one for each core.
+        runs: the number of runs.
+        uses_gpu: True if the runs include language models, which a GPU can compute.
+        runs_per_gpu: the number of runs that share a GPU; each has its share of the memory, which is not enforced.
 
     Raises:
         UserError: when there is no worker, or no such device.
@@ -176,7 +177,7 @@ def check_device(device: str, *, workers: int | None, runs_per_gpu: int) -> None
     """Raise UserError if the device does not exist, or if so many runs cannot share it, whatever they do.
 
     Raises:
-        UserError: as `slots`.
+        UserError: if `slots` would raise it.
     """
     slots(device, workers=workers, runs=1, uses_gpu=device.startswith("cuda"), runs_per_gpu=runs_per_gpu)
 

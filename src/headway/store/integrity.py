@@ -36,7 +36,7 @@ def write(path: Path, contents: Mapping[str, Content]) -> str:
 
     Args:
         path: the folder.
-        contents: what its files must hold, by path in it.
+        contents: the required content of its files, by path in the folder.
 
     Raises:
         OSError: when it cannot be written.
@@ -51,7 +51,7 @@ def read(path: Path, digest: str) -> dict[str, Content]:
 
     Args:
         path: the folder.
-        digest: of the seal, as its run.json has it.
+        digest: the digest of the seal, as its run.json has it.
 
     Raises:
         ResultsError: when it has no such seal.
@@ -78,9 +78,9 @@ def check(path: Path, digest: str, depth: Depth, known: "Checked | None" = None)
 
     Args:
         path: the folder.
-        digest: of its seal, as its run.json has it.
-        depth: how its files are looked at.
-        known: what is known of them already, and takes what is found; None: nothing is.
+        digest: the digest of the seal, as its run.json has it.
+        depth: the depth of the check.
+        known: the earlier checks of these files, to which the findings are added; None: no earlier checks.
 
     Raises:
         ResultsError: naming a file that is damaged.

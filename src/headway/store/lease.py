@@ -114,9 +114,9 @@ class Sight:
     """A lease as it was seen once.
 
     Attributes:
-        number: of the file.
-        holder: what it says; None for one that is just being created.
-        mark: whatever a beat changes. Two marks are equal or not; nothing else is to be read from them.
+        number: the number of the lease file.
+        holder: the holder that the file names; None for a file that is just being created.
+        mark: the part that a beat changes. Two marks are equal or not; they have no other meaning.
     """
 
     number: int

@@ -39,10 +39,10 @@ class LookMade:
     """The findings of an interim analysis.
 
     Attributes:
-        n_seeds: at which one looked.
-        outcomes: of each question: apart, small, same, open, few or none.
-        intervals: of each question, in per cent; None without one.
-        made: when, in UTC.
+        n_seeds: the number of seeds of the analysis.
+        outcomes: the outcome of each question: apart, small, same, open, few or none.
+        intervals: the interval of each question, in per cent; None without an interval.
+        made: the time of the analysis, in UTC.
     """
 
     n_seeds: int
@@ -56,17 +56,17 @@ class StoredPlan:
     """A plan of looks as it stands in a directory.
 
     Attributes:
-        looks: numbers of seeds at which one looks, ascending.
-        margin: in per cent: what is certainly smaller is the same.
-        level: of all looks together.
-        metric: that is judged.
-        asked: the questions; what is asked later was asked after an answer was seen.
-        are_declared: whether they are contrasts of the document, or else comparisons of arms.
-        first_seed: the seeds of the plan are this one and those that follow.
-        n_before: seeds that had been run before the plan was made.
-        rules: the version of the rules that it began with; a file that does not tell it has the first.
-        made: when, in UTC.
-        history: the looks that were made.
+        looks: the numbers of seeds of the interim analyses, ascending.
+        margin: the margin of equivalence, in per cent.
+        level: the error probability of all interim analyses together.
+        metric: the metric of the verdicts.
+        asked: the questions; later questions were asked after an answer was seen.
+        are_declared: True if the questions are contrasts of the document, False if they are comparisons of arms.
+        first_seed: the first seed of the plan; the others follow it.
+        n_before: the number of seeds that had been run before the plan was made.
+        rules: the version of the rules that the plan began with; a file without it has the first version.
+        made: the time of the plan, in UTC.
+        history: the interim analyses that were made.
     """
 
     looks: tuple[int, ...]

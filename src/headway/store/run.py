@@ -164,8 +164,8 @@ class Run:
         """Raise ResultsError if the folder is not this run's, or if a done run's files have changed.
 
         Args:
-            depth: how the files are looked at.
-            known: what is known of them already, and takes what is found.
+            depth: the depth of the check of the files.
+            known: the earlier checks of these files, to which the findings are added.
 
         Raises:
             ResultsError: saying what is damaged, and what to do.
@@ -226,7 +226,7 @@ class Run:
         """The run as it was trained: of one that started from another, with the heads that were left or added.
 
         Raises:
-            ResultsError: as `spec`, or when what it says of how it began is damaged.
+            ResultsError: if `spec` would raise it, or the record of the run's initialisation is damaged.
         """
         try:
             return as_trained(self.spec, records.read_init_record(self.path))

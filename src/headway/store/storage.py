@@ -87,8 +87,8 @@ def why_no_room(directory: Path, n_bytes: int = 0) -> OSError | None:
     """Return why no run can be stored in a directory, found out by trying; None if there is room.
 
     Args:
-        directory: of the results.
-        n_bytes: that have to be free, if that is more than is tried.
+        directory: the results directory.
+        n_bytes: the bytes that have to be free, if these are more than the default test writes.
     """
     try:
         with ExitStack() as kept:

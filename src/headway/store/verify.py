@@ -34,11 +34,11 @@ class Looked:
     """The findings in a run folder, or beside the runs.
 
     Attributes:
-        n_files: files that were read whole.
-        n_bytes: what they hold.
-        damages: a sentence each.
-        note: what else is to be said.
-        held: whether a process works on it, so that it was left alone.
+        n_files: the number of files that were read whole.
+        n_bytes: the size of these files, in bytes.
+        damages: the damages, one sentence each.
+        note: the further remarks, in a sentence.
+        held: True if a process works on the run, so that it was not checked.
     """
 
     n_files: int = 0
@@ -139,10 +139,10 @@ class StoredFile:
     """Files of a results directory that something reads, and what would tell that one of them is damaged.
 
     Attributes:
-        pattern: of their paths in the directory.
-        by: what tells it: the hash or digest of the file, in a file or a name.
-        why_not: what is said of one that stands beside the runs, and what to do, given the directory; empty where it
-            is as it was written. None: it is looked at otherwise.
+        pattern: the pattern of the files' paths in the directory.
+        by: the protection that detects damage: the hash or digest of the file, in a file or a name.
+        why_not: the function of the directory that describes damage to a file beside the runs, with advice; empty if
+            the file is sound. None: other code checks the file.
     """
 
     pattern: str
@@ -262,9 +262,9 @@ def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, C
     """Names of what the first result and a second one differ in, times and memory apart.
 
     Args:
-        first: that is kept.
-        metrics: of the second.
-        contents: of its files, by path in the folder.
+        first: the stored run.
+        metrics: the metrics of the second result.
+        contents: the contents of the second result's files, by path in the folder.
     """
     mine = plain(dict(metrics))
     names = sorted(name for name in first.metrics.keys() | mine.keys() if not name.endswith(PASSING))
