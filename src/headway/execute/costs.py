@@ -92,9 +92,9 @@ def costs(
     Arms that differ in seeds, steps and numbers such as the learning rate alone are of one shape: a step takes as long.
 
     Args:
-        experiment: whose selected arms are counted.
-        trial: whether they are timed too.
-        follow: is given the shapes that are timed, each by its first arm, and goes through them.
+        experiment: the experiment whose selected arms are counted.
+        trial: True to time the arms, too.
+        follow: the function that goes through the timed shapes, each named by its first arm, to show progress.
     """
     counted = [
         _cost(arm, [arm.expected_spec.at_seed(seed) for seed in experiment.seeds], trial) for arm in experiment.selected
@@ -147,7 +147,7 @@ def preflight(experiment: Experiment) -> tuple[str, ...]:
     """Return a sentence on each surprise in the data of the selected arms; nothing is fetched.
 
     Raises:
-        UserError: what a run would raise, as far as can be known with no more work than that takes.
+        UserError: if a run would raise it, as far as the check is cheap.
     """
     runs = [arm.spec(experiment.seeds[0]) for arm in experiment.selected]
     with_data = {(run.task, run.training.batch_size): run for run in runs if run.task.corpora}

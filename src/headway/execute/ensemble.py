@@ -35,7 +35,7 @@ def work_together(path: Path, open_together: OpenTogether, *, parent: int | None
 
     Args:
         path: the run folder.
-        open_together: what opens the studies of a batch.
+        open_together: the function that opens the studies of a batch.
         parent: the process to stop with; None to outlive any.
 
     Returns:

@@ -133,10 +133,10 @@ class Joining:
     """A worker that joins a directory.
 
     Attributes:
-        directory: of the results.
-        options: the places, which are of this machine. `together` changes nothing and is told so: batches are fixed
-            when runs are made.
-        until: when it stops; None: when nothing is left.
+        directory: the results directory.
+        options: the places, which are of this machine. `together` has no effect, and a message says so: batches are
+            fixed when runs are made.
+        until: the deadline of the worker; None: the worker ends when nothing is left.
     """
 
     directory: Path

@@ -94,8 +94,8 @@ class RunDependencies:
     """Runs in lines, each before those that start from it.
 
     Args:
-        runs: those that are to be worked on.
-        work: what one of them costs.
+        runs: the runs that are to be trained.
+        work: the function that returns the work of a run.
     """
 
     def __init__(self, runs: Sequence[Run], work: Callable[[Run], float]):

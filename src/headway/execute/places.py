@@ -43,10 +43,10 @@ class WorkerOptions:
 
     Attributes:
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        threads: for a run that does not say how many.
-        trainer: what trains in-context models: `auto`, `fused` or `torch`.
-        time: a file: the worker only times some steps, and writes the result there.
-        answers: a descriptor: the worker continues with the runs that its standard input names, and answers there.
+        threads: the number of threads for a run that does not set it.
+        trainer: the trainer of in-context models: `auto`, `fused` or `torch`.
+        time: the file for timing results: with it, the worker only times some steps.
+        answers: the file descriptor for answers: the worker continues with the runs that its standard input names.
         parent: the process that started the worker; the worker stops when that process has ended.
     """
 
@@ -220,13 +220,13 @@ def local_places(
     """The places of this machine, as many as runs are worked on at once.
 
     Args:
-        device: `auto`, `cpu`, `cuda` or `cuda:N`; GPUs take one run each, or so many as is said.
-        workers: how many at most; by default one for each core, or for each run if there are fewer. Each has the cores
-            divided by their number as threads.
-        runs: how many there are to be worked on.
-        uses_gpu: whether there are runs among them that a GPU can compute.
-        runs_per_gpu: how many share a GPU.
-        command: what starts a worker, with options such as `--trainer torch`.
+        device: the device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        workers: the largest number of places; by default one for each core, or for each run if there are fewer. The
+            cores are divided among them as threads.
+        runs: the number of runs.
+        uses_gpu: True if the runs include any that a GPU can compute.
+        runs_per_gpu: the number of runs that share a GPU.
+        command: the command that starts a worker, with options such as `--trainer torch`.
 
     Raises:
         UserError: when there is no worker, or no such device.

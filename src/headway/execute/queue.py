@@ -29,11 +29,12 @@ class Queue(Generic[Item]):
     """Items that are worked on, those with the most work first, until each has settled.
 
     Args:
-        items: each with its work, in any unit.
-        begin: starts a worker on an item, at this place if none is at it already; None where nothing is left to do.
-        has_settled: learns what became of an item whose worker has ended, by its exit code; False if the item has to be
-            worked on again.
-        may_begin: whether an item need not wait any more for others that have to settle first.
+        items: the items, each with its work, in any unit.
+        begin: the function that starts a worker on an item, at this place if none is at it already. It returns None if
+            nothing is left to do.
+        has_settled: the function that is given an item whose worker has ended, and the exit code. It returns False if
+            the item must be tried again.
+        may_begin: the function that tells if an item no longer waits for others to settle.
     """
 
     def __init__(

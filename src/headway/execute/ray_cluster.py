@@ -243,10 +243,10 @@ def look(probe: str, token: str, folder: str = "", files: Mapping[str, int] | No
     the node may have in another version.
 
     Args:
-        probe: a file of it, and the beginning of the name of one that is to be made.
-        token: what that file holds.
-        folder: where relative paths of files begin.
-        files: that are read, by path, and the bytes that each has.
+        probe: the path of a probe file in the directory; the name of the new file begins with it.
+        token: the content of the probe file.
+        folder: the folder that relative paths of files start in.
+        files: the size in bytes of each file that runs read, by path.
     """
     lacks = [path for path, n_bytes in (files or {}).items() if bytes_of(path, folder) != n_bytes]
     spec = importlib.util.find_spec("headway")
@@ -274,8 +274,8 @@ class RayCluster:
     """A cluster that Headway has joined, and the requests to it.
 
     Args:
-        ray: the module.
-        has_token: whether the cluster lets in only who has its token.
+        ray: the module `ray`.
+        has_token: True if the cluster admits only clients with its token.
     """
 
     def __init__(self, ray: Any, *, has_token: bool):

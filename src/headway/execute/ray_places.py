@@ -39,7 +39,7 @@ class RaySlot:
         device: the device of its place.
         threads: the threads of a worker.
         command: the command that starts a worker.
-        lasts: whether a worker continues with the next run.
+        lasts: True if a worker continues with the next run.
         folder: the folder in which the relative paths begin that runs name, if the node has it.
     """
 
@@ -115,12 +115,12 @@ class RayPlace:
     """A slot of a node.
 
     Attributes:
-        cluster: that has it.
-        node: where.
-        on_gpu: whether it is a share of a GPU, and which.
-        command: what starts a worker there.
-        refuse: told why nothing more is to be started at its node.
-        rests_until: nothing is started there before, by the monotonic clock.
+        cluster: the cluster of the node.
+        node: the node.
+        on_gpu: the share of a GPU that the slot has; 0 for a slot of a processor.
+        command: the command that starts a worker there.
+        refuse: the function that is given the reason why the node gets no more runs.
+        rests_until: the time before which nothing is started there, by the monotonic clock.
     """
 
     cluster: RayCluster
@@ -219,15 +219,15 @@ class AllRayPlaces:
     """The slots of all usable nodes, current whenever they are iterated.
 
     Args:
-        cluster: that one has joined.
-        directory: of the results.
-        device: `auto`, `cpu` or `cuda`.
-        workers: how many at most.
-        runs_per_gpu: at a time.
-        uses_gpu: whether there are runs that a GPU can compute.
-        files: that runs read, by path, and the bytes that each has.
-        command: what starts a worker.
-        tell: is given what is found out.
+        cluster: the cluster that Headway joined.
+        directory: the results directory.
+        device: the device: `auto`, `cpu` or `cuda`.
+        workers: the largest number of workers.
+        runs_per_gpu: the number of runs that share a GPU.
+        uses_gpu: True if the runs include any that a GPU can compute.
+        files: the size in bytes of each file that runs read, by path.
+        command: the command that starts a worker.
+        tell: the function that is given messages about the nodes.
     """
 
     def __init__(

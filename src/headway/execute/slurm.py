@@ -38,8 +38,8 @@ class SlurmJob:
     """A job of the array: a worker that joined, in a process of its own.
 
     Attributes:
-        directory: of the results.
-        options: of `headway worker`.
+        directory: the results directory.
+        options: the options of `headway worker`.
     """
 
     directory: str
@@ -90,11 +90,11 @@ def submit(
     """Start workers that join a directory as an array of Slurm jobs; the ids of the jobs.
 
     Args:
-        directory: of the results, which has runs already.
-        array: how many jobs.
-        time: the limit of each, as Slurm writes it: `2:00:00`.
+        directory: the results directory, which already has runs.
+        array: the number of jobs.
+        time: the time limit of each job, as Slurm writes it: `2:00:00`.
         sbatch: further options of sbatch, each `KEY=VALUE`, or some parted by spaces.
-        options: of `headway worker`.
+        options: the options of `headway worker`.
 
     Raises:
         UserError: when something is not as it must be, or there is no Slurm here.

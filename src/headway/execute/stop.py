@@ -39,7 +39,7 @@ class StopRequest:
     """Requests to this process to stop, by a signal or by the end of the process that it works for.
 
     Attributes:
-        patient: whether a first wish is only kept, to be looked for in `stop`; if not, it raises `Stop`.
+        patient: True if a first request is only noted, for `stop` to find; False if it raises `Stop`.
     """
 
     def __init__(self, parent: int | None):
@@ -104,8 +104,8 @@ class SignalHandler:
     """Handlers of Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 in a process that started workers: they raise KeyboardInterrupt.
 
     Attributes:
-        ending: whether the process is about to end its workers; then signals are only counted.
-        impatient: how many signals there were that did not belong to the first.
+        ending: True if the process is about to end its workers; then signals are only counted.
+        impatient: the number of signals that did not belong to the first.
     """
 
     def __init__(self) -> None:

@@ -40,13 +40,13 @@ class ExecutionOptions:
     """The user's request for places.
 
     Attributes:
-        workers: runs at a time; None: as many as there are cores, or GPUs.
-        trainer: that trains in-context models.
-        together: runs of one shape in a batch, for runs that are made: `auto`, or a number.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        runs_per_gpu: that share one.
+        workers: the number of runs at a time; None: one for each core, or each GPU.
+        trainer: the trainer of in-context models.
+        together: the number of runs of one shape in a batch, for new runs: `auto`, or a number.
+        device: the device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        runs_per_gpu: the number of runs that share a GPU.
         ray: `auto` or the address of a Ray cluster; None: this machine.
-        command: what starts a worker.
+        command: the command that starts a worker.
     """
 
     workers: int | None = None
@@ -85,11 +85,11 @@ class ExecutionOptions:
         """Provide the places that are asked for, in the block.
 
         Args:
-            directory: of the results.
+            directory: the results directory.
             here: the places of this machine.
-            uses_gpu: whether there are runs that a GPU can compute.
-            files: that runs read.
-            tell: is given what is found out.
+            uses_gpu: True if the runs include any that a GPU can compute.
+            files: the files that runs read.
+            tell: the function that is given messages about the nodes.
 
         Raises:
             UserError: when there is no such cluster.
@@ -226,8 +226,9 @@ def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot,
     last snapshot says why (`to_the_end` raises it).
 
     Args:
-        runs: what to work on.
-        places: where, a run at a time each; gone through at every poll, since some may come and go.
+        runs: the runs to work on.
+        places: the places, each for one run at a time; the iterable is read at every poll, since places may come and
+            go.
     """
     release_left()  # what an earlier sweep of this process had, while its disk was full
     sweep = _Sweep(runs, places)

@@ -47,11 +47,11 @@ def time_arms(
     Args:
         directory: the results directory.
         runs: the runs that were asked for, as they are after training.
-        place: where they are timed, with the whole of it.
-        n_places: how many runs were trained at a time.
-        asked: whether timing was asked for. If not, it is left out where it would take more than a tenth of the time
-            that training took, and for arms that were timed on another machine.
-        trained: whether something was trained just now: only then is it said why nothing is timed.
+        place: the place where they are timed, alone.
+        n_places: the number of runs that were trained at a time.
+        asked: True if the user asked for timing. If False, arms that were timed on another machine are
+            left out, and so is timing that would take more than a tenth of the training time.
+        trained: True if something was just trained: only then does a message explain why nothing is timed.
     """
     arms = {run.name: run for run in runs if run.status != "damaged" and run.spec.task.n_ctx is not None}
     untimed = [run for run in arms.values() if not _is_timed(directory, run, place, anywhere=not asked)]

@@ -73,12 +73,12 @@ class TrainingSession:
     """The training of a study in a run folder.
 
     Args:
-        run: as it stands in its folder.
+        run: the run, as stored in its folder.
         study: the study, restored to the step where it resumes.
-        writer: what writes the folder.
-        lease: of the folder.
-        stop_request: whether to stop.
-        count: seconds and memory until now, from the seconds spent in steps.
+        writer: the writer of the folder.
+        lease: the lease of the folder.
+        stop_request: the requests to stop.
+        count: the function that returns the seconds and memory until now, given the seconds spent in steps.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ def work(path: Path, open_study: OpenStudy, *, parent: int | None = None) -> int
 
     Args:
         path: the run folder.
-        open_study: what opens its study.
+        open_study: the function that opens the study of the run.
         parent: the process to stop with; None to outlive any.
 
     Returns:
@@ -426,11 +426,11 @@ def serve(
 
     Args:
         first: the folder of the first run.
-        work_on: works on one; its exit code.
-        answers: the descriptor where each one's exit code is told.
-        needs_new_process: whether a run, given its folder, needs a process of its own.
-        command: what replaces this process; the folder follows.
-        environment: of what replaces it.
+        work_on: the function that works on a run and returns its exit code.
+        answers: the file descriptor that receives each exit code.
+        needs_new_process: the function that tells if a run, given its folder, needs a process of its own.
+        command: the command that replaces this process; the folder follows.
+        environment: the environment of the new process.
     """
     path, heard = first, b""
     while True:
