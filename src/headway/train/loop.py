@@ -86,19 +86,21 @@ class Study:
     """The parts that one kind of run supplies to the loop.
 
     Attributes:
-        trainer: what is trained.
-        measures: what is measured meanwhile.
-        execution: how it is computed (trainer, instruction set, compile, threads, ...): what may change bits, but is
-            no part of what was asked.
-        conclude: judges the trained model.
+        trainer: the trainer of the model.
+        measures: the measurements during training.
+        execution: the facts of the execution (trainer, instruction set, compile, threads, ...): they may change bits,
+            but are no part of the declaration.
+        conclude: the function that evaluates the trained model.
         loss: the name under which the training loss is recorded.
-        terms: names of what the trainer gives beside the loss, recorded by name under `regularizer`.
-        steps: how many there are, where the declaration alone does not say it.
-        extra: what else stands in the record of a step.
-        carried: what the last record has that is a final metric too.
-        files: texts that are kept in the run's folder, by name.
-        memory: bytes in use until now, by metric; of several processes on one run the largest counts.
-        clock: seconds, from whenever; of runs that are trained together each has those that all of them take.
+        terms: the names of the trainer's further terms beside the loss, recorded under `regularizer`.
+        steps: the number of steps, if the declaration alone does not give it.
+        extra: the function that returns further values for the record of a step.
+        carried: the names of values in the last record that are also final metrics.
+        files: the texts that are kept in the run's folder, by name.
+        memory: the function that returns the memory in use, in bytes by metric; of several processes on a run, the
+            largest counts.
+        clock: the clock in seconds, from any origin; runs that are trained together all have the seconds of the whole
+            batch.
     """
 
     trainer: Trainer
@@ -266,10 +268,10 @@ class InitFrom:
 
     Attributes:
         name: its arm and seed, for sentences.
-        run: what was asked of it.
-        record: how it was initialised from another run itself, as its folder says; None if it was not.
-        steps: how many it was trained for.
-        weights: those of a step; of the last for None.
+        run: the declaration of that run.
+        record: the record of its own initialisation from another run, from its folder; None without one.
+        steps: the number of its training steps.
+        weights: the function that returns the weights of a step, or of the last step for None.
     """
 
     name: str
@@ -296,15 +298,15 @@ class TrainingSlice(ABC):
         """A run, ready to be trained from its initial weights, or from those that it starts from.
 
         Args:
-            run: what is asked for.
-            trainer: what trains it.
-            compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
+            run: the declared run.
+            trainer: the trainer: `auto`, `fused` or `torch`.
+            compile: True to compile the loss with torch; None: if that is faster. If torch cannot, a warning says so.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
             init_from: the run that it is initialised from; None if there is none, or if the run resumes.
-            init_record: how the run was initialised from another, if it resumes and was.
+            init_record: the record of the initialisation from another run, if the run resumes and has one.
 
         Raises:
-            UserError: for a trainer or device that cannot do it, or data that are missing or not fit.
+            UserError: if a trainer or device cannot train the run, or data are missing or invalid.
         """
 
     def open_together(
@@ -317,12 +319,12 @@ class TrainingSlice(ABC):
         """Open studies of several runs of one shape; studies that are advanced in turn take their steps together.
 
         Args:
-            runs: all of the program; those that are not advanced take part as rows that nobody reads.
+            runs: all runs of the program; those that are not advanced fill rows that nobody reads.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
-            joins: steps that some of them were stored at: they are restored when the others have come there.
+            joins: the steps that some runs were stored at, and at which they are restored.
 
         Raises:
-            UserError: as `open_study`, or where a laboratory cannot.
+            UserError: if `open_study` would raise it, or the laboratory cannot train runs together.
         """
         raise UserError(f"{len(runs)} runs were to be trained together, which this laboratory cannot; train each alone")
 
@@ -338,7 +340,7 @@ class TrainingSlice(ABC):
         Several runs, of one shape, are trained together, and their steps are added up. Nothing is kept.
 
         Raises:
-            UserError: as `open_together`, for several runs.
+            UserError: if `open_together` would raise it for several runs.
         """
 
     def about_trial(self, run: Any) -> str:  # noqa: ARG002

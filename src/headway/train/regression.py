@@ -43,9 +43,9 @@ class IclTrainingSlice(TrainingSlice):
         """Open the study of an in-context run; such runs are not initialised from others.
 
         Args:
-            run: what is asked for.
+            run: the declared run.
             trainer: `auto` takes the fused trainer where it can.
-            compile: whether torch compiles the loss; None: where that pays.
+            compile: True to compile the loss with torch; None: if that is faster.
             device: `auto` or `cpu`: models of a few hundred numbers are the processor's.
 
         Raises:

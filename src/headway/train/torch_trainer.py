@@ -60,11 +60,11 @@ class TorchTrainer:
         """Start at step 0.
 
         Args:
-            parameters: what is trained, by name.
-            optimizers: over the same parameters, each parameter in one of them.
-            parts: of the batch of a step, a function of the step (the first is 1) alone; their weights sum to 1.
-            loss: of a part, compiled or not.
-            rules: what happens around an update.
+            parameters: the trained parameters, by name.
+            optimizers: the optimizers, each parameter in one of them.
+            parts: the parts of the batch of a step, a function of the step (from 1) alone; their weights sum to 1.
+            loss: the loss of a part, compiled or not.
+            rules: the rules for the time before and after an update.
         """
         self._parameters, self._optimizers = dict(parameters), tuple(optimizers)
         self._parts, self._loss, self._rules = parts, loss, rules

@@ -67,9 +67,9 @@ class RecordedStep:
         """Say of what.
 
         Args:
-            loss: a module that gives the loss of inputs and targets; its own parameters are stood in for.
-            leaves: by its names of parameters, those of all models, a row each.
-            last: how many of the last positions are asked; None: any may be.
+            loss: a module that returns the loss of inputs and targets; its own parameters are replaced.
+            leaves: the parameters of all models by name, a row for each model.
+            last: the number of last positions that have a target; None: any position may have one.
         """
         self._loss, self._leaves, self._last = loss, dict(leaves), last
         self._steps: dict[object, Step] = {}
@@ -78,9 +78,9 @@ class RecordedStep:
         """The losses, one for each model, and the gradients of the leaves.
 
         Args:
-            inputs: what the models read.
-            targets: what they are asked.
-            dim: the axis along which both differ from model to model; None: all read the same.
+            inputs: the inputs of the models.
+            targets: the targets of the models.
+            dim: the axis of the models in both; None: the same inputs for all models.
         """
         key, leaves = (inputs.shape, inputs.dtype, targets.shape, dim), list(self._leaves.values())
         if key not in self._steps:
@@ -157,9 +157,9 @@ class StackedParameters:
     """The parameters of modules of one shape in the rows of one matrix, of which the modules then are views.
 
     Attributes:
-        rows: (member, number).
-        grads: the same of the gradients.
-        leaves: by name, (member, *shape), what gradients are taken of.
+        rows: the parameters, (member, number).
+        grads: the gradients, (member, number).
+        leaves: the tensors that gradients are computed for, by name, (member, *shape).
     """
 
     def __init__(self, modules: Sequence[nn.Module]):
@@ -268,7 +268,8 @@ class Ensemble:
         """Do n steps, or those until a row is put in; the loss of each member before each, finite or not.
 
         Raises:
-            BaseException: what interrupted it once, again: rows may then be between two steps.
+            BaseException: if a step was interrupted by this error, which is raised again: rows may then be between two
+                steps.
         """
         self.check()
         began = time.perf_counter()
@@ -285,7 +286,7 @@ class Ensemble:
         """Raise the error that interrupted a step, if there was one.
 
         Raises:
-            BaseException: what broke one off.
+            BaseException: if a step was interrupted by this error.
         """
         if self._interrupted is not None:
             raise self._interrupted
@@ -404,12 +405,12 @@ def open_together(runs: Sequence[TokensRun], *, device: str = "auto", joins: Col
     """Open a study of each run; studies that are advanced in turn take their steps together.
 
     Args:
-        runs: of one shape (`RunSpec.batching`).
+        runs: the runs, of one shape (`RunSpec.batching`).
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        joins: steps at which runs that were stored there are put in.
+        joins: the steps at which stored runs are added.
 
     Raises:
-        UserError: as `open_study`.
+        UserError: if `open_study` would raise it.
     """
     assert len({run.batching.key for run in runs}) == 1
     assert runs[0].batching.key is not None

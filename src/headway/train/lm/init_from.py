@@ -36,9 +36,9 @@ class InitRecord:
 
     Attributes:
         origin: the other run's arm and seed.
-        model: what is trained now.
-        heads: of its heads, in the order of the model, what each is called in the model that was declared.
-        steps_before: training steps that the weights have behind them; the data continue from there.
+        model: the model that is trained.
+        heads: the names of its heads in the declared model, in the order of the model.
+        steps_before: the number of training steps of the weights; the data continue from there.
     """
 
     origin: str
@@ -86,10 +86,10 @@ def initialise(
     """Initialise a run from another run as the run asks, and return the record and the weights.
 
     Args:
-        run: with a start.
+        run: the run, with a start.
         init_from: the run that it is initialised from.
-        examples: of its task; importance is measured on its training sequences.
-        device: computes the importance.
+        examples: the examples of its task; importance is measured on its training sequences.
+        device: the device that computes the importance.
 
     Raises:
         UserError: when heads cannot go as asked, weights of a step were not stored, or the model fails a check of what

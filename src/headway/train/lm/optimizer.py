@@ -93,7 +93,7 @@ def orthogonalized(matrices: Float[Tensor, "n rows columns"], group: Mapping[str
     """Matrices with the same singular vectors, and singular values near 1, by Newton-Schulz steps.
 
     Args:
-        matrices: of one shape.
+        matrices: the matrices, all of one shape.
         group: the settings `ns_coefficients`, `ns_steps` and `eps`.
     """
     a, b, c = group["ns_coefficients"]

@@ -45,16 +45,16 @@ def open_study(
     """A run, ready to be trained from its initial weights, or from those of the run that it starts from.
 
     Args:
-        run: what is asked for.
+        run: the declared run.
         trainer: `auto` and `torch` are the same.
-        compile: whether torch compiles the loss; None: where that pays. Where torch cannot, a warning says so.
+        compile: True to compile the loss with torch; None: if that is faster. If torch cannot, a warning says so.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         init_from: the run that it is initialised from; None if there is none, or if the run resumes.
-        init_record: how the run was initialised from another, if it resumes and was.
+        init_record: the record of the initialisation from another run, if the run resumes and has one.
 
     Raises:
-        UserError: for a corpus or tokenizer that cannot be used, a text that is too short, or a device or precision
-            that is not to be had.
+        UserError: if a corpus or tokenizer cannot be used, a text is too short, or a device or precision is not
+            available.
     """
     if trainer == "fused":
         raise UserError("trainer fused: it trains in-context models of one layer only; take auto")
