@@ -185,9 +185,10 @@ class Attention(nn.Module):
             rotary: rows of the rotary table at these positions.
             gate: broadcasts to (batch, head); multiplies the heads' contexts.
             cache: keys and values of the positions before; these positions' are added to it.
-            record: whether to give the trace.
-            edits: what stands in for q, k, v and z, of any layers.
-            last: how many of the last positions ask; None: all. Not with a model that attends to the future.
+            record: True to return the trace.
+            edits: the replacements for q, k, v and z, of any layers.
+            last: the number of last positions that have queries; None: all. Not with a model that attends to the
+                future.
         """
         k, v = (self._split(getattr(self, name)(x)) for name in "kv")
         # Flat: with a single position torch would multiply many batched models one by one.

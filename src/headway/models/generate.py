@@ -25,19 +25,18 @@ def generate(
     """Return the tokens that a model writes after a prompt, without the prompt.
 
     Args:
-        model: is left in the mode (training or evaluation) that it came in; nothing is dropped out here.
-        prompt_tokens: one or more.
-        n_tokens: at most so many are written.
-        temperature: divides the logits; 0 takes the likeliest token each time.
-        top_k: only so many of the likeliest tokens; None: all.
-        top_p: only the likeliest tokens that together reach this probability, after the temperature; None: all.
-        seed: of a generator of its own; torch's is not touched.
-        stop: the token that ends the text, itself not given; None: only `n_tokens` does.
+        model: the model; it stays in its mode (training or evaluation), but dropout is off here.
+        prompt_tokens: the tokens of the prompt, one or more.
+        n_tokens: the largest number of written tokens.
+        temperature: the divisor of the logits; 0 takes the likeliest token each time.
+        top_k: the number of likeliest tokens to sample from; None: all.
+        top_p: the total probability of the likeliest tokens to sample from, after the temperature; None: all tokens.
+        seed: the random seed of a separate generator; torch's is not touched.
+        stop: the token that ends the text and is not returned; None: only `n_tokens` ends it.
 
     Raises:
-        UserError: for a model that attends to the future, an empty prompt or tokens outside the vocabulary, when prompt
-            and n_tokens together are longer than the model's longest context, or for a temperature, top_k or top_p that
-            means nothing.
+        UserError: if the model attends to the future; if the prompt is empty or has tokens outside the vocabulary; if
+            prompt and n_tokens exceed the model's longest context; if temperature, top_k or top_p is invalid.
 
     Paper: top_p is nucleus sampling, Holtzman et al. 2020, arXiv 1904.09751.
     """

@@ -145,8 +145,8 @@ def check_inputs(inputs: object, n_numbers: int | None) -> None:
     """Raise UserError if a model cannot read its inputs.
 
     Args:
-        inputs: what it is given.
-        n_numbers: of an input, for a model with an encoder; None for one that reads tokens.
+        inputs: the inputs of the model.
+        n_numbers: the number of numbers in an input, for a model with an encoder; None for a model that reads tokens.
 
     Raises:
         UserError: saying what it reads.

@@ -58,7 +58,7 @@ def read(model: Transformer, tokens: Inputs) -> Redrawable:
     """Return a recorded pass of a Headway model, with the stream that each attention reads.
 
     Raises:
-        UserError: for a text that is longer than `n_positions`.
+        UserError: if the text is longer than `n_positions`.
     """
     given: dict[int, tuple[Tensor, Tensor | None]] = {}
 
@@ -150,11 +150,11 @@ def drawn_weight(weight: Tensor, draw: int, where: str, role: Role = "reads") ->
     It is fixed by draw and place.
 
     Args:
-        weight: of all heads, a row for each dimension of a head; or a bias.
-        draw: its number.
+        weight: the matrix of all heads, with a row for each dimension of a head; or a bias.
+        draw: the number of the draw.
         where: the name of the projection.
-        role: queries and keys keep the scale of each row. Values have these scales in another order, and outputs
-            the lengths of rows.
+        role: the role of the matrix. Queries and keys keep the scale of each row; values have these scales in another
+            order, and outputs the lengths of rows.
     """
     random = rng.generator(draw, "redrawn heads", where)
 
@@ -215,22 +215,25 @@ def plain_attention(
     """Return what heads given as plain matrices do with a stream: softmax(q k) v.
 
     Args:
-        x: what the attention reads, (batch, pos, d_model): the stream, after its norm where there is one.
-        W_Q: of each head, (head, d_model, d_head).
-        W_K: of each KV head, (kv_head, d_model, d_head): as many as heads, or a divisor of that, shared by neighbours.
-        W_V: likewise, (kv_head, d_model, d_value).
-        W_O: of each head, (head, d_value, d_out).
-        b_Q: biases, by head.
-        b_K: by KV head.
-        b_V: by KV head.
-        b_O: added once.
-        causal: whether a position sees those up to its own alone; not in a bidirectional model.
-        mask: True where a query sees a key, (query, key) or (batch, query, key), beside that; None: everywhere.
-        scale: what logits are multiplied by; None: 1 / sqrt(d_head).
-        layer: its number.
+        x: the input of the attention, (batch, pos, d_model): the stream, after its norm if there is one.
+        W_Q: the query matrix of each head, (head, d_model, d_head).
+        W_K: the key matrix of each KV head, (kv_head, d_model, d_head): as many as heads, or a divisor of that, shared
+            by neighbours.
+        W_V: the value matrix of each KV head, (kv_head, d_model, d_value).
+        W_O: the output matrix of each head, (head, d_value, d_out).
+        b_Q: the query bias of each head.
+        b_K: the key bias of each KV head.
+        b_V: the value bias of each KV head.
+        b_O: the output bias, added once.
+        causal: True for a causal model, in which a position sees only itself and earlier ones; False for a
+            bidirectional model.
+        mask: True for each key that a query sees, (query, key) or (batch, query, key), in addition to `causal`; None:
+            all keys.
+        scale: the factor of the logits; None: 1 / sqrt(d_head).
+        layer: the number of the layer.
 
     Raises:
-        UserError: for matrices that do not fit together.
+        UserError: if the matrices do not fit together.
     """
     _check(x, {"W_Q": W_Q, "W_K": W_K, "W_V": W_V, "W_O": W_O})
     weights = PlainWeights(x=x, W_Q=W_Q, W_K=W_K, W_V=W_V, b_Q=b_Q, b_K=b_K, b_V=b_V)

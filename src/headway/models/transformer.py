@@ -134,14 +134,14 @@ class Transformer(nn.Module):
 
         Args:
             tokens: the text, or with a cache what comes after the text in it; with an encoder inputs of numbers.
-            gates: per layer what multiplies the heads' contexts; broadcasts to (batch, head).
-            record: whether to give back what every head did.
+            gates: the factors of the heads' contexts, by layer; they broadcast to (batch, head).
+            record: True to return the activations of every head.
             cache: keys and values of the positions before; these are added to it.
-            edits: what stands in for q, k, v and z of the heads; z after the gates.
+            edits: the replacements for q, k, v and z of the heads; z after the gates.
 
         Raises:
-            UserError: for a text that is longer than `n_positions`, gates for other layers than there are, edits of a
-                layer without heads, or a cache with a model that attends to the future.
+            UserError: if the text is longer than `n_positions`; if gates are for other layers, or a layer with edits
+                has no heads; if a model that attends to the future has a cache.
         """
         stream, trace = self.hidden(tokens, gates, record, cache, edits)
         return self.read_out(stream), trace
@@ -158,12 +158,12 @@ class Transformer(nn.Module):
         """Return the stream after the last layer, before the final norm; arguments as in `forward`.
 
         Args:
-            tokens: as in `forward`, like all that follows.
-            gates: see there.
-            record: see there.
-            cache: see there.
-            edits: see there.
-            last: of how many of the last positions the stream is wanted; None: of all.
+            tokens: the text, as in `forward`.
+            gates: the factors of the heads' contexts, as in `forward`.
+            record: True to return the activations of every head, as in `forward`.
+            cache: the keys and values of the positions before, as in `forward`.
+            edits: the replacements for q, k, v and z, as in `forward`.
+            last: the number of last positions whose stream is returned; None: all.
         """
         layers.check_inputs(tokens, None if self.model.encoder is None else self.vocab_size)
         past, n_new = (cache.length if cache is not None else 0), tokens.shape[1] + self.model.class_token
@@ -188,7 +188,7 @@ class Transformer(nn.Module):
         """Return the stream before layer 0.
 
         Raises:
-            UserError: for a text that is longer than `n_positions`.
+            UserError: if the text is longer than `n_positions`.
         """
         n_new = tokens.shape[1] + self.model.class_token
         self._check(n_new, None, None)
@@ -248,7 +248,7 @@ class Transformer(nn.Module):
             rows: True for positions that count; padding, which comes after a text, does not. None: all.
 
         Raises:
-            UserError: for what is no tensor of tokens, or a text that is longer than `n_positions`.
+            UserError: if the input is no tensor of tokens, or the text is longer than `n_positions`.
         """
         _, trace = self.hidden(tokens, record=True)
         assert trace is not None
