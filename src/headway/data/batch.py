@@ -127,7 +127,7 @@ def preflight(run: TokensRun) -> tuple[str, ...]:
     Drawn examples have none.
 
     Raises:
-        UserError: what `prepare` would raise, as far as it is looked at.
+        UserError: if `prepare` would raise it, as far as the check is cheap.
     """
     if not run.task.preflight:
         return ()

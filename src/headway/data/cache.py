@@ -27,10 +27,10 @@ def cached(name: str, build: Callable[[Path], None], *, reread: bool = False) ->
     """Return the folder of a result, built by `build(temporary folder)` if it is missing or damaged.
 
     Args:
-        name: of the folder in the cache.
-        build: makes the result in a folder.
-        reread: whether every file is read whole, and not only those that were touched since: a disk that rots
-            touches nothing.
+        name: the name of the folder in the cache.
+        build: the function that makes the result in a folder.
+        reread: True to read every file whole, and not only files that were touched since: a failing disk touches no
+            file.
 
     Raises:
         UserError: when the cache cannot be written, or what `build` raises.

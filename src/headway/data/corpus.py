@@ -139,9 +139,9 @@ class PluginDocuments:
     """The documents of a plugin's function, which can be read again and again; each is checked when it is given.
 
     Attributes:
-        name: of the corpus.
-        vocab_size: ids that there are; the last of them ends a document, and is not in one.
-        asked: what names it, for messages.
+        name: the name of the corpus.
+        vocab_size: the number of ids; the last id ends a document, and occurs in none.
+        asked: the key that names the corpus, for messages.
     """
 
     name: str
@@ -218,7 +218,7 @@ class Corpus(Generic[D]):
         """Return the number of documents.
 
         Raises:
-            UserError: for whatever is wrong in it.
+            UserError: if a document is invalid.
         """
         return sum(ended for _, ended in self.pieces())
 
@@ -237,8 +237,8 @@ def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
     """Find a corpus of text: `stories`, `tinystories`, or a path; `FILE.jsonl:FIELD` names the field of its texts.
 
     Args:
-        name: what the task names.
-        limit: documents that are taken, from the beginning; None: all.
+        name: the name in the task.
+        limit: the number of documents, from the beginning; None: all.
         asked: the key that names it, for messages.
 
     Raises:
@@ -408,9 +408,9 @@ def nearest_break(text: str, at: int, near: int) -> tuple[int, int]:
     r"""Return the white space at which a text is best split: where it begins and ends; (at, at) if there is none.
 
     Args:
-        text: what is parted; its own ends are no places.
-        at: where, about.
-        near: a paragraph or a line that is at most so far is better than a nearer space.
+        text: the text to split; its own ends are no places.
+        at: the approximate place.
+        near: the largest distance at which a paragraph or a line is better than a nearer space.
 
     Examples:
         >>> nearest_break("one two\n\nthree", 5, 3), nearest_break("one two\n\nthree", 5, 1)

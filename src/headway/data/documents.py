@@ -37,7 +37,7 @@ def read(path: Path, field: str | None = None) -> Iterator[tuple[str, bool]]:
 
     Args:
         path: a text file, or a file of JSON lines.
-        field: of a JSON line, where its text stands; None: the first of `FIELDS` that it has.
+        field: the field of a JSON line that holds its text; None: the first of `FIELDS` that it has.
 
     Raises:
         UserError: where it cannot be read, is no text, or a line is no JSON object with such a text.
@@ -93,8 +93,8 @@ def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
     """Yield the lines of a text file, each ending with one newline character whatever the file has.
 
     Args:
-        path: of the file.
-        longest: bytes from which on a line is given in parts, each but the last ending before a space.
+        path: the path of the file.
+        longest: the number of bytes from which a line is split into parts, each but the last ending before a space.
 
     Raises:
         UserError: where it is no text, with the line and the offset.

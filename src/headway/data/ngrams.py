@@ -41,11 +41,11 @@ def neighbours(
     """Yield predicted tokens and those before them, in blocks.
 
     Args:
-        tokens: documents, each ended by its end-of-text token.
-        ends: for each document the position after that token.
+        tokens: the tokens of the documents, each ended by its end-of-text token.
+        ends: the position after the end-of-text token, for each document.
         longest: None: every token but the first is asked for; else, as in published batches, only what a document
             says within its first `longest` tokens, neither its first token nor its end.
-        at_once: tokens of a block; it bounds memory.
+        at_once: the number of tokens in a block; it bounds memory.
     """
     for first in range(1, len(tokens), at_once):
         positions = np.arange(first, min(first + at_once, len(tokens)))

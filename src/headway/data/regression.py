@@ -88,12 +88,12 @@ def draw(
     """Draw `batch_size` prompts: the bits of `draw_reference`, natively where that is built.
 
     Args:
-        task: what is drawn.
+        task: the task of the prompts.
         key: 64-bit key of the stream, from `rng.key`.
-        step: which batch of the stream, from 0 and below 2^32.
-        batch_size: how many prompts; more prompts begin with these.
-        n_pairs: pairs in a prompt, None for the task's; longer prompts begin with these pairs.
-        instruction_set: which native code draws, None for the fastest here.
+        step: the number of the batch in the stream, from 0 and below 2^32.
+        batch_size: the number of prompts; more prompts begin with these.
+        n_pairs: the number of pairs in a prompt; None: the task's. Longer prompts begin with these pairs.
+        instruction_set: the native code that draws; None: the fastest here.
 
     Raises:
         UserError: when the step is out of range, or the instruction set is not available here.

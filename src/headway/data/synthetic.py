@@ -51,9 +51,9 @@ class SyntheticExamples(Examples):
         """Take one of two.
 
         Args:
-            task: of which.
-            every: all inputs once, where they can be listed.
-            draw: what draws examples; rows of `every` if None.
+            task: the task of the examples.
+            every: all inputs once, if they can be listed.
+            draw: the function that draws examples; None: rows of `every`.
         """
         self.task, self._every = task, every
         self.vocab_size = task.vocab_size

@@ -80,7 +80,7 @@ def preflight(task: TextTask, batch_size: int) -> Iterator[str]:
     """Yield messages about the text of a task before its tokens are made.
 
     Raises:
-        UserError: what a run would raise, as far as it is looked at.
+        UserError: if a run would raise it, as far as the check is cheap.
     """
     asked = {"task.corpus": (task.corpus, task.stories), "task.validation": (task.validation, None)}
     from_hub = [
@@ -279,6 +279,6 @@ def text_examples(task: TextTask) -> TextExamples:
     """Return the examples of a text task; its tokens are made if the cache has none.
 
     Raises:
-        UserError: as `open_corpus`.
+        UserError: if `open_corpus` would raise it.
     """
     return TextExamples(task, open_corpus(task))

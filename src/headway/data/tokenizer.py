@@ -73,8 +73,8 @@ class Tokenizer(_Encoding):
 
         Args:
             inner: the library's tokenizer.
-            name: for messages.
-            end: what ends a text where no usual token is there; None: nobody says.
+            name: the name of the tokenizer, for messages.
+            end: the token that ends a text if none of the usual tokens exists; None: unknown.
 
         Raises:
             NoEndOfText: when there is none.
