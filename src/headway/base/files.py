@@ -76,10 +76,10 @@ def inside(folder: Path, *names: str) -> Path:
 
     Args:
         folder: the directory, which may be a symbolic link itself.
-        names: of folders that stand in one another, or of a file at the end; they need not exist.
+        names: the names of nested folders, or of a file at the end; they need not exist.
 
     Raises:
-        ResultsError: for a text that is no name, and where a symbolic link stands.
+        ResultsError: if a text is no name, or a level is a symbolic link.
     """
     path = folder
     for name in names:
@@ -106,7 +106,7 @@ def folder_in(folder: Path, *names: str) -> Path:
     """Make a folder in a directory of results, with those above it, if it is not there.
 
     Raises:
-        ResultsError: as `inside`.
+        ResultsError: if `inside` would raise it.
         OSError: when it cannot be made.
     """
     path = folder
@@ -340,9 +340,9 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
     its size in `LARGEST_FILES` is refused too: it would fill the memory.
 
     Args:
-        path: of the file.
-        buffering: as of `open`.
-        links: whether the path may be a symbolic link: one that the user gave, or a file of a model that is only read.
+        path: the path of the file.
+        buffering: the buffering, as for `open`.
+        links: True if the path may be a symbolic link: a path from the user, or a file of a model that is only read.
 
     Raises:
         OSError: when it cannot be opened; NotOrdinary when it is no ordinary file, or too large.
@@ -373,7 +373,7 @@ def checked(path: Path) -> Path:
     """Return a path for another library to read, after checking that it is an ordinary file and no link.
 
     Raises:
-        OSError: as `ordinary`.
+        OSError: if `ordinary` would raise it.
     """
     ordinary(path).close()
     return path
@@ -451,8 +451,8 @@ def read_json(path: Path, largest: int) -> Any:
     """Return the value of a JSON file that a stranger may have written.
 
     Args:
-        path: of the file.
-        largest: bytes that it may have.
+        path: the path of the file.
+        largest: the largest size, in bytes.
 
     Raises:
         FileNotFoundError: when there is none.

@@ -17,7 +17,7 @@ def canonical(value: Any) -> str:
     """Return the canonical JSON text of a value: sorted keys, no spaces, shortest numbers.
 
     Raises:
-        ValueError: for NaN and infinities, which JSON cannot hold.
+        ValueError: if the value has NaN or infinities, which JSON cannot hold.
 
     Examples:
         >>> canonical({"b": 1.0, "a": [True, None]})

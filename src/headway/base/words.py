@@ -71,7 +71,7 @@ class Verdict:
         seeds: the number of seeds that all arms have.
         awaited: the number of seeds that a verdict waits for.
         margin: the equivalence margin, in per cent or in `unit`.
-        is_small: whether a clear difference lies within the margin.
+        is_small: True if a clear difference lies within the margin.
         more_seeds: the number of further seeds that would settle an open difference; None if unknown.
         chance: the chance that they settle it.
         seed_s: the seconds of training that a further seed takes.
