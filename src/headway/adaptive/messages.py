@@ -94,9 +94,9 @@ def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[
     """Yield the findings of an interim analysis, a line for each question that was open.
 
     Args:
-        plan: that is followed.
-        state: after the look.
-        before: questions that had been settled before.
+        plan: the plan that is followed.
+        state: the state after the interim analysis.
+        before: the questions that had been settled before.
     """
     number = state.look or 1
     yield f"look {number} of {len(plan.looks)}, {plan.looks[number - 1]} seeds:"
@@ -130,9 +130,9 @@ def ending(plan: StoredPlan, state: PlanState, seconds_of: Sequence[float | None
     """Yield a sentence for each question: settled, or open, and then what settling it would cost.
 
     Args:
-        plan: that was followed.
-        state: at its end.
-        seconds_of: about how long another seed of each question's arms takes; None where that is not known.
+        plan: the plan that was followed.
+        state: the state at its end.
+        seconds_of: the approximate seconds that another seed of each question's arms takes; None if unknown.
     """
     better = METRICS[plan.metric].better
     yield f"differences of {metric_name(plan.metric)} in per cent; {better} is better"

@@ -99,8 +99,8 @@ def asked_of(experiment: Experiment, arms: Sequence[str]) -> tuple[Asked, bool]:
     """The questions of arms without a control: the contrasts of the document, or else comparisons with baselines.
 
     Args:
-        experiment: that asks them.
-        arms: names of the arms that may be run; a question that needs another one is left out.
+        experiment: the experiment that asks the questions.
+        arms: the names of the arms that may be run; a question that needs another arm is left out.
 
     Returns:
         The weights of each question, and whether they are contrasts of the document.
@@ -160,8 +160,8 @@ class Spending:
         """About how long runs take together, by those that are done; None where nothing is known.
 
         Args:
-            wanted: arms and seeds.
-            runs: of the directory.
+            wanted: the arms and seeds.
+            runs: the runs of the directory.
         """
         known = self._seconds(runs)
         if not wanted or not known:
@@ -188,11 +188,11 @@ class PlanContext:
     """The experiment, its directory and the callbacks that a plan works with.
 
     Attributes:
-        experiment: all of it.
+        experiment: the whole experiment.
         path: the results directory.
-        run: works on runs to their end.
-        tell: is given what is found.
-        spending: what it takes.
+        run: the function that works on runs to their end.
+        tell: the function that is given the findings.
+        spending: the durations of runs, from which costs are estimated.
     """
 
     experiment: Experiment
@@ -241,8 +241,8 @@ class Until:
     """Seeds until questions are settled.
 
     Attributes:
-        margin: in per cent.
-        at_most: seeds; None: as the directory's plan says, or twelve.
+        margin: the margin of equivalence, in per cent.
+        at_most: the largest number of seeds; None: as in the directory's plan, or twelve.
     """
 
     margin: float
