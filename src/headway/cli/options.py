@@ -179,7 +179,7 @@ def current_words(words: list[str]) -> list[str]:
     """Return a command line without options that are gone and change nothing; each is told.
 
     Raises:
-        UserError: for a verb or another option that is gone, with what to type instead.
+        UserError: if a verb or another option no longer exists; its replacement is named.
     """
     if words[:1] == ["check"]:
         raise UserError(
