@@ -75,10 +75,10 @@ def finish(
 
     Args:
         store: the results directory.
-        figures: whether the figures are written as files.
-        look: whether look.html is written, where language models are finished; None: with the figures.
+        figures: True to write the figures as files.
+        look: True to write look.html, if language models are finished; None: if `figures` is True.
         out: the folder of all of them; None: the directory itself.
-        tell: is given what takes a while, and what could not be done.
+        tell: the function that is given messages about long steps, and about failures.
 
     Raises:
         KeyboardInterrupt: when a page was left out by Ctrl-C; `tell` was given which, and what makes it.
@@ -262,11 +262,11 @@ def run(
         device: `auto` (GPUs where there are any), `cpu`, `cuda` or `cuda:N`.
         runs_per_gpu: the number of runs that share a GPU; a small run leaves most of a GPU idle.
         ray: a Ray cluster to work on: `auto` for the cluster of this machine, or an address. Its nodes must see `out`.
-        timing: whether each arm of language models is timed alone in the end, for figures of time against heads;
-            None: if timing takes little of the training time.
-        figures: whether the figures are also written as files beside the report.
-        look: whether look.html, the page of language models' heads, is also written; None: if `figures` is.
-        progress: whether progress is shown; None: in a terminal or a notebook.
+        timing: True to time each arm of language models alone in the end, for figures of time against heads; None: if
+            timing takes little of the training time.
+        figures: True to write the figures as files beside the report, too.
+        look: True to write look.html, the page of language models' heads, too; None: if `figures` is True.
+        progress: True to show progress; None: in a terminal or a notebook.
 
     Raises:
         UserError: when the directory holds something else, or a corpus cannot be used.
@@ -373,22 +373,22 @@ def carry_out(
     """Carry out an experiment to its report; return the directory, the runs asked for, and the results.
 
     Args:
-        experiment: with what is asked for.
-        out: the results directory; its default place if None.
-        where: runs are worked on.
-        timing: as in `run`, like `figures` and `look`.
-        figures: see there.
-        look: see there.
-        goal: what seeds are added for, instead of those that were asked for; None: nothing.
-        warn: is given what the user may not expect.
-        tell: is given what is being done.
-        watch: is given the runs while they are trained, and goes through them to their end.
-        show: is given the directory and the answer as soon as it is known, before timing and drawing.
+        experiment: the experiment, with its selected arms and seeds.
+        out: the results directory; None: its default place.
+        where: the places where runs are trained.
+        timing: True to time each arm alone, as in `run`.
+        figures: True to write the figures as files, as in `run`.
+        look: True to write look.html, as in `run`.
+        goal: the goal for which seeds are added, instead of the requested seeds; None: no seeds are added.
+        warn: the function that is given warnings.
+        tell: the function that is given messages about the current step.
+        watch: the function that is given the runs while they are trained, and follows them to their end.
+        show: the function that is given the directory and the answer as soon as it is known, before timing and drawing.
 
     Raises:
-        UserError: as `run`.
+        UserError: if `run` would raise it.
         KeyboardInterrupt: when timing or a page was left out by Ctrl-C; the answer was shown before.
-        StorageFailed: see there.
+        StorageFailed: if `run` would raise it.
     """
     from headway.execute.timing import time_arms
     from headway.stats.results import write
@@ -427,7 +427,7 @@ def as_compared(experiment: Experiment, path: Path) -> Experiment:
     """Return an experiment with the arms that its results directory has already, which are compared with its own.
 
     Raises:
-        DeclarationError: for a setting of what is compared that would change nothing.
+        DeclarationError: if a setting would change nothing in the comparisons.
     """
     joined = experiment.beside(compared_arms(path, experiment))
     joined.check_compared()
@@ -440,7 +440,7 @@ def about_comparisons(experiment: Experiment, path: Path, *, adds_seeds: bool = 
     Args:
         experiment: the experiment, as `as_compared` returns it.
         path: the results directory.
-        adds_seeds: whether seeds are added until there is a verdict.
+        adds_seeds: True if seeds are added until there is a verdict.
     """
     from headway.stats.cells import why_no_verdict
 
@@ -537,10 +537,10 @@ def _about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run],
     """Yield a sentence on each surprise in the batches of existing runs that a user selects.
 
     Args:
-        asked: how many runs are to be trained together.
-        left: runs that existed before, and are not done.
-        chosen: all runs that were chosen.
-        store: their directory.
+        asked: the number of runs to be trained together.
+        left: the runs that existed before and are not done.
+        chosen: all selected runs.
+        store: the results directory.
     """
     sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batching.key is not None]
     if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):

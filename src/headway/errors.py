@@ -92,8 +92,8 @@ def explained(what: str, advice: str) -> Iterator[None]:
     Such a panic is no Exception and passes every `except` that names one.
 
     Args:
-        what: cannot be done.
-        advice: what to do about it.
+        what: the task that failed, as a clause: what cannot be done.
+        advice: the advice to the user.
 
     Raises:
         UserError: with what the library said between the two; one that was raised within as it is.

@@ -99,9 +99,9 @@ def family(name: str, *, base: str, **choices: Any) -> None:
     """Register a choice of models, which `model.family` names: a set of defaults.
 
     Args:
-        name: of it.
+        name: the name of the family.
         base: the family that it builds on: gpt-2, gpt-neo or llama.
-        choices: what it sets, by the keys of `model`.
+        choices: the settings of the family, by the keys of `model`.
 
     Raises:
         DeclarationError: when there is no such base or choice, or the name exists already.
@@ -130,11 +130,11 @@ def head_metric(
     Over several batches it is their mean, weighted by the positions that count.
 
     Args:
-        sentence: what it is, for figures.
-        high: what a high one says.
-        unit: such as `0 to 1`.
-        of: what there is one number for: (head,), (head, head) or ().
-        null: what it is when nothing is going on: a number, or a function like the metric's; None: not known.
+        sentence: the meaning of the metric, for figures.
+        high: the meaning of a high value.
+        unit: the unit, such as `0 to 1`.
+        of: the object that has a number, and so its shape: (head,), (head, head) or ().
+        null: the value under the null model: a number, or a function like the metric's; None: unknown.
     """
 
     def registered(function: "OfHeads") -> "OfHeads":
@@ -192,10 +192,10 @@ def run_metric(
     It is measured at every evaluation, and arms are compared by it.
 
     Args:
-        sentence: what it is.
-        unit: such as `fraction`.
-        better: where it is better; None: nowhere.
-        null: its value when nothing is going on.
+        sentence: the meaning of the metric.
+        unit: the unit, such as `fraction`.
+        better: the better direction; None: neither.
+        null: the value under the null model.
     """
 
     def registered(function: F) -> F:
@@ -210,7 +210,7 @@ def regularizer(*, better: Better) -> "Callable[[OfHeads], OfHeads]":
     """Register a term of the loss: a differentiable number of an attention of two heads or more.
 
     Args:
-        better: whether it is wanted high or low.
+        better: the wanted direction, high or low.
     """
 
     def registered(function: "OfHeads") -> "OfHeads":
@@ -240,8 +240,8 @@ def figure(*, title: str, caption: str = "") -> "Callable[[Callable[[ReportData]
     """Register a figure of reports: from what a report is made of to an Altair chart, or None where there is none.
 
     Args:
-        title: that stands above it.
-        caption: what is drawn, in plain words.
+        title: the title above the figure.
+        caption: the description of the figure, in plain words.
     """
 
     def registered(function: "Callable[[ReportData], Any]") -> "Callable[[ReportData], Any]":
