@@ -228,8 +228,8 @@ class Plan:
     """A goal that can be reached: the first runs, and the callback that does the rest.
 
     Attributes:
-        experiment: with the arms and seeds that are run first.
-        resume: does the rest; what was found, in sentences.
+        experiment: the experiment, with the arms and seeds that are run first.
+        resume: the function that does the rest and returns the findings, in sentences.
     """
 
     experiment: Experiment

@@ -154,7 +154,7 @@ def ablate(
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: the random seed of the choice of donors, the sequences whose contexts substitute for heads.
         trust_code: True to run code that comes with a Hugging Face folder, if the folder needs it.
-        tell: receives the expected time, if it is long.
+        tell: the function that is given the expected time, if it is long.
 
     Raises:
         UserError: if the model or text cannot be opened or measured; if the heads are no circuit; if the model fails a

@@ -270,7 +270,7 @@ def own_text(model: object) -> str | TextInput:
     """Return the text that a run is evaluated on, or else trained on; for a task that is no text, its examples.
 
     Args:
-        model: its path; a model in memory brings none.
+        model: the path of the model; a model in memory brings no text.
 
     Raises:
         UserError: if the model has no text, or a text of ids.

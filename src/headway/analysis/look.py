@@ -52,7 +52,7 @@ def kept_steps(
         run: the run that trained the model; None: a model without kept weights.
         steps: the steps whose weights the run kept.
         seen: the finished model.
-        shown: its patterns, and the room that they left.
+        shown: the shown patterns, and the room that they left.
         tokens: the tokens between which circuits are read.
         below: the reason why there is no more room, in words.
         composed: True to compute compositions.

@@ -152,7 +152,7 @@ def patch_texts(
         tokenizer: the tokenizer, as for `headway.patch`.
         device: the device, as for `headway.patch`.
         trust_code: True to run code that comes with a Hugging Face folder, as for `headway.patch`.
-        tell: receives the steps of the work.
+        tell: the function that is given the steps of the work.
 
     Raises:
         UserError: if `headway.patch` would raise it; if the texts of a pair do not fit, naming the pair and its tokens;

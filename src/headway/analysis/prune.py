@@ -148,7 +148,8 @@ class Pruned:
         steps: the number of measurements of importance.
         layouts: the layouts of the whole model, and of this one.
         kept: the heads of the whole model that it has.
-        losses: on the text that heads were chosen on, and on held-out text if there is one.
+        losses: the change of the loss, by text: the text that heads were chosen on, and the held-out text if there is
+            one.
         before: the cost of a pass of the whole model; a mask would save nothing.
         after: the cost of a pass of this model.
         folder: the folder of the model, and its type; None if it was not written.
@@ -232,7 +233,7 @@ def prune(
         length: the tokens of a sequence; None: the model's context, at most 256.
         device: `auto` (a GPU where torch sees one), `cpu`, `cuda` or `cuda:N`.
         seed: the random seed of all random choices.
-        tell: receives the steps of the work.
+        tell: the function that is given the steps of the work.
 
     Raises:
         UserError: if the model or text cannot be opened; if the method, number or folder is invalid; if the model fails

@@ -396,7 +396,7 @@ class PatchedModel(ModelOnText):
         clean: the tokens of the clean text of the first pair, as written.
         corrupted: the tokens of the corrupted text of the first pair, as written.
         positions: the label of each position over all pairs.
-        patching: all that patching showed.
+        patching: the effects of all patches.
         patterns: the patterns of the heads of the strongest path, or else of the head that moves the metric most.
     """
 

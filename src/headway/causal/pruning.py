@@ -148,7 +148,7 @@ def prune_to_number(
     Args:
         model: the model; it stays as it is.
         keep: a number of heads that whole units can have; see `heads_to_keep`.
-        order: which units go first.
+        order: the order in which units are pruned.
         text: the text from which the order is measured.
         steps: the number of steps; importance is measured again after each, and each removes an equal share of the
             heads.

@@ -275,8 +275,8 @@ def sequence_losses(
     Law: their mean, weighted by `counted` tokens, is `mean_nll` of the logits.
 
     Args:
-        model: whose read-out it is.
-        stream: after the last layer, before the final norm.
+        model: the model that reads out the logits.
+        stream: the stream after the last layer, before the final norm.
         targets: the tokens after each position; -1 where none is counted.
     """
     rows = (targets.flatten() != -1).nonzero()[:, 0]

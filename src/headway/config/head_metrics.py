@@ -38,9 +38,9 @@ class PerQuery:
     """A mean over queries.
 
     Attributes:
-        function: from a `QueryAttention` to values (batch, head, query), or (variant, batch, head, query) where the
-            score is the largest mean of several.
-        over: which queries the mean is over.
+        function: the function from a `QueryAttention` to values (batch, head, query), or (variant, batch, head, query)
+            if the score is the largest mean of several.
+        over: the function that selects the queries of the mean.
         per: a mean over queries, or the sum over the queries of each text, averaged over the texts.
     """
 

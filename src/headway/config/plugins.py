@@ -290,7 +290,7 @@ def load(given: str, folder: Path = Path()) -> Plugin:
 
     Args:
         given: the path of a file, or the name of an entry point.
-        folder: where a path begins.
+        folder: the folder that a relative path starts in.
 
     Raises:
         DeclarationError: when there is none, it fails, or what it registers exists already.

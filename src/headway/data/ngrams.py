@@ -43,8 +43,8 @@ def neighbours(
     Args:
         tokens: the tokens of the documents, each ended by its end-of-text token.
         ends: the position after the end-of-text token, for each document.
-        longest: None: every token but the first is asked for; else, as in published batches, only what a document
-            says within its first `longest` tokens, neither its first token nor its end.
+        longest: the number of tokens of a document whose pairs are counted, without its first token and its end, as in
+            published batches. None: every token but the first of all is predicted.
         at_once: the number of tokens in a block; it bounds memory.
     """
     for first in range(1, len(tokens), at_once):

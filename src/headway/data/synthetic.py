@@ -52,7 +52,7 @@ class SyntheticExamples(Examples):
 
         Args:
             task: the task of the examples.
-            every: all inputs once, if they can be listed.
+            every: the complete list of inputs, if there is one.
             draw: the function that draws examples; None: rows of `every`.
         """
         self.task, self._every = task, every

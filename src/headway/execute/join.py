@@ -100,11 +100,11 @@ class Left:
     """The runs that were not done when a process stopped working.
 
     Attributes:
-        waiting: runs that nobody works on.
-        elsewhere: runs that others work on.
-        failed: runs that failed, before or meanwhile.
-        failed_here: those of them that failed while one worked.
-        gone: runs that the directory's document names, and that have no folder.
+        waiting: the number of runs that nobody works on.
+        elsewhere: the number of runs that others work on.
+        failed: the number of runs that failed, before or meanwhile.
+        failed_here: the number of runs that failed under this worker.
+        gone: the number of runs that the directory's document names, and that have no folder.
     """
 
     waiting: int

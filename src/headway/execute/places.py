@@ -298,7 +298,7 @@ class PersistentPlace(_OfThisMachine):
     """A share of this machine with one process for run after run.
 
     Attributes:
-        place: where the process is.
+        place: the place of the process.
     """
 
     place: LocalPlace

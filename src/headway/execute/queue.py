@@ -67,7 +67,7 @@ class Queue(Generic[Item]):
         """Collect what has ended, start what can be started; whether anything is left.
 
         Args:
-            places: those that there are now; there may be more or fewer than at the last poll.
+            places: the current places; there may be more or fewer than at the last poll.
         """
         for item, begun in list(self._begun.items()):
             if (code := begun.worker.ended) is not None:

@@ -93,7 +93,7 @@ def submit(
         directory: the results directory, which already has runs.
         array: the number of jobs.
         time: the time limit of each job, as Slurm writes it: `2:00:00`.
-        sbatch: further options of sbatch, each `KEY=VALUE`, or some parted by spaces.
+        sbatch: the further options of sbatch, each `KEY=VALUE`, or some separated by spaces.
         options: the options of `headway worker`.
 
     Raises:

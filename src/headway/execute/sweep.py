@@ -297,7 +297,7 @@ class _Sweep:
     """Runs, and the workers of this process on them.
 
     Attributes:
-        stopped: why all of it ends before its end; empty while it goes on.
+        stopped: the reason why all workers stop early; empty while they continue.
     """
 
     def __init__(self, runs: Sequence[Run], places: Iterable[Place]):

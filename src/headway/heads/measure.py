@@ -43,7 +43,7 @@ def measure(
     """Return the metrics of every head, over all traces together.
 
     Args:
-        traces: one trace, or those of several batches.
+        traces: the trace, or the traces of several batches.
         metrics: the names of the metrics; None: all that the traces allow.
         period: the period of the repeated random tokens that were traced; None for a text.
 

@@ -242,7 +242,7 @@ def stream_null(
 
     Args:
         x: the input of the queries: the normed stream, or some rows of it; memory is that of rows x rows.
-        counted: which rows count.
+        counted: True for each row that counts.
         turn: tr(R_t^T R_s) by the distance of two positions; all of them d_head where nothing turns.
         n_rows: the number of rows that CKA is measured on, if `x` has only some of them; None: all rows of `x`.
     """

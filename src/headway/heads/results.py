@@ -238,7 +238,7 @@ class PackedPatterns:
     """Attention patterns of some heads of an attention in one sequence.
 
     Attributes:
-        heads: their numbers.
+        heads: the numbers of the heads.
         n_queries: rows of a pattern.
         n_keys: columns of a pattern.
         lower: True if only the diagonal and the part below it are kept, row by row, since the rest is 0.
@@ -343,7 +343,7 @@ class Circuits:
     Attributes:
         n_tokens: tokens that circuits were read on.
         all: True if these tokens are the whole vocabulary, False if they are the text's most frequent tokens.
-        by_chance: about the largest entry of a circuit of as many independent numbers.
+        by_chance: the approximate largest entry of a circuit of as many independent numbers.
         of: the circuits of each head.
     """
 

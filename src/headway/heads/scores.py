@@ -30,7 +30,7 @@ class HeadScores:
     """The values of a metric for every attention of a model.
 
     Attributes:
-        metric: its name in `headway.config.head_metrics`.
+        metric: the name of the metric in `headway.config.head_metrics`.
         values: the values by name of the attention, in the order of the model. The shape is (head,), (head, head) for a
             metric of pairs, whose diagonal is a head with itself, or () for a metric of layers. NaN: no value.
         null: the expected value under the null model, by name of the attention, broadcasting to the values; an

@@ -64,8 +64,8 @@ def token_circuits(model: Transformer, tokens: Sequence[int]) -> Circuits:
     """Return the circuits of every head, between some tokens.
 
     Args:
-        model: one of ours.
-        tokens: two at least, each once: between these.
+        model: a model of Headway.
+        tokens: the tokens that circuits are read between, each once; at least two.
 
     Raises:
         UserError: naming the layer whose weights hold NaN or infinity.

@@ -183,7 +183,7 @@ class Attention(nn.Module):
         Args:
             x: the (normed) stream.
             rotary: rows of the rotary table at these positions.
-            gate: broadcasts to (batch, head); multiplies the heads' contexts.
+            gate: the factor of the heads' contexts; it broadcasts to (batch, head).
             cache: keys and values of the positions before; these positions' are added to it.
             record: True to return the trace.
             edits: the replacements for q, k, v and z, of any layers.

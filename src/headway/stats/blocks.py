@@ -437,7 +437,7 @@ class PlanState:
     Attributes:
         contrasts: the contrasts, each as judged at the interim analysis that gave its outcome.
         look: the last interim analysis, from 1; None before the first.
-        test: all contrasts as they were judged at that analysis; before the first, on the seeds that there are.
+        test: the block test at that analysis; before the first analysis, the test on the seeds that exist.
     """
 
     contrasts: tuple[Difference, ...]
@@ -466,7 +466,7 @@ def run_plan(
         plan: the interim analyses.
         y: the metric in per cent of every arm and seed, in the order in which seeds are run; NaN where missing.
         weights: the arms' weights in each contrast.
-        finished: which runs have ended, with a value or without; by default those with a value.
+        finished: True for each run that has ended, with a value or without; by default, each run with a value.
     """
     ended = np.isfinite(y) if finished is None else finished
     test = block_test(y, weights, level=plan.level_at(1), rules=plan.rules)

@@ -65,7 +65,7 @@ class Case:
         experiment: the whole document.
         runs: the runs of every arm.
         path: the results directory.
-        matches: which arms are compared.
+        matches: the pairs of compared arms.
         looks: the plan of interim analyses.
         seen: the numbers of seeds that verdicts were given on.
         contrasts: the contrasts of the document, judged.

@@ -61,7 +61,8 @@ class Difference:
             no answer (no seed, or no spread).
         detectable: the true difference that this very verdict finds with 80 % power: the median over what the spread
             may be.
-        seeds_for_margin: about how many seeds would detect a difference of the margin, and the ends of a range of 80 %.
+        seeds_for_margin: the approximate number of seeds that would detect a difference of the margin, and the ends of
+            its 80 % range.
         doubts: the reasons why `outcome` is worth nothing.
         seeds: the seeds of all these numbers.
         look: the interim analysis, from 1, that gave the outcome; a settled difference is analysed no more. None before

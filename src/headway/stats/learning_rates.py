@@ -59,7 +59,7 @@ class RatesOfArm:
 
     Attributes:
         arm: the name of the arm.
-        rates: its learning rates, from the lowest to the highest.
+        rates: the learning rates of the arm, from the lowest to the highest.
         best: the factor of the rate with the least mean.
         at_edge: True if the best rate is the lowest or the highest.
         comparisons: the arm at its best rate against each baseline at its best rate.
@@ -92,7 +92,7 @@ def at_best_rates(
         matches: the pairs of an arm and its baseline.
         runs: the runs of every arm.
         compared: the comparisons at the rates of the document.
-        looks: when one looks.
+        looks: the plan of interim analyses.
     """
     metric = METRICS[experiment.primary]
     values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}

@@ -370,7 +370,7 @@ def half_made(waiting: Sequence[Path], batch_of: Members, missing: Sequence[Name
 
     Args:
         waiting: the folders of a directory's runs that nobody has begun.
-        batch_of: reads the batch of one.
+        batch_of: the function that reads the batch of a folder.
         missing: runs that have no folder.
     """
     wanted, here = set(missing), set(waiting)

@@ -499,7 +499,7 @@ def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: It
 
     Args:
         directory: the results directory.
-        plugins: further code of the user.
+        plugins: the further code of the user.
         changed: the options that were given and would change the document.
 
     Raises:

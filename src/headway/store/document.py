@@ -116,7 +116,7 @@ def compared_arms(directory: Path, experiment: Experiment) -> list[str]:
 
     Args:
         directory: the results directory.
-        experiment: its document.
+        experiment: the experiment, the directory's document.
     """
     arms = {arm for arm, _ in runs_of(directory)[0] | there(directory)}
     noted = _note_of(directory).get("named")

@@ -57,8 +57,8 @@ def check(directory: Path, former: Experiment | None, experiment: Experiment) ->
 
     Args:
         directory: the directory.
-        former: its document until now; None where that is lost.
-        experiment: the one that is to take its place.
+        former: the directory's document until now; None if it is lost.
+        experiment: the document that is to take its place.
 
     Raises:
         ResultsError: when it is another experiment, lacks an arm of a run or asks for another run in its place; the

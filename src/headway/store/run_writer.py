@@ -170,7 +170,7 @@ def stored_step(path: Path, run: str) -> int:
 
     Args:
         path: the folder of the run.
-        run: its id.
+        run: the id of the run.
     """
     try:
         newest, _, _ = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
@@ -184,7 +184,7 @@ def why_not_newest(path: Path, run: str) -> list[str]:
 
     Args:
         path: the folder of the run.
-        run: its id; a checkpoint of another is none of its.
+        run: the id of the run, which tells its checkpoints from those of another run.
     """
     _, _, damages = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
     return list(dict.fromkeys(damages))

@@ -267,7 +267,7 @@ class InitFrom:
     """The run that another one is initialised from.
 
     Attributes:
-        name: its arm and seed, for sentences.
+        name: the arm and the seed of that run, for sentences.
         run: the declaration of that run.
         record: the record of its own initialisation from another run, from its folder; None without one.
         steps: the number of its training steps.

@@ -193,7 +193,7 @@ def ends(values: Iterable[float], *, beside: float = 0.0, least: float = 0.002) 
     """The ends of an axis that holds some values, a share of their range beside them on either side.
 
     Args:
-        values: one or more, finite.
+        values: the values; at least one, all finite.
         beside: the share of the values' range that is added on either side.
         least: the smallest length of the axis, as a share of the largest value: values that are nearly equal look
             nearly equal.

@@ -24,7 +24,7 @@ def write_figures(
     Args:
         folder: the folder, which is made if need be.
         drawn: the figures.
-        follow: goes through the figures while they are written, to show how far that is.
+        follow: the function that goes through the figures while they are written, to show progress.
 
     Raises:
         ResultsError: when a file cannot be written.

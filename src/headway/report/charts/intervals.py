@@ -47,7 +47,7 @@ def points_with_intervals(
         wider: a second interval along x, drawn thin and grey.
         thick: pixels of an interval.
         size: the size of a point, in square pixels.
-        hollow: which rows have points with a white middle.
+        hollow: the function that selects rows whose points have a white middle.
         shown: the columns of the tooltip.
         mark: options of Vega-Lite's points.
     """

@@ -41,7 +41,7 @@ def colour_range(unit: str, values: Sequence[np.ndarray]) -> ColourRange:
 
     Args:
         unit: the unit of the metric, as declared.
-        values: all that is drawn in this scale; what is not finite is left out.
+        values: the values that are drawn in this scale; values that are not finite are left out.
     """
     seen = np.concatenate([np.ravel(value).astype(float) for value in values])
     seen = seen[np.isfinite(seen)]
@@ -77,15 +77,15 @@ def head_map(
     """A cell for each row.
 
     Args:
-        cells: rows, or a chart whose data have been transformed.
-        x: across, by name, or by where cells begin.
-        y: down.
+        cells: the data of the cells, as rows or as a chart whose data have been transformed.
+        x: the horizontal axis, by name, or by the beginning of the cells.
+        y: the vertical axis.
         colour: an encoding, as `valued` makes it.
         ends: the columns of where cells end across and down, on axes of numbers.
         gap: pixels of a line around each cell.
         stroke: the colour of that line.
-        shown: beside the pointer.
-        more: further encodings.
+        shown: the columns of the tooltip.
+        more: the further encodings.
     """
     chart = alt.Chart(inline(cells)) if isinstance(cells, Sequence) else cells
     line: dict[str, Any] = {"stroke": stroke, "strokeWidth": gap} if gap else {}
@@ -133,7 +133,7 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
 
     Args:
         unit: the unit of the metric, as declared.
-        values: all that is drawn in this scale; what is not finite is left out.
+        values: the values that are drawn in this scale; values that are not finite are left out.
     """
     found = colour_range(unit, values)
     domain = [found.low, found.high]

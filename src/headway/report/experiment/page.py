@@ -89,11 +89,11 @@ def write_report(
 
     Args:
         store: the results directory.
-        results: its results.
+        results: the results of the directory.
         files: True to write the figures as files.
         anew: True to write everything, even files that are newer than their inputs.
         out: the folder of the page and of `results.json`; None: the directory itself.
-        follow: goes through the figures while they are written, to show how far that is.
+        follow: the function that goes through the figures while they are written, to show progress.
 
     Raises:
         ResultsError: when a file cannot be written.

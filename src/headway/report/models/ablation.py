@@ -183,10 +183,10 @@ def interval_panels(
 
     Args:
         rows: the names of the drawn heads or sets of heads.
-        at: where each of them stands in the panels' arrays.
-        panels: the ways.
+        at: the places of the rows in the panels' arrays.
+        panels: the panels, one for each way of ablation.
         unit: the unit of the values.
-        matters: from which value on, to either side, something is said to matter: a dotted line.
+        matters: the size from which a value matters, drawn as a dotted line on either side.
         number: the number format of the axis.
         said: the label of a value in the tooltip.
     """

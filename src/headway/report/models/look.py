@@ -224,9 +224,9 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
 
     Args:
         shown: the model.
-        metrics: all that are on the page, in their order.
-        at: its number on the page.
-        arrays: those of the page.
+        metrics: the metrics of the page, in their order.
+        at: the number of the model on the page.
+        arrays: the arrays of the page.
     """
     view, found = shown.view, shown.view.found
     places = {token: place for place, token in enumerate(view.words)}

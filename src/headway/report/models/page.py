@@ -31,7 +31,7 @@ class ModelPage:
         verb: the verb, after which the files are named.
         what: the kind of page, in words.
         read: the text that was read, in words.
-        found: all that was measured.
+        found: the measurements of the model.
         overview: a table on top.
         heads: a table with a row for each head.
         figures: the figures, in their order.
@@ -79,7 +79,7 @@ class ModelPage:
 
         Args:
             command: the command that repeats the page.
-            look: where the page is on which one looks at its heads; None where it has yet to be made.
+            look: the link to the page of the heads (`look`); None if it is not made yet.
         """
         return render(
             "model.html.j2",

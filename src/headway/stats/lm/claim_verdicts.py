@@ -384,7 +384,7 @@ class PrunedAtOnce:
     """The heads that one arm lost, and its loss, against the same model with all of its heads.
 
     Attributes:
-        arm: its full name.
+        arm: the full name of the arm.
         method: the method by which its heads were chosen.
         step: the step in the training of the whole model at which it was pruned.
         kept: the share of the heads that stay.

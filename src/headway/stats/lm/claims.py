@@ -427,8 +427,8 @@ class LayersOfArm:
     """The layers of one arm, or other numbers that must all lie on one side: means and the ends of two intervals.
 
     Attributes:
-        mean: over seeds, of each layer.
-        together: the intervals that hold for all layers of all arms at once (layer, end).
+        mean: the mean over seeds of each layer.
+        together: the simultaneous 95 % intervals of all layers of all arms, (layer, end).
         alone: 95 % intervals of each layer by itself (layer, end).
     """
 

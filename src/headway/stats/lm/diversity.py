@@ -93,7 +93,7 @@ def associate(
 
     Args:
         ys: a series (point,) for each seed, all at the same points.
-        xs: its regressors (point, regressor).
+        xs: the regressors (point, regressor) of each series.
 
     Returns:
         None where a series is shorter than `FEWEST` or does not vary, or is not finite.

@@ -89,7 +89,7 @@ def fit_curve(
     """The curve of a form through points, and another minimum that fits better; None where there is none.
 
     Args:
-        form: one of `PARAMETERS`.
+        form: the form of the curve, one of `PARAMETERS`.
         totals: heads of all layers of each point.
         losses: the loss of each point.
         near: the b next to which the curve is taken; None: the published start.
@@ -263,7 +263,7 @@ class Fit:
 
     Attributes:
         scheme: the scheme of the layouts.
-        form: one of `PARAMETERS`.
+        form: the form of the curve, one of `PARAMETERS`.
         control: the control of all its arms.
         params: the parameters by name; None, like `value` and `sse`, if no falling curve of the form fits the points.
         intervals: 95 % intervals of each parameter and of `value`; None without a band.
