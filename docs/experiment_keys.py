@@ -67,7 +67,7 @@ def reference() -> str:
         "",
         "Generated from the declared types by `make docs`. A key without a default must be given, in the",
         "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits. Where an arm, a control, a",
-        "scale or `--set` changes a number, `x0.5` means half of what it was.",
+        "scale or `--set` changes a number, `x0.5` means half of what it was; a whole number is rounded.",
         "",
         *_table("The file", Document),
         *_table("`logging`", Logging),

@@ -6,7 +6,7 @@ from headway.config.document import ignored_by_controls, parse_seeds
 from headway.config.load import load, read_resolved, resolve
 from headway.config.regression import IclRun
 from headway.config.shipped import shipped
-from headway.config.yaml import read_file, write_yaml
+from headway.config.yaml import merge, read_file, write_yaml
 from headway.errors import DeclarationError
 
 BASE = {
@@ -219,13 +219,29 @@ def test_factors_of_a_number():
     assert rate(resolve({**TEXT, "arms": arms}), "slow+rates-half") == pytest.approx(0.005)
 
 
+def test_a_factor_of_a_whole_number_is_rounded():
+    """In settings, scales and arms alike; a number that need not be whole stays as it is."""
+    settings = ["training.steps=x0.5", "training.batch_size=x0.001", "training.learning_rate=x0.5"]
+    training = load("icl-heads", settings=settings).arm("h2").resolved_spec.training
+    assert training.steps in (250_000, 250_001)
+    assert training.batch_size == 1
+    assert training.learning_rate == 0.0005
+    arms = {"plain": None, "short": {"training": {"steps": "x0.33"}}}
+    assert resolve({**TEXT, "arms": arms}).arm("short").resolved_spec.training.steps == 3
+
+
+def test_a_number_that_need_not_be_whole_is_not_rounded():
+    assert merge({"weight_decay": 1, "rotary_base": 5}, {"weight_decay": "x0.5", "rotary_base": "x0.5"}) == {
+        "weight_decay": 0.5,
+        "rotary_base": 2.5,
+    }
+
+
 def test_factors_of_what_is_no_number():
     with pytest.raises(
         DeclarationError, match=r"training\.warmup_steps: 'x2' was given; give a whole number, such as 8"
     ):
         resolve({**TEXT, "controls": {"c": {"training": {"warmup_steps": "x2"}}}})
-    with pytest.raises(DeclarationError, match=r"training\.batch_size: 1.2 was given; give a whole number, such as 8"):
-        resolve({**TEXT, "controls": {"c": {"training": {"batch_size": "x0.3"}}}})
 
 
 def test_only_learning_rates_stands_for_the_controls_that_begin_with_it():

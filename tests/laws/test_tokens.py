@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 407_437,
+    "tokens": 407_406,
     "code lines": 38_134,
     "dense modules": 85,
     "functions above 400 tokens": 42,

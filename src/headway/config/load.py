@@ -4,6 +4,7 @@ The parts are resolved in this order: the file; the scale, merged deeply; the se
 over that; each control over its arm. The result is frozen, and every run is known before one starts.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
 from headway.config.run import RunSpec, effective
 from headway.config.shipped import shipped
-from headway.config.spec import Locate, check_arms, count_values, exists_as_file, parse, renamed
+from headway.config.spec import Locate, check_arms, count_values, parse, renamed
 from headway.config.yaml import CHOOSERS, leaves, merge, read_file
 from headway.errors import DeclarationError, near, shortened
 
@@ -66,8 +67,8 @@ def load(
             f"an experiment is given by its name or path, or as a mapping, and {name_or_path!r} is neither"
         )
     path = shipped().get(str(name_or_path), Path(name_or_path))
-    # The reader reports a folder, or a path that is no file.
-    if not exists_as_file(path) or (path.is_dir() and len(path.parts) < 2):
+    # The reader reports a folder, or a path that is no file; unlike `Path.exists` this takes any text.
+    if not os.path.exists(path) or (path.is_dir() and len(path.parts) < 2):
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
             raise DeclarationError(f"{shortened(str(path))}: there is no such file")
         raise DeclarationError(

@@ -12,15 +12,16 @@ so a run keeps its id. `renamed` translates what a results directory of a former
 
 import json
 import os
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from math import expm1, log1p
+from math import expm1, inf, log1p
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -98,6 +99,9 @@ MOST_MODELS = 16
 
 _SEEDS = ("seed", "seeds")
 
+WHOLE_KEYS: set[str] = set()
+"""The names of keys whose number is a whole number, of every declared type."""
+
 
 def read_text(path: Path) -> str:
     """Return the text of a file of an experiment's size.
@@ -126,14 +130,6 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def exists_as_file(path: Path) -> bool:
-    """Return whether a readable file exists; False for a path that no file system would take."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
-
-
 def odd_character(text: str) -> str | None:
     r"""Return the first character of a text that cannot be written or shown, by its number; None if there is none.
 
@@ -141,13 +137,8 @@ def odd_character(text: str) -> str | None:
         >>> odd_character("one\ntwo"), odd_character("red \x1b[31m")
         (None, 'U+001B')
     """
-    if text.isprintable():
-        return None
-    for character in text:
-        code = ord(character)
-        if (code < 32 and character not in "\t\n\r") or 127 <= code < 160 or 0xD800 <= code < 0xE000:
-            return f"U+{code:04X}"
-    return None
+    found = re.search(r"[^\t\n\r -~\xa0-\ud7ff\ue000-\U0010ffff]", text)
+    return f"U+{ord(found[0]):04X}" if found else None
 
 
 def check_path(path: str, key: str) -> None:
@@ -176,15 +167,12 @@ def too_large(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[str, str
                 yield from too_large(inner, (*path, str(key)))
     elif isinstance(value, list | tuple):
         for inner in value:
-            if isinstance(inner, int | float | list | tuple | Mapping):
-                yield from too_large(inner, path)
-    elif isinstance(value, int) and abs(value) > LARGEST_WHOLE:
-        yield (
-            ".".join(path),
-            f"{shortened(str(value))} was given; no whole number is above {LARGEST_WHOLE:.0e} here: give a smaller one",
-        )
-    elif isinstance(value, float) and LARGEST_NUMBER < abs(value) < float("inf"):
-        yield (".".join(path), f"{value!r} was given; no number is above {LARGEST_NUMBER:.0e} here: give a smaller one")
+            yield from too_large(inner, path)
+    elif isinstance(value, int | float):
+        what, most = ("whole number", LARGEST_WHOLE) if isinstance(value, int) else ("number", LARGEST_NUMBER)
+        if most < abs(value) < inf:
+            given = shortened(repr(value))
+            yield ".".join(path), f"{given} was given; no {what} is above {most:.0e} here: give a smaller one"
 
 
 def check_numbers(numbers: float, batch: float, lower: str) -> None:
@@ -256,6 +244,11 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Note which keys of the type are whole numbers."""
+        WHOLE_KEYS.update(name for name, field in cls.model_fields.items() if _types_in(field.annotation) == {int})
+
     @model_validator(mode="before")
     @classmethod
     def _lists_are_tuples(cls, value: Any) -> Any:
@@ -279,6 +272,13 @@ class Spec(BaseModel):
     def content(self) -> dict[str, Any]:
         """Return the value as plain JSON types, fields at their default left out."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def _types_in(annotation: Any) -> set[type]:
+    """Return the types of numbers that an annotation mentions."""
+    if annotation in (int, float):
+        return {annotation}
+    return {number for inner in get_args(annotation) for number in _types_in(inner)}
 
 
 def _frozen(value: Any) -> Any:

@@ -4,7 +4,6 @@ Numbers follow YAML 1.2 (`1e3` and `0x1F` are numbers, `012` is 12, a date is te
 key that stands twice is an error, since YAML would silently keep the last one.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +12,15 @@ from typing import Any
 import yaml
 from yaml.composer import Composer
 
-from headway.config.spec import DEEPEST, MOST_CHARACTERS, MOST_DIGITS, MOST_VALUES, odd_character, read_text
+from headway.config.spec import (
+    DEEPEST,
+    MOST_CHARACTERS,
+    MOST_DIGITS,
+    MOST_VALUES,
+    WHOLE_KEYS,
+    odd_character,
+    read_text,
+)
 from headway.errors import DeclarationError, shortened
 
 CHOOSERS = ("kind", "family", "optimizer")
@@ -172,6 +179,10 @@ _Loader.add_constructor("tag:yaml.org,2002:merge", _shown_text)
 _Loader.add_constructor(None, _unknown)
 
 
+_CRASHES = yaml.YAMLError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError
+"""PyYAML crashes on some input that it should refuse, such as half a surrogate pair."""
+
+
 def read_yaml(text: str, source: str = "YAML") -> Any:
     r"""Return the plain value of a YAML text.
 
@@ -190,12 +201,9 @@ def read_yaml(text: str, source: str = "YAML") -> Any:
         line = f"line {mark.line + 1}: " if mark else ""
         problem = shortened(str(error.problem or error.context))
         raise DeclarationError(f"{source}: {line}this is not YAML: {problem}") from None
-    except yaml.YAMLError as error:
-        raise DeclarationError(f"{source}: this is not YAML: {error}") from None
     except DeclarationError as error:
         raise DeclarationError(f"{source}: {error}") from None
-    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        # PyYAML crashes on some input that it should refuse, such as half a surrogate pair.
+    except _CRASHES as error:
         raise DeclarationError(f"{source}: this is not YAML: {error}") from None
 
 
@@ -222,13 +230,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    plain = re.fullmatch(r"[A-Za-z0-9_]+( [A-Za-z0-9_]+)+|", text) is not None  # most texts, and quickly
+    plain = re.fullmatch(r"[A-Za-z0-9_]+( [A-Za-z0-9_]+)+|", text)  # most texts, and quickly
     quoted = not plain and not isinstance(read_plain(text), str)
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if quoted else None)
 
 
 def _float(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
-    text = repr(number) if math.isfinite(number) else repr(number).replace("inf", ".inf").replace("nan", ".nan")
+    text = repr(number).replace("inf", ".inf").replace("nan", ".nan")
     return dumper.represent_scalar("tag:yaml.org,2002:float", text)
 
 
@@ -261,11 +269,16 @@ def write_yaml(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def merge(base: Any, over: Any) -> Any:
+def merge(base: Any, over: Any, key: str = "") -> Any:
     """Return `over` merged over `base`: mappings key by key, everything else replaced.
 
     A mapping whose kind, family or optimizer changes is replaced whole. `x0.5` halves the number that it replaces. If
     steps, tokens and epochs are given one after another, the last stays. Neither argument is changed.
+
+    Args:
+        base: the former value.
+        over: the new value.
+        key: its name; the number of a key that takes whole numbers is rounded.
 
     Examples:
         >>> merge({"a": {"x": 1, "y": [1, 2]}}, {"a": {"y": [3]}})
@@ -278,12 +291,12 @@ def merge(base: Any, over: Any) -> Any:
         {'size': 8, 'steps': 10}
     """
     if not (isinstance(base, Mapping) and isinstance(over, Mapping)):
-        return _times(base, over) if is_factor(base, over) else over
+        return _times(base, over, key) if is_factor(base, over) else over
     if any(key in over and over[key] != base.get(key, over[key]) for key in CHOOSERS):
         return dict(over)
     has_alternative = any(over.get(key) is not None for key in ALTERNATIVES)
     kept = {key: value for key, value in base.items() if key in over or not (has_alternative and key in ALTERNATIVES)}
-    return {**kept, **{key: merge(kept[key], value) if key in kept else value for key, value in over.items()}}
+    return {**kept, **{key: merge(kept[key], value, key) if key in kept else value for key, value in over.items()}}
 
 
 FACTOR = r"x([0-9]+(\.[0-9]*)?|\.[0-9]+)"
@@ -296,9 +309,11 @@ def is_factor(base: Any, over: Any) -> bool:
     return numeric and isinstance(over, str) and re.fullmatch(FACTOR, over) is not None
 
 
-def _times(base: int | float, factor: str) -> int | float:
+def _times(base: int | float, factor: str, key: str) -> int | float:
     value = base * float(factor.removeprefix("x"))
-    return int(value) if isinstance(base, int) and value.is_integer() else value
+    if isinstance(base, int) and value.is_integer():
+        return int(value)
+    return max(1, round(value)) if key in WHOLE_KEYS else value
 
 
 def at_path(path: str, value: Any) -> dict[str, Any]:

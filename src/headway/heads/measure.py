@@ -178,7 +178,11 @@ class HeadStream:
 
     def _check_model(self, trace: Trace) -> None:
         for there, needs, what in (
-            (trace.streams, _needs_streams, "residual stream, which only Headway's own models give; leave it out"),
+            (
+                trace.streams,
+                lambda each: "stream_cosines" in getattr(each.value, "sums", ()),
+                "residual stream, which only Headway's own models give; leave it out",
+            ),
             (
                 trace.tokens is not None,
                 lambda each: each.family == "text",
@@ -232,7 +236,7 @@ def _tally(masked: MaskedAttention, metrics: Sequence[HeadMetric], nulls: bool) 
     needed = dict.fromkeys(
         ["rows", "texts", *(each for rule in rules if isinstance(rule, OfSums) for each in rule.sums)]
     )
-    sums = {each: (SUMS[each] if isinstance(each, str) else each)(masked) for each in needed}
+    sums = {each: SUMS.get(each, each)(masked) for each in needed}
     over_queries, by_text = _sums_over_queries(masked, metrics, nulls)
     sums |= over_queries
     gaussian = nulls and any(metric.null.value == "gaussian" for metric in metrics)
@@ -309,10 +313,6 @@ def _mean(metric: HeadMetric, rule: PerQuery, tally: _Tally, part: str) -> Tenso
     mean = tally.sums[part] / tally.sums["texts" if rule.per == "text" else f"{metric.name}/queries"]
     mean = mean if mean.ndim == 1 else mean.amax(0)
     return mean if metric.of == "head" else mean[0]
-
-
-def _needs_streams(metric: HeadMetric) -> bool:
-    return isinstance(metric.value, OfSums) and "stream_cosines" in metric.value.sums
 
 
 def _of_traces(repeated: bool, *, whole: bool) -> tuple[str, ...]:
@@ -492,9 +492,9 @@ def examine(
     of_text = None if metrics is None else [name for name in metrics if name not in (*of_weights, *of_repetition)]
     stream = HeadStream(of_text)
     for traced in text:
-        if of_text is None or of_text:
+        if of_text != []:
             stream.add(traced)
-    scores = stream.scores() if of_text is None or of_text else {}
+    scores = stream.scores() if of_text != [] else {}
     if repetition is not None and of_repetition:
         stream = HeadStream(of_repetition, repeats=True)
         for batch in repetition():

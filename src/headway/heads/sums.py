@@ -17,7 +17,7 @@ scales of heads. Li et al. 2018, arXiv 1810.10183, for the disagreement of heads
 positions and their contexts.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -196,7 +196,7 @@ def _thirds(x: Float[Tensor, "rows head width"]) -> Thirds:
     return (x.square().sum(2).mT @ x.flatten(1)).double().unflatten(1, x.shape[1:])
 
 
-SUMS: dict[str, Callable[[MaskedAttention], Tensor]] = {
+SUMS: dict[Any, Any] = {
     # Positions that count, and those that they stand for.
     "rows": lambda masked: masked.counted.sum(dtype=torch.float64),
     "whole_rows": lambda masked: masked.counted.sum(dtype=torch.float64) / masked.share,

@@ -60,12 +60,14 @@ def examine_beside_untrained(
         UserError: if `HeadStream` or `circuit_scores` would raise it.
     """
     whole = [name for name, metric in HEAD_METRICS.items() if metric.family == "own"]
-    of_text = _Beside(draws, lambda own: HeadStream(nulls=own, intervals=own), n_rows, whole)
+    of_text = _Beside(draws, lambda own: HeadStream(nulls=own, intervals=own), n_rows)
+    of_plugins = _Beside(draws if whole else 0, lambda own: HeadStream(whole, nulls=own, intervals=own))
     first: Redrawable | None = None
     for reading in text:
         first = first or reading
         of_text.add(reading)
-    scores = of_text.scores()
+        of_plugins.add(reading)
+    scores = of_text.scores() | of_plugins.scores()
     assert first is not None, "there are no scores of no text"
     formulas = _formulas(first, scores["query_cka"].n_rows)
     for metric, which in _FORMULAS.items():
@@ -76,22 +78,16 @@ def examine_beside_untrained(
         for batch in repetition:
             repeated.add(read(batch.tokens), batch.periods, batch.begins)
         scores |= repeated.scores()
-    if weights is not None:
-        scores |= _of_weights(weights, draws)
-    else:
-        scores |= ranks_of_trace(first.trace)
+    scores |= ranks_of_trace(first.trace) if weights is None else _of_weights(weights, draws)
     return {metric: scores[metric] for metric in HEAD_METRICS if metric in scores}
 
 
 class _Beside:
-    """The metrics of the model's heads, and of every draw; `whole` names those that need all queries of a draw."""
+    """The metrics of the model's heads, and of every draw."""
 
-    def __init__(
-        self, draws: int, stream: Callable[[bool], HeadStream], n_rows: int | None = None, whole: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, draws: int, stream: Callable[[bool], HeadStream], n_rows: int | None = None) -> None:
         self._own = stream(True)
         self._drawn = [stream(False) for _ in range(draws)]
-        self._whole = [HeadStream(whole, nulls=False) for _ in range(draws if whole else 0)]
         self._n_rows, self._batches = n_rows, 0
 
     def add(self, reading: Redrawable, periods: Tensor | None = None, begins: Tensor | None = None) -> None:
@@ -104,8 +100,6 @@ class _Beside:
         for draw, stream in enumerate(self._drawn):
             some = None if chosen is None else _some(reading.trace, counted, chosen, draw + self._batches)
             stream.add(replace(reading.redraw(draw, some), tokens=reading.trace.tokens), periods, begins)
-        for draw, stream in enumerate(self._whole):
-            stream.add(replace(reading.redraw(draw), tokens=reading.trace.tokens))
         self._batches += 1
 
     def _chosen(
@@ -114,15 +108,16 @@ class _Beside:
         """Return the queries of drawn heads, by their number and turn; None: all."""
         if periods is not None and begins is not None:
             # No metric uses queries before the repetition begins.
-            return partial(_from, int((periods + begins).min()))
-        every = 1 if self._n_rows is None else _every(trace, self._n_rows)
+            first = int((periods + begins).min())
+            return lambda n_queries, _turn: np.arange(min(first, n_queries - 1), n_queries)
+        if self._n_rows is None:
+            return None
+        widest = max(attention.q.shape[3] for attention in trace.attentions)
+        every = self._n_rows // rows_of_draws(self._n_rows, widest)
         return partial(_one_of, every) if every > 1 else None
 
     def scores(self) -> dict[str, HeadScores]:
-        drawn = [stream.scores() for stream in self._drawn]
-        for scores, stream in zip(drawn, self._whole, strict=False):  # there are none without a metric of the user's
-            scores |= stream.scores()
-        return _with_draws(self._own.scores(), drawn)
+        return _with_draws(self._own.scores(), [stream.scores() for stream in self._drawn])
 
 
 def rows_of_draws(n_rows: int, d_head: int) -> int:
@@ -134,11 +129,6 @@ def rows_of_draws(n_rows: int, d_head: int) -> int:
     return min(n_rows, max(_ROWS_OF_DRAWS, _ROWS_PER_WIDTH * d_head))
 
 
-def _every(trace: Trace, n_rows: int) -> int:
-    """Return n if one of n queries is measured."""
-    return n_rows // rows_of_draws(n_rows, max(attention.q.shape[3] for attention in trace.attentions))
-
-
 def _one_of(every: int, n_queries: int, turn: int) -> np.ndarray:
     """Return one query of every few; each text, batch and draw takes other ones, so that all have a turn.
 
@@ -148,11 +138,6 @@ def _one_of(every: int, n_queries: int, turn: int) -> np.ndarray:
     starts = np.arange(0, n_queries, every)
     first = rng.generator(0, "queries of redrawn heads", n_queries, every).integers(every, size=len(starts))
     return np.minimum(starts + (first + turn) % every, n_queries - 1)
-
-
-def _from(first: int, n_queries: int, turn: int) -> np.ndarray:
-    del turn  # always the same
-    return np.arange(min(first, n_queries - 1), n_queries)
 
 
 def _some(

@@ -60,11 +60,10 @@ def write(directory: Path, experiment: Experiment, asked: Iterable[Name] = ()) -
     Raises:
         OSError: when it cannot be written.
     """
-    for name, content in keep(directory, experiment.plugins).items():
-        files.folder_in(directory, FOLDER)
-        files.write_bytes(files.inside(directory, *name.split("/")), content)
     if experiment.plugins:
         files.folder_in(directory, FOLDER)  # by which readers know that there are some
+    for name, content in keep(directory, experiment.plugins).items():
+        files.write_bytes(files.inside(directory, *name.split("/")), content)
     kept = {**surroundings(), **_kept(directory, experiment, asked)}
     _write(directory, write_yaml({**experiment.plain(), "headway": kept}))
 
@@ -119,10 +118,8 @@ def compared_arms(directory: Path, experiment: Experiment) -> list[str]:
         experiment: the experiment, the directory's document.
     """
     arms = {arm for arm, _ in runs_of(directory)[0] | there(directory)}
-    noted = _note_of(directory).get("named")
-    first = [name for name in noted if isinstance(name, str)] if isinstance(noted, list) else []
     declared = [arm.full_name for arm in experiment.arms]
-    return [name for name in dict.fromkeys([*first, *declared]) if name in arms]
+    return [name for name in dict.fromkeys([*_names_in(directory, "named"), *declared]) if name in arms]
 
 
 def _order(directory: Path, experiment: Experiment, runs: Collection[Name]) -> list[str] | None:
@@ -231,14 +228,18 @@ def anchors(directory: Path) -> Mapping[str, Sequence[State]]:
 
 def looks_given_up(directory: Path) -> Sequence[str]:
     """The files of `looks/` that somebody did without."""
-    noted = _note_of(directory).get("given_up")
-    return [name for name in noted if is_look(name)] if isinstance(noted, list) else []
+    return list(filter(is_look, _names_in(directory, "given_up")))
 
 
 def timed_arms(directory: Path) -> Sequence[str]:
     """The arms whose timings were there, as the document says."""
-    noted = _note_of(directory).get("timed")
-    return [name for name in noted if isinstance(name, str) and files.is_bare(name)] if isinstance(noted, list) else []
+    return list(filter(files.is_bare, _names_in(directory, "timed")))
+
+
+def _names_in(directory: Path, key: str) -> list[str]:
+    """A list of names that the document notes; a document that was received may say anything."""
+    noted = _note_of(directory).get(key)
+    return [name for name in noted if isinstance(name, str)] if isinstance(noted, list) else []
 
 
 def timing_file(directory: Path, name: str) -> Path:

@@ -75,13 +75,9 @@ class TextTask(TokensTask):
     )
 
     @model_validator(mode="after")
-    def _paths_possible(self) -> "TextTask":
+    def _names_known(self) -> "TextTask":
         for key in ("corpus", "validation", "tokenizer"):
             check_path(getattr(self, key) or "", key)
-        return self
-
-    @model_validator(mode="after")
-    def _names_known(self) -> "TextTask":
         kind, size = self._named_tokenizer
         if kind == "bpe" and not 258 <= size <= MOST_MERGED:
             raise ValueError(
@@ -102,7 +98,6 @@ class TextTask(TokensTask):
                     f"{key} {corpus!r} is not known; {near(corpus, names)}; a folder is given by a path with a "
                     f"slash, such as ./{corpus or 'texts'}"
                 )
-        for key, corpus in zip(("corpus", "validation"), self.corpora, strict=False):
             if kind == "ids" and not holds_ids(corpus):
                 raise ValueError(
                     f"tokenizer {self.tokenizer} is for token ids, and {key} {corpus} is text; give a .npy file, or "
