@@ -241,7 +241,7 @@ def test_planted_heads_are_named_and_no_others():
         for layer, head in heads:
             assert f"without L{layer}H{head} " in finding.sentence
         assert finding.sentence.count("without") == 2
-        bound = float(finding.sentence.rpartition("by more than ")[2].replace("none", "0"))
+        bound = float(finding.sentence.rpartition("upper limit ")[2].rstrip(")"))
         assert bound < 0.01
 
 

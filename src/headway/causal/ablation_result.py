@@ -114,12 +114,12 @@ def _heads(effects: HeadEffects, kind: Kind) -> str:
     rest = [h for h in heads if h not in up and h not in down]
     said = [*_some(up, "rises"), *_some(down, "falls")]
     begun = f"heads {SAID[kind]}"
-    most = max((max(map(abs, h[2])) for h in rest), default=None)
+    limit = nats(max([_LEAST, *(abs(end) for h in rest for end in h[2])]))
     if not said:
-        assert most is not None, "a model has heads"
-        return f"{begun}: no head is found to matter; none by more than {nats(max(most, _LEAST))} nats per token"
-    if most is not None:
-        said.append(f"no other head matters by more than {nats(max(most, _LEAST))}")
+        return f"{begun}: no head is found to matter; none by more than {limit} nats per token"
+    if rest:
+        # A named head may have an effect below the limit.
+        said.append(f"for the other heads no effect above .010 is established (95 % upper limit {limit})")
     return f"{begun}: {'; '.join(said)}"
 
 

@@ -143,13 +143,15 @@ def _heads(patching: "Patching", site: "PatchSite") -> str:
     begun = f"with {PARTS[site]} as on the clean text" + (
         " at one position after the other, summed over positions" if patching.effects[site].ndim > 2 else ""
     )
-    most = max((_size(row) for row in rest), default=None)
-    if not up and not down:
-        assert most is not None, "there are heads"
-        return f"{begun}, no head is found to restore any of the difference; none moves it by more than {_bound(most)}"
+    limit = _bound(max(map(_size, rest), default=0.0))
     said = [*_some(up, "restores", "of"), *_some(down, "adds", "to")]
-    if most is not None:
-        said.append(f"no other head moves it by more than {_bound(most)}")
+    if not said:
+        return f"{begun}, no head is found to restore any of the difference; none moves it by more than {limit}"
+    if rest and len(patching.clean) < 2:
+        said.append(f"no other head moves it by more than {limit}")
+    elif rest:
+        # A named head may restore less than the limit.
+        said.append(f"for the other heads no effect above 1.0 % is established (95 % upper limit {limit})")
     return f"{begun}: {'; '.join(said)}"
 
 
