@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from headway.base.identity import signed
 from headway.stats.blocks import block_test, run_plan
@@ -27,20 +26,6 @@ def asked(values, plan):
         of="comparisons", metric="eval_loss_nats", control=None, differences=weights, cells=cells, runs={}
     )
     return judged(question, Looking(margin=0.5, plan=plan, seeds=tuple(range(12))))
-
-
-@pytest.mark.parametrize("zero", [0.0, -1e-3])
-@pytest.mark.parametrize("rules", [1, RULES])
-def test_a_value_of_0_leaves_its_own_cell_out_and_the_plan_as_it_is(zero, rules):
-    plan = replace(LookPlan.until(12, 0.5), rules=rules)
-    arms = [[2.05, 2.13, 2.13, 2.05, 2.13], [2.0, 2.1, 2.05, 2.02, 2.07], [1e-3, 2e-3, 1e-3, 3e-3, 1e-3]]
-    (whole, (one, other)), arms[2][1] = asked(arms, plan), zero
-    family, (same, less) = asked(arms, plan)
-    assert (family.rule, family.look, family.level) == (whole.rule, 2, whole.level)
-    assert (one.outcome, same.outcome) == ("open", "open")
-    assert (same.n_pairs, same.seeds) == (one.n_pairs, one.seeds) == (4, (0, 1, 2, 3))
-    assert (other.seeds, less.seeds) == ((0, 1, 2), (0, 2, 3)), "two seeds settle nothing"
-    assert same.p_family > family.level
 
 
 def test_a_plan_that_tells_no_rules_began_with_the_first(tmp_path):

@@ -318,26 +318,17 @@ def test_each_metric_is_a_family_and_the_primary_one_comes_first(store):
         assert c["p"] < c["p_family"] < min(1.0, 2 * c["p"]) or c["p_family"] == pytest.approx(1)
 
 
-def test_of_values_of_0_and_below_each_is_a_paired_test_with_holms_correction(store):
+def test_values_of_0_and_below_are_judged_together_in_their_unit(store):
     random = np.random.default_rng(0)
     for arm in ("h1", "h2", "h4"):
         store.add(arm, random.standard_normal(4).tolist())
     built = results.build(store)
-    low, high = sorted(built.comparisons, key=lambda c: c.p)
-    assert {c.rule for c in built.comparisons} == {f.rule for f in built.families} == {"paired"}
-    assert low.p_family == min(1.0, 2 * low.p)
-    assert high.p_family == max(low.p_family, high.p)
-    assert low.estimate == low.difference
-    assert (
-        list(answer(built))[2] == "2 comparisons by paired t tests: 95 % intervals one by one, p with Holm's correction"
-    )
-    assert ": no clear difference, evaluation MSE " in built.comparisons[0].verdict
-
-
-def test_values_of_0_and_below_are_judged_in_their_unit(store):
-    store.add("h1", [1.0, 2.0, 0.0]).add("h2", [1.0, 1.2, 1.1])
-    built = results.build(store)
-    assert [c.rule for c in built.comparisons] == [f.rule for f in built.families] == ["paired"]
+    assert {c.rule for c in built.comparisons} == {f.rule for f in built.families} == {"blocks"}
+    assert {c.unit for c in built.comparisons} == {"y squared"}
+    assert all(c.p < c.p_family <= 2 * c.p and c.estimate == pytest.approx(c.difference) for c in built.comparisons)
+    verdict = built.comparisons[0].verdict
+    assert ": no clear difference, evaluation MSE " in verdict
+    assert " y squared (simultaneous 95 % CI " in verdict
 
 
 def test_controls_are_compared_with_their_arm_and_within_themselves(store):

@@ -214,8 +214,8 @@ class PlanContext:
         return Store.open(self.path)
 
     def cells(self, metric: str, seeds: Sequence[int], arms: Sequence[str]) -> Cells:
-        """Return the values that arms have so far at some seeds, in the order of these, as 100 ln of the metric."""
-        return Cells.from_runs(arms, metric, runs_of_arms(self.store().runs())).at(seeds).as_logarithms()
+        """Return the values that arms have so far at some seeds, in the order of these, in per cent."""
+        return Cells.from_runs(arms, metric, runs_of_arms(self.store().runs())).at(seeds).in_per_cent()
 
     def tell_all(self, sentences: Iterable[str]) -> None:
         """Tell sentences one by one."""

@@ -116,7 +116,7 @@ def verdict_sentence(verdict: Verdict) -> str:
 
 def phrase(verdict: Verdict) -> str:
     """Return a verdict in a few words."""
-    margin = f"{verdict.margin:g} {'%' if verdict.unit is None else verdict.unit}".rstrip()
+    margin = f"{verdict.margin:.3g} {'%' if verdict.unit is None else verdict.unit}".rstrip()
     said = PHRASES[verdict.kind].format(margin=margin)
     return SMALL.format(phrase=said, margin=margin) if verdict.is_small else said
 
@@ -124,11 +124,12 @@ def phrase(verdict: Verdict) -> str:
 def amount_of(verdict: Verdict) -> Amount:
     """Return what writes the change and its interval: with the digits that the interval leaves certain."""
     assert verdict.change is not None
+    margin = None if verdict.kind in CLEAR and not verdict.is_small else verdict.margin
     if verdict.unit is None:
-        margin = None if verdict.kind in CLEAR and not verdict.is_small else verdict.margin
         return Amount.of_share(verdict.change, verdict.interval, margin=margin)
     low, high = verdict.interval or (0.0, 0.2 * verdict.change)
-    return Amount.within(low, high, unit=f" {verdict.unit}".rstrip())
+    bounds = (0.0,) if margin is None else (0.0, margin, -margin)
+    return Amount.within(low, high, unit=f" {verdict.unit}".rstrip(), bounds=bounds)
 
 
 def signed(write: Amount, change: float) -> str:

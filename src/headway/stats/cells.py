@@ -83,13 +83,15 @@ class Cells:
         return cls(arms=names, seeds=seeds, values=values, ended=ended, asked=asked)
 
     @cached_property
-    def have_logarithms(self) -> bool:
-        """Return whether every value is above 0."""
-        return bool((self.values[np.isfinite(self.values)] > 0).all())
+    def size(self) -> float | None:
+        """The mean absolute value, if a value is 0 or below; None if every value has a logarithm."""
+        values = self.values[np.isfinite(self.values)]
+        return None if (values > 0).all() else float(np.abs(values).mean()) or 1.0
 
-    def as_logarithms(self) -> "Cells":
-        """Return the cells with 100 ln of the values, whose differences are in per cent; NaN if not positive."""
-        return replace(self, values=100 * np.log(np.where(self.values > 0, self.values, np.nan)))
+    def in_per_cent(self) -> "Cells":
+        """Return the cells with 100 ln of the values, or with the values in per cent of their `size`."""
+        values = 100 * np.log(self.values) if self.size is None else 100 * self.values / self.size
+        return replace(self, values=values)
 
     def as_errors(self) -> "Cells":
         """Return the cells with the shares that are missing to 1."""

@@ -1,7 +1,6 @@
 """Comparisons and contrasts of arms, judged together.
 
-* `judged` judges the differences of a question: by `blocks`; by `paired` if values are 0 or below, since they have no
-  logarithm; by `shares` if each run says yes or no.
+* `judged` judges the differences of a question: by `blocks`, or by `shares` if each run says yes or no.
 * `contrasts_judged` judges the contrasts that the document declares: differences between arms, or means of arms. They
   are a family of their own in the primary metric, and again under each control.
 * `comparisons` judges every comparison of two arms that the runs of a directory allow, with its verdict.
@@ -21,7 +20,7 @@ from headway.config.run import PER_BYTE
 from headway.stats.blocks import PlanState, run_plan
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, has_metric, seed_seconds
 from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
-from headway.stats.paired import compare, holm, outcome_of, paired, untested_difference
+from headway.stats.paired import holm, outcome_of, paired, untested_difference
 from headway.stats.sequential import FEWEST, Looking, LookPlan
 from headway.stats.shares import all_pairs, compare_shares
 from headway.stats.simultaneous import LEVEL
@@ -79,11 +78,8 @@ def judged(question: Question, looks: Looking) -> tuple[Family, tuple[Difference
     )
     if unit == YES_OR_NO and all_pairs(question.differences):
         family, differences = replace(family, rule="shares"), _by_shares(question)
-    # What is planned keeps its rule: of a metric that is a ratio to others, a value of 0 leaves out its own cell alone.
-    elif not question.cells.have_logarithms and (looks.plan is None or unit in WITHOUT_RATIO):
-        family, differences = replace(family, rule="paired"), _by_pairs(question)
     else:
-        unit = LOGARITHM
+        unit = LOGARITHM if question.cells.size is None else unit
         family, differences = _in_blocks(question, family, looks)
     return family, tuple(
         replace(
@@ -117,11 +113,11 @@ def _is_near_ceiling(question: Question, looks: Looking) -> bool:
 
 
 def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Family, list[Difference]]:
-    logarithms, rows = question.cells.as_logarithms().values, question.cells.rows(question.differences)
-    cells = replace(question.cells, values=np.where(np.isfinite(logarithms), question.cells.values, np.nan))
+    cells, rows = question.cells, question.cells.rows(question.differences)
+    factor = 1.0 if cells.size is None else cells.size / 100
     # An arm that has no folder at all is not run; nothing waits for it.
     ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
-    *_, state = run_plan(family.plan, logarithms, rows, ended)
+    *_, state = run_plan(family.plan, cells.in_per_cent().values, rows, ended)
     test = state.test
     family = replace(
         family,
@@ -130,17 +126,19 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
         wild=tuple(cells.arms[row] for row in test.wild),
         odd=tuple(cells.arms[row] for row in test.odd),
         baseline_seeds=test.baseline_seeds,
+        size_of_values=cells.size,
     )
     if spread := test.spread:
         family = replace(
             family,
-            residual_sd=math.sqrt(spread.mean_square),
+            residual_sd=factor * math.sqrt(spread.mean_square),
             freedom=spread.freedom,
             d0=spread.prior_freedom if math.isfinite(spread.prior_freedom) else None,
             pairing=spread.pairing,
         )
     every = enumerate(question.differences)
-    return family, [_with_means(cells, family.plan, state, index, weights) for index, weights in every]
+    found = [_with_means(cells, family.plan, state, index, weights) for index, weights in every]
+    return family, [difference.times(factor) for difference in found]
 
 
 def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weights: Weights) -> Difference:
@@ -168,12 +166,6 @@ def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weig
         seeds_to_settle=more,
         chance_to_settle=chance,
     )
-
-
-def _by_pairs(question: Question) -> list[Difference]:
-    """Judge each difference by a paired t test, with Holm's correction for their number."""
-    sides = [(paired(*question.cells.sides(weights)), _scale(weights)) for weights in question.differences]
-    return _by_holm([compare(pairs, scale=scale) for pairs, scale in sides])
 
 
 def _by_shares(question: Question) -> list[Difference]:
@@ -298,8 +290,8 @@ def _values(difference: Difference, cells: Cells, weights: Weights) -> dict[int,
     """Return the difference of each seed, on the scale of the estimate."""
     if difference.of_errors:
         cells = cells.as_errors()
-    if difference.rule == "blocks":
-        cells = cells.as_logarithms()
+    if difference.is_logarithmic:
+        cells = cells.in_per_cent()
     first, second = cells.sides(weights)
     return {seed: first[seed] - second[seed] for seed in difference.seeds}
 

@@ -1,22 +1,20 @@
 """The statistical result of a difference, and of the family of differences in which it was judged.
 
-One of three rules gives the numbers:
+One of two rules gives the numbers:
 
-* `blocks`: the metric as 100 ln, with all differences of a question judged together. A difference and the ends of its
-  interval are 100 ln of a ratio, and read as per cent.
-* `paired`: the metric in its own unit, with each difference judged by the paired t test. It is the rule of values that
-  may be 0 or below, and of Headway's first results.
+* `blocks`: all differences of a question are judged together. A difference and the ends of its interval are 100 ln of a
+  ratio, and read as per cent. Of a metric with a value of 0 or below, they are in its own unit.
 * `shares`: metrics that are yes or no per run. Each difference of two shares of seeds is judged by McNemar's test.
 """
 
 import math
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from headway.stats.sequential import LookPlan
 
 Rule = Literal["blocks", "paired", "shares"]
-"""The rule by which a difference is judged."""
+"""The rule by which a difference is judged; results of earlier versions may hold `paired`, which no longer exists."""
 
 LOGARITHM = "100 ln"
 """The unit of a difference by the rule `blocks`: of 100 times the logarithm of the metric, near to per cent."""
@@ -50,7 +48,8 @@ class Difference:
         means: the means of the two sides over those seeds, in the metric's unit.
         difference: the difference of the means.
         relative: `difference` over the size of the subtracted mean; None if that is 0.
-        estimate: the mean over seeds, in 100 ln of the metric; by the rule `paired` in its unit, as all that follows.
+        estimate: the mean over seeds, in 100 ln of the metric; in the metric's unit if it is not above 0 throughout, as
+            all that follows.
         interval: 95 %; by the rule `blocks` simultaneous for a family. None before there is a verdict.
         se: the standard error.
         freedom: the degrees of freedom of `se`.
@@ -135,6 +134,11 @@ class Difference:
         return self.look is None or self.outcome in ("open", "few")
 
     @property
+    def is_logarithmic(self) -> bool:
+        """True if `estimate` is in 100 ln; results of earlier versions have no unit."""
+        return self.rule == "blocks" and self.unit in ("", LOGARITHM)
+
+    @property
     def share(self) -> float | None:
         """The difference as a share of what is subtracted."""
         return self.as_share(self.estimate)
@@ -150,9 +154,16 @@ class Difference:
         """Return a value on the scale of `estimate` as a share of the subtracted side; None if it has none."""
         if value is None:
             return None
-        if self.rule == "blocks":
+        if self.is_logarithmic:
             return math.expm1(min(value / 100, _LARGEST))
         return value * self.relative / self.difference if self.relative is not None and self.difference else None
+
+    def times(self, factor: float) -> "Difference":
+        """Return the difference in another unit: `estimate`, `interval`, `se` and `detectable` times a factor."""
+        values = {name: getattr(self, name) for name in ("estimate", "se", "detectable")}
+        scaled = {name: value * factor for name, value in values.items() if value is not None}
+        interval = self.interval and (self.interval[0] * factor, self.interval[1] * factor)
+        return replace(self, **scaled, interval=interval)
 
 
 _LARGEST = 700.0
@@ -190,6 +201,7 @@ class Family:
         odd: shared arms that vary more than the others by an F test, which are judged by their own spread.
         baseline_seeds: the seeds with which that test finds three times the spread; None without a test.
         of_errors: True if 1 less the metric is compared, since more than half of its values are above 0.9.
+        size_of_values: the mean absolute value, of which the margin is a share, if a value is 0 or below; else None.
     """
 
     of: Kind
@@ -208,10 +220,16 @@ class Family:
     odd: tuple[str, ...] = ()
     baseline_seeds: int | None = None
     of_errors: bool = False
+    size_of_values: float | None = None
+
+    @property
+    def margin(self) -> float:
+        """The equivalence margin, in per cent or in the metric's unit."""
+        return self.plan.margin * (1.0 if self.size_of_values is None else self.size_of_values / 100)
 
     def deciding_margin(self, difference: Difference) -> float | None:
-        """Return the margin if it decides the verdict of a difference, in per cent; None if 0 alone does."""
-        return None if difference.outcome == "apart" else self.plan.margin
+        """Return the margin if it decides the verdict of a difference; None if 0 alone does."""
+        return None if difference.outcome == "apart" else self.margin
 
     @property
     def awaited(self) -> int:

@@ -27,7 +27,7 @@ TableFormat = Literal["latex", "csv", "markdown"]
 def short_verdict(difference: Difference, family: Family | None) -> str:
     """Return the meaning of an interval in a few words."""
     metric = METRICS[difference.metric]
-    told = verdict_of(difference, family, metric=metric, sides=("", ""), in_per_cent=difference.share is not None)
+    told = verdict_of(difference, family, metric=metric, sides=("", ""), in_per_cent=difference.is_logarithmic)
     return f"{phrase(replace(told, is_small=False))}, in doubt" if difference.doubts else phrase(told)
 
 
@@ -145,8 +145,7 @@ def verdict_table(
     """
     family_of = {(family.of, family.metric, family.control): family for family in families}
     own = [family_of.get((each.of, each.metric, each.control)) for each in differences]
-    of_shares = any(family is not None and family.rule == "shares" for family in own)
-    in_per_cent = not of_shares and all(each.share is not None for each in differences)
+    in_per_cent = all(each.is_logarithmic for each in differences)
     metric = METRICS[primary]
     if any(each.of_errors for each in differences):
         metric = of_errors(metric)

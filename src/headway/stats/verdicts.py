@@ -49,7 +49,7 @@ def sentence_of(
         >>> sentence_of(difference, family, metric=METRICS["eval_mse"], sides=("2 heads", "1 head"))
         '2 heads vs 1 head: better, evaluation MSE −1.5 % (simultaneous 95 % CI −2.0 to −1.0; 5 seeds)'
     """
-    told = verdict_of(difference, family, metric=metric, sides=sides, in_per_cent=difference.share is not None)
+    told = verdict_of(difference, family, metric=metric, sides=sides, in_per_cent=difference.is_logarithmic)
     return "; ".join([verdict_sentence(told), *notes])
 
 
@@ -81,7 +81,7 @@ def verdict_of(
         interval_name=name_of_interval(family),
         seeds=difference.n_pairs,
         awaited=0 if family is None else family.awaited,
-        margin=1.0 if family is None else family.plan.margin,
+        margin=1.0 if family is None else factor * family.margin,
         is_small=difference.outcome == "small",
         more_seeds=difference.seeds_to_settle,
         chance=difference.chance_to_settle,
@@ -275,37 +275,35 @@ def called(contrast: Contrast, experiment: Experiment) -> str:
 def scope(family: Family, differences: Sequence[Difference]) -> str:
     """Return a sentence for a whole family: its intervals' level and what it can detect."""
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
-    if family.rule == "paired":
-        why = "" if any(c.interval for c in differences) else ", of which none has an interval yet"
-        why += "; of errors, since values are near a ceiling" if family.of_errors else ""
-        return f"{counted(family.size, of)} by paired t tests: 95 % intervals one by one, p with Holm's correction{why}"
     if family.rule == "shares":
         return (
             f"{counted(family.size, of)} of shares of seeds: Wilson's 95 % intervals one by one, and McNemar's exact "
             "test of pairs (mid-p) with Holm's correction"
         )
-    better = {"lower": "; less is better", "higher": "; more is better", None: ""}[METRICS[family.metric].better]
+    metric = METRICS[family.metric]
+    better = "" if metric.better is None else f"; {metric.better} {quantity(metric)} is better"
     if family.of_errors:
-        better = f"; near a ceiling {of_errors(METRICS[family.metric]).name} are compared; less is better"
+        better = f"; near a ceiling {of_errors(metric).name} are compared; lower is better"
     if family.look is None:
-        return f"no interval before the look at {counted(family.awaited, 'seed')}, for which runs are missing{better}"
-    looks = f"look {family.look} of {len(family.plan.looks)}"
+        return f"no interval before {counted(family.awaited, 'seed')} have ended{better}"
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
         few = f"it takes {FEWEST} seeds that all arms of a difference have"
         why = "no difference varies from seed to seed" if enough else few
-        return f"{looks}, at {counted(family.awaited, 'seed')}: no interval; {why}{better}"
+        return f"no interval at {counted(family.awaited, 'seed')}: {why}{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     here = sum(not getattr(each, "late", False) for each in differences)
     besides = family.size - here
     more = f"at once for the {counted(here, of)} here and {besides} more that {'was' if besides == 1 else 'were'} asked"
     together = f"intervals that hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
-    parts = [f"{for_all}, at {looks}", *_detectable(differences), *_settled_alone(family, differences)]
+    looks = len(family.plan.looks)
+    planned = f", at look {family.look} of {looks}" if looks > 1 else ""
+    parts = [f"{for_all}{planned}", *_detectable(differences), *_settled_alone(family, differences)]
     if family.pairing is not None:
-        parts.append(f"seeds explain {max(0, round(100 * family.pairing))} % of the spread")
+        parts.append(f"pairing by seed removes {max(0, round(100 * family.pairing))} % of the variance")
     if family.baseline_seeds is not None and not family.odd and family.awaited < family.baseline_seeds:
-        parts.append(f"the baseline is taken to vary like the other arms: a test takes {family.baseline_seeds} seeds")
+        parts.append(f"whether the baseline varies more than the other arms takes {family.baseline_seeds} seeds to see")
     return "; ".join(parts) + better
 
 
@@ -314,8 +312,8 @@ def _settled_alone(family: Family, differences: Sequence[Difference]) -> Iterato
     known = [c for c in differences if c.outcome == "open" and c.se and c.freedom and c.estimate is not None]
     reaches = [(c, float(stdtrit(c.freedom, 1 - family.level / 2)) * c.se) for c in known if c.se]
     alone = [replace(c, interval=(c.estimate - reach, c.estimate + reach)) for c, reach in reaches if c.estimate]
-    if (n := sum(reading(c, family.plan.margin) != "open" for c in alone)) and family.size > 1:
-        yield f"by itself {n} open {family.of[:-1]} would have a verdict: each that is added widens every interval"
+    if (n := sum(reading(c, family.margin) != "open" for c in alone)) and family.size > 1:
+        yield f"alone, {counted(n, f'open {family.of[:-1]}')} would have a verdict: more of them widen all intervals"
 
 
 def _detectable(differences: Sequence[Difference]) -> list[str]:

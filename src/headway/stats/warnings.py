@@ -254,7 +254,7 @@ def strays(cells: Cells) -> list[Stray]:
     the middle runs, whose residual is 0 whatever the spread, do not count in what is usual. A run is as far from the
     others of its arm too: where a seed is odd in most arms, it is not the one that is usual.
     """
-    y = cells.as_logarithms().values
+    y = cells.in_per_cent().values
     rows = np.flatnonzero(np.isfinite(y).sum(1) >= FEWEST)
     if not len(rows):
         return []
@@ -285,7 +285,7 @@ def stray_runs(case: Case) -> Iterator[str]:
     for control in dict.fromkeys(arm.control for arm in case.experiment.arms):
         names = [a.full_name for a in case.experiment.arms if a.control == control and a.full_name in case.runs]
         cells = Cells.from_runs(names, case.experiment.primary, case.runs)
-        if unlike := strays(cells) if cells.have_logarithms else []:
+        if unlike := strays(cells) if cells.size is None else []:
             said = listed(_one_by_one(case, unlike) if len(unlike) <= _NAMED else _by_arm(case, unlike, cells))
             runs_are = "run is" if len(unlike) == 1 else "runs are"
             yield f"{len(unlike)} {runs_are} unlike the others: {said}; a mean over them describes no run"
@@ -330,23 +330,6 @@ def odd_baselines(case: Case) -> Iterator[str]:
             f"the other arms (F test, p < {LEVEL:g}), and what is compared with {'it' if len(named) == 1 else 'them'} "
             "is judged by its own spread alone"
         )
-
-
-def without_logarithm(case: Case) -> Iterator[str]:
-    """Yield the planned runs that are left out, since their values are 0 or below."""
-    arms = [arm.full_name for arm in case.experiment.arms if arm.full_name in case.runs]
-    for metric in dict.fromkeys(f.metric for f in case.families if f.rule == "blocks" and case.looks.plan is not None):
-        cells = Cells.from_runs(arms, metric, case.runs).at(case.looks.seeds)
-        left = [
-            f"{case.title(cells.arms[row])}, seed {cells.seeds[column]} ({number(float(cells.values[row, column]), 3)})"
-            for row, column in zip(*np.nonzero(cells.values <= 0), strict=True)
-        ]
-        if left:
-            told = listed([*left[:_NAMED], f"{len(left) - _NAMED} more"] if len(left) > _NAMED else left)
-            yield (
-                f"left out of every comparison in {metric_name(metric)}: {told}; a value of 0 or below has no "
-                "difference in per cent"
-            )
 
 
 _MOST_LOOKS = 12
@@ -464,7 +447,6 @@ WARNINGS: list[Check] = [
     Check(sentences=stray_runs),
     Check(sentences=wild_arms),
     Check(sentences=odd_baselines),
-    Check(sentences=without_logarithm),
     Check(sentences=seeds_added),
     Check(sentences=prolonged_plan),
     Check(sentences=late_plan),

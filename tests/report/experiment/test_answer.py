@@ -179,7 +179,9 @@ def test_arms_of_different_tasks_are_left_out_and_nothing_is_drawn_without_a_pai
 
 def test_shares_of_seeds_are_told_in_their_unit_each_with_its_own_interval(material: ReportData) -> None:
     families = tuple(replace(family, rule="shares") for family in material.results.families)
-    (figure,) = differences(replace(material, results=replace(material.results, families=families)))
+    comparisons = tuple(replace(one, rule="shares") for one in material.results.comparisons)
+    changed = replace(material.results, families=families, comparisons=comparisons)
+    (figure,) = differences(replace(material, results=changed))
     assert "(% of it)" not in str(figure.spec)
     assert "hold at once" not in figure.caption
     assert "the bar its 95 % interval (Newcombe), which holds by itself" in figure.caption

@@ -178,7 +178,7 @@ def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> No
     results.write(store)
     material = material_of(store)
     (scope, table), *others = laboratory.comparisons(material)
-    assert scope.startswith("95 % intervals that hold for all 2 comparisons at once, at look 1 of 1; this experiment")
+    assert scope.startswith("95 % intervals that hold for all 2 comparisons at once; this experiment")
     assert "can detect differences of about" in scope
     assert "% of the spread" in scope
     rows = {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}

@@ -14,11 +14,12 @@ from headway.config.experiment import Experiment
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.load import load, resolve
 from headway.stats.answer import in_short
+from headway.stats.blocks import block_test
+from headway.stats.blocks import reading as reading_of
 from headway.stats.evidence import Comparison
 from headway.stats.lm.claim_verdicts import _known, _of_one, claims, overall_verdict
 from headway.stats.lm.claims import CLAIMS, Evidence, late_rise_beyond_layer_0
 from headway.stats.lm.diversity import EARLY, FEWEST_SEEDS, HeadProgress, ProbedRun, associations
-from headway.stats.paired import compare, paired
 
 STEPS = np.array([*range(50), *range(100, 1001, 50)])
 N_LAYERS = 6
@@ -321,9 +322,10 @@ def test_regularisers_are_judged_by_the_loss(changes: float, verdict: str) -> No
         }
     )
     wobble = [0.001, -0.002, 0.001]
-    pairs = paired({k: (1 + changes) * 2.0 + w for k, w in enumerate(wobble)}, dict.fromkeys(range(3), 2.0))
-    judged = replace(compare(pairs), metric="eval_loss_nats")
-    comparison = Comparison(**vars(judged), arm="apart", baseline="none", group=None, verdict="")
+    losses = np.array([[(1 + changes) * 2.0 + w for w in wobble], [2.0] * 3])
+    (judged,) = block_test(100 * np.log(losses), np.array([[1.0, -1.0]])).contrasts
+    told = replace(judged, metric="eval_loss_nats", outcome=reading_of(judged, 0.0), relative=changes)
+    comparison = Comparison(**vars(told), arm="apart", baseline="none", group=None, verdict="")
     (entry,) = claims(document, {}, (), (comparison,))
     assert entry.verdict == verdict
     assert f"the loss changes by {number(100 * changes, 3)} %" in entry.sentence

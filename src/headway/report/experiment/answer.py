@@ -169,9 +169,7 @@ def drawn_differences(material: ReportData) -> tuple[list[DrawnDifference], list
     """Return the contrasts and the comparisons with a value, and whether they are drawn in per cent."""
     compared = [one for one in material.results.judged if one.n_pairs]
     # A share of seeds is told in its own unit: so many per cent of a share would go beyond all of them.
-    shares = not _is_of_shares(material) and all(
-        one.share is not None for one in (*compared, *material.results.contrasts) if one.n_pairs
-    )
+    shares = all(one.is_logarithmic for one in (*compared, *material.results.contrasts) if one.n_pairs)
     return list(_asked(material, shares=shares)), list(_found(material, shares=shares)), shares
 
 
@@ -239,7 +237,7 @@ def _by_seed(
     seeds = sorted(mine.keys() & theirs.keys() & set(one.seeds or mine))
     if one.of_errors:
         mine, theirs = ({seed: 1 - value for seed, value in side.items()} for side in (mine, theirs))
-    if one.rule == "blocks":
+    if one.is_logarithmic:
         return {s: 100 * (mine[s] / theirs[s] - 1) for s in seeds if mine[s] > 0 and theirs[s] > 0}
     return {seed: _shown(one, mine[seed] - theirs[seed], shares=shares) for seed in seeds}
 
@@ -324,16 +322,12 @@ def _figure(material: ReportData, name: str, title: str, found: Sequence[DrawnDi
 
 def _caption(material: ReportData, found: Sequence[DrawnDifference], *, margin: float | None, zoomed: bool) -> str:
     metric = _compared(material)
-    families = [family for family in material.results.families if family.metric == material.results.primary]
     better = {"lower": "Left of the line is better.", "higher": "Right of the line is better.", None: ""}[metric.better]
     seeds = max(len(one.seeds) for one in found)
-    paired = any(family.rule == "paired" for family in families)
     if _is_of_shares(material):
         bar = (
             ", the bar its 95 % interval (Newcombe), which holds by itself; the words beside are McNemar's and Holm's."
         )
-    elif paired:
-        bar = ", the bar its 95 % interval (t)."
     else:
         bar = ", the bar its 95 % interval; those of a question hold at once."
     several = bar if any(one.low < one.high for one in found) else "; there is no interval yet."
@@ -345,7 +339,7 @@ def _caption(material: ReportData, found: Sequence[DrawnDifference], *, margin: 
         if seeds > 1
         else "One seed: a point per difference, and no interval.",
         f"The band is ± {margin:g} %: an arm is as good within {margin:g} % if its whole interval lies inside."
-        if margin is not None and not paired
+        if margin is not None
         else "",
         "Beside: how that reads, and how long a run takes where little else is done, of the first side | of the second."
         if any(one.time for one in found)

@@ -328,7 +328,7 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
         many = f": {about(more)} more would settle the open ones" if more else ""
         yield f"More seeds: {counted(len(undecided), 'comparison')} of {len(plain)} have no verdict yet{many}."
     if any(one.outcome == "same" for one in plain):
-        yield f"A smaller margin than {margin_of(material):g} %: an arm within it counts as good."
+        yield f"A smaller margin than {margin_of(material):g} %: Headway counts smaller differences as equal."
     yield from cautions
     yield "Another task, model size or length of training: the answer holds for the setting above."
 
