@@ -9,6 +9,7 @@ A `Table` of a page is text in rows; its cells are ready to be read.
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -46,7 +47,7 @@ def templates() -> "Environment":
     """Return the template environment; templates receive text, and every character of the text is visible."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("headway", "report/templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
@@ -54,6 +55,23 @@ def templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["whole"] = whole
+    return environment
+
+
+def whole(text: str) -> "Markup":
+    """Return a text in which no line ends within a layout of heads or before a per cent sign.
+
+    Examples:
+        >>> whole("1-2-4-8 loses < 2 %")
+        Markup('<span class="whole">1-2-4-8</span> loses &lt; <span class="whole">2 %</span>')
+    """
+    from markupsafe import Markup, escape
+
+    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(escape_controls(text)))))
+
+
+_WHOLE = re.compile(r"\(?\d+(?:-\d+)+\)?|\d+ %")
 
 
 def policy(scripts: Sequence[str]) -> str:

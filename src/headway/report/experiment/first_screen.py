@@ -129,7 +129,7 @@ def headline(material: ReportData, main: Sequence[DrawnDifference]) -> str:
     else:
         every = f"all {len(main)}" if len(known) == len(main) else f"{len(known)} of {len(main)}"
         said = f"No comparison shows a clear difference in {measured} yet: {every} differences lie {span}."
-    return _in_doubt(said, any(one.judged.doubts for one in main))
+    return f"In doubt: {said}" if any(one.judged.doubts for one in main) else said
 
 
 def metric_name_of(material: ReportData) -> str:
@@ -139,8 +139,8 @@ def metric_name_of(material: ReportData) -> str:
 
 def _alone(material: ReportData, one: DrawnDifference) -> str:
     """Return the sentence for one comparison."""
-    said = verdict_sentence(_verdict(material, one))
-    return _in_doubt(f"{said[:1].upper()}{said[1:]}.", bool(one.judged.doubts))
+    said = f"{verdict_sentence(_verdict(material, one))}."
+    return f"In doubt: {said}" if one.judged.doubts else said
 
 
 def _verdict(material: ReportData, one: DrawnDifference) -> Verdict:
@@ -151,10 +151,6 @@ def _verdict(material: ReportData, one: DrawnDifference) -> Verdict:
         sides=_sides(material, one) or (one.name,),
         in_per_cent=one.in_per_cent,
     )
-
-
-def _in_doubt(said: str, doubted: bool) -> str:
-    return f"In doubt: {said[:1].lower() + said[1:]}" if doubted else said
 
 
 def _others(material: ReportData, rest: Sequence[DrawnDifference]) -> str:
