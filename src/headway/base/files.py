@@ -102,6 +102,22 @@ def refuse_link(path: Path) -> None:
         )
 
 
+BEGUN_IN = [Path()]
+"""The folder in which the opened results were begun; a relative path that leads nowhere from here begins there."""
+
+
+def located(path: str) -> Path:
+    """Return a path that an experiment names: from the working directory, or else from where its results were begun."""
+    here = Path(path).expanduser()
+    there = BEGUN_IN[0] / here
+    return there if os.path.exists(there) and not os.path.exists(here) else here
+
+
+def beginnings() -> str:
+    """Return the folders in which relative paths begin, for messages."""
+    return " and ".join(dict.fromkeys(map(str, map(Path.absolute, (Path(), *BEGUN_IN)))))
+
+
 def folder_in(folder: Path, *names: str) -> Path:
     """Make a folder in a directory of results, with those above it, if it is not there.
 

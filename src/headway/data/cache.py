@@ -94,17 +94,14 @@ def _build(folder: Path, build: Callable[[Path], None], *, reread: bool) -> None
 
 def _is_whole(folder: Path, *, reread: bool = False) -> bool:
     manifest = files.kept_json(folder / MANIFEST)
+    hash_of = (lambda path: files.Content.of_file(path, links=True).sha256) if reread else content_hash
     try:
         return all(
-            (folder / name).stat().st_size == entry["bytes"] and _hash_of(folder / name, reread) == entry["sha256"]
+            (folder / name).stat().st_size == entry["bytes"] and hash_of(folder / name) == entry["sha256"]
             for name, entry in manifest.items()
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-
-
-def _hash_of(path: Path, reread: bool) -> str:
-    return files.Content.of_file(path, links=True).sha256 if reread else content_hash(path)
 
 
 @contextmanager

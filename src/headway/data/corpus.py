@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Integer
 
 from headway.base import rng
-from headway.base.files import cache_folder
+from headway.base.files import beginnings, cache_folder, located
 from headway.config.lm.text import OWN_CORPORA, holds_ids
 from headway.data.cache import cached, content_hash
 from headway.data.documents import JSON, TEXT, kind_of, read
@@ -291,9 +291,9 @@ def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_o
             digest=f"{own.digest}-own-{limit}",
             pieces=lambda: _taken(((document, True) for document in own), limit, named),
         )
-    path = Path(name).expanduser()
+    path = located(name)
     if not path.is_file():
-        raise UserError(f"{asked} {path}: there is no such file (from {Path.cwd()}); give the path of a numpy file")
+        raise UserError(f"{asked} {path}: there is no such file (from {beginnings()}); give the path of a numpy file")
 
     return Corpus(
         name=name,
@@ -311,9 +311,9 @@ def _hashes(paths: list[Path], said: str) -> list[str]:
 
 def _with_field(name: str) -> tuple[Path, str | None]:
     """Return a path, and the field that is named after it; a file with the whole name comes first."""
-    path = Path(name).expanduser()
+    path = located(name)
     named = re.fullmatch(r"(.*\.jsonl?(?:\.gz)?):([^/\\:]+)", name)
-    return (path, None) if named is None or path.exists() else (Path(named[1]).expanduser(), named[2])
+    return (path, None) if named is None or path.exists() else (located(named[1]), named[2])
 
 
 def _paths(path: Path, asked: str) -> list[Path]:
@@ -333,7 +333,7 @@ def _paths(path: Path, asked: str) -> list[Path]:
             )
         return plain or texts
     if not path.is_file():
-        none = "it is no ordinary file" if path.exists() else f"there is no such file or folder (from {Path.cwd()})"
+        none = "it is no ordinary file" if path.exists() else f"there is no such file or folder (from {beginnings()})"
         raise UserError(
             f"{asked} {path}: {none}; give the path of a text file, of a "
             "file of JSON lines or of a folder of them, or choose from: stories, tinystories"

@@ -22,7 +22,7 @@ import tokenizers
 from jaxtyping import Integer
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
-from headway.base.files import kept_json, read_bytes
+from headway.base.files import kept_json, located, read_bytes
 from headway.base.identity import digest
 from headway.errors import UserError, explained, shortened
 
@@ -164,7 +164,7 @@ def open_tokenizer(name: str, training_documents: Callable[[], Iterable[str]]) -
         return trained_bpe(training_documents(), int(bpe[1]))
     if ids := re.fullmatch(r"ids-(\d+)", name):
         return ids_tokenizer(int(ids[1]))
-    tokenizer = _gpt2() if name == "gpt2" else Tokenizer.load(Path(name).expanduser())
+    tokenizer = _gpt2() if name == "gpt2" else Tokenizer.load(located(name))
     _check_encodes_everything(tokenizer.inner, name)
     return tokenizer
 

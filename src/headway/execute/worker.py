@@ -123,7 +123,9 @@ def _own_compiler_cache() -> str:
 def _load_plugins(path: Path) -> None:
     """Run the plugins of a run's directory; a broken plugin is reported by the run that needs it."""
     from headway.config.plugins import allow, directory_of
+    from headway.store.document import begin_paths
 
+    begin_paths(directory_of(path))
     try:
         for plugin in allow(directory_of(path)):
             print(plugin.sentence, flush=True)

@@ -86,6 +86,7 @@ def mask_attention(
     attention = _in_float32(attention)
     sees = attention.sees().any(1).expand(len(attention.q), -1, -1)
     counted = sees.any(2)
+    of_keys = tokens is not None and attention.kind == "self" and tokens.shape[1] == attention.k.shape[2]
     if attention.rows is not None:
         counted = counted & attention.rows
     return MaskedAttention(
@@ -96,12 +97,8 @@ def mask_attention(
         after=streams[attention.layer + 1] if streams else None,
         period=period,
         begins=begins,
-        tokens=tokens if _are_of_keys(tokens, attention) else None,
+        tokens=tokens if of_keys else None,
     )
-
-
-def _are_of_keys(tokens: Int[Tensor, "batch token"] | None, attention: AttentionTrace) -> bool:
-    return tokens is not None and attention.kind == "self" and tokens.shape[1] == attention.k.shape[2]
 
 
 def rows_of(

@@ -112,8 +112,7 @@ class _Beside:
             return lambda n_queries, _turn: np.arange(min(first, n_queries - 1), n_queries)
         if self._n_rows is None:
             return None
-        widest = max(attention.q.shape[3] for attention in trace.attentions)
-        every = self._n_rows // rows_of_draws(self._n_rows, widest)
+        every = self._n_rows // rows_of_draws(self._n_rows, max(each.q.shape[3] for each in trace.attentions))
         return partial(_one_of, every) if every > 1 else None
 
     def scores(self) -> dict[str, HeadScores]:

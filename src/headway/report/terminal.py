@@ -161,7 +161,8 @@ class PlannedCosts:
         fastest = duration(fastest_s * in_turn)
         slowest = duration(slowest_s * in_turn)
         spread = f" ({fastest} to {slowest})" if fastest != slowest else ""
-        left_out = f"evaluation{_and_starts(self.costs)} not counted"
+        starts = " and choosing heads" if any(cost.arm.parent is not None for cost in self.costs) else ""
+        left_out = f"evaluation{starts} not counted"
         yield (
             f"{counted(count, 'run')} ({counted(seeds, 'seed')}) on {counted(cores(), 'core')}: "
             f"about {duration(sum(times) * in_turn)}{spread} if nothing else runs, {left_out}"
@@ -179,11 +180,6 @@ class PlannedCosts:
 def _range(n_steps: list[int]) -> str:
     low, high = min(n_steps), max(n_steps)
     return counted(high, "step") if low == high else f"{low} to {counted(high, 'step')}"
-
-
-def _and_starts(costs: Iterable[Cost]) -> str:
-    """Return words for uncounted work, if runs start from others."""
-    return " and choosing heads" if any(cost.arm.parent is not None for cost in costs) else ""
 
 
 def _then(run: RunSpec) -> str:

@@ -76,7 +76,7 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
         yield f"Published statements on heads. {'. '.join(p[:1].upper() + p[1:] for p in (*parts, *_why_untold(told)))}"
     for control in dict.fromkeys(entry.control for entry in statements):
         changed = [
-            f"{entry.short} ({entry.verdict}{_by(entry)})"
+            f"{entry.short} ({entry.verdict}{f' by {metric_name(entry.metric)}' if entry.as_published else ''})"
             for entry in statements
             if entry.control == control and entry.name in told and entry.verdict != "cannot be told"
             if entry.verdict != _held_against(entry, told, by_metric).verdict
@@ -100,7 +100,3 @@ def _held_against(
 ) -> JudgedStatement:
     own = told[entry.name]
     return own if entry.control is None else by_metric.get((entry.name, entry.metric), own)
-
-
-def _by(entry: JudgedStatement) -> str:
-    return f" by {metric_name(entry.metric)}" if entry.as_published else ""

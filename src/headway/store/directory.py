@@ -182,6 +182,7 @@ class Store:
             if path.is_dir() and (stands := instead_of_file(path / document.FILE)):
                 what, todo = f"its experiment.yaml {stands}", f"move that away; then {todo}"
             raise ResultsError(f"{path} is no results directory of Headway: {what}; {todo}")
+        document.begin_paths(path)
         try:
             experiment = read_resolved(path / document.FILE)
         except DeclarationError as error:

@@ -9,6 +9,7 @@ key, `headway`, is a note of Headway's own. It names what the directory has, so 
     looks: {plan: [HASH], ...}    the allowed contents of a file; two, or null for none, while it is being written
     given_up: [plan, ...]         files of `looks/` that were lost, and that a former version did without
     timed: [ARM, ...]             arms that have a timing
+    begun_in: FOLDER              the working directory of the first `headway run`, where relative paths begin
 
 A document of the first sealed version has `seals` in place of `runs`. The next `headway run` there writes `runs`.
 """
@@ -120,6 +121,11 @@ def compared_arms(directory: Path, experiment: Experiment) -> list[str]:
     arms = {arm for arm, _ in runs_of(directory)[0] | there(directory)}
     declared = [arm.full_name for arm in experiment.arms]
     return [name for name in dict.fromkeys([*_names_in(directory, "named"), *declared]) if name in arms]
+
+
+def begin_paths(directory: Path) -> None:
+    """Let relative paths begin where the results of a directory were begun, too."""
+    files.BEGUN_IN[0] = Path(str(_note_of(directory).get("begun_in", "")))
 
 
 def _order(directory: Path, experiment: Experiment, runs: Collection[Name]) -> list[str] | None:
@@ -325,6 +331,7 @@ def _kept(directory: Path, experiment: Experiment, asked: Iterable[Name]) -> dic
         LOOKS: looks,
         "given_up": looks_given_up(directory),
         "timed": timed_arms(directory),
+        "begun_in": _note_of(directory).get("begun_in") or str(Path.cwd()),
     }
     return {"runs": compact(runs), **{key: value for key, value in noted.items() if value}}
 

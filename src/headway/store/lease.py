@@ -257,17 +257,13 @@ def parsed(content: bytes) -> Holder | None:
     kinds: dict[str, Any] = {each.name: (float, int) if each.type is float else each.type for each in fields(Holder)}
     try:
         values = {name: value for name, value in json.loads(content).items() if name in kinds}
-        plausible = all(isinstance(value, kinds[name]) and _is_plausible(value) for name, value in values.items())
+        # A process writes no time of 1e308 s, and no negative number.
+        plausible = all(isinstance(x, kinds[at]) and (isinstance(x, str) or 0 <= x < 2**62) for at, x in values.items())
         # A rate fades while a model is evaluated, and whoever divides by it would get no number.
         rate = round(values.get("steps_per_s", 0.0), 6) if plausible else 0.0
         return Holder(**{**values, "steps_per_s": rate}) if plausible else None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def _is_plausible(value: Any) -> bool:
-    """Return whether a process can have written a value: it writes no time of 1e308 s, and no negative number."""
-    return isinstance(value, str) or 0 <= value < 2**62
 
 
 def this_process() -> Holder:

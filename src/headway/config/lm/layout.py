@@ -447,13 +447,9 @@ def _nearest_layouts(parts: list[str], d_model: int) -> str:
     """Return advice for heads that differ by layer: each layer that does not divide d_model lowered, or raised."""
     if len(set(parts)) == 1 or not all(part.isdecimal() and int(part) for part in parts):
         return ""
-    ends = ([_near_or_same(d_model, int(p), end) for p in parts] for end in (0, -1))
+    ends = ([divisors_near(d_model, int(p))[end] if d_model % int(p) else int(p) for p in parts] for end in (0, -1))
     layouts = dict.fromkeys(shortened("-".join(map(str, heads))) for heads in ends)
     return f"; the nearest layout{'s are' if len(layouts) > 1 else ' is'} {' and '.join(layouts)}"
-
-
-def _near_or_same(d_model: int, heads: int, end: int) -> int:
-    return divisors_near(d_model, heads)[end] if d_model % heads else heads
 
 
 def _with_kv(part: str, n_kv_heads: int | None) -> str:

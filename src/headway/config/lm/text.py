@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from headway.base.files import read_bytes
+from headway.base.files import located, read_bytes
 from headway.config.lm.task import TokensTask
 from headway.config.spec import check_path
 from headway.errors import DeclarationError, near
@@ -123,12 +123,12 @@ class TextTask(TokensTask):
             DeclarationError: when the tokenizer's folder cannot be read.
         """
         kind, size = self._named_tokenizer
-        return size if kind else _vocab_size(Path(self.tokenizer))
+        return size if kind else _vocab_size(self.tokenizer)
 
     @property
     def tokenizer_folder(self) -> Path | None:
         """The folder of the tokenizer; None for a tokenizer that is known by name."""
-        return None if self._named_tokenizer[0] else Path(self.tokenizer).expanduser()
+        return None if self._named_tokenizer[0] else located(self.tokenizer)
 
     @property
     def _named_tokenizer(self) -> tuple[str, int]:
@@ -157,7 +157,7 @@ class TextTask(TokensTask):
     def files(self) -> tuple[Path, ...]:
         """The texts and the tokenizer that are given by a path."""
         texts = [re.sub(_FIELD, r"\1", corpus) for corpus in self.corpora if corpus not in CORPORA]
-        return (*map(Path, texts), *([] if self.tokenizer_folder is None else [self.tokenizer_folder]))
+        return (*map(located, texts), *([] if self.tokenizer_folder is None else [self.tokenizer_folder]))
 
     @property
     def expected_sequences(self) -> float | None:
@@ -178,9 +178,9 @@ def _is_path(text: str) -> bool:
     return "/" in text or "\\" in text
 
 
-def _vocab_size(named: Path) -> int:
+def _vocab_size(named: str) -> int:
     try:
-        folder = named.expanduser()
+        folder = located(named)
         if (folder / "tokenizer.json").is_file():
             content = _json(folder / "tokenizer.json")
             ids = [*content["model"]["vocab"].values(), *(token["id"] for token in content.get("added_tokens", ()))]
@@ -191,7 +191,7 @@ def _vocab_size(named: Path) -> int:
         return max(ids) + 1
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
         raise DeclarationError(
-            f"task.tokenizer: {str(named)!r} is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
+            f"task.tokenizer: {named!r} is neither bytes, bpe-N, gpt2, nor a folder with a vocab.json and a "
             "merges.txt, or a tokenizer.json"
         ) from None
 

@@ -262,15 +262,11 @@ def _settings_of_shipped(experiment: Experiment) -> list[str] | None:
         keys = load(experiment.name, scale=experiment.scale).differences(experiment)
         if len(keys) > _MOST_SETTINGS or not values.keys() >= set(keys):
             return None
-        settings = [f"{key}={_as_setting(values[key])}" for key in keys]
+        settings = [f"{key}={text if isinstance(text := values[key], str) else json.dumps(text)}" for key in keys]
         made = load(experiment.name, scale=experiment.scale, settings=settings)
     except UserError:  # a scale that is gone, or a value that no setting gives
         return None
     return None if made.differences(experiment) else [without_folders(setting, experiment) for setting in settings]
-
-
-def _as_setting(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def without_folders(text: str, experiment: Experiment) -> str:

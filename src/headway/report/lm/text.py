@@ -168,18 +168,15 @@ def table(material: ReportData) -> Table | None:
         caption="Under each verdict the number that it rests on, from the smallest to the largest arm, and in how many "
         "arms it holds, does not, and cannot be told. Metrics as published are in grey: where they say otherwise than "
         "the row above them, the conclusion comes from the metric; where a column says otherwise than the first, it "
-        "comes from what that control changes." + ("" if _of_pruning(order) else _NOT_HERE),
+        "comes from what that control changes." + ("" if _OF_PRUNING.intersection(order) else _NOT_HERE),
     )
 
 
+_OF_PRUNING = {"alike-heads-go-first", "layer-0-goes-last"}
 _NOT_HERE = (
     " Not judged here: that pruning can take alike late heads first and those of layer 0 last; `headway run "
     "prune-heads` prunes models, and judges it."
 )
-
-
-def _of_pruning(names: Sequence[str]) -> bool:
-    return "alike-heads-go-first" in names or "layer-0-goes-last" in names
 
 
 def _row(by_control: Mapping[str | None, JudgedStatement], controls: Sequence[str | None]) -> Row:

@@ -202,7 +202,7 @@ def against_kept(material: ReportData) -> Figure | None:
         return None
     methods = [method for method in _METHODS if shares[method]]
     rows = [
-        {"what": method, "kept": 100 * kept, "x": 100 * kept, **_spread(rises)}
+        {"what": method, "kept": 100 * kept, "x": 100 * kept, **over_seeds(rises).row("rise"), "seeds": len(rises)}
         for method in methods
         for kept, rises in [
             (1.0, [0.0]),
@@ -259,10 +259,6 @@ def _lines(material: ReportData) -> str:
     if material.n_seeds < SEEDS:
         return f"Mean of {counted(material.n_seeds, 'seed')}, no interval."
     return f"Mean of {counted(material.n_seeds, 'seed')}; the band is its 95 % interval (t)."
-
-
-def _spread(rises: Sequence[float]) -> dict[str, float]:
-    return {**over_seeds(rises).row("rise"), "seeds": len(rises)}
 
 
 def _pruned_lines(

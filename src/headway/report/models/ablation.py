@@ -47,7 +47,7 @@ def ways(found: Ablation) -> Table:
         "single effects of it": [percent(share_that_is_told(exact, kind)) for kind in KINDS],
         "heads that matter": [_mattering(found, kind) for kind in KINDS],
     } | {
-        f"rank by {said}": [_rank(values[kind]) if kind in told else "–" for kind in KINDS]
+        f"rank by {said}": [nats(values[kind]) if kind in told and np.isfinite(values[kind]) else "–" for kind in KINDS]
         for said, values in {
             "Michel": {kind: found.agreement[kind]["michel"] for kind in KINDS},
             "Michel, of sizes": found.agreement_of_sizes,
@@ -109,10 +109,6 @@ def percent(value: float) -> str:
         ('26 %', '0 %', '–')
     """
     return f"{round(100 * value)} %".replace("-", "−") if np.isfinite(value) else "–"
-
-
-def _rank(value: float) -> str:
-    return nats(value) if np.isfinite(value) else "–"
 
 
 _ALL, _NONE, _OWN, _RANDOM = "all heads", "no head", "these alone", "others alone"

@@ -254,7 +254,10 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "words": [escape_controls(word) for word in view.words.values()],
         "decodes": view.decodes,
         **_sequences(shown, places, at, arrays),
-        "pairs": [[_pair(pair, places) for pair in view.pairs.get(head, ())] for head in _every(shown)],
+        "pairs": [
+                [[places[p.query], places[p.key], five_digits(p.weight), five_digits(p.even), p.n] for p in pairs]
+                for pairs in (view.pairs.get(head, ()) for head in _every(shown))
+            ],
         "pairsFrom": view.pairs_from,
         "circuits": None if view.circuits is None else _circuits(view.circuits, _every(shown), places),
         "noCircuits": view.no_circuits,
@@ -319,10 +322,6 @@ def _patterns(
                     "heads": list(packed.heads), "q": packed.n_queries, "k": packed.n_keys, "lower": packed.lower,
                 }  # fmt: skip
     return entries
-
-
-def _pair(pair: Any, places: Mapping[int, int]) -> list[Any]:
-    return [places[pair.query], places[pair.key], five_digits(pair.weight), five_digits(pair.even), pair.n]
 
 
 def _circuits(found: Circuits, heads: Sequence[Head], places: Mapping[int, int]) -> dict[str, Any]:
@@ -408,7 +407,9 @@ def look_page(
     shown = [_with_trajectory(view, largest // len(views)) for view in views]
     about = {"title": title or " beside ".join(view.name for view in views[:2]), "command": command}
     html = _html(shown, **about)
-    while len(html.encode()) > largest and any(map(_can_be_shorter, shown)):
+    while len(html.encode()) > largest and any(
+        len(model.view.sequences) > 1 or any(step.patterns for step in model.view.kept) for model in shown
+    ):
         shown = [_shorter(model, largest) for model in shown]
         html = _html(shown, **about)
     return LookPage(html=html, cuts=tuple(dict.fromkeys(note for model in shown for note in _cuts(model))))
@@ -455,10 +456,6 @@ def _shorter(model: ShownModel, largest: int) -> ShownModel:
         notes=tuple(dict.fromkeys((*view.notes, note))),
     )
     return replace(model, view=fewer)
-
-
-def _can_be_shorter(model: ShownModel) -> bool:
-    return len(model.view.sequences) > 1 or any(step.patterns for step in model.view.kept)
 
 
 def _cuts(model: ShownModel) -> list[str]:

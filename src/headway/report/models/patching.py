@@ -89,11 +89,12 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
     colour = _restored(float(np.abs(share[order]).max()) or 1.0)
     cells = head_map(rows, x, y, colour, shown=["head:N", "token:N", "at:O", ("restored:Q", ".1%")])
     left_out = len(share) - len(order)
+    alike = ", or the number of a position at which pairs differ" if len(found.patching.clean) > 1 else ""
     return Figure(
         name=f"patched-{site}-by-position",
         part=part,
         title=f"Position by position: {SITES[site]}",
-        caption=f"Tokens of the corrupted text across{_where_alike(found)}: at each alone the head has "
+        caption=f"Tokens of the corrupted text across{alike}: at each alone the head has "
         f"{SITES[site]} from the clean text "
         "(positions of keys for keys and values, else of queries)."
         + (f" {counted(left_out, 'head')} that restore less are not drawn." if left_out else ""),
@@ -146,10 +147,6 @@ def _tokens(column: str, tokens: tuple[str, ...]) -> Axis:
     label = f"{json.dumps(list(tokens))}[datum.value]"
     ticks = {"labelExpr": label, "labelOverlap": True, "ticks": False, "labelLimit": 70}
     return Axis(column, order=range(len(tokens)), ticks=ticks)
-
-
-def _where_alike(found: PatchedModel) -> str:
-    return ", or the number of a position at which pairs differ" if len(found.patching.clean) > 1 else ""
 
 
 def _restored(largest: float) -> Any:
