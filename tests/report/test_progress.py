@@ -171,8 +171,8 @@ def test_status_ends_with_the_counts_and_the_time_left(tmp_path: Path) -> None:
         with quadratic.taken(runs[2]) as other:
             other.progress(20, 5.0)
             other._beat()
-            # 40, 40 and 60 steps are ahead, two runs at a time at 5 to 10 steps a second.
-            assert text(store).splitlines()[-1].endswith("; about 9 s left (7 s to 14 s)")
+            # 40 steps take 4 s and 8 s at 10 and 5 steps a second; then 60 steps take 8 s on the worker that is free.
+            assert text(store).splitlines()[-1].endswith("; about 12 s left (9 s to 18 s)")
         stored.rewrite(runs[2].path, status="waiting")
     assert text(store).splitlines()[-2] == "4 runs: 2 waiting, 1 done, 1 interrupted"
 

@@ -5,9 +5,9 @@ that it has ended. Callbacks tell what became of an item. So a queue serves a si
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from typing import Generic, TypeVar
 
 from headway.execute.places import Place, Worker
@@ -133,3 +133,23 @@ class Queue(Generic[Item]):
             self._busy.remove(id(place))
         if not self._has_settled(item, code):
             heapq.heappush(self._waiting, (-self._work[item], self._order[item], item))
+
+
+def seconds_of_all(left: Sequence[float], works: Sequence[bool], workers: int) -> float:
+    """Return the seconds until all items end, if a free worker takes the longest item that waits.
+
+    Args:
+        left: the seconds that each item takes from here.
+        works: True if a worker has the item already.
+        workers: the number of workers.
+
+    Examples:
+        >>> seconds_of_all([4.0, 8.0, 8.0, 1.0], [True, True, False, False], workers=2)
+        12.0
+    """
+    free = list(compress(left, works))
+    free += [0.0] * max(workers - len(free), not free)
+    heapq.heapify(free)
+    for seconds in sorted(compress(left, (not at_work for at_work in works)), reverse=True):
+        heapq.heapreplace(free, free[0] + seconds)
+    return max(free)

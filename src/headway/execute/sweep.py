@@ -21,7 +21,7 @@ from pathlib import Path
 from headway.errors import ResultsError, StorageFailed, UserError
 from headway.execute.parents import RunDependencies
 from headway.execute.places import LOST, WORKER, LocalPlace, Place, Worker, WorkerOptions, lasting, local_places
-from headway.execute.queue import Assignment, Queue
+from headway.execute.queue import Assignment, Queue, seconds_of_all
 from headway.execute.ray_cluster import bytes_of, ray_cluster
 from headway.execute.ray_places import AllRayPlaces
 from headway.execute.stop import FROM_PARENT, SignalHandler
@@ -138,7 +138,8 @@ class Progress:
 
     `work_per_step` weighs its steps against those of other runs. `steps_per_s` is its recent rate, None when it is
     not running. `worker` is who works on it, where that is to be told, and `held_s` for how long. `folder` is its
-    folder, which has its records.
+    folder, which has its records. `worked_s` is how long a worker has had the run, from start-up to evaluation, and
+    `from_step` the step at which the worker began.
     """
 
     name: str
@@ -152,6 +153,13 @@ class Progress:
     worker: str = ""
     held_s: float | None = None
     folder: Path | None = None
+    worked_s: float = 0.0
+    from_step: int = 0
+
+    @property
+    def work(self) -> float:
+        """The work from the step at which a worker began."""
+        return self.work_per_step * (self.steps - self.from_step)
 
     @property
     def seconds_left(self) -> float | None:
@@ -194,14 +202,18 @@ class Snapshot:
         """
         ahead = [run for run in self.runs if run.status in ("waiting", "running")]
         running: Sequence[Progress] = [run for run in ahead if run.steps_per_s]
+        done = [run for run in self.runs if run.status == "done" and run.worked_s and run.work]
         if not ahead:
             return 0.0
-        if not running:
+        if done:  # they have the seconds of start-up and evaluation, too
+            pace = sum(run.worked_s for run in done) / sum(run.work for run in done)
+            left = [max(0.0, pace * run.work - run.worked_s) for run in ahead]
+        elif running:
+            pace = len(running) / sum(run.work_per_step * (run.steps_per_s or 0.0) for run in running)
+            left = [run.seconds_left or pace * run.work_per_step * (run.steps - run.step) for run in ahead]
+        else:
             return None
-        rate = sum(run.work_per_step * (run.steps_per_s or 0.0) for run in running) / len(running)
-        work = sum(run.work_per_step * (run.steps - run.step) for run in ahead)
-        longest = max(run.seconds_left or 0.0 for run in running)
-        return max(longest, work / (rate * min(max(self.workers, len(running)), len(ahead))))
+        return seconds_of_all(left, [run.status == "running" for run in ahead], self.workers)
 
 
 _POLL_EVERY_S = 0.25
@@ -313,6 +325,7 @@ class _Sweep:
         self._ended: dict[Path, Run] = {}
         """Runs that have ended while others of their batch go on."""
         self._reached: dict[Path, int] = {}
+        self._work: dict[Path, tuple[float, float, int]] = {}  # first and last seen with a worker; its first step
         self._counted: dict[Path, int] = {}
         self._before: dict[Path, int] = {}
         """When the run.json of a run had been written last when all this began."""
@@ -516,7 +529,10 @@ class _Sweep:
         elif run.path not in self._reached:  # looked at once: of many runs most wait
             stored = None if settled else last_holder(run.path / "lease")
             self._reached[run.path] = stored.step if stored else 0
-        steps = self._steps(run, works)
+        steps, now = self._steps(run, works), time.monotonic()
+        began, ended, first = self._work.get(run.path, (now, now, self._reached[run.path]))
+        if works:
+            self._work[run.path] = began, (ended := now), first
         return Progress(
             name=run.name,
             seed=run.seed,
@@ -530,6 +546,8 @@ class _Sweep:
             worker=holder.worker if holder and worker and run.path not in self._written else "",
             held_s=holder.held_s if holder else None,
             folder=run.path,
+            worked_s=ended - began,
+            from_step=first,
         )
 
     def _has_ended(self, path: Path) -> Run | None:

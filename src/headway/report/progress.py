@@ -90,6 +90,7 @@ class Forecast:
 
     def __init__(self) -> None:
         self._expected: deque[tuple[float, float]] = deque()
+        self._is_measured = False
 
     def of(self, snapshot: Snapshot) -> str:
         """Return words for the time left, a median and a range; empty while too little is known.
@@ -97,6 +98,9 @@ class Forecast:
         The range leaves out a tenth of the expectations at each end.
         """
         left_s, now_s = snapshot.seconds_left, snapshot.elapsed_s
+        if not self._is_measured and any(run.status == "done" and run.worked_s for run in snapshot.runs):
+            self._is_measured = True
+            self._expected.clear()  # they lack the evaluation of runs
         if left_s:
             self._expected.append((now_s, now_s + left_s))
         while self._expected and self._expected[0][0] < now_s - _REMEMBERED_S:
