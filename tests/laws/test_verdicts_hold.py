@@ -209,6 +209,19 @@ def test_values_of_0_and_below_wait_for_their_look_and_for_three_seeds():
     assert (two.outcome, two.interval, two.p) == ("few", None, None)
 
 
+def test_equal_first_seeds_keep_a_planned_question_open():
+    plan = Looking(margin=1.0, plan=LookPlan.until(12, 1.0), seeds=tuple(range(12)), asked={})
+    _, (one,) = in_unit([[0.0] * 12, [0.0, 0.0, 0.0, 5, 6, 5, 7, 6, 5, 6, 5, 6]], plan)
+    assert one.outcome == "apart"
+
+
+def test_one_large_arm_does_not_make_others_equal():
+    small = [[1.0, 1.01, 0.99, 1.0, 1.005], [1.2, 1.21, 1.19, 1.2, 1.21]]
+    family, (one, _) = in_unit([*small, [150.0, 160.0, 155.0, 149.0, 0.0]], Looking(margin=1.0))
+    assert 0.011 < family.margin < 0.013
+    assert one.outcome == "apart"
+
+
 @pytest.mark.parametrize("factor", [1e-6, 1.0, 1e9])
 def test_a_change_of_unit_changes_no_verdict(factor):
     rows = np.array([[0.0, 1.0, -2.0, 0.5], [3.0, 4.1, 0.8, 3.2], [0.1, 1.1, -1.9, 0.6]])

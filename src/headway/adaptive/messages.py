@@ -1,14 +1,16 @@
 """Messages of a plan while it runs: its questions, its findings, and the time of its next step."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from headway.base.text import Amount, brief, counted, listed
-from headway.base.words import NO_SEEDS, OUTCOMES, more_seeds
-from headway.config.metrics import METRICS, metric_name
+from headway.base.text import brief, counted, listed
+from headway.base.words import NO_SEEDS, OUTCOMES, amount_of, more_seeds
+from headway.config.metrics import METRICS, Metric, metric_name
 from headway.stats.blocks import PlanState
 from headway.stats.evidence import SETTLED, Difference
 from headway.stats.sequential import FEWEST, look_plan
+from headway.stats.verdicts import verdict_of
 from headway.stats.warnings import recounted
 from headway.store.look_plans import StoredPlan, stored_plan
 
@@ -103,27 +105,26 @@ def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[
     width = max(map(len, plan.asked))
     for name, contrast in zip(plan.asked, state.contrasts, strict=True):
         if name not in before:
-            yield f"  {name:<{width}}  {difference_sentence(contrast, plan.margin, metric_name(plan.metric))}"
+            yield f"  {name:<{width}}  {difference_sentence(contrast, METRICS[plan.metric], plan.margin)}"
     if before:
         yield f"  {len(before)} of {len(plan.asked)} had been settled before"
 
 
-def difference_sentence(contrast: Difference, margin: float, quantity: str) -> str:
+def difference_sentence(contrast: Difference, metric: Metric, margin: float) -> str:
     """Return the difference, its interval, and how that reads.
 
     Examples:
         >>> contrast = Difference.partly_known(n_pairs=5, estimate=0.7, interval=(0.4, 1.0), outcome="apart")
-        >>> difference_sentence(contrast, 0.5, "evaluation loss")
+        >>> difference_sentence(contrast, METRICS["eval_loss_nats"], 0.5)
         '0.7 % (0.4 to 1.0 %): clear difference'
     """
+    told = verdict_of(contrast, None, metric=metric, sides=("",), in_per_cent=contrast.is_logarithmic)
+    if told.change is None:
+        return NO_SEEDS.format(quantity=told.quantity)
+    write = amount_of(replace(told, margin=margin))
+    interval = "" if told.interval is None else f" ({write(*told.interval)})"
     outcome = OUTCOMES[contrast.outcome].format(margin=per_cent(margin))
-    if contrast.share is None:
-        return NO_SEEDS.format(quantity=quantity)
-    if contrast.share_interval is None:
-        return f"{100 * contrast.share:.2g} %: {outcome}"
-    deciding = None if contrast.outcome == "apart" else margin
-    amount = Amount.of_share(0.0, contrast.share_interval, margin=deciding)
-    return f"{amount(contrast.share)} ({amount(*contrast.share_interval)}): {outcome}"
+    return f"{write(told.change)}{interval}: {outcome}"
 
 
 def ending(plan: StoredPlan, state: PlanState, seconds_of: Sequence[float | None]) -> Iterator[str]:
@@ -135,11 +136,11 @@ def ending(plan: StoredPlan, state: PlanState, seconds_of: Sequence[float | None
         seconds_of: the approximate seconds that another seed of each question's arms takes; None if unknown.
     """
     better = METRICS[plan.metric].better
-    yield f"differences of {metric_name(plan.metric)} in per cent; {better} is better"
+    yield f"differences of {metric_name(plan.metric)}; {better} is better"
     for index, (name, contrast) in enumerate(zip(plan.asked, state.contrasts, strict=True)):
         cost = _cost(plan, state, index, seconds_of[index]) if contrast.is_open else ""
         after = f" after {counted(contrast.n_pairs, 'seed')}" if contrast.n_pairs else ""
-        yield f"{name}: {difference_sentence(contrast, plan.margin, metric_name(plan.metric))}{after}{cost}"
+        yield f"{name}: {difference_sentence(contrast, METRICS[plan.metric], plan.margin)}{after}{cost}"
 
 
 def _cost(plan: StoredPlan, state: PlanState, index: int, seconds: float | None) -> str:

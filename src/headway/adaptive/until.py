@@ -21,9 +21,9 @@ from headway.config.document import MOST_SEEDS
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, YES_OR_NO, metric_name
 from headway.errors import UserError, shortened
-from headway.stats.blocks import PlanState, needed_arms, run_plan
+from headway.stats.blocks import PlanState, needed_arms
 from headway.stats.cells import Cells, matches_of, runs_of_arms
-from headway.stats.contrasts import WITHOUT_RATIO, is_compared
+from headway.stats.contrasts import WITHOUT_RATIO, follow, is_compared
 from headway.stats.sequential import FEWEST, LOOKS, RULES, look_plan, looks_until
 from headway.stats.simultaneous import LEVEL
 from headway.store.directory import Store
@@ -214,8 +214,8 @@ class PlanContext:
         return Store.open(self.path)
 
     def cells(self, metric: str, seeds: Sequence[int], arms: Sequence[str]) -> Cells:
-        """Return the values that arms have so far at some seeds, in the order of these, in per cent."""
-        return Cells.from_runs(arms, metric, runs_of_arms(self.store().runs())).at(seeds).in_per_cent()
+        """Return the values that arms have so far at some seeds, in the order of these."""
+        return Cells.from_runs(arms, metric, runs_of_arms(self.store().runs())).at(seeds)
 
     def tell_all(self, sentences: Iterable[str]) -> None:
         """Tell sentences one by one."""
@@ -359,7 +359,8 @@ def _analyse(plan: StoredPlan, cells: Cells, context: PlanContext) -> PlanState:
     former = stored_plan(context.path)
     made = {interim.n_seeds: interim for interim in (former.history if former else ())}
     settled: list[str] = []
-    state, *states = run_plan(look_plan(plan), cells.values, cells.rows(plan.asked.values()), cells.ended)
+    rows = cells.rows(plan.asked.values())
+    state, *states = follow(look_plan(plan), cells, rows, cells.ended, METRICS[plan.metric])
     for state in states:
         n, contrasts = plan.looks[(state.look or 1) - 1], dict(zip(plan.asked, state.contrasts, strict=True))
         outcomes = {name: contrast.outcome for name, contrast in contrasts.items()}

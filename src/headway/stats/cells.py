@@ -84,9 +84,16 @@ class Cells:
 
     @cached_property
     def size(self) -> float | None:
-        """The mean absolute value, if a value is 0 or below; None if every value has a logarithm."""
-        values = self.values[np.isfinite(self.values)]
-        return None if (values > 0).all() else float(np.abs(values).mean()) or 1.0
+        """The median over arms of their mean absolute values, if a value is 0 or below; None if all have logarithms."""
+        known = np.isfinite(self.values)
+        if (self.values[known] > 0).all():
+            return None
+        sizes = [
+            float(np.abs(of_arm[finite]).mean())
+            for of_arm, finite in zip(self.values, known, strict=True)
+            if finite.any()
+        ]
+        return float(np.median(sizes)) or float(np.mean(sizes)) or 1.0
 
     def in_per_cent(self) -> "Cells":
         """Return the cells with 100 ln of the values, or with the values in per cent of their `size`."""

@@ -6,10 +6,12 @@
 * `comparisons` judges every comparison of two arms that the runs of a directory allow, with its verdict.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -25,6 +27,9 @@ from headway.stats.sequential import FEWEST, Looking, LookPlan
 from headway.stats.shares import all_pairs, compare_shares
 from headway.stats.simultaneous import LEVEL
 from headway.stats.verdicts import comparison_verdict, contrast_verdict
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 _PER_TOKEN = "nats per token"
 
@@ -117,7 +122,7 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
     factor = 1.0 if cells.size is None else cells.size / 100
     # An arm that has no folder at all is not run; nothing waits for it.
     ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
-    *_, state = run_plan(family.plan, cells.in_per_cent().values, rows, ended)
+    *_, state = follow(family.plan, cells, rows, ended, METRICS[question.metric])
     test = state.test
     family = replace(
         family,
@@ -137,8 +142,21 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
             pairing=spread.pairing,
         )
     every = enumerate(question.differences)
-    found = [_with_means(cells, family.plan, state, index, weights) for index, weights in every]
-    return family, [difference.times(factor) for difference in found]
+    return family, [_with_means(cells, family.plan, state, index, weights) for index, weights in every]
+
+
+def follow(
+    plan: LookPlan,
+    cells: Cells,
+    weights: Float[np.ndarray, "contrast arm"],
+    ended: Bool[np.ndarray, "arm seed"],
+    metric: Metric,
+) -> Iterator[PlanState]:
+    """Yield the states of a plan, with contrasts in 100 ln, or in the metric's unit if a value is 0 or below."""
+    unit, factor = (LOGARITHM, 1.0) if cells.size is None else (metric.unit, cells.size / 100)
+    for state in run_plan(plan, cells.in_per_cent().values, weights, ended):
+        contrasts = [replace(contrast.times(factor), unit=unit) for contrast in state.contrasts]
+        yield replace(state, contrasts=tuple(contrasts))
 
 
 def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weights: Weights) -> Difference:

@@ -130,8 +130,8 @@ class Difference:
 
     @property
     def is_open(self) -> bool:
-        """True if more seeds could settle the difference, which they cannot if all runs of an arm fail."""
-        return self.look is None or self.outcome in ("open", "few")
+        """True if more seeds could settle the difference, as where values are equal; no seed can if all runs fail."""
+        return self.look is None or self.outcome in ("open", "few") or (self.outcome == "none" and self.n_pairs > 0)
 
     @property
     def is_logarithmic(self) -> bool:
@@ -201,7 +201,8 @@ class Family:
         odd: shared arms that vary more than the others by an F test, which are judged by their own spread.
         baseline_seeds: the seeds with which that test finds three times the spread; None without a test.
         of_errors: True if 1 less the metric is compared, since more than half of its values are above 0.9.
-        size_of_values: the mean absolute value, of which the margin is a share, if a value is 0 or below; else None.
+        size_of_values: the median over arms of their mean absolute values, if a value is 0 or below; else None. The
+            margin is a share of it.
     """
 
     of: Kind
