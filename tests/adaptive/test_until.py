@@ -304,7 +304,7 @@ def test_a_damaged_plan_is_told(tmp_path):
 
 def timeless(sentences):
     """Without about how long it would take."""
-    return [re.sub(r", about [^,]*$", "", sentence) for sentence in sentences]
+    return [re.sub(r" \([^()]* of training\)$", "", sentence) for sentence in sentences]
 
 
 def process(path, **environment):

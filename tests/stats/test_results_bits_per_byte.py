@@ -59,7 +59,7 @@ def test_what_is_answered_compared_and_drawn_is_bits_and_no_percentage_of_nats(s
     assert found.primary == "eval_bits_per_byte"
     assert {c.metric for c in found.comparisons}.isdisjoint({"eval_loss_nats", "train_loss_nats"})
     (said,) = [line for line in answer(found) if "bytes" in line]
-    assert said.startswith("merges vs bytes: better, bits per byte −16.")
+    assert said.startswith("merges vs bytes: better, evaluation bits per byte −16.")
     material = material_of(stored)
     drawn = {figure.name: figure for figure in figures(material)}
     assert "evaluation bits per byte" in json.dumps(drawn["differences"].spec)

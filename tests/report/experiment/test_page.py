@@ -180,11 +180,11 @@ def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> No
     (scope, table), *others = laboratory.comparisons(material)
     assert scope.startswith("95 % intervals that hold for all 2 comparisons at once; this experiment")
     assert "can detect differences of about" in scope
-    assert "% of the spread" in scope
+    assert "% of the variance" in scope
     rows = {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
     assert list(rows) == ["1 head − 2 heads", "4 heads − 2 heads"]
-    assert rows["1 head − 2 heads"]["reads"] == "told apart"
-    assert rows["4 heads − 2 heads"]["reads"] in ("open", "as good within 0.5 %")
+    assert rows["1 head − 2 heads"]["reads"] == "worse"
+    assert rows["4 heads − 2 heads"]["reads"] in ("no clear difference", "as good within 0.5 %")
     assert re.fullmatch(r"\d+ \(\d+ to \d+\)", rows["4 heads − 2 heads"]["seeds for the margin"])
     assert others
     html = page(material, tuple(figures(material)))
@@ -294,11 +294,11 @@ def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> Non
     assert text.startswith(
         "# How many attention heads does one layer need to learn linear regression in context?\n\n**1 "
     )
-    assert "**1 head is worse than 2 heads: evaluation MSE +112.9 % (simultaneous 95 % CI " in text
+    assert "**1 head vs 2 heads: worse, evaluation MSE +112.9 % (simultaneous 95 % CI " in text
     assert "(icl-heads.png)" in text
     assert (directory / "answer" / "icl-heads.png").read_bytes().startswith(b"\x89PNG")
     assert "A paper, with one seed: &lt;b&gt;better&lt;/b&gt;." in text
-    assert re.search(r"\n- More seeds: 1 comparison of 2 have no verdict yet: about \d+ more settle", text)
+    assert re.search(r"\n- More seeds: 1 comparison of 2 have no verdict yet: about \d+ more would settle", text)
     assert "\n| 1 head vs 2 heads | +112.9 (" in text
     assert re.search(r"9 runs, all finished; .* of processor time; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
     assert "- To repeat it: `headway run icl-heads --seeds 3 --arms h1,h2,h4 --set " in text
