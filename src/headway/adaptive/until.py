@@ -23,7 +23,7 @@ from headway.config.metrics import METRICS, YES_OR_NO, metric_name
 from headway.errors import UserError, shortened
 from headway.stats.blocks import PlanState, needed_arms
 from headway.stats.cells import Cells, matches_of, runs_of_arms
-from headway.stats.contrasts import WITHOUT_RATIO, follow, is_compared
+from headway.stats.contrasts import follow, is_compared
 from headway.stats.sequential import FEWEST, LOOKS, RULES, look_plan, looks_until
 from headway.stats.simultaneous import LEVEL
 from headway.store.directory import Store
@@ -32,6 +32,9 @@ from headway.store.run import Run
 
 AT_MOST = 12
 """The default number of seeds at which a plan ends."""
+
+_WITHOUT_RATIO = ("fraction", YES_OR_NO, "1")
+"""Units of metrics that may be 0: a yes or a no, or a share of them, has no ratio to another."""
 
 
 def margin_of(text: object) -> float:
@@ -78,7 +81,7 @@ def check_experiment(experiment: Experiment) -> None:
         UserError: when the metric is a yes or a no, or a share of them; or has no better direction; or with controls.
     """
     metric = METRICS[experiment.primary]
-    if metric.unit in WITHOUT_RATIO or metric.better is None:
+    if metric.unit in _WITHOUT_RATIO or metric.better is None:
         what = "a yes or a no" if metric.unit == YES_OR_NO else f"a share ({metric.unit})"
         raise UserError(
             f"arms of {experiment.name} are judged by {metric_name(metric.name)}, which is {what} and may be 0: no "

@@ -13,7 +13,7 @@ from headway.base.text import Amount, brief, counted
 Kind = Literal[
     "better", "worse", "higher", "lower", "differs", "same", "alike", "zero", "open", "waiting", "few", "none"
 ]
-"""What an interval means.
+"""The verdicts that an interval can give.
 
 A clear difference is `better` or `worse`; `higher` or `lower` in a quantity that has no better direction; and `differs`
 for a contrast that has no two sides. Equivalence within the margin is `same`, `alike` and `zero` for these. `waiting`
@@ -43,7 +43,7 @@ OUTCOMES = {
     "small": "clear difference, by less than {margin}",
     **{kind: PHRASES[kind] for kind in ("same", "open", "few", "none")},
 }
-"""By outcome, the words for a difference whose better direction is not named."""
+"""The words for the outcome of a difference that are used where its better direction is not named."""
 
 SMALL = "{phrase}, by less than {margin}"
 SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
@@ -108,7 +108,7 @@ def verdict_sentence(verdict: Verdict) -> str:
     write = amount_of(verdict)
     template = FACTOR if write.prefix else CHANGE
     change = template.format(quantity=verdict.quantity, change=signed(write, verdict.change))
-    said = SENTENCE.format(sides=sides, phrase=phrase(verdict), change=change, evidence=_evidence(verdict, write))
+    said = SENTENCE.format(sides=sides, phrase=phrase(verdict), change=change, evidence=_evidence(verdict))
     if verdict.kind != "open" or verdict.more_seeds is None or verdict.chance is None:
         return said
     return f"{said}; {more_seeds(verdict.more_seeds, verdict.chance, verdict.seed_s)}"
@@ -127,7 +127,7 @@ def amount_of(verdict: Verdict) -> Amount:
     margin = None if verdict.kind in CLEAR and not verdict.is_small else verdict.margin
     if verdict.unit is None:
         return Amount.of_share(verdict.change, verdict.interval, margin=margin)
-    low, high = verdict.interval or (0.0, 0.2 * verdict.change)
+    low, high = verdict.interval or sorted((0.8 * verdict.change, 1.2 * verdict.change))
     bounds = (0.0,) if margin is None else (0.0, margin, -margin)
     return Amount.within(low, high, unit=f" {verdict.unit}".rstrip(), bounds=bounds)
 
@@ -138,10 +138,19 @@ def signed(write: Amount, change: float) -> str:
     return f"+{said}" if change > 0 and not write.prefix and set(said) & set("123456789") else said
 
 
-def _evidence(verdict: Verdict, write: Amount) -> str:
+def without_unit(verdict: Verdict) -> tuple[str, str]:
+    """Return a change and its interval without their unit, which a column names; empty where they are unknown."""
+    if verdict.change is None:
+        return "", ""
+    write = amount_of(verdict)
+    interval = "" if verdict.interval is None else write(*verdict.interval).removesuffix(write.unit)
+    return signed(write, verdict.change).removesuffix(write.unit), interval
+
+
+def _evidence(verdict: Verdict) -> str:
     seeds = counted(verdict.seeds, "seed")
     if verdict.interval is not None:
-        return f"{verdict.interval_name} {write(*verdict.interval).removesuffix(write.unit)}; {seeds}"
+        return f"{verdict.interval_name} {without_unit(verdict)[1]}; {seeds}"
     return AWAITED.format(evidence=seeds, awaited=verdict.awaited) if verdict.kind == "waiting" else seeds
 
 

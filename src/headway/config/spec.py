@@ -36,7 +36,7 @@ FORMER: Mapping[str, Mapping[str, str]] = {
     "arms": {},
     "controls": {},
 }
-"""By part of a document, the keys that 0.2.0 called otherwise, with their names then: ids still hash those."""
+"""The keys that were renamed after 0.2.0 and their former names, by part of a document; ids hash the former names."""
 CURRENT = {part: {then: now for now, then in names.items()} for part, names in FORMER.items()}
 
 

@@ -95,6 +95,11 @@ class Cells:
         ]
         return float(np.median(sizes)) or float(np.mean(sizes)) or 1.0
 
+    @property
+    def one_per_cent(self) -> float:
+        """The factor from differences of `in_per_cent` to those of `LOGARITHM`, or of the metric's unit."""
+        return 1.0 if self.size is None else self.size / 100
+
     def in_per_cent(self) -> "Cells":
         """Return the cells with 100 ln of the values, or with the values in per cent of their `size`."""
         values = 100 * np.log(self.values) if self.size is None else 100 * self.values / self.size

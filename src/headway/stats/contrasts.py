@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 _PER_TOKEN = "nats per token"
 
-WITHOUT_RATIO = ("fraction", YES_OR_NO, "1")
-"""Units of metrics that may be 0: a yes or a no, or a share of them, has no ratio to another."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -119,7 +116,6 @@ def _is_near_ceiling(question: Question, looks: Looking) -> bool:
 
 def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Family, list[Difference]]:
     cells, rows = question.cells, question.cells.rows(question.differences)
-    factor = 1.0 if cells.size is None else cells.size / 100
     # An arm that has no folder at all is not run; nothing waits for it.
     ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
     *_, state = follow(family.plan, cells, rows, ended, METRICS[question.metric])
@@ -136,7 +132,7 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
     if spread := test.spread:
         family = replace(
             family,
-            residual_sd=factor * math.sqrt(spread.mean_square),
+            residual_sd=cells.one_per_cent * math.sqrt(spread.mean_square),
             freedom=spread.freedom,
             d0=spread.prior_freedom if math.isfinite(spread.prior_freedom) else None,
             pairing=spread.pairing,
@@ -153,9 +149,9 @@ def follow(
     metric: Metric,
 ) -> Iterator[PlanState]:
     """Yield the states of a plan, with contrasts in 100 ln, or in the metric's unit if a value is 0 or below."""
-    unit, factor = (LOGARITHM, 1.0) if cells.size is None else (metric.unit, cells.size / 100)
+    unit = LOGARITHM if cells.size is None else metric.unit
     for state in run_plan(plan, cells.in_per_cent().values, weights, ended):
-        contrasts = [replace(contrast.times(factor), unit=unit) for contrast in state.contrasts]
+        contrasts = [replace(contrast.times(cells.one_per_cent), unit=unit) for contrast in state.contrasts]
         yield replace(state, contrasts=tuple(contrasts))
 
 

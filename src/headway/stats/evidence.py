@@ -228,10 +228,6 @@ class Family:
         """The equivalence margin, in per cent or in the metric's unit."""
         return self.plan.margin * (1.0 if self.size_of_values is None else self.size_of_values / 100)
 
-    def deciding_margin(self, difference: Difference) -> float | None:
-        """Return the margin if it decides the verdict of a difference; None if 0 alone does."""
-        return None if difference.outcome == "apart" else self.margin
-
     @property
     def awaited(self) -> int:
         """Seeds of the look that was made last, or of the first, where none was made."""

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headway.base.text import Amount, escape_controls, number
-from headway.base.words import phrase
+from headway.base.text import escape_controls, number
+from headway.base.words import phrase, without_unit
 from headway.config.metrics import METRICS, metric_name
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference, Family
-from headway.stats.verdicts import POINTS, name_of_interval, of_errors, scope, verdict_of
+from headway.stats.verdicts import POINTS, of_errors, scope, verdict_of
 
 TableFormat = Literal["latex", "csv", "markdown"]
 """The forms in which a command prints the table."""
@@ -160,46 +160,27 @@ def verdict_table(
 
 
 def _row(one: Difference, family: Family | None, labels: Mapping[str, str], *, in_per_cent: bool) -> VerdictRow:
-    shown_difference, shown_interval = _shown(one, family, in_per_cent=in_per_cent)
-    difference, interval = one.estimate, one.interval
-    if in_per_cent:
-        difference, interval = one.share, one.share_interval
-    factor = 100.0 if in_per_cent or METRICS[one.metric].unit in POINTS else 1.0
+    told = verdict_of(one, family, metric=METRICS[one.metric], sides=("", ""), in_per_cent=in_per_cent)
+    factor = 100.0 if in_per_cent else 1.0
     if isinstance(one, JudgedContrast):
         comparison, group = one.label, None
     else:
         assert isinstance(one, Comparison)
         comparison = " vs ".join(labels.get(arm, arm) for arm in (one.arm, one.baseline))
         group = one.group
+    shown_difference, shown_interval = without_unit(told)
     return VerdictRow(
         comparison=comparison,
         control=one.control or "",
         group=group or "",
-        difference=None if difference is None else factor * difference,
-        interval=None if interval is None else (factor * interval[0], factor * interval[1]),
-        interval_name=name_of_interval(family),
-        shown_difference=shown_difference,
-        shown_interval=shown_interval,
+        difference=None if told.change is None else factor * told.change,
+        interval=None if told.interval is None else (factor * told.interval[0], factor * told.interval[1]),
+        interval_name=told.interval_name,
+        shown_difference=shown_difference or number(None),
+        shown_interval=shown_interval or number(None),
         seeds=one.n_pairs,
         verdict=short_verdict(one, family),
     )
-
-
-def _shown(one: Difference, family: Family | None, *, in_per_cent: bool) -> tuple[str, str]:
-    """Return a difference and its interval as text, without the unit that the column names."""
-    margin = None if family is None else family.deciding_margin(one)
-    value, interval = (one.share, one.share_interval) if in_per_cent else (one.estimate, one.interval)
-    if value is None:
-        return number(None), number(None)
-    if in_per_cent:
-        write = Amount.of_share(value, interval, margin=margin)
-    else:
-        factor = 100.0 if METRICS[one.metric].unit in POINTS else 1.0
-        low, high = interval or sorted((0.8 * value, 1.2 * value))
-        write = Amount.within(low, high, factor=factor)
-    difference = write(value).removesuffix(write.unit)
-    plus = "+" if value > 0 and not write.offset and set(difference) & set("123456789") else ""
-    return plus + difference, number(None) if interval is None else write(*interval).removesuffix(write.unit)
 
 
 _LATEX = {

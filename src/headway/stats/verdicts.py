@@ -97,7 +97,7 @@ _DIRECTIONS: Mapping[str | None, tuple[Kind, Kind]] = {
     "lower": ("better", "worse"),
     "higher": ("worse", "better"),
 }
-"""By a metric's better direction, the verdicts on a negative and on a positive difference."""
+"""The verdicts on a negative and on a positive difference, by the better direction of the metric."""
 
 
 def kind_of(difference: Difference, family: Family | None, better: str | None, *, has_sides: bool = True) -> Kind:

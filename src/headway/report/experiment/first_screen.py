@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from headway.base.text import counted, number
-from headway.base.words import Verdict, about, amount_of, signed, verdict_sentence
+from headway.base.words import Verdict, about, amount_of, verdict_sentence, without_unit
 from headway.config.load import QUICK
 from headway.config.metrics import METRICS
 from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
@@ -121,8 +121,10 @@ def headline(material: ReportData, main: Sequence[DrawnDifference]) -> str:
     if not known:
         seeds = max(len(one.seeds) for one in main)
         return f"There is no verdict on the {measured} yet: {counted(seeds, 'seed')} for {len(main)} comparisons."
-    low, high = min(one.low for one in known), max(one.high for one in known)
-    span = f"between {_span(material, known[0], low, high)} ({_interval_name(material, known[0])}s; {_seeds(known)})"
+    verdicts = [_verdict(material, one) for one in known]
+    ends = [end for verdict in verdicts for end in verdict.interval or ()]
+    between = amount_of(verdicts[0])(min(ends), max(ends)).replace(" to ", " and ")
+    span = f"between {between} ({_interval_name(material, known[0])}s; {_seeds(known)})"
     if all(one.judged.outcome == "same" for one in main):
         same = f"All {len(main)} comparisons are as good within {margin_of(material):g} %"
         said = f"{same}: the difference in {measured} lies {span}."
@@ -190,21 +192,8 @@ def _seeds(found: Sequence[DrawnDifference]) -> str:
 
 def _written(material: ReportData, one: DrawnDifference) -> str:
     """Return a difference and its interval without the unit, which a column names."""
-    told = _verdict(material, one)
-    write = amount_of(told)
-    ends = "" if told.interval is None else f" ({write(*told.interval).removesuffix(write.unit)})"
-    return signed(write, told.change or 0.0).removesuffix(write.unit) + ends
-
-
-def _span(material: ReportData, one: DrawnDifference, low: float, high: float) -> str:
-    """Return a range of differences, in the digits of one of them."""
-    told = _verdict(material, one)
-    factor = 0.01 if one.in_per_cent else _POINTS if told.unit == "percentage points" else 1.0
-    return amount_of(told)(factor * low, factor * high).replace(" to ", " and ")
-
-
-_POINTS = 100.0
-"""Percentage points of a share."""
+    change, interval = without_unit(_verdict(material, one))
+    return f"{change} ({interval})" if interval else change
 
 
 def _rows(
