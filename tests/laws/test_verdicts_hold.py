@@ -209,6 +209,12 @@ def test_values_of_0_and_below_wait_for_their_look_and_for_three_seeds():
     assert (two.outcome, two.interval, two.p) == ("few", None, None)
 
 
+def test_what_is_detectable_has_the_unit_of_the_values():
+    family, found = in_unit([[0.0, 1.0, -2.0, 0.5], [3.0, 4.1, 0.8, 3.2]], Looking(margin=1.0))
+    (one,) = found
+    assert f"differences of about {one.detectable:.3f} nats per token (80 % power)" in scope(family, found)
+
+
 def test_equal_first_seeds_keep_a_planned_question_open():
     plan = Looking(margin=1.0, plan=LookPlan.until(12, 1.0), seeds=tuple(range(12)), asked={})
     _, (one,) = in_unit([[0.0] * 12, [0.0, 0.0, 0.0, 5, 6, 5, 7, 6, 5, 6, 5, 6]], plan)

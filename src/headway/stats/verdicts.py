@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from scipy.special import stdtrit
 
-from headway.base.text import TEN_TIMES, Amount, counted, listed
+from headway.base.text import TEN_TIMES, Amount, counted, listed, span
 from headway.base.words import NO_SEEDS, PHRASES, Kind, Verdict, interval_name, verdict_sentence
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
@@ -317,13 +317,19 @@ def _settled_alone(family: Family, differences: Sequence[Difference]) -> Iterato
 
 
 def _detectable(differences: Sequence[Difference]) -> list[str]:
-    sizes = sorted(size for c in differences if (size := c.as_share(c.detectable)) is not None)
+    in_unit = bool(differences) and not differences[0].is_logarithmic
+    sizes = sorted(
+        size for c in differences if (size := c.detectable if in_unit else c.as_share(c.detectable)) is not None
+    )
     if not sizes:
         return []
-    write = Amount.of_share(sizes[0] if sizes[-1] < TEN_TIMES else sizes[-1], None)
-    one = write(sizes[0]) == write(sizes[-1])
-    span = write(sizes[0]) if one else write.prefix + write(sizes[0], sizes[-1])
-    return [f"this experiment can detect differences of about {span} (80 % power)"]
+    if in_unit:
+        said = f"{span(sizes)} {differences[0].unit}"
+    else:
+        write = Amount.of_share(sizes[0] if sizes[-1] < TEN_TIMES else sizes[-1], None)
+        one = write(sizes[0]) == write(sizes[-1])
+        said = write(sizes[0]) if one else write.prefix + write(sizes[0], sizes[-1])
+    return [f"this experiment can detect differences of about {said} (80 % power)"]
 
 
 _MOST_DIGITS = 9
