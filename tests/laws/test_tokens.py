@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 407_406,
-    "code lines": 38_134,
+    "tokens": 405_124,
+    "code lines": 37_972,
     "dense modules": 85,
-    "functions above 400 tokens": 42,
+    "functions above 400 tokens": 40,
     "comprehensions in 1,000 lines": 80,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 44,

@@ -62,7 +62,6 @@ def test_what_is_answered_compared_and_drawn_is_bits_and_no_percentage_of_nats(s
     assert said.startswith("merges vs bytes: better, evaluation bits per byte −16.")
     material = material_of(stored)
     drawn = {figure.name: figure for figure in figures(material)}
-    assert "evaluation bits per byte" in json.dumps(drawn["differences"].spec)
     assert "bits per byte" in drawn["final-loss"].caption
     assert "vconcat" not in drawn["final-loss"].spec  # in one panel, where they can be compared
     table = LABORATORY.final(material)

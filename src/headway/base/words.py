@@ -5,6 +5,8 @@ gives the same sentence in the terminal, the report, the answer page and the not
 stands in tables and figures.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,6 +56,13 @@ FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
 COST = "{settling} ({time} of training)"
 FAR = "more than 1,000 more seeds would be needed"
+ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."
+ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
+SPAN = "between {low} and {high} ({interval}s; {seeds})"
+NO_INTERVALS = "There is no verdict on the {quantity} yet: {seeds} for {n} comparisons."
+OTHER = "The other comparison is {outcome}."
+OTHERS_ALIKE = "The other {n} comparisons are {outcome}."
+OTHERS = "Of the other {n} comparisons, {counts}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +121,46 @@ def verdict_sentence(verdict: Verdict) -> str:
     if verdict.kind != "open" or verdict.more_seeds is None or verdict.chance is None:
         return said
     return f"{said}; {more_seeds(verdict.more_seeds, verdict.chance, verdict.seed_s)}"
+
+
+def several_sentence(verdicts: Sequence[Verdict], n: int, margin: float | None) -> str:
+    """Return one sentence on comparisons none of which is clear.
+
+    Args:
+        verdicts: the verdicts of comparisons with an interval, at least one.
+        n: the number of all comparisons.
+        margin: the margin in per cent within which all arms are as good; None if a comparison is open.
+    """
+    first = verdicts[0]
+    ends = [end for verdict in verdicts for end in verdict.interval or ()]
+    low, _, high = amount_of(first)(min(ends), max(ends)).partition(" to ")
+    counts = sorted({verdict.seeds for verdict in verdicts})
+    seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    span = SPAN.format(low=low, high=high, interval=first.interval_name, seeds=seeds)
+    if margin is not None:
+        return ALL_SAME.format(n=n, margin=f"{margin:g}", quantity=first.quantity, span=span)
+    every = f"all {n}" if len(verdicts) == n else f"{len(verdicts)} of {n}"
+    return ALL_OPEN.format(quantity=first.quantity, every=every, span=span)
+
+
+def missing_intervals(quantity: str, seeds: int, n: int) -> str:
+    """Return the sentence on several comparisons without an interval."""
+    return NO_INTERVALS.format(quantity=quantity, seeds=counted(seeds, "seed"), n=n)
+
+
+def others_sentence(outcomes: Counter[str]) -> str:
+    """Return the sentence that counts further comparisons by their outcome in a few words.
+
+    Examples:
+        >>> others_sentence(Counter(["open", "open", "clear too"]))
+        'Of the other 3 comparisons, 2 are open, 1 is clear too.'
+    """
+    n = outcomes.total()
+    if len(outcomes) == 1:
+        template = OTHER if n == 1 else OTHERS_ALIKE
+        return template.format(n=n, outcome=next(iter(outcomes)))
+    counts = [f"{times} {'is' if times == 1 else 'are'} {outcome}" for outcome, times in outcomes.most_common()]
+    return OTHERS.format(n=n, counts=", ".join(counts))
 
 
 def phrase(verdict: Verdict) -> str:

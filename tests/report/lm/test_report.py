@@ -13,9 +13,9 @@ from support.fabricate_text import STEPS, data_lane, fabricate_text, head_progre
 from headway.report.charts import intervals as labels
 from headway.report.charts.figure import SCHEME_COLOURS
 from headway.report.charts.files import render
-from headway.report.experiment.answer import final_outcome
 from headway.report.experiment.data import ReportData, arm_styles
 from headway.report.experiment.laboratory import by_task
+from headway.report.experiment.outcome import final_outcome
 from headway.report.experiment.page import figures, page
 from headway.report.lm import lane, size, text, training
 from headway.report.lm import size as heads
@@ -49,9 +49,9 @@ def rows(figure) -> list[dict]:
 def test_figures_are_those_that_the_results_call_for(progression: ReportData, lanes: ReportData) -> None:
     # Controls that change the learning rate only have a table, and no figures of their own.
     expected = ["heads", "final-loss", "learning", "cost", "parts", "repetition"]
-    assert names(progression) == ["differences", "differences-arms", *expected]
+    assert names(progression) == expected
     per_control = ["learning", "cost", "lane-use", "repetition"]
-    expected = ["differences", "differences-controls", "parameters", "final-loss", "lane-diagram", "parts"]
+    expected = ["parameters", "final-loss", "lane-diagram", "parts"]
     expected += [f"{name}{end}" for name in per_control for end in ("", "-positions-outside-lane")]
     assert sorted(names(lanes)) == sorted(expected)
 

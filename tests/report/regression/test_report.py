@@ -20,9 +20,9 @@ from headway.config.spec import thinned
 from headway.errors import ResultsError
 from headway.report.charts.figure import ARM_COLOURS, HEAD_COLOURS, Figure, inline
 from headway.report.charts.files import FORMATS, render, write_figures
-from headway.report.experiment.answer import final_outcome
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import by_task
+from headway.report.experiment.outcome import final_outcome
 from headway.report.experiment.page import figures
 from headway.report.regression import heads as dynamics
 from headway.report.regression import heads as maps
@@ -49,7 +49,7 @@ def names(material: ReportData) -> list[str]:
 @pytest.mark.slow
 def test_every_figure_of_the_laboratory_is_there(heads: ReportData) -> None:
     per_arm = [f"{kind}-{arm}" for arm in ("h1", "h2", "h4", "h8") for kind in ("circuits", "steps")]
-    whole = ["differences", "final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
+    whole = ["final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
     assert names(heads) == [*whole, *per_arm, "gradient-flow", "proportional-regime"]
 
 

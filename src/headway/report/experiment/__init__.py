@@ -1,5 +1,5 @@
 """The report of an experiment: the parts that all laboratories share.
 
-`page` makes the report from `data`; `first_screen` says its answer, and `answer` draws it; `laboratory` is what a
-laboratory adds.
+`page` makes the report from `data`. `first_screen` says and draws the answer from `differences`, `outcome` draws the
+final metric of every arm, and `laboratory` is what a laboratory adds.
 """

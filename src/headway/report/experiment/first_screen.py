@@ -9,16 +9,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from headway.base.text import counted, number
-from headway.base.words import Verdict, about, amount_of, verdict_sentence, without_unit
+from headway.base.text import counted, join, number
+from headway.base.words import (
+    about,
+    missing_intervals,
+    others_sentence,
+    several_sentence,
+    verdict_sentence,
+    without_unit,
+)
 from headway.config.load import QUICK
 from headway.config.metrics import METRICS
-from headway.report.experiment.answer import DrawnDifference, drawn_differences, margin_of, smaller
 from headway.report.experiment.data import ReportData
+from headway.report.experiment.differences import (
+    DifferenceLists,
+    ShownDifference,
+    margin_of,
+    shown_differences,
+    smaller,
+    without_merit,
+)
 from headway.report.experiment.laboratory import time_taken
 from headway.stats.cells import why_no_verdict
 from headway.stats.learning_rates import rate_controls
-from headway.stats.verdicts import POINTS, name_of_interval, quantity, sides_of, verdict_of
+from headway.stats.verdict_table import short_verdict
+from headway.stats.verdicts import POINTS, quantity
 
 MOST_ROWS = 8
 """Comparisons that stand open; the others are folded."""
@@ -28,7 +43,8 @@ MOST_ROWS = 8
 class ForestRow:
     """A comparison as a row: names, number with its interval, a verdict, and where it is drawn, in per cent of an axis.
 
-    `ends` is None without an interval; `beyond` is -1 or 1 if the difference lies left or right of the axis.
+    `ends` is None without an interval; `seeds` has a place for each seed, if there are several; `beyond` is -1 or 1 if
+    the difference lies left or right of the axis.
     """
 
     name: str
@@ -37,18 +53,19 @@ class ForestRow:
     kind: str
     middle: float
     ends: tuple[float, float] | None
+    seeds: tuple[float, ...]
     beyond: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forest:
-    """Comparisons on one axis: their title, the head of their column, where 0 is, and the band of the margin."""
+    """Comparisons on one axis: their title, the head of their column, the band of the margin, and what is drawn."""
 
     title: str
     head: str
     rows: tuple[ForestRow, ...]
-    zero: float
     band: tuple[float, float] | None
+    legend: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,208 +95,184 @@ def first_screen(
         statements: the laboratory's sentences; the first is the answer where no arms are compared.
         further: warnings about the page itself.
     """
-    asked, found, shares = drawn_differences(material)
-    plain = [[one for one in some if one.control is None] for some in (asked, found)]
-    main = plain[0] or plain[1]
-    if not material.arms:
-        answer = "There is no answer yet: no run has finished."
-    elif main:
-        answer = headline(material, main)
-    elif statements:
-        answer = _sentence(statements[0])
-    else:
-        done = [(run.name, run.seed) for run in material.runs if run.status == "done"]
-        why = why_no_verdict(material.experiment, done) or "no compared arm has a value yet"
-        answer = f"Nothing was compared: {why}."
-    shown, folded = _rows(material, plain, [one for one in (*asked, *found) if one.control], shares=shares)
+    differences = shown_differences(material)
     doubts = material.results.doubts
     cautions = (*doubts, *(one for one in material.results.warnings if one not in doubts), *further)
     care, rest = _care(cautions)
     return FirstScreen(
-        answer=answer,
+        answer=_answer(material, differences, statements),
         setting=_setting(material),
-        shown=shown,
-        folded=folded,
+        shown=_open_rows(material, differences),
+        folded=tuple(_folded_rows(material, differences)),
         care=care,
         cautions=tuple(_sentence(one) for one in rest),
         facts=(progress, *_cost(material)),
     )
 
 
-def headline(material: ReportData, main: Sequence[DrawnDifference]) -> str:
+def _answer(material: ReportData, differences: DifferenceLists, statements: Sequence[str]) -> str:
+    if not material.arms:
+        return "There is no answer yet: no run has finished."
+    main = _without_control(differences.contrasts) or _without_control(differences.arms)
+    if main:
+        return headline(material, main)
+    if statements:
+        return _sentence(statements[0])
+    done = [(run.name, run.seed) for run in material.runs if run.status == "done"]
+    why = why_no_verdict(material.experiment, done) or "no compared arm has a value yet"
+    return f"Nothing was compared: {why}."
+
+
+def _without_control(differences: Sequence[ShownDifference]) -> list[ShownDifference]:
+    return [difference for difference in differences if difference.control is None]
+
+
+def headline(material: ReportData, main: Sequence[ShownDifference]) -> str:
     """Return one sentence on comparisons, at least one, that names the quantity; the strongest difference comes first.
 
     Further comparisons are counted in a second sentence.
     """
-    told = sorted((one for one in main if one.judged.is_told), key=_strength)
-    if told or len(main) == 1:
-        lead = (told or main)[0]
-        rest = [one for one in main if one is not lead]
-        return f"{_alone(material, lead)}{_others(material, rest)}"
-    known = [one for one in main if one.low < one.high]
-    measured = metric_name_of(material)
+    clear = sorted((difference for difference in main if difference.judged.is_told), key=_strength)
+    if clear or len(main) == 1:
+        lead = (clear or main)[0]
+        rest = [difference for difference in main if difference is not lead]
+        said = f"{verdict_sentence(lead.verdict)}."
+        return _doubted(said, [lead]) + _others(material, rest)
+    known = [difference.verdict for difference in main if difference.has_interval]
+    measured = quantity(METRICS[material.results.primary])
     if not known:
-        seeds = max(len(one.seeds) for one in main)
-        return f"There is no verdict on the {measured} yet: {counted(seeds, 'seed')} for {len(main)} comparisons."
-    verdicts = [_verdict(material, one) for one in known]
-    ends = [end for verdict in verdicts for end in verdict.interval or ()]
-    between = amount_of(verdicts[0])(min(ends), max(ends)).replace(" to ", " and ")
-    span = f"between {between} ({_interval_name(material, known[0])}s; {_seeds(known)})"
-    if all(one.judged.outcome == "same" for one in main):
-        same = f"All {len(main)} comparisons are as good within {margin_of(material):g} %"
-        said = f"{same}: the difference in {measured} lies {span}."
-    else:
-        every = f"all {len(main)}" if len(known) == len(main) else f"{len(known)} of {len(main)}"
-        said = f"No comparison shows a clear difference in {measured} yet: {every} differences lie {span}."
-    return f"In doubt: {said}" if any(one.judged.doubts for one in main) else said
+        return missing_intervals(measured, max(len(difference.values) for difference in main), len(main))
+    all_same = all(difference.judged.outcome == "same" for difference in main)
+    return _doubted(several_sentence(known, len(main), margin_of(material) if all_same else None), main)
 
 
-def metric_name_of(material: ReportData) -> str:
-    """The primary metric's name in a sentence."""
-    return quantity(METRICS[material.results.primary])
+def _doubted(said: str, differences: Sequence[ShownDifference]) -> str:
+    return f"In doubt: {said}" if any(difference.judged.doubts for difference in differences) else said
 
 
-def _alone(material: ReportData, one: DrawnDifference) -> str:
-    """Return the sentence for one comparison."""
-    said = f"{verdict_sentence(_verdict(material, one))}."
-    return f"In doubt: {said}" if one.judged.doubts else said
-
-
-def _verdict(material: ReportData, one: DrawnDifference) -> Verdict:
-    return verdict_of(
-        one.judged,
-        material.results.family(one.judged),
-        metric=METRICS[material.results.primary],
-        sides=_sides(material, one) or (one.name,),
-        in_per_cent=one.in_per_cent,
-    )
-
-
-def _others(material: ReportData, rest: Sequence[DrawnDifference]) -> str:
+def _others(material: ReportData, rest: Sequence[ShownDifference]) -> str:
     if not rest:
         return ""
-    margin = f"{margin_of(material):g} %"
-    words = {"apart": "clear too", "small": "clear too", "same": f"as good within {margin}"}
-    counts = Counter("in doubt" if one.judged.doubts else words.get(one.judged.outcome, "open") for one in rest)
-    if len(rest) == 1:
-        return f" The other comparison is {next(iter(counts))}."
-    if len(counts) == 1:
-        return f" The other {len(rest)} comparisons are {next(iter(counts))}."
-    said = ", ".join(f"{n} {'is' if n == 1 else 'are'} {word}" for word, n in counts.most_common())
-    return f" Of the other {len(rest)} comparisons, {said}."
+    words = {"apart": "clear too", "small": "clear too", "same": f"as good within {margin_of(material):g} %"}
+    outcomes = ["in doubt" if one.judged.doubts else words.get(one.judged.outcome, "open") for one in rest]
+    return f" {others_sentence(Counter(outcomes))}"
 
 
-def _sides(material: ReportData, one: DrawnDifference) -> tuple[str, str] | None:
-    if one.against:
-        return one.name, one.against
-    name = getattr(one.judged, "name", "")
-    contrast = next((each for each in material.experiment.contrasts if each.name == name), None)
-    return None if contrast is None else sides_of(contrast, material.experiment)
+def _strength(difference: ShownDifference) -> float:
+    return -abs(difference.mean)
 
 
-def _strength(one: DrawnDifference) -> float:
-    return -abs(one.mean)
+def _strongest_first(differences: Sequence[ShownDifference]) -> list[ShownDifference]:
+    return sorted(differences, key=lambda difference: (not difference.judged.is_told, _strength(difference)))
 
 
-def _interval_name(material: ReportData, one: DrawnDifference) -> str:
-    return name_of_interval(material.results.family(one.judged))
+def _standing_open(differences: DifferenceLists) -> tuple[list[ShownDifference], list[ShownDifference]]:
+    """Return the differences without a control that stand open, and those that are folded."""
+    asked, arms = _without_control(differences.contrasts), _without_control(differences.arms)
+    if len(asked) + len(arms) <= MOST_ROWS:
+        return [*asked, *arms], []
+    first, rest = (asked, arms) if asked else (arms, [])
+    if len(first) > MOST_ROWS:
+        first = _strongest_first(first)
+    return first[:MOST_ROWS], [*first[MOST_ROWS:], *rest]
 
 
-def _seeds(found: Sequence[DrawnDifference]) -> str:
-    counts = sorted({len(one.seeds) for one in found})
-    return counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+def _open_rows(material: ReportData, differences: DifferenceLists) -> Forest | None:
+    shown, _ = _standing_open(differences)
+    return _forest(material, "", shown, differences) if shown else None
 
 
-def _written(material: ReportData, one: DrawnDifference) -> str:
-    """Return a difference and its interval without the unit, which a column names."""
-    change, interval = without_unit(_verdict(material, one))
-    return f"{change} ({interval})" if interval else change
-
-
-def _rows(
-    material: ReportData,
-    plain: Sequence[list[DrawnDifference]],
-    controlled: Sequence[DrawnDifference],
-    *,
-    shares: bool,
-) -> tuple[Forest | None, tuple[Forest, ...]]:
-    """Return the open rows and the folded ones: the strongest stand open where there are too many."""
-    asked, found = plain
-    shown, rest = (asked, found) if asked else (found, [])
-    if len(asked) + len(found) <= MOST_ROWS:
-        shown, rest = [*asked, *found], []
-    elif len(shown) > MOST_ROWS:
-        shown = sorted(shown, key=lambda one: (not one.judged.is_told, _strength(one)))
-        shown, rest = shown[:MOST_ROWS], [*shown[MOST_ROWS:], *rest]
-    title = "Each arm against its baseline" if asked and len(shown) == len(asked) else "Further comparisons"
-    under = {control: [one for one in controlled if one.control == control] for control in _controls(material)}
-    parts = [(title, rest), *((f"Under {material.experiment.control_label(c)}", some) for c, some in under.items())]
-    folded = tuple(_lines(material, name, some, shares=shares) for name, some in parts if some)
-    return (_lines(material, "", shown, shares=shares) if shown else None), folded
-
-
-def _controls(material: ReportData) -> list[str]:
+def _folded_rows(material: ReportData, differences: DifferenceLists) -> Iterator[Forest]:
+    _, rest = _standing_open(differences)
+    if rest:
+        all_arms = rest == _without_control(differences.arms)
+        title = "Each arm against its baseline" if all_arms else "Further comparisons"
+        yield _forest(material, title, rest, differences)
     rate_only = rate_controls(material.experiment)
-    return [control for control in material.controls if control is not None and control not in rate_only]
+    for control in material.controls:
+        under = [difference for difference in differences.all if difference.control == control]
+        if under and control is not None and control not in rate_only:
+            yield _forest(material, f"Under {material.experiment.control_label(control)}", under, differences)
 
 
-def _lines(material: ReportData, title: str, found: Sequence[DrawnDifference], *, shares: bool) -> Forest:
-    margin = margin_of(material) if shares else 0.0
-    scaled = smaller(found, margin) or list(found)
-    reach = 1.1 * max([margin, *(one.reach for one in scaled)]) or 1.0
+def _forest(material: ReportData, title: str, shown: Sequence[ShownDifference], differences: DifferenceLists) -> Forest:
+    margin = margin_of(material) if differences.in_per_cent else 0.0
+    on_axis = smaller(shown, margin) or shown
+    reach = 1.1 * max([margin, *(difference.reach for difference in on_axis)]) or 1.0
 
     def place(value: float) -> float:
         return round(50 + 50 * max(-1.0, min(1.0, value / reach)), 2)
 
-    rows = tuple(
-        ForestRow(
-            name=" vs ".join(_sides(material, one) or (one.name,)),
-            number=_written(material, one),
-            verdict=one.verdict,
-            kind=_kind(material, one),
-            middle=place(one.mean),
-            ends=(place(one.low), place(one.high)) if one.low < one.high else None,
-            beyond=0 if abs(one.mean) <= reach else 1 if one.mean > 0 else -1,
+    def row(difference: ShownDifference) -> ForestRow:
+        beyond = 1 if difference.mean > reach else -1 if difference.mean < -reach else 0
+        return ForestRow(
+            name=" vs ".join(difference.sides),
+            number=_written(difference),
+            verdict=short_verdict(difference.judged, material.results.family(difference.judged)),
+            kind=_kind(material, difference),
+            middle=place(difference.mean),
+            ends=(place(difference.low), place(difference.high)) if difference.has_interval else None,
+            seeds=tuple(map(place, difference.values)) if len(difference.values) > 1 and not beyond else (),
+            beyond=beyond,
         )
-        for one in found
-    )
+
     return Forest(
         title=title,
-        head=_head(material, found),
-        rows=rows,
-        zero=50.0,
+        head=_head(material, shown, in_per_cent=differences.in_per_cent),
+        rows=tuple(map(row, shown)),
         band=(place(-margin), place(margin)) if margin else None,
+        legend=_legend(material, shown, margin),
     )
 
 
-def _kind(material: ReportData, one: DrawnDifference) -> str:
-    if one.judged.doubts or not one.judged.is_settled:
+def _written(difference: ShownDifference) -> str:
+    """Return a difference and its interval without the unit, which a column names."""
+    change, interval = without_unit(difference.verdict)
+    return f"{change} ({interval})" if interval else change
+
+
+def _kind(material: ReportData, difference: ShownDifference) -> str:
+    if difference.judged.doubts or not difference.judged.is_settled:
         return "open"
-    if one.judged.outcome == "same":
+    if difference.judged.outcome == "same":
         return "same"
     better = METRICS[material.results.primary].better
     if better is None:
         return "open"
-    return "same" if (one.mean < 0) == (better == "lower") else "worse"
+    return "same" if (difference.mean < 0) == (better == "lower") else "worse"
 
 
-def _head(material: ReportData, found: Sequence[DrawnDifference]) -> str:
+def _head(material: ReportData, shown: Sequence[ShownDifference], *, in_per_cent: bool) -> str:
     """Return the head of a column of differences: unit, level, and whether intervals hold at once."""
     unit = METRICS[material.results.primary].unit
-    said = "%" if found[0].in_per_cent else "percentage points" if unit in POINTS else unit
-    known = [one for one in found if one.low < one.high]
+    said = "%" if in_per_cent else "percentage points" if unit in POINTS else unit
+    known = [difference for difference in shown if difference.has_interval]
     if not known:
         return f"difference, {said}"
-    families = [family for one in known if (family := material.results.family(one.judged)) is not None]
-    sure, sizes = _interval_name(material, known[0]), {(family.of, family.size) for family in families}
-    at_once = f", {families[0].size} at once" if len(sizes) == 1 else ", each kind at once"
-    return f"difference, {said} ({sure.replace('simultaneous ', '')}{at_once if 'simul' in sure else ''})"
+    name = known[0].verdict.interval_name
+    if "simultaneous" not in name:
+        return f"difference, {said} ({name})"
+    families = [material.results.family(difference.judged) for difference in known]
+    sizes = {(family.of, family.size) for family in families if family is not None}
+    at_once = f"{next(iter(sizes))[1]} at once" if len(sizes) == 1 else "each kind at once"
+    return f"difference, {said} ({name.removeprefix('simultaneous ')}, {at_once})"
+
+
+def _legend(material: ReportData, shown: Sequence[ShownDifference], margin: float) -> str:
+    several = any(len(difference.values) > 1 for difference in shown)
+    finished = {arm.name for arm in material.arms}
+    unfair = any({arm, baseline} <= finished for arm, baseline, _ in without_merit(material))
+    return join(
+        "Large point: mean over seeds; small points: seeds; bar: interval." if several else "",
+        f"Shaded: ± {margin:g} %, within which an arm is as good." if margin else "",
+        "Left out: arms with another task, or arms that see the answer." if unfair else "",
+    )
 
 
 def _setting(material: ReportData) -> str:
     """Return what was measured, on what, with how many seeds, and which direction is better."""
     metric = METRICS[material.results.primary]
-    name = metric_name_of(material)
+    name = quantity(metric)
     unit = "" if metric.unit in ("1", "ratio", *POINTS) else f" ({metric.unit})"
     arms = [arm for arm in material.arms if arm.control is None] or list(material.arms)
     runs = [arm.shown.run.spec for arm in arms] or [material.run]
@@ -305,8 +298,7 @@ def _setting(material: ReportData) -> str:
 
 def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]:
     """Yield what would change the answer: more seeds where a question is open, what was cautioned, another setting."""
-    asked, found, _ = drawn_differences(material)
-    plain = [one.judged for one in (*asked, *found) if one.control is None]
+    plain = [difference.judged for difference in _without_control(shown_differences(material).all)]
     undecided = [one for one in plain if not one.is_settled]
     if undecided:
         more = max((one.seeds_to_settle or 0 for one in undecided), default=0)

@@ -29,7 +29,6 @@ from headway.report.charts.files import convert, why_not_drawn, write_figures, w
 from headway.report.charts.files import render as render_svg
 from headway.report.charts.page import render, templates
 from headway.report.experiment import laboratory as tables
-from headway.report.experiment.answer import differences
 from headway.report.experiment.data import ReportData, gather
 from headway.report.experiment.first_screen import first_screen, would_change
 from headway.report.experiment.laboratory import report_part_of
@@ -151,7 +150,6 @@ def figures(material: ReportData) -> Iterator[Figure]:
     if material.arms:
         laboratory = report_part_of(material.run)
         yield from (figure for figure in laboratory.answers(material) if figure is not None)
-        yield from differences(material)
         yield from (figure for figure in laboratory.figures(material) if figure is not None)
         yield from plugin_figures(material)
 

@@ -13,8 +13,8 @@ from headway.base.text import listed, number
 from headway.config.lm.run import TokensRun, is_text
 from headway.report.charts.figure import NGRAMS, QUIET, LineStyle, alt, inline
 from headway.report.charts.lines import Axis, rule
-from headway.report.experiment.answer import OutcomeMeasure
 from headway.report.experiment.data import Finished, ReportData
+from headway.report.experiment.outcome import OutcomeMeasure
 from headway.stats.lm.diversity import HeadProgress, head_progress
 
 

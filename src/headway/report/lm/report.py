@@ -15,9 +15,9 @@ from headway.config.run import PER_BYTE
 from headway.report.charts.atlas import atlas
 from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
 from headway.report.charts.page import Row, Table
-from headway.report.experiment.answer import final_outcome
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds
+from headway.report.experiment.outcome import final_outcome
 from headway.report.lm import head_maps, heads, lane, size, text, training
 from headway.report.lm.common import BITS, LOSS, has_probes, heads_of, loss_metric
 from headway.report.lm.heads import PART

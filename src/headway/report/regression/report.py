@@ -10,9 +10,9 @@ from headway.config.metrics import METRICS
 from headway.icl.circuits import head_table
 from headway.report.charts.figure import ESTIMATORS, HEAD_COLOURS, Figure
 from headway.report.charts.page import Row, Table
-from headway.report.experiment.answer import OutcomeMeasure, final_outcome
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.experiment.laboratory import ReportSlice, Statement, by_task, over_seeds
+from headway.report.experiment.outcome import OutcomeMeasure, final_outcome
 from headway.report.regression import heads, theory, training
 from headway.report.regression.heads import circuits_of, declared, has_one_layer
 

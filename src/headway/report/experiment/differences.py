@@ -1,0 +1,172 @@
+"""The differences that a report shows: contrasts of the document, and arms against their baselines.
+
+`shown_differences` gives both from a results directory, in per cent or in the unit of the primary metric.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from headway.base.words import Verdict
+from headway.config.metrics import METRICS
+from headway.report.charts.intervals import SEEDS
+from headway.report.experiment.data import ReportData
+from headway.stats.cells import matches_of
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison, Difference
+from headway.stats.verdicts import sides_of, verdict_of
+
+WIDER = 3.0
+"""Differences below a gap of this factor have an axis of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownDifference:
+    """A judged difference as a report shows it.
+
+    Attributes:
+        sides: the labels of an arm and its baseline, or of a contrast's two sides; one label if it has no sides.
+        judged: the statistical result.
+        verdict: the verdict on it.
+        values: the difference at each seed.
+        mean: their mean.
+        low: the lower end of the interval; the mean without an interval.
+        high: the upper end of the interval; the mean without an interval.
+    """
+
+    sides: tuple[str, ...]
+    judged: Comparison | JudgedContrast
+    verdict: Verdict
+    values: tuple[float, ...]
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def control(self) -> str | None:
+        """The control that both sides are under."""
+        return self.judged.control
+
+    @property
+    def has_interval(self) -> bool:
+        """True if there are enough seeds for an interval."""
+        return self.low < self.high
+
+    @property
+    def reach(self) -> float:
+        """The largest distance from zero."""
+        return max(map(abs, (*self.values, self.low, self.high)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceLists:
+    """All differences of a report that have a value, in per cent if `in_per_cent` and in the metric's unit if not."""
+
+    contrasts: tuple[ShownDifference, ...]
+    arms: tuple[ShownDifference, ...]
+    in_per_cent: bool
+
+    @property
+    def all(self) -> tuple[ShownDifference, ...]:
+        """Contrasts first."""
+        return self.contrasts + self.arms
+
+
+def shown_differences(material: ReportData) -> DifferenceLists:
+    """Return the contrasts and the comparisons of arms that have a value."""
+    compared = [one for one in material.results.judged if one.n_pairs]
+    judged = (*compared, *material.results.contrasts)
+    in_per_cent = all(one.is_logarithmic for one in judged if one.n_pairs)
+    return DifferenceLists(
+        contrasts=tuple(_contrasts(material, in_per_cent=in_per_cent)),
+        arms=tuple(_comparisons(material, in_per_cent=in_per_cent)),
+        in_per_cent=in_per_cent,
+    )
+
+
+def margin_of(material: ReportData) -> float:
+    """Return the margin in per cent: that of the plan that verdicts follow, else the document's."""
+    families = [family for family in material.results.families if family.metric == material.results.primary]
+    return families[0].plan.margin if families else material.experiment.margin
+
+
+def smaller(differences: Sequence[ShownDifference], margin: float) -> list[ShownDifference]:
+    """Return the differences below the widest gap, if the gap is wide enough for an axis of their own."""
+    ordered = sorted(differences, key=lambda difference: difference.reach)
+    reaches = [max(difference.reach, margin, 1e-300) for difference in ordered]
+    gaps = [larger / smaller for smaller, larger in pairwise(reaches)]
+    widest = max(gaps, default=1.0)
+    return ordered[: gaps.index(widest) + 1] if widest >= WIDER else []
+
+
+def without_merit(material: ReportData) -> set[tuple[str, str, str | None]]:
+    """Return arm, baseline and group of comparisons in which neither can be better: other tasks, or a known answer."""
+    matches = matches_of(material.experiment)
+    unfair = [match for match in matches if match.no_merit(material.results.primary)]
+    return {(match.arm.full_name, match.baseline.full_name, match.group) for match in unfair}
+
+
+def _contrasts(material: ReportData, *, in_per_cent: bool) -> Iterator[ShownDifference]:
+    declared = {contrast.name: contrast for contrast in material.experiment.contrasts}
+    for judged in material.results.contrasts:
+        if judged.estimate is not None and judged.values:
+            contrast = declared.get(judged.name)
+            sides = None if contrast is None else sides_of(contrast, material.experiment)
+            values = [_in_unit(judged, value, in_per_cent=in_per_cent) for value in judged.values.values()]
+            yield _shown(material, judged, sides or (judged.label,), values, in_per_cent=in_per_cent)
+
+
+def _comparisons(material: ReportData, *, in_per_cent: bool) -> Iterator[ShownDifference]:
+    arms = {arm.name: arm for arm in material.arms}
+    metric, unfair = material.results.primary, without_merit(material)
+    for judged in material.results.judged:
+        arm, baseline = arms.get(judged.arm), arms.get(judged.baseline)
+        if arm is None or baseline is None or judged.estimate is None:
+            continue
+        if (judged.arm, judged.baseline, judged.group) in unfair:
+            continue
+        values = _at_each_seed(judged, arm.by_seed(metric), baseline.by_seed(metric), in_per_cent=in_per_cent)
+        if values:
+            yield _shown(material, judged, (arm.label, baseline.label), values, in_per_cent=in_per_cent)
+
+
+def _at_each_seed(
+    judged: Comparison, of_arm: Mapping[int, float], of_baseline: Mapping[int, float], *, in_per_cent: bool
+) -> list[float]:
+    shared = sorted(of_arm.keys() & of_baseline.keys() & set(judged.seeds or of_arm))
+    pairs = [(of_arm[seed], of_baseline[seed]) for seed in shared]
+    if judged.of_errors:
+        pairs = [(1 - first, 1 - second) for first, second in pairs]
+    if judged.is_logarithmic:
+        return [100 * (first / second - 1) for first, second in pairs if first > 0 and second > 0]
+    return [_in_unit(judged, first - second, in_per_cent=in_per_cent) for first, second in pairs]
+
+
+def _in_unit(judged: Difference, value: float, *, in_per_cent: bool) -> float:
+    """Return a value in per cent, or in the metric's unit."""
+    share = judged.as_share(value) if in_per_cent else None
+    return value if share is None else 100 * share
+
+
+def _shown(
+    material: ReportData,
+    judged: Comparison | JudgedContrast,
+    sides: tuple[str, ...],
+    values: Sequence[float],
+    *,
+    in_per_cent: bool,
+) -> ShownDifference:
+    assert judged.estimate is not None
+    interval = judged.interval if len(values) >= SEEDS else None
+    ends = interval or (judged.estimate, judged.estimate)
+    low, high = sorted(_in_unit(judged, end, in_per_cent=in_per_cent) for end in ends)
+    metric, family = METRICS[material.results.primary], material.results.family(judged)
+    return ShownDifference(
+        sides=sides,
+        judged=judged,
+        verdict=verdict_of(judged, family, metric=metric, sides=sides, in_per_cent=in_per_cent),
+        values=tuple(values),
+        mean=_in_unit(judged, judged.estimate, in_per_cent=in_per_cent),
+        low=low,
+        high=high,
+    )

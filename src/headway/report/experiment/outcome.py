@@ -1,0 +1,122 @@
+"""The final metric of every arm as a figure, beside references without training on the same task."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headway.base.text import join
+from headway.report.charts.figure import WIDTH, Figure, colours_of_column, ends, panel
+from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
+from headway.report.charts.lines import Axis
+from headway.report.experiment.data import ArmResults, ReportData
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeMeasure:
+    """The metric by which arms are compared in the end, and its words."""
+
+    name: str
+    metric: str
+    column: str
+    """Its name in data and tooltips, and in what results.json holds of the references."""
+    axis: str
+    title: str
+    sentence: str
+    references: Mapping[str, tuple[str, str, tuple[float, ...]]]
+    ticks: str
+    one_seed: str
+    label_width: int = 200
+    """Pixels that the name of an arm may take."""
+    row: int = 44
+    """Pixels of an arm's row."""
+
+
+def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | None:
+    """A row per arm: a point per seed, the mean with its interval, a tick per estimator; None without any error."""
+    arms = [arm for arm in material.arms if len(arm.final(measure.metric))]
+    if not arms:
+        return None
+    interval = (
+        "the bar its 95 % interval over seeds (t)." if material.n_seeds >= SEEDS else "too few seeds for an interval."
+    )
+    several_seeds = f"A small point per seed; the large point is their mean; {interval}"
+    return Figure(
+        name=measure.name,
+        part="Outcome",
+        title=measure.title,
+        caption=join(
+            measure.sentence,
+            several_seeds if material.n_seeds > 1 else measure.one_seed,
+            measure.ticks,
+            "They are left out where they lie far from every arm." if _far(material, measure, arms) else "",
+        ),
+        chart=_outcome_chart(material, measure, arms),
+    )
+
+
+def _outcome_chart(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Any:
+    column, value = measure.column, f"{measure.column}:Q"
+    summary = [_summary(arm, measure, one_seed=material.n_seeds == 1) for arm in arms]
+    ticks = list(_ticks(material, measure, arms))
+    seeds = list(_seeds(measure, arms))
+    drawn = [row[column] for row in (*seeds, *ticks)]
+    drawn += [row[end] for row in summary for end in ENDS]
+    width = WIDTH - min(measure.label_width, 8 * max(len(arm.label) for arm in arms))
+    x = Axis(column, measure.axis, domain=ends(drawn, beside=14 / width), ticks={"tickCount": max(3, width // 80)})
+    y = arms_axis([arm.label for arm in arms], labelLimit=measure.label_width, labelFontSize=12)
+    colours = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    layers = points_with_intervals(
+        summary,
+        x,
+        y,
+        colours,
+        across=ENDS,
+        thick=2.5,
+        size=110,
+        stroke="white",
+        strokeWidth=1,
+        shown=["arm:N", value, "low:Q", "high:Q"],
+    )
+    if ticks:
+        names = colours_of_column("what", {row["what"]: row["colour"] for row in ticks}, "square", columns=3)
+        layers.insert(0, strip(ticks, x, y, names, kind="tick", thickness=2.5, size=26, shown=["what:N", value]))
+    if material.n_seeds > 1:
+        layers.append(strip(seeds, x, y, shown=["arm:N", "seed:N", value]))
+    return panel(layers, width, measure.row * len(arms), "").resolve_scale(color="independent")
+
+
+def _seeds(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
+    for arm in arms:
+        for seed, value in arm.by_seed(measure.metric).items():
+            yield {"arm": arm.label, measure.column: value, "seed": str(seed)}
+
+
+def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> dict[str, Any]:
+    values = arm.final(measure.metric)
+    mean = over_seeds(values)
+    # Where all have one seed, there is the interval over prompts, as far as runs report its standard error.
+    half = 1.96 * float(arm.shown.metrics.get(f"{measure.metric}_se") or 0.0) if one_seed else 0.0
+    return {"arm": arm.label, measure.column: mean.mean, "low": mean.low - half, "high": mean.high + half}
+
+
+def _ticks(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
+    low, high = _near(measure, arms)
+    for arm in arms:
+        for name, (label, colour, _) in measure.references.items():
+            error = material.baselines(arm).get(name, {}).get(measure.column)
+            if error is not None and low <= error <= high:
+                yield {"arm": arm.label, "what": label, measure.column: error, "colour": colour}
+
+
+def _near(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> tuple[float, float]:
+    values = [value for arm in arms for value in arm.final(measure.metric)]
+    low, high = min(values), max(values)
+    margin = max((high - low) * 0.5, low * 0.05)
+    return low - margin, high + margin
+
+
+def _far(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> bool:
+    low, high = _near(measure, arms)
+    found = [b for arm in arms for name, b in material.baselines(arm).items() if name in measure.references]
+    errors = [b.get(measure.column) for b in found]
+    return any(error is not None and not low <= error <= high for error in errors)
