@@ -20,14 +20,11 @@ def reading(name):
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_a_reading_is_the_trace_and_its_heads_read_what_is_given(name):
+def test_a_reading_is_the_trace(name):
     module, tokens, found = reading(name)
     with torch.no_grad():
         for one, other in zip(found.trace.attentions, module.trace(tokens).attentions, strict=True):
             assert torch.equal(one.z, other.z)
-        for attention, x in zip(found.trace.attentions, found.inputs, strict=True):
-            mapped = module.get_submodule(f"layers.{attention.layer}.attention").v(x)
-            assert_same(mapped.unflatten(2, (-1, attention.v.shape[3])).transpose(1, 2), attention.v)
 
 
 @pytest.mark.parametrize("name", CHOSEN)

@@ -183,25 +183,15 @@ class XRayNotes:
         draws: int,
         attentions: Sequence[AttentionHeads],
         scores: "Mapping[str, HeadScores]",
-        *,
-        joined: bool,
     ) -> None:
         """Add notes on the untrained heads of this text, and on where they were not drawn."""
         if not draws:
             if any(note.startswith("no heads were drawn anew") for note in self.sentences):
                 return
-            self.add(
-                "no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said, and the CKA of "
-                "untrained heads is a formula for Gaussian weights"
-            )
+            self.add("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
             return
         if draws < 4:
             self.add(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
-        if joined:
-            self.add(
-                "queries, keys and values come out of one matrix here: re-initialised heads keep the spectrum of that "
-                "matrix, not of each of the three"
-            )
         wide = [each for each in attentions if each.n_heads > 1 and each.name not in scores["query_cka"].draws]
         if wide:
             labels = labels_of(attentions)
@@ -381,7 +371,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
         composition = _composition(opened, notes, scores, read, drawn)
     attentions = tuple(seen.attentions)
     notes.about_text(read, attentions)
-    notes.about_draws(drawn, seen.attentions, scores, joined=True in seen.joined)
+    notes.about_draws(drawn, seen.attentions, scores)
     if period is not None:
         notes.about_windows(attentions, scores)
     if seen.loss.why:
@@ -406,7 +396,6 @@ class _Seen:
     loss: LossSoFar
     repeats: bool
     attentions: list[AttentionHeads] = field(default_factory=list)
-    joined: set[bool] = field(default_factory=set)
 
     def readings(self) -> "Iterator[Redrawable]":
         """Yield the traces of the text batch by batch, each with the activations of other heads on request.
@@ -426,7 +415,6 @@ class _Seen:
             if not self.attentions:
                 at_once *= max(1, _TRACE_BYTES // _bytes(found.trace))
                 self.attentions.extend(map(described, found.trace.attentions))
-                self.joined.add(found.joined)
                 self._check_enough()
             if self.repeats:
                 tokens = torch.from_numpy(some.tokens).to(self.opened.device)

@@ -38,7 +38,6 @@ class HeadScores:
         n_rows: the number of positions that were counted; raw metrics grow with it.
         draws: the values of untrained heads on the same stream, by name of the attention: (draw, ...) beside the
             values; empty if no heads were re-initialised.
-        formula: the mean over all draws by a formula, if it is known, by name of the attention.
         interval: (low and high, head) by name of the attention: 95 % intervals over texts, of all heads of the model
             together; empty where there are too few texts.
         by_place: the values of the heads' attention beside the tokens of other texts, by name of the attention: the
@@ -50,7 +49,6 @@ class HeadScores:
     null: Mapping[str, np.ndarray] = field(default_factory=dict)
     n_rows: int
     draws: Mapping[str, np.ndarray] = field(default_factory=dict)
-    formula: Mapping[str, np.ndarray] = field(default_factory=dict)
     interval: Mapping[str, np.ndarray] = field(default_factory=dict)
     by_place: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -61,9 +59,8 @@ class HeadScores:
 
     @property
     def untrained(self) -> dict[str, np.ndarray]:
-        """The mean over the draws, else the formula, by name of the attention; it broadcasts to the values."""
-        means = {name: np.asarray(value) for name, value in self.formula.items()}
-        return means | {name: np.asarray(drawn.mean(0)) for name, drawn in self.draws.items()}
+        """The mean over the draws, by name of the attention; it broadcasts to the values."""
+        return {name: np.asarray(drawn.mean(0)) for name, drawn in self.draws.items()}
 
     @property
     def spread(self) -> dict[str, np.ndarray]:

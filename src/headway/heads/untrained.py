@@ -21,7 +21,6 @@ from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.heads.attention import mask_attention
 from headway.heads.circuits import circuit_scores, embedding_of_read_out, ranks_of_trace, readable
 from headway.heads.measure import HeadStream, Repeated
-from headway.heads.nulls import StreamNull, stream_null
 from headway.heads.scores import HeadScores
 from headway.models.redraw import Redrawable, redrawn
 from headway.models.trace import SomeQueries, Trace
@@ -31,9 +30,6 @@ PAIRS = 128
 """The most heads of an attention whose pairs are compared: every draw has all pairs."""
 _ROWS_OF_DRAWS, _ROWS_PER_WIDTH = 512, 16
 """The least number of positions at which drawn heads are measured, and the number for each dimension of a head."""
-_FORMULAS = {"query_cka": "uncentred", "query_cka_centred": "centred"}
-_ROWS = 1024
-"""The number of rows of the stream from which the formulas are taken."""
 
 
 def examine_beside_untrained(
@@ -52,7 +48,7 @@ def examine_beside_untrained(
         read: the function that reads repeated tokens.
         repetition: the repeated tokens; None: metrics of repetition are left out.
         weights: the model for metrics of weights, one of Headway's; None: these metrics are left out.
-        draws: the number of re-initialisations of the heads; 0: untrained heads are known from formulas alone.
+        draws: the number of re-initialisations of the heads.
         n_rows: the positions of the text in all; re-initialised heads are then measured at some of them
             (`rows_of_draws`). None: they are measured at all positions.
 
@@ -69,10 +65,6 @@ def examine_beside_untrained(
         of_plugins.add(reading)
     scores = of_text.scores() | of_plugins.scores()
     assert first is not None, "there are no scores of no text"
-    formulas = _formulas(first, scores["query_cka"].n_rows)
-    for metric, which in _FORMULAS.items():
-        by_attention = {name: np.array(getattr(formula, which)) for name, formula in formulas.items()}
-        scores[metric] = replace(scores[metric], formula=by_attention)
     if repetition is not None:
         repeated = _Beside(draws, lambda own: HeadStream(REPEATED, repeats=True, nulls=own, intervals=own))
         for batch in repetition:
@@ -178,17 +170,3 @@ def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores
             }
             scores_of_all[metric] = replace(score, draws=stacks)
     return scores_of_all
-
-
-def _formulas(reading: Redrawable, n_rows: int) -> dict[str, StreamNull]:
-    """Return formulas for untrained CKA by attention, from the rows of one batch.
-
-    An attention whose queries are no linear map of the stream has none.
-    """
-    formulas = {}
-    for attention, x, turn in zip(reading.trace.attentions, reading.inputs, reading.turns, strict=True):
-        if turn is not None:
-            counted = mask_attention(attention).counted
-            few = max(1, _ROWS // x.shape[1])
-            formulas[attention.name] = stream_null(torch.as_tensor(x)[:few].float(), counted[:few], turn, n_rows)
-    return formulas

@@ -1,13 +1,17 @@
 """Re-initialised heads of a model of Hugging Face, on the stream that its own heads read.
 
-A plain attention makes queries, keys and values by linear maps of the stream. No module's name is trusted. A linear map
-is taken for the map of the values if it gives the values that were seen. It is taken for that of queries or keys if it
-gives vectors of their lengths, which rotary turns preserve. If no map does (queries that are normed, say), the
-attention is not plain.
+An attention makes queries, keys and values by linear maps, which may stand in one matrix or in several. Each of the
+three is drawn for itself, so that re-initialised heads do not depend on how a library stores the matrices. No module's
+name is trusted. The outputs of a linear map are values if they equal the values that were seen. They are queries or
+keys if they have their lengths, which rotary turns preserve. A map whose outputs are neither is drawn as a whole
+(queries that are normed, say).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -16,97 +20,158 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.hf.read import CONVERTED, converted
-from headway.hf.recorder import Call, check_tokens, inputs_of, recorded_pass, traceable
+from headway.hf.recorder import AttentionRecorder, Call, check_tokens, inputs_of, recorded_pass, traceable
 from headway.models import redraw
-from headway.models.redraw import Redrawable, drawn_weight
+from headway.models.redraw import Redrawable, Role, drawn_weight
 from headway.models.trace import AttentionTrace, PlainWeights, SomeQueries, Trace
 
 _POSITIONS = 16
-"""The number of positions of the first text on which a map is tried."""
+"""The number of positions of the first text on which a map's outputs are compared with what was seen."""
 _ALIKE = 1e-3
-_Part = tuple[Tensor, Tensor | None]
-"""A weight (head, d_model, width) and a bias (head, width)."""
+_MAPS = (nn.Linear, Conv1D)
 
 
-def plain_weights(
-    attention: AttentionTrace, call: Call, maps: "Mapping[str, nn.Linear | Conv1D]"
-) -> PlainWeights | None:
-    """Return the matrices of an attention that reads one stream; None if they are not plain."""
-    x = call.x
-    if attention.kind == "cross" or x.ndim != 3 or x.shape[:2] != (len(attention.q), attention.q.shape[2]):
-        return None
-    few = x[:1, :_POSITIONS]
-    n_heads, n_kv = attention.q.shape[1], attention.k.shape[1]
-    parts = [part for each in maps.values() for part in _parts(each, n_heads, n_kv, attention)]
-    weights: dict[str, _Part] = {}
-    for role, seen, exact in (("V", attention.v, True), ("K", attention.k, False), ("Q", attention.q, False)):
-        taken = [id(part[0]) for part in weights.values()]
-        fits = (part for part in parts if id(part[0]) not in taken and _gives(part, few, seen[:1], exact))
-        part = next(fits, None)
-        if part is None:
-            return None
-        weights[role] = part
-    (W_V, b_V), (W_K, b_K), (W_Q, b_Q) = weights.values()
-    return PlainWeights(x=x, W_Q=W_Q, W_K=W_K, W_V=W_V, b_Q=b_Q, b_K=b_K, b_V=b_V)
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """The outputs of a linear map that make one kind of vector.
 
-
-def _parts(module: "nn.Linear | Conv1D", n_heads: int, n_kv: int, attention: AttentionTrace) -> Iterator[_Part]:
-    """Yield parts of a map that may make one kind of vector.
-
-    A part is all of the map, a stretch of its outputs, or one of three for each head.
+    Attributes:
+        name: `q`, `k` or `v`, or the name of the map if what its outputs are is not known.
+        map: the linear map.
+        outputs: the numbers of these outputs, in the order of the heads.
+        n_heads: the number of heads that they belong to.
+        is_plain: True if the map reads the stream of the attention, and its outputs are what was seen.
     """
-    by_output = module.weight if isinstance(module, nn.Linear) else module.weight.T
-    bias = module.bias
+
+    name: str
+    map: nn.Linear
+    outputs: Int[Tensor, " output"]
+    n_heads: int = 1
+    is_plain: bool = False
+
+    @property
+    def weight(self) -> Float[Tensor, "output d_model"]:
+        """The rows of the weight: an output is a row of a Linear's weight, and a column of a Conv1D's."""
+        return _by_output(self.map.weight, self.map)[self.outputs]
+
+    @property
+    def bias(self) -> Float[Tensor, " output"] | None:
+        """The entries of the bias, if the map has one."""
+        return None if self.map.bias is None else self.map.bias[self.outputs]
+
+    @property
+    def role(self) -> Role:
+        """What `drawn_weight` keeps of it."""
+        return "values" if self.name == "v" else "reads"
+
+
+def _by_output(weight: Tensor, of: nn.Linear) -> Tensor:
+    return weight if isinstance(of, nn.Linear) else weight.T
+
+
+def _parts(recorded: AttentionRecorder, at: int) -> list[_Part]:
+    """Return the parts of all linear maps of an attention."""
+    attention, call = recorded.attentions[at], recorded.calls[at]
+    maps = _maps(call)
+    seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def keep(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        seen[module] = args[0], output
+
+    with ExitStack() as stack, torch.no_grad():
+        for module in maps.values():
+            stack.callback(module.register_forward_hook(keep).remove)
+        recorded.again(at, {}, call.W_O, call.b_O)
+    parts: list[_Part] = []
+    for name, module in maps.items():
+        if module not in seen:
+            continue
+        entered, output = seen[module]
+        reads_stream = entered.shape == call.x.shape and torch.equal(entered, call.x)
+        taken = {part.name for part in parts}
+        for part in _parts_of_map(name, module, output, attention):
+            parts.append(replace(part, name=name) if part.name in taken else part)
+            parts[-1] = replace(parts[-1], is_plain=part.is_plain and reads_stream)
+    return parts
+
+
+def _parts_of_map(name: str, module: nn.Linear, output: Tensor, attention: AttentionTrace) -> list[_Part]:
+    """Return the parts of one linear map: values stand last, or last in each KV head's block of outputs."""
+    n_heads, n_kv = attention.q.shape[1], attention.k.shape[1]
     wide, wide_v = attention.q.shape[3], attention.v.shape[3]
-    widths = (n_heads * wide, n_kv * wide, n_kv * wide_v)
+    every = torch.arange(output.shape[-1])
+    part = partial(_part, module=module, output=output)
+    whole = _Part(name=name, map=module, outputs=every)
+    for n_blocks in (1, n_kv):
+        if len(every) % n_blocks:
+            continue
+        blocks = every.unflatten(0, (n_blocks, -1))
+        values = n_kv * wide_v // n_blocks
+        v = part("v", blocks[:, -values:], attention.v)
+        if not v.is_plain:
+            continue
+        rest = blocks[:, :-values]
+        queries = n_heads * wide // n_blocks
+        if rest.numel() == (n_heads + n_kv) * wide:
+            q, k = rest[:, :queries], rest[:, queries:]
+            return [v, part("k", k, attention.k), part("q", q, attention.q)]
+        return [v, replace(whole, name=f"{name}.rest", outputs=rest.flatten())] if rest.numel() else [v]
+    for role, vectors in (("k", attention.k), ("q", attention.q)):
+        if len(every) == vectors.shape[1] * wide and (read := part(role, every, vectors)).is_plain:
+            return [read]
+    return [whole]
 
-    def part(rows: Tensor, of_bias: Tensor | None, heads: int) -> _Part:
-        return rows.unflatten(0, (heads, -1)).mT, None if of_bias is None else of_bias.unflatten(0, (heads, -1))
 
-    n_out = len(by_output)
-    if n_out in widths:
-        for heads in dict.fromkeys(n for n, w in zip((n_heads, n_kv, n_kv), widths, strict=True) if w == n_out):
-            yield part(by_output, bias, heads)
-    elif n_out == sum(widths):
-        pieces = by_output.split(list(widths))
-        biases = [None] * 3 if bias is None else list(bias.split(list(widths)))
-        for rows, of_bias, heads in zip(pieces, biases, (n_heads, n_kv, n_kv), strict=True):
-            yield part(rows, of_bias, heads)
-        if n_heads == n_kv and wide == wide_v:
-            by_head = by_output.unflatten(0, (n_heads, 3, wide))
-            bias_by_head = None if bias is None else bias.unflatten(0, (n_heads, 3, wide))
-            for which in range(3):
-                yield by_head[:, which].mT, None if bias_by_head is None else bias_by_head[:, which]
+def _part(
+    name: str, outputs: Int[Tensor, "block output"], vectors: Tensor, *, module: nn.Linear, output: Tensor
+) -> _Part:
+    """Return some outputs of a map as a part, which is plain if the vectors are these outputs."""
+    outputs = outputs.flatten()
+    n_heads, width = vectors.shape[1], vectors.shape[3]
+    part = _Part(name=name, map=module, outputs=outputs, n_heads=n_heads)
+    if len(outputs) != n_heads * width:
+        return part
+    first_text = output[0].flatten(0, -2)[:_POSITIONS, outputs]
+    made = first_text.unflatten(1, (n_heads, width)).transpose(0, 1)[None].double()
+    given = vectors[:1, :, :_POSITIONS].double()
+    if made.shape != given.shape:
+        return part
+    return replace(part, is_plain=_equal(made, given) if name == "v" else _as_long(made, given))
 
 
-def _gives(part: _Part, x: Tensor, seen: Tensor, exact: bool) -> bool:
-    """Return whether a map gives the vectors that were seen, or vectors of their lengths, up to one factor."""
-    W, b = part
-    if W.shape[0] != seen.shape[1] or W.shape[2] != seen.shape[3]:
+def _equal(made: Tensor, given: Tensor) -> bool:
+    return bool((made - given).norm() <= _ALIKE * given.norm()) and bool(given.any())
+
+
+def _as_long(made: Tensor, given: Tensor) -> bool:
+    """Return whether vectors have the lengths of others, up to one factor."""
+    lengths, others = made.norm(dim=3), given.norm(dim=3)
+    some = others > 0  # a padding token is read as zeros
+    if not some.any() or not torch.equal(some, lengths > 0):
         return False
-    with torch.no_grad():
-        made = torch.einsum("bpm,hmd->bhpd", x.float(), W.float())
-        made = (made if b is None else made + b.float()[None, :, None]).double()
-        there = seen[:, :, : x.shape[1]].double()
-        if exact:
-            return bool((made - there).norm() <= _ALIKE * there.norm()) and bool(there.any())
-        lengths, others = made.norm(dim=3), there.norm(dim=3)
-        some = others > 0  # a padding token is read as zeros
-        if not some.any() or not torch.equal(some, lengths > 0):
-            return False
-        ratio = lengths[some] / others[some]
-        return bool(ratio.isfinite().all()) and bool(ratio.std(correction=0) <= _ALIKE * ratio.mean())
+    ratio = lengths[some] / others[some]
+    return bool(ratio.isfinite().all()) and bool(ratio.std(correction=0) <= _ALIKE * ratio.mean())
 
 
-_PLAIN = 3
-"""The number of linear maps from which on queries, keys and values are separate; with fewer, one map holds several."""
+def _plain(attention: AttentionTrace, call: Call, parts: list[_Part]) -> PlainWeights | None:
+    """Return the matrices of an attention that reads one stream; None if they are not plain."""
+    by_name = {part.name: part for part in parts if part.is_plain}
+    if attention.kind == "cross" or call.x.ndim != 3 or not {"q", "k", "v"} <= by_name.keys():
+        return None
+    fields: dict[str, Any] = {}
+    for name in "qkv":
+        part = by_name[name]
+        by_head = (part.n_heads, -1)
+        fields[f"W_{name.upper()}"] = part.weight.unflatten(0, by_head).mT
+        fields[f"b_{name.upper()}"] = None if part.bias is None else part.bias.unflatten(0, by_head)
+    return PlainWeights(x=call.x, **fields)
 
 
 def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos *side"]) -> Redrawable:
     """Return what every head does with tokens, together with re-initialised heads on the same stream.
 
-    Matrices are drawn as in `models.redraw`. A map that holds queries, keys and values is drawn as a whole. Norms of
-    queries and keys, and everything that is not a linear map, stay.
+    Matrices are drawn as in `models.redraw`: the same heads in another form have the same draws. Norms of queries and
+    keys, and everything that is not a linear map, stay.
 
     Raises:
         UserError: if `recorder.trace` would raise it.
@@ -117,59 +182,56 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos *side"]) -> Redr
     if model.config.model_type in CONVERTED:
         return redraw.read(converted(model), tokens)
     trace, recorded = recorded_pass(model, given)
+    parts = [_parts(recorded, at) for at in range(len(recorded.calls))]
+    places = _places(trace)
 
     def drawn(draw: int, some: Mapping[str, SomeQueries] | None = None) -> Trace:
         attentions = []
-        for at, (attention, call) in enumerate(zip(trace.attentions, recorded.calls, strict=True)):
-            W_O = drawn_weight(call.W_O.flatten(0, 1), draw, f"{attention.name}.o", "writes").view_as(call.W_O)
-            again = recorded.again(at, _parameters(call, draw, attention.name), W_O, call.b_O)
+        for at, (attention, call, place) in enumerate(zip(trace.attentions, recorded.calls, places, strict=True)):
+            W_O = drawn_weight(call.W_O.flatten(0, 1), draw, f"{place}.o.weight", "writes").view_as(call.W_O)
+            b_O = None if call.b_O is None else drawn_weight(call.b_O, draw, f"{place}.o.bias")
+            again = recorded.again(at, _parameters(call, parts[at], draw, place), W_O, b_O)
             attentions.append(replace(again, rows=attention.rows).at(some[attention.name] if some else None))
         return Trace(attentions=tuple(attentions))
 
     plain = tuple(
-        replace(attention, plain=plain_weights(attention, call, _maps(call)))
-        for attention, call in zip(trace.attentions, recorded.calls, strict=True)
+        replace(attention, plain=_plain(attention, call, of_call))
+        for attention, call, of_call in zip(trace.attentions, recorded.calls, parts, strict=True)
     )
     return Redrawable(
         trace=replace(trace, attentions=plain),
-        inputs=tuple(call.x for call in recorded.calls),
-        turns=tuple(_turn(call, *a.q.shape[2:]) for a, call in zip(trace.attentions, recorded.calls, strict=True)),
         redraw=drawn,
-        joined=any(len(_maps(call)) < _PLAIN for call in recorded.calls),
     )
 
 
-def _parameters(call: Call, draw: int, where: str) -> Mapping[str, Tensor]:
-    """Return the parameters of an attention's linear maps, drawn anew."""
+def _places(trace: Trace) -> list[str]:
+    """Return the names under which attentions are drawn: those of Headway's own models, where a layer has one."""
+    layers = [attention.layer for attention in trace.attentions]
+    return [
+        f"layers.{attention.layer}.attention" if layers.count(attention.layer) == 1 else attention.name
+        for attention in trace.attentions
+    ]
+
+
+def _parameters(call: Call, parts: list[_Part], draw: int, place: str) -> Mapping[str, Tensor]:
+    """Return the parameters of an attention's linear maps, drawn anew part by part."""
     drawn_arrays: dict[str, Tensor] = {}
     for name, module in _maps(call).items():
-        # An output is a row of a Linear's weight, and a column of a Conv1D's.
-        weight = module.weight if isinstance(module, nn.Linear) else module.weight.T
-        drawn = drawn_weight(weight, draw, f"{where}.{name}.weight")
-        drawn_arrays[f"{name}.weight"] = drawn if isinstance(module, nn.Linear) else drawn.T
-        if module.bias is not None:
-            drawn_arrays[f"{name}.bias"] = drawn_weight(module.bias, draw, f"{where}.{name}.bias")
+        weight = _by_output(module.weight, module).clone()
+        bias = None if module.bias is None else module.bias.clone()
+        for part in parts:
+            if part.map is not module:
+                continue
+            weight[part.outputs] = drawn_weight(part.weight, draw, f"{place}.{part.name}.weight", part.role)
+            if bias is not None:
+                bias[part.outputs] = drawn_weight(bias[part.outputs], draw, f"{place}.{part.name}.bias")
+        drawn_arrays[f"{name}.weight"] = _by_output(weight, module)
+        if bias is not None:
+            drawn_arrays[f"{name}.bias"] = bias
     return drawn_arrays
 
 
-def _turn(call: Call, n_queries: int, d_head: int) -> Float[Tensor, " distance"] | None:
-    """Return the sum of an attention's given cosines by distance, from position 0; other dimensions do not turn.
-
-    The result is None if queries or keys pass through more than linear maps, such as norms.
-    """
-    own = (module for module in call.module.modules() if module is not call.module and not list(module.children()))
-    if any(not isinstance(module, nn.Linear | Conv1D | nn.Dropout | nn.Embedding) for module in own):
-        return None  # norms of queries and keys, as a rule
-    given = call.arguments.get("position_embeddings")
-    if given is None and any(hasattr(call.module, name) for name in ("rotary_dim", "rotary_emb", "embed_positions")):
-        return None  # the module turns queries and keys itself
-    if given is None:
-        return torch.full((n_queries,), float(d_head))
-    cosines = given[0].reshape(-1, *given[0].shape[-2:])[0].float()
-    return cosines.sum(1) + (d_head - cosines.shape[1])
-
-
-def _maps(call: Call) -> dict[str, "nn.Linear | Conv1D"]:
+def _maps(call: Call) -> dict[str, nn.Linear]:
     """Return the linear maps of an attention before its heads."""
-    maps = ((name, each) for name, each in call.module.named_modules() if isinstance(each, nn.Linear | Conv1D))
+    maps = ((name, each) for name, each in call.module.named_modules() if isinstance(each, _MAPS))
     return {name: each for name, each in maps if each is not call.projection}

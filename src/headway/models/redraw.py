@@ -41,17 +41,10 @@ class Redrawable:
     """A recorded pass whose heads can be re-initialised."""
 
     trace: Trace
-    inputs: tuple[Float[Tensor, "batch _query d_model"], ...]
-    """For each attention the (normed) stream that its queries are made of."""
-    turns: tuple[Float[Tensor, " _distance"] | None, ...]
-    """For each attention the trace of the rotary turn between two positions by their distance, d_head where there is
-    none; None where queries are no linear map of the stream."""
     redraw: Callable[..., Trace]
     """The attentions with other heads, by the number of the draw; also, by the name of each attention, at some of
     its queries alone. The stream after a layer, where it is there, is what would come after these heads: of each layer
     for itself, on the model's own stream before it."""
-    joined: bool = False
-    """True if queries, keys and values of some attention come out of one matrix, which is drawn as a whole."""
 
 
 def read(model: Transformer, tokens: Inputs) -> Redrawable:
@@ -72,15 +65,8 @@ def read(model: Transformer, tokens: Inputs) -> Redrawable:
         trace = model.trace(tokens)
     return Redrawable(
         trace=trace,
-        inputs=tuple(given[attention.layer][0] for attention in trace.attentions),
-        turns=tuple(_turn(given[each.layer][1], *each.q.shape[2:]) for each in trace.attentions),
         redraw=partial(_redrawn, model, trace, given),
     )
-
-
-def _turn(rotary: Float[Tensor, "2 pos d_head"] | None, n_queries: int, d_head: int) -> Float[Tensor, " distance"]:
-    """Return the sum of a rotary turn's cosines by distance, taken from the first positions."""
-    return torch.full((n_queries,), float(d_head)) if rotary is None else rotary[0].sum(1)
 
 
 def _redrawn(
@@ -271,8 +257,6 @@ def redrawable(trace: Trace) -> Redrawable:
 
     return Redrawable(
         trace=trace,
-        inputs=tuple(each.q[:, 0] if each.plain is None else each.plain.x for each in trace.attentions),
-        turns=tuple(None if each.plain is None else _turn(None, *each.q.shape[2:]) for each in trace.attentions),
         redraw=drawn,
     )
 
@@ -281,18 +265,16 @@ def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
     weights = attention.plain
     assert weights is not None, "heads of which the matrices are not known are not drawn"
     fields: dict[str, Any] = {"x": weights.x}
-    for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"):
-        own = getattr(weights, name)
-        if own is not None:  # a bias is shuffled as the vector of all heads
-            where = f"{attention.name}.{name}"
-            if name.startswith("b"):
-                fields[name] = drawn_weight(own.flatten(), draw, where).view_as(own)
-            else:
-                rows = drawn_weight(own.mT.flatten(0, 1), draw, where, "values" if name == "W_V" else "reads")
-                fields[name] = rows.unflatten(0, (len(own), -1)).mT
+    place = f"layers.{attention.layer}.attention"
+    for name in "qkv":
+        W, b = getattr(weights, f"W_{name.upper()}"), getattr(weights, f"b_{name.upper()}")
+        rows = drawn_weight(W.mT.flatten(0, 1), draw, f"{place}.{name}.weight", _ROLES.get(name, "reads"))
+        fields[f"W_{name.upper()}"] = rows.unflatten(0, (len(W), -1)).mT
+        if b is not None:  # it is shuffled as the vector of all heads
+            fields[f"b_{name.upper()}"] = drawn_weight(b.flatten(), draw, f"{place}.{name}.bias").view_as(b)
     drawn = PlainWeights(**fields)
     W_O = attention.W_O
-    W_O = drawn_weight(W_O.flatten(0, 1), draw, f"{attention.name}.W_O", "writes").view_as(W_O)
+    W_O = drawn_weight(W_O.flatten(0, 1), draw, f"{place}.o.weight", "writes").view_as(W_O)
     recorded = replace(attention, q=drawn.queries(), k=drawn.keys(), v=drawn.values(), W_O=W_O, plain=drawn)
     return replace(recorded, z=recorded.patterns() @ recorded.v[:, list(recorded.kv_of)])
 
