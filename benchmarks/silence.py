@@ -5,6 +5,7 @@
     python benchmarks/silence.py --coverage 6    # how many further draws the intervals of the draws hold
     python benchmarks/silence.py --trained 10    # small models trained on hops, sorting and noise
     python benchmarks/silence.py --kinds 20    # so many models of each kind of untrained weights, a row a kind
+    python benchmarks/silence.py --families 10    # the same of models of transformers: every kind in six families
 
 Models are drawn: 1 to 6 layers of 1 to 16 heads, ragged, grouped, windowed, d_head 2 to 128, d_model up to 256, with
 norms before, after or none, learned, rotary, sinusoidal or no positions, initial weights from 1 to 20 times .01. Their
@@ -22,6 +23,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import re
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -29,7 +31,9 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from scipy.stats import t as student
+from transformers.pytorch_utils import Conv1D
 
 import headway
 from headway.config.lm.model import Gpt2, GptNeo, Llama, TransformerModel
@@ -283,14 +287,34 @@ UNTRAINED = {
     "sparse": lambda g, o, i: g.normal(size=(o, i)) * (g.random((o, i)) < 0.1),
     "uniform": lambda g, o, i: g.uniform(-1, 1, (o, i)),
     "low precision": lambda g, o, i: np.round(2 * g.normal(size=(o, i))),
+    "power law": lambda g, o, i: _with_spectrum(g, o, i, 1 / np.arange(1, min(o, i) + 1)),
+    "geometric": lambda g, o, i: _with_spectrum(g, o, i, 0.8 ** np.arange(min(o, i))),
+    "spiked": lambda g, o, i: g.normal(size=(o, i)) + 3 * np.outer(g.normal(size=o), g.normal(size=i)) / np.sqrt(i),
+    "Kronecker": lambda g, o, i: np.kron(g.normal(size=(o // 4, i // 4)), g.normal(size=(4, 4))),
+    "blocks": lambda g, o, i: np.kron(np.eye(4), np.ones((o // 4, i // 4))) * g.normal(size=(o, i)),
+    "circulant": lambda g, o, i: g.normal(size=i)[(np.arange(i) - np.arange(o)[:, None]) % i],
+    "near identity": lambda g, o, i: np.eye(o, i) + g.normal(size=(o, i)) / np.sqrt(i),
+    "signs": lambda g, o, i: g.choice([-1.0, 1.0], size=(o, i)),
+    "log-normal": lambda g, o, i: np.exp(g.normal(size=(o, i))) * g.choice([-1.0, 1.0], size=(o, i)),
+    "Laplace": lambda g, o, i: g.laplace(size=(o, i)),
+    "graded columns": lambda g, o, i: g.normal(size=(o, i)) * np.logspace(-0.5, 0.5, i),
+    "biases": lambda g, o, i: g.normal(size=(o, i)),
+    "large": lambda g, o, i: g.normal(size=(o, i)),
 }
-"""Kinds of untrained matrices, which then get the size of the usual ones. Graded rows make the first heads of a layer
+"""Kinds of untrained matrices, which then get the size of the usual ones.
+
+Large ones get four times as much, and `biases` are random for queries and keys, with a spread of 1. Graded rows make the first heads of a layer
 smaller than the last: a page calls them idle, which they are."""
 
 
 def _orthogonal(random: Any, rows: int, columns: int) -> np.ndarray:
     Q = np.linalg.qr(random.normal(size=(max(rows, columns), min(rows, columns))))[0]
     return Q if rows >= columns else Q.T
+
+
+def _with_spectrum(random: Any, rows: int, columns: int, singular: np.ndarray) -> np.ndarray:
+    n = len(singular)
+    return _orthogonal(random, rows, n) * singular @ _orthogonal(random, n, columns)
 
 
 def small_model(kind: str, seed: int, family: type | None = None) -> tuple[TransformerModel, int, Weights]:
@@ -314,11 +338,80 @@ def small_model(kind: str, seed: int, family: type | None = None) -> tuple[Trans
         if own.ndim != 2 or not name.startswith("layers."):
             continue
         drawn = UNTRAINED[kind](random, *own.shape)
-        weights[name] = (drawn * np.sqrt(np.square(own).mean() / np.square(drawn).mean())).astype(np.float32)
+        weights[name] = _as_large(kind, drawn, own)
         if kind == "folded gains" and name.endswith(("q.weight", "k.weight", "v.weight")):
             gain = np.random.default_rng([seed, int(name.split(".")[1])]).normal(size=own.shape[1])
             weights[name] *= np.exp(gain).astype(np.float32)
     return declared, 64, weights
+
+
+def _as_large(kind: str, drawn: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Matrices of the size of others, or four times as large."""
+    size = (4 if kind == "large" else 1) * np.sqrt(np.square(own).mean() / np.square(drawn).mean())
+    return (drawn * size).astype(np.float32)
+
+
+_SIZES = {
+    "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, "initializer_range": 0.1,
+}  # fmt: skip
+_GROUPED = {**_SIZES, "num_key_value_heads": 2, "head_dim": 8}
+FAMILIES: dict[str, Any] = {
+    "GPT2": {**_SIZES, "attn_pdrop": 0.0}, "GPTNeoX": _SIZES, "Phi3": _GROUPED, "Llama": _GROUPED, "Qwen3": _GROUPED,
+    "Gemma2": _GROUPED,
+}  # fmt: skip
+
+
+def family_model(family: str, kind: str, seed: int) -> Any:
+    """An untrained model of transformers, with matrices of a kind: queries, keys and values each for themselves."""
+    random = np.random.default_rng([seed, 79])
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{family}Config")(**FAMILIES[family])
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    joined = {"c_attn": (32, 32, 32), "query_key_value": (32, 32, 32), "qkv_proj": (32, 16, 16)}
+    with torch.no_grad():
+        for name, module in model.named_modules():
+            if not isinstance(module, torch.nn.Linear | Conv1D) or name == "lm_head":
+                continue
+            weight = module.weight if isinstance(module, torch.nn.Linear) else module.weight.T
+            rows = joined.get(name.rpartition(".")[2], (len(weight),))
+            parts = [
+                _as_large(kind, UNTRAINED[kind](random, n, weight.shape[1]), weight.numpy()[:n])
+                * (np.exp(random.normal(size=weight.shape[1])) if kind == "folded gains" and n < len(weight) else 1)
+                for n in rows
+            ]
+            biases = [random.normal(size=n) for n in rows]
+            if "query_key_value" in name:  # a block of each for every head
+                parts = [np.concatenate([part.reshape(4, 8, -1) for part in parts], 1).reshape(96, -1)]
+                biases = [np.concatenate([bias.reshape(4, 8) for bias in biases], 1).ravel()]
+            weight.copy_(torch.from_numpy(np.concatenate(parts).astype(np.float32)))
+            if kind == "biases" and module.bias is not None and "attn" in name.replace("attention", "attn"):
+                module.bias.copy_(torch.from_numpy(np.concatenate(biases).astype(np.float32)))
+    return model
+
+
+def of_families(models: int) -> None:
+    """Print a row for each kind: pages with a finding, and with a role, in memory and from folders."""
+    began, total, roles = time.perf_counter(), 0, 0
+    for kind in UNTRAINED:
+        said = Counter[str]()
+        for family in FAMILIES:
+            for seed in range(models):
+                model, tokens = family_model(family, kind, seed), texts(seed, 64, 48, 6).numpy()
+                pages = [headway.xray(model, tokens=tokens)]
+                if seed == 0:
+                    with tempfile.TemporaryDirectory() as folder:
+                        model.save_pretrained(folder)
+                        pages.append(headway.xray(folder, tokens=tokens))
+                abouts = [sorted(f.about for f in page.findings if "composition" not in f.about) for page in pages]
+                assert abouts[0] == abouts[-1], (family, kind, abouts)
+                said["found"] += bool(abouts[0])
+                said["role"] += any(about.endswith("_score") for about in abouts[0])
+                said.update(f"{family} {about}" for about in abouts[0])
+        total, roles = total + said.pop("found"), roles + said["role"]
+        print(f"{kind:15} of {models * len(FAMILIES)} pages: {dict(said)}", flush=True)
+    n = models * len(FAMILIES) * len(UNTRAINED)
+    print(f"{total} of {n} pages have a finding, {roles} name a role; {time.perf_counter() - began:.0f} s")
 
 
 def of_kind(kind: str, seed: int) -> list[Finding]:
@@ -466,13 +559,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=256, help="tokens of a text")
     parser.add_argument("--coverage", type=int, metavar="MODELS", help="of intervals alone, in so many models")
     parser.add_argument("--kinds", type=int, metavar="MODELS", help="kinds of untrained weights alone, so many of each")
+    parser.add_argument(
+        "--families", type=int, metavar="MODELS", help="untrained models of transformers, so many of each"
+    )
     parser.add_argument("--trained", type=int, metavar="MODELS", help="small trained models alone, so many of each")
     parser.add_argument("--planted", type=int, default=100, help="models with planted heads")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    if asked.trained or asked.kinds:
-        (of_trained if asked.trained else of_kinds)(asked.trained or asked.kinds)
-        return
+    for models, printed in ((asked.families, of_families), (asked.trained, of_trained), (asked.kinds, of_kinds)):
+        if models:
+            printed(models)
+            return
     if asked.coverage:
         with torch.inference_mode():
             of_models = [

@@ -241,8 +241,6 @@ def test_planted_heads_are_named_and_no_others():
         for layer, head in heads:
             assert f"without L{layer}H{head} " in finding.sentence
         assert finding.sentence.count("without") == 2
-        bound = float(finding.sentence.rpartition("upper limit ")[2].rstrip(")"))
-        assert bound < 0.01
 
 
 def test_nothing_is_named_where_nothing_is():
@@ -250,7 +248,7 @@ def test_nothing_is_named_where_nothing_is():
     inputs, _, other = texts(3)
     found = headway.ablate(model, text=inputs, reference=other)
     for finding in found.findings[:3]:
-        assert "no head is found to matter; none by more than .0" in finding.sentence
+        assert finding.sentence.endswith("no head is found to matter")
 
 
 def letters(seed):
@@ -273,7 +271,7 @@ def test_the_induction_model_needs_both_heads_and_the_destroyed_one_neither():
         assert "without L0H0 " in finding.sentence
         assert "without L1H0 " in finding.sentence
     for finding in destroyed.findings[:3]:
-        assert re.search(r"no head is found to matter; none by more than \.0\d+ nats per token$", finding.sentence)
+        assert finding.sentence.endswith("no head is found to matter")
     assert destroyed.findings[3].sentence.startswith("without any head the loss changes by .0")
 
 

@@ -246,7 +246,7 @@ def _together(
     searched = list(dict.fromkeys([*suspects, *down[:_LOWERING], *by_size]))[:_SEARCHED]
     important = list(combinations(sorted(by_size[:_IMPORTANT]), 2))
     pairs = list(dict.fromkeys([*most_alike, *important, *combinations(sorted(searched), 2)]))
-    groups = [(up + down, ()), (others, suspects)]
+    groups = [(heads_beyond(exact, 1, -1), ()), (others, suspects)]
     sets = [*pairs, *(kept for heads, left in groups for kept in [heads, *_all_but_one(heads, left)])]
     changes, alone = work.without(sets), {head: {k: single_of(exact, head, k) for k in KINDS} for head in every}
     rest = iter(range(len(pairs), len(sets)))

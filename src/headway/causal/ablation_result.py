@@ -1,8 +1,8 @@
 """Results of an ablation of a finished model: the heads that matter, and the faithfulness of circuits, in sentences.
 
 A head is named if its effect is above 0.01 nats per token, to either side, by an interval that holds for all heads of
-the model at once. The same intervals bound all other heads. Faithfulness is the share of the loss that a circuit
-recovers alone. Numpy alone.
+the model at once. Nothing is said of all other heads: an effect that few texts feel may be missed. Faithfulness is the
+share of the loss that a circuit recovers alone. Numpy alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 
 from headway.base.text import counted, listed
 from headway.causal.effects import (
+    FELT,
     KINDS,
     LEAST,
     ExactEffects,
@@ -23,6 +24,7 @@ from headway.causal.effects import (
     HeadEffects,
     Kind,
     MeanOver,
+    felt,
     interval,
     mean_over_tokens,
     named,
@@ -36,8 +38,6 @@ from headway.heads.scores import HeadScores, five_digits, score_json
 
 MATTERS = 0.01
 """Nats per token from which on an effect is named."""
-_LEAST = 0.001
-"""The nats below which a bound is not reported."""
 _RANKED = 4
 """The number of heads below which a rank correlation is not reported."""
 SAID: Mapping[Kind, str] = {"zero": "set to zero", "mean": "at their mean", "resample": "resampled"}
@@ -111,15 +111,16 @@ def _heads(effects: HeadEffects, kind: Kind) -> str:
         return f"heads {SAID[kind]}: {_too_few(len(effects.tokens), len(heads))}"
     up = sorted((h for h in heads if h[2][0] > MATTERS), key=lambda h: -h[1])
     down = sorted((h for h in heads if h[2][1] < -MATTERS), key=lambda h: h[1])
-    rest = [h for h in heads if h not in up and h not in down]
     said = [*_some(up, "rises"), *_some(down, "falls")]
     begun = f"heads {SAID[kind]}"
-    limit = nats(max([_LEAST, *(abs(end) for h in rest for end in h[2])]))
-    if not said:
-        return f"{begun}: no head is found to matter; none by more than {limit} nats per token"
-    if rest:
-        # A named head may have an effect below the limit.
-        said.append(f"for the other heads no effect above .010 is established (95 % upper limit {limit})")
+    said = said or ["no head is found to matter"]
+    rare = [head for head, effect, ends in heads if abs(effect) > MATTERS and np.isnan(ends).any()]
+    if rare:
+        n = len(effects.tokens)
+        least = min(int(felt(effects.per_sequence[layer][number])) for layer, number in rare)
+        more = n * FELT // least - n
+        names = listed(map(named, rare[:NAMED])) if len(rare) <= NAMED else counted(len(rare), "head")
+        said.append(f"too few of {n} sequences feel {names} for an interval; give about {more} more")
     return f"{begun}: {'; '.join(said)}"
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from headway.base import rng
 
@@ -193,6 +193,28 @@ _FLOOR, _FLOOR_AT_ONCE = 0.3, 0.1
 The smaller share is needed far out in the tail, where intervals for many heads end.
 """
 _TOGETHER = 512
+FELT = 10
+"""Sequences that feel an effect, from which on it has an interval: of fewer, sequences that are drawn again show too
+little of it."""
+_FELT_FROM, _FELT_SHARE = 0.2, 0.6
+"""The share of the root mean square from which on a sequence feels an effect, and the share of few sequences that is
+enough."""
+
+
+def felt(per_sequence: Float[np.ndarray, "*some batch"]) -> Int[np.ndarray, "*some"]:
+    """Return how many sequences feel an effect: those with more than a fifth of its root mean square.
+
+    Examples:
+        >>> felt(np.array([[0.0, 0.0, 0.0, 0.0, 2.0], [0.2, 0.7, 0.5, 0.9, 0.1]])).tolist()
+        [1, 4]
+    """
+    size = np.sqrt(np.square(per_sequence).mean(-1, keepdims=True))
+    return np.asarray((np.abs(per_sequence) > _FELT_FROM * size).sum(-1))
+
+
+def is_rare(per_sequence: Float[np.ndarray, "*some batch"]) -> Bool[np.ndarray, "*some"]:
+    """Return whether too few sequences feel an effect, or none does, for an interval of its mean."""
+    return np.asarray(felt(per_sequence) < min(FELT, _FELT_SHARE * per_sequence.shape[-1]))
 
 
 def interval(
@@ -201,18 +223,20 @@ def interval(
     confidence: float = 0.95,
     *,
     at_once: bool = False,
+    effect: Float[np.ndarray, "*some batch"] | None = None,
 ) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
     """Return both ends of the interval of the mean over tokens; sequences are the sampled units.
 
     The mean is a ratio of sums over sequences, so its spread is that of the sequences' deviations, weighted. The
     interval is a bootstrap-t, and never narrower than Student's. Below eight sequences it is Student's, which holds for
-    normal deviations only.
+    normal deviations only. From eight on, an effect that fewer than `FELT` sequences feel has no interval: NaN.
 
     Args:
         per_sequence: the means of each sequence.
         tokens: the weight of each sequence: its number of tokens.
         confidence: the probability that an interval holds.
         at_once: True if this is the probability that all of the intervals hold.
+        effect: the effects that sequences have to feel; None: the values themselves.
     """
     from scipy.stats import t
 
@@ -229,6 +253,7 @@ def interval(
         low, high = (end if at_once else end.reshape(mean.shape) for end in ends)
         least = t.ppf(1 - level, n - 1)
         low, high = np.minimum(low, -least), np.maximum(high, least)
+        error = np.where(is_rare(per_sequence if effect is None else effect), np.nan, error)
     return np.asarray(mean - high * error), np.asarray(mean - low * error)
 
 
@@ -282,7 +307,8 @@ def share_interval(
     """
     whole = mean_over_tokens(wholes, tokens)
     shares = mean_over_tokens(parts, tokens) / whole
-    low, high = interval((parts - shares[..., None] * wholes) / whole, tokens, confidence, at_once=at_once)
+    deviations = (parts - shares[..., None] * wholes) / whole
+    low, high = interval(deviations, tokens, confidence, at_once=at_once, effect=parts)
     return np.asarray(shares + low), np.asarray(shares + high)
 
 

@@ -25,8 +25,6 @@ MATTERS = 0.01
 """The share of the difference that an interval has to exceed for its head to be named."""
 OF_ONE = 0.05
 """The share from which on a head is named if there is one pair of texts, and so no interval."""
-_LEAST = 0.001
-"""The share below which a bound is not reported."""
 PARTS: Mapping["PatchSite", str] = {
     "z": "its context (z)",
     "q": "its queries (q)",
@@ -102,9 +100,11 @@ def _known(patching: "Patching") -> Iterator[str]:
 
 def _order(patching: "Patching", site: "PatchSite") -> Iterator[str]:
     """Yield the order of the heads that restore most, and which of them are distinguished from the next."""
-    named_up = [row for row in _rows(patching, site) if _side(row) > 0]
+    if len(patching.clean) < 2:
+        return
+    named_up = [row for row in _rows(patching, site) if _side(row, is_one=False) > 0]
     order = sorted(named_up, key=lambda row: -row[1])[:NAMED]
-    if len(order) < 2 or len(patching.clean) < 2:
+    if len(order) < 2:
         return
     totals, n = patching._totals(site), len(patching.heads)
     at = [patching.heads.index(head) for head, _, _ in order]
@@ -137,39 +137,24 @@ def _rows(patching: "Patching", site: "PatchSite") -> list[Row]:
 
 def _heads(patching: "Patching", site: "PatchSite") -> str:
     rows = _rows(patching, site)
-    up = sorted((row for row in rows if _side(row) > 0), key=lambda row: -row[1])
-    down = sorted((row for row in rows if _side(row) < 0), key=lambda row: row[1])
-    rest = [row for row in rows if row not in up and row not in down]
+    is_one = len(patching.clean) < 2
+    up = sorted((row for row in rows if _side(row, is_one) > 0), key=lambda row: -row[1])
+    down = sorted((row for row in rows if _side(row, is_one) < 0), key=lambda row: row[1])
     begun = f"with {PARTS[site]} as on the clean text" + (
         " at one position after the other, summed over positions" if patching.effects[site].ndim > 2 else ""
     )
-    limit = _bound(max(map(_size, rest), default=0.0))
     said = [*_some(up, "restores", "of"), *_some(down, "adds", "to")]
     if not said:
-        return f"{begun}, no head is found to restore any of the difference; none moves it by more than {limit}"
-    if rest and len(patching.clean) < 2:
-        said.append(f"no other head moves it by more than {limit}")
-    elif rest:
-        # A named head may restore less than the limit.
-        said.append(f"for the other heads no effect above 1.0 % is established (95 % upper limit {limit})")
+        return f"{begun}, no head is found to restore any of the difference"
     return f"{begun}: {'; '.join(said)}"
 
 
-def _side(row: Row) -> int:
+def _side(row: Row, is_one: bool) -> int:
     """Return 1 for a head that restores, -1 for a head that takes away, and 0 for a head that is not named."""
     _, share, (low, high) = row
-    if not np.isfinite([low, high]).all():
+    if is_one:
         return int(share >= OF_ONE) - int(share <= -OF_ONE)
     return int(low > MATTERS) - int(high < -MATTERS)
-
-
-def _size(row: Row) -> float:
-    return float(np.nanmax(np.abs([row[1], *row[2]])))
-
-
-def _bound(share: float) -> str:
-    share = max(share, _LEAST)
-    return f"{np.ceil(100 * share - 1e-9):.0f} %" if share >= 0.095 else f"{np.ceil(1000 * share - 1e-9) / 10:.1f} %"
 
 
 def _some(rows: Sequence[Row], does: str, of: str) -> list[str]:

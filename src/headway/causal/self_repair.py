@@ -13,6 +13,7 @@ Numpy alone. Paper: McGrath et al. 2023, arXiv 2307.15771 (self-repair).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,13 @@ def single_of(exact: ExactEffects, head: Head, kind: Kind) -> Float[np.ndarray, 
     return np.asarray(exact.single[kind].per_sequence[head[0]][head[1]])
 
 
-def heads_beyond(exact: ExactEffects, sign: int) -> tuple[Head, ...]:
-    """Return heads whose removal raises (1) or lowers (-1) the loss, as sentences name them, the strongest first."""
+def heads_beyond(exact: ExactEffects, *signs: int) -> tuple[Head, ...]:
+    """Return heads whose removal raises (1) or lowers (-1) the loss, as sentences name them, the strongest first.
+
+    A head that raises the loss in one way of ablation and lowers it in another is there once.
+    """
     found = dict[Head, float]()
-    for effects in exact.single.values():
+    for effects, sign in product(exact.single.values(), signs):
         ends = (pair for layer in effects.corrected_interval() for pair in sign * layer)
         for (head, effect), end in zip(effects.heads(), ends, strict=True):
             if min(end) > MATTERS:
