@@ -305,6 +305,63 @@ class JoinedWorker:
         return not lease.released
 
 
+@dataclass(kw_only=True, eq=False)
+class RunState:
+    """A run while it is worked on.
+
+    Attributes:
+        run: the run as it was given.
+        work_per_step: the weight of its steps.
+        before_ns: the time of its run.json when the sweep began.
+        written_ns: the time of its run.json before a worker was started on it; None while no worker of this process has
+            it.
+        released: the run as its worker has let it go, while others of its batch go on.
+        reached: the step that it has reached; None if nobody has looked.
+        counted_steps: the number of its steps, where its corpus decides that; 0 while it is unknown.
+        first_seen: the time at which it was first seen with a worker; None before.
+        last_seen: the time at which it was last seen with one.
+        first_step: the step at which that worker began.
+    """
+
+    run: Run
+    work_per_step: float = 0.0
+    before_ns: int = 0
+    written_ns: int | None = None
+    released: Run | None = None
+    reached: int | None = None
+    counted_steps: int = 0
+    first_seen: float | None = None
+    last_seen: float = 0.0
+    first_step: int = 0
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run."""
+        return self.run.path
+
+
+@dataclass(kw_only=True, eq=False)
+class Unit:
+    """The runs that one worker takes: a run, or those of its batch that are to be worked on.
+
+    Attributes:
+        members: the runs.
+        started_on: the run that a worker was started on.
+        times_lost: the number of times that it was lost with its place without getting further.
+        lost_at: the step at which it was lost first of these times.
+    """
+
+    members: list[RunState]
+    started_on: RunState | None = None
+    times_lost: int = 0
+    lost_at: int = -1
+
+    @property
+    def run(self) -> Run:
+        """The first of the runs."""
+        return self.members[0].run
+
+
 class _Sweep:
     """Runs, and the workers of this process on them.
 
@@ -313,48 +370,33 @@ class _Sweep:
     """
 
     def __init__(self, runs: Sequence[Run], places: Iterable[Place]):
-        self._runs, self._places, self._watch = runs, places, Watch()
-        self._began = time.monotonic()
-        self._by_path: dict[Path, Run] = {}
-        self._work_per_step: dict[Path, float] = {}
-        self._item: dict[Path, Path] = {}
-        """The run that stands in the queue for a run and its batch: the first of those that are to be worked on."""
-        self._units: dict[Path, list[Path]] = {}
-        self._on: dict[Path, Path] = {}
-        """By item, the run that a worker was started on."""
-        self._ended: dict[Path, Run] = {}
-        """Runs that have ended while others of their batch go on."""
-        self._reached: dict[Path, int] = {}
-        self._work: dict[Path, tuple[float, float, int]] = {}  # first and last seen with a worker; its first step
-        self._counted: dict[Path, int] = {}
-        self._before: dict[Path, int] = {}
-        """When the run.json of a run had been written last when all this began."""
-        self._written: dict[Path, int] = {}
-        """When the run.json of a run had been written last before a worker was started on it."""
-        self._lost: dict[Path, tuple[int, int]] = {}
-        """How often a run was lost with its place without getting further, and how far it was."""
-        self._settled: dict[Path, Run] = {}
+        self._places, self._watch = places, Watch()
+        self._states = [RunState(run=run) for run in runs]
+        self._directory = runs[0].path.parents[2] if runs else Path()
+        self._settled = {run.path: run for run in runs if run.status in ("done", "damaged")}
+        self._units: dict[Path, Unit] = {}
         self._stopping, self._news, self.stopped = False, False, ""
-        firsts: dict[Path | str, Path] = {}
         self._pause_s = _SOON_S
-        for run in runs:
-            if run.status in ("done", "damaged"):
-                self._settled[run.path] = run
-            else:
-                self._work_per_step[run.path] = work_per_step(run)
-                self._by_path[run.path] = run
-                self._before[run.path] = _written_ns(run)
-                unit = run.path if run.batch is None else run.batch.id
-                item = self._item[run.path] = firsts.setdefault(unit, run.path)
-                self._units.setdefault(item, []).append(run.path)
-        self._dependencies = RunDependencies(
-            list(self._by_path.values()), lambda run: max(1, run.steps) * self._work_per_step[run.path]
-        )
-        work = {path: self._dependencies.work_until_the_end(path) for path in self._by_path}
-        items = ((item, sum(work[path] for path in unit)) for item, unit in self._units.items())
-        self._queue = Queue(items, self.begin, self.has_settled, self._may_begin)
+        self._began = self._shown_at = time.monotonic()
         self._shown: Snapshot | None = None
-        self._shown_at = self._began
+        open_states = {state.path: state for state in self._states if state.path not in self._settled}
+        batches: dict[Path | str, Unit] = {}
+        for path, state in open_states.items():
+            state.work_per_step = work_per_step(state.run)
+            state.before_ns = _written_ns(state.run)
+            key = path if state.run.batch is None else state.run.batch.id
+            unit = self._units[path] = batches.setdefault(key, Unit(members=[]))
+            unit.members.append(state)
+        self._dependencies = RunDependencies(
+            [state.run for state in open_states.values()],
+            lambda run: max(1, run.steps) * open_states[run.path].work_per_step,
+        )
+        self._queue = Queue(
+            ((unit, self._work_of(unit)) for unit in batches.values()), self.begin, self.has_settled, self._may_begin
+        )
+
+    def _work_of(self, unit: Unit) -> float:
+        return sum(self._dependencies.work_until_the_end(state.path) for state in unit.members)
 
     def poll(self) -> bool:
         """Collect what ended, start what can be started; whether anything is left."""
@@ -362,10 +404,9 @@ class _Sweep:
         try:
             left = self._queue.poll(self._places)
         except OSError as error:  # of leases and places: what is wrong with a run is its outcome
-            directory = self._runs[0].path.parents[2]
-            if not storage.is_of_storage(error, directory):
+            if not storage.is_of_storage(error, self._directory):
                 raise
-            left, self.stopped = False, str(storage.failure(directory, error))
+            left, self.stopped = False, str(storage.failure(self._directory, error))
         return left and not self.stopped
 
     def wait(self) -> None:
@@ -405,104 +446,113 @@ class _Sweep:
     def _snapshot(self) -> Snapshot:
         elapsed_s = time.monotonic() - self._began
         n_places = sum(place.ready for place in self._places)
-        holders = {
-            path: last_holder(path / "lease")
-            for path in self._by_path
-            if path not in self._settled and self._queue.worker(self._item[path])
-        }
-        runs = tuple(self._progress(run, holders.get(run.path)) for run in self._runs)
+        # All leases are read before the first run.json: a run that ends meanwhile is still seen at work.
+        seen = [(state, self._worker_of(state), self._holder_of(state)) for state in self._states]
+        runs = tuple(self._progress(state, worker, holder) for state, worker, holder in seen)
         return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s, stopped=self.stopped)
 
-    def _may_begin(self, path: Path) -> bool:
+    def _worker_of(self, state: RunState) -> Worker | None:
+        """The worker on a run that has not settled."""
+        return None if state.path in self._settled else self._queue.worker(self._units[state.path])
+
+    def _holder_of(self, state: RunState) -> Holder | None:
+        """The last holder of the lease of a run that a worker is on."""
+        return last_holder(state.path / "lease") if self._worker_of(state) else None
+
+    def _may_begin(self, unit: Unit) -> bool:
         """Return whether a run need not wait for its parent; it need not if it can never start."""
-        run = self._by_path[path]
         if self.stopped:
             return False
         dependencies, settled = self._dependencies, self._settled
-        return bool(dependencies.why_never(run, settled)) or dependencies.may_start(run, settled)
+        return bool(dependencies.why_never(unit.run, settled)) or dependencies.may_start(unit.run, settled)
 
-    def begin(self, path: Path, place: Place) -> Assignment | None:
+    def begin(self, unit: Unit, place: Place) -> Assignment | None:
         """See who has a run, and start a worker if nobody does; None if nothing is left to do."""
-        if why_never := self._dependencies.why_never(self._by_path[path], self._settled):
-            self._settle(self._by_path[path], "failed", why_never)
+        path = unit.run.path
+        if why_never := self._dependencies.why_never(unit.run, self._settled):
+            self._settle(unit.run, "failed", why_never)
             if path in self._settled:
                 return None
             # Another process has it, be it to write the same: nobody settles a run that has left the queue.
             return Assignment(worker=JoinedWorker(runs=(path,), watch=self._watch), place=None)
-        batch = self._by_path[path].batch
-        others = (member for member in batch.folders(path) if member != path) if batch else ()
+        batch = unit.run.batch
+        others = [member for member in batch.folders(path) if member != path] if batch else []
         joined = JoinedWorker(runs=(path, *others), watch=self._watch)
         if joined.is_at_work:
             return Assignment(worker=joined, place=None)
-        left = {member: now for member in self._units[path] if (now := self._undone(member)) is not None}
+        left = {state: now for state in unit.members if (now := self._undone(state)) is not None}
         if not left:
             return None
         # One that failed before: its worker tries all of the batch that did.
-        first = next((member for member, now in left.items() if now.status == "failed"), next(iter(left)))
+        failed_before = [state for state, now in left.items() if now.status == "failed"]
+        first = (failed_before or list(left))[0]
         try:
-            self._written |= {member: _written_ns(self._by_path[member]) for member in left}
-            self._on[path] = first
-            return Assignment(worker=place.start(first, log=first / "log.txt"), place=place)
+            for state in left:
+                state.written_ns = _written_ns(state.run)
+            unit.started_on = first
+            return Assignment(worker=place.start(first.path, log=first.path / "log.txt"), place=place)
         except OSError as error:
-            reason = storage.outcome(first, error) if storage.is_of_storage(error, first) else str(error)
-            for member in left:
+            is_of_storage = storage.is_of_storage(error, first.path)
+            reason = storage.outcome(first.path, error) if is_of_storage else str(error)
+            for state in left:
                 message = f"its worker could not be started: {reason}"
-                self._settled[member] = replace(self._by_path[member], status="failed", message=message)
-            self._see_room(self._by_path[first], storage.exit_code(error))
+                self._settled[state.path] = replace(state.run, status="failed", message=message)
+            self._see_room(first.run, storage.exit_code(error))
             return None
 
-    def _undone(self, path: Path) -> Run | None:
+    def _undone(self, state: RunState) -> Run | None:
         """A run as its folder says it, unless it has settled: others may have done it, or failed."""
-        if path in self._settled:
+        if state.path in self._settled:
             return None
-        run, now = self._by_path[path], _written(path)
-        if now.status == "done" or (now.status == "failed" and _written_ns(run) != self._before[path]):
-            self._settled[path] = now
+        now = _written(state.path)
+        if now.status == "done" or (now.status == "failed" and _written_ns(state.run) != state.before_ns):
+            self._settled[state.path] = now
             return None
         return now
 
-    def has_settled(self, path: Path, code: int) -> bool:
+    def has_settled(self, unit: Unit, code: int) -> bool:
         """Learn what became of a run and its batch, whose worker has ended; write it down if the worker could not."""
         self._news = True
-        unit, on = self._units[path], self._on.pop(path, None)
-        left = sorted((member for member in unit if member not in self._settled), key=lambda member: member != on)
-        again = code == ELSEWHERE or (code == LOST and self._may_go_on(path))
+        started_on, unit.started_on = unit.started_on, None
+        left = [state for state in unit.members if state.path not in self._settled]
+        left.sort(key=lambda state: state is not started_on)
+        again = code == ELSEWHERE or (code == LOST and self._may_go_on(unit))
         is_told = False
-        if on is not None:
-            self._see_room(_written(on), code)
-        for member in left:
-            now, written_ns = _written(member), self._written.pop(member, None)
+        if started_on is not None:
+            self._see_room(_written(started_on.path), code)
+        for state in left:
+            now, written_ns = _written(state.path), state.written_ns
+            state.written_ns = None
             if written_ns is None:  # it was worked on by others
                 if now.status in ("done", "failed", "damaged"):
-                    self._settled[member] = now
+                    self._settled[state.path] = now
                 continue
-            if now.status in ("done", "damaged") or (
-                not again and now.status in ("failed", "interrupted") and _written_ns(now) != written_ns
-            ):
-                self._settled[member] = now
-                is_told = is_told or member == on
+            has_told = now.status in ("failed", "interrupted") and _written_ns(now) != written_ns
+            if now.status in ("done", "damaged") or (has_told and not again):
+                self._settled[state.path] = now
+                is_told = is_told or state is started_on
             # What its worker said is of the run that it was started on; the others' folders tell of them.
             elif not again and not (is_told and code in (DONE, FAILED)):
                 self._settle(now, "interrupted" if self._stopping else "failed", _cause_of_death(now, code))
-            self._ended.pop(member, None)
-        return all(member in self._settled for member in unit)
+            state.released = None
+        return all(state.path in self._settled for state in unit.members)
 
     def _see_room(self, run: Run, code: int) -> None:
         """End everything where a run could not be stored, and others could not be either."""
-        directory = run.path.parents[2]
-        if self.stopped or code not in (storage.DISK_FULL, storage.UNREACHABLE) or not directory.is_dir():
+        if self.stopped or code not in (storage.DISK_FULL, storage.UNREACHABLE) or not self._directory.is_dir():
             return
         needed = needed_bytes(run) if code == storage.DISK_FULL and run.status != "damaged" else 0
-        if error := storage.why_no_room(directory, needed):
-            self.stopped = str(storage.failure(directory, error))
+        if error := storage.why_no_room(self._directory, needed):
+            self.stopped = str(storage.failure(self._directory, error))
 
-    def _may_go_on(self, item: Path) -> bool:
+    def _may_go_on(self, unit: Unit) -> bool:
         """Return whether a run whose place was lost resumes at another, with its batch."""
-        holders = [last_holder(path / "lease") for path in self._units[item]]
+        holders = [last_holder(state.path / "lease") for state in unit.members]
         step = max((holder.step for holder in holders if holder), default=0)
-        times, before = self._lost.get(item, (0, -1))
-        self._lost[item] = (1, step) if step > before else (times + 1, before)
-        return self._lost[item][0] <= _MOST_LOST
+        if step > unit.lost_at:
+            unit.times_lost, unit.lost_at = 0, step
+        unit.times_lost += 1
+        return unit.times_lost <= _MOST_LOST
 
     def _settle(self, run: Run, status: Status, message: str) -> None:
         self._settled[run.path] = replace(run, status=status, message=message)
@@ -515,55 +565,56 @@ class _Sweep:
                 if not (self._stopping or self.stopped):
                     del self._settled[run.path]  # and it is waited for
 
-    def _progress(self, run: Run, holder: Holder | None) -> Progress:
+    def _progress(self, state: RunState, worker: Worker | None, holder: Holder | None) -> Progress:
         """How far a run is; `holder` is who has it, where a worker is on it."""
-        settled = self._settled.get(run.path)
-        worker = None if settled else self._queue.worker(self._item[run.path])
+        run, settled = state.run, self._settled.get(state.path)
         if worker and holder and not worker.has(holder):
             holder = None  # our worker has not got the lease yet
         if holder and holder.released and run.batch is not None:
-            settled, holder = self._has_ended(run.path), None
-        works = bool(worker and not settled)
+            settled, holder = self._released(state), None
+        works = worker is not None and settled is None
         if works:
-            self._reached[run.path] = holder.step if holder else 0
-        elif run.path not in self._reached:  # looked at once: of many runs most wait
-            stored = None if settled else last_holder(run.path / "lease")
-            self._reached[run.path] = stored.step if stored else 0
-        steps, now = self._steps(run, works), time.monotonic()
-        began, ended, first = self._work.get(run.path, (now, now, self._reached[run.path]))
+            state.reached = holder.step if holder else 0
+        elif state.reached is None:  # looked at once: of many runs most wait
+            stored = None if settled else last_holder(state.path / "lease")
+            state.reached = stored.step if stored else 0
+        assert state.reached is not None
         if works:
-            self._work[run.path] = began, (ended := now), first
+            state.last_seen = time.monotonic()
+            if state.first_seen is None:
+                state.first_seen, state.first_step = state.last_seen, state.reached
+        steps = self._steps(state, works)
         return Progress(
             name=run.name,
             seed=run.seed,
             status=settled.status if settled else "running" if works else "waiting",
             message=settled.message if settled else "",
-            step=steps if settled and settled.status == "done" else self._reached[run.path],
+            step=steps if settled and settled.status == "done" else state.reached,
             steps=steps,
             steps_per_s=holder.steps_per_s if holder else None,
-            work_per_step=self._work_per_step.get(run.path, 0.0),
+            work_per_step=state.work_per_step,
             # Who it is is told of those that others work on.
-            worker=holder.worker if holder and worker and run.path not in self._written else "",
+            worker=holder.worker if holder and worker and state.written_ns is None else "",
             held_s=holder.held_s if holder else None,
-            folder=run.path,
-            worked_s=ended - began,
-            from_step=first,
+            folder=state.path,
+            worked_s=0.0 if state.first_seen is None else state.last_seen - state.first_seen,
+            from_step=state.reached if state.first_seen is None else state.first_step,
         )
 
-    def _has_ended(self, path: Path) -> Run | None:
+    def _released(self, state: RunState) -> Run | None:
         """A run that its worker has let go while it works on others of the batch."""
-        if path not in self._ended and (now := _written(path)).status in ("done", "failed"):
-            self._ended[path] = now
-        return self._ended.get(path)
+        if state.released is None and (now := _written(state.path)).status in ("done", "failed"):
+            state.released = now
+        return state.released
 
-    def _steps(self, run: Run, works: bool) -> int:
+    def _steps(self, state: RunState, works: bool) -> int:
         """The steps of a run; where its corpus decides them, its worker writes them down when it has opened it."""
-        latest = self._settled.get(run.path) or run
+        latest = self._settled.get(state.path) or state.run
         if latest.steps:
             return latest.steps
-        if works and not self._counted.get(run.path):
-            self._counted[run.path] = _written(run.path).steps
-        return self._counted.get(run.path, 0)
+        if works and not state.counted_steps:
+            state.counted_steps = _written(state.path).steps
+        return state.counted_steps
 
 
 def _written(path: Path) -> Run:
