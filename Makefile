@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-rest test-all lint setup docs docs-site pictures reference notebook clean
+.PHONY: demo test test-rest test-all lint setup docs docs-site pictures reference answers notebook clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 3
@@ -49,6 +49,10 @@ docs-site: $(READY)
 # The pictures of pages in docs, from stored inputs; it takes a browser and about a minute.
 pictures: $(READY)
 	$(BIN)/python docs/pictures.py
+
+# The answers of shipped experiments that are due, run below build/answers one after the other; it may take hours.
+answers: $(READY)
+	$(BIN)/python docs/answers.py build/answers
 
 # The notebook, executed anew; it takes about a minute.
 notebook: $(READY)

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from headway.config.document import RUN_SECTIONS, Document, Logging
+from headway.config.document import RUN_SECTIONS, Document, Logging, Published
 from headway.config.kinds import RUN_KINDS, kinds_of
 from headway.config.run import RunSpec
 from headway.config.spec import Spec, specs_in
@@ -71,6 +71,7 @@ def reference() -> str:
         "",
         *_table("The file", Document),
         *_table("`logging`", Logging),
+        *_table("`published`, each", Published),
     ]
     kinds: dict[type[RunSpec], list[str]] = {}
     for kind, run in RUN_KINDS.items():
@@ -156,7 +157,7 @@ def _choice(member: type[Spec]) -> str:
 
 
 def _table(heading: str, member: type[Spec]) -> list[str]:
-    choice = "" if member in (Document, Logging) else _choice(member)
+    choice = "" if member in (Document, Logging, Published) else _choice(member)
     rows = [_row(name, field) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
     sentence = (member.__doc__ or "").strip().splitlines()[0]
     title = f"## {heading}" + (f", {choice}" if choice else "")

@@ -529,10 +529,6 @@ def prepare(
     return store, runs
 
 
-_NAMED = 4
-"""Runs that a sentence names, of many."""
-
-
 def _about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run], store: Store) -> Iterator[str]:
     """Yield a sentence on each surprise in the batches of existing runs that a user selects.
 
@@ -545,20 +541,15 @@ def _about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run],
     sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batching.key is not None]
     if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
         yield (
-            f"--batch-runs {asked} holds for runs that are made from now on: {counted(len(sizes), 'run')} that "
-            f"{'exists keeps its batch' if len(sizes) == 1 else 'exist keep their batches'}, since who is trained "
-            "together changes how sums are rounded; `headway drop` puts runs aside, to be made anew"
+            f"--batch-runs {asked} holds for new runs: existing runs keep their batches, since a batch changes how "
+            "sums are rounded; `headway drop` puts runs aside, to be made anew"
         )
-    names = {(run.name, run.seed) for run in chosen}
-    others = {path: None for run in left if run.batch for path in run.batch.folders(run.path)}
-    unchosen = [run for run in store.runs("sizes") if run.path in others and (run.name, run.seed) not in names]
-    if along := [f"{run.name} seed {run.seed}" for run in unchosen if run.status in ("waiting", "interrupted")]:
-        more = f" and {len(along) - _NAMED} more" if along[_NAMED:] else ""
-        are, a_run = ("is", "is a run") if len(along) == 1 else ("are", "are runs")
-        yield (
-            f"a batch is trained as a whole: {', '.join(along[:_NAMED])}{more} {are} trained too, though not chosen, "
-            f"since {'it' if len(along) == 1 else 'they'} {a_run} of one program with some that were"
-        )
+    chosen_names = {(run.name, run.seed) for run in chosen}
+    others = {path for run in left if run.batch for path in run.batch.folders(run.path)}
+    waiting = [run for run in store.runs("sizes") if run.path in others and run.status in ("waiting", "interrupted")]
+    along = [f"{run.name} seed {run.seed}" for run in waiting if (run.name, run.seed) not in chosen_names]
+    if along:
+        yield f"a batch is trained as a whole: {len(along)} not chosen are trained too, such as {along[0]}"
 
 
 def fallbacks(experiment: Experiment, trainer: str) -> list[str]:

@@ -29,6 +29,21 @@ def changed(**changes):
     return {**BASE, **changes}
 
 
+def test_a_published_text_of_an_older_directory_is_a_claim():
+    published = resolve(changed(published="better by 1 %")).document.published
+    assert [(claim.claim, claim.compares) for claim in published] == [("better by 1 %", None)]
+    assert resolve(changed(published="")).document.published == ()
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_experiment_has_claims_on_comparisons_that_it_makes(name):
+    document = load(name).document
+    assert document.published
+    for published in document.published:
+        asked = published.compares
+        assert asked is None or asked in document.contrasts or set(asked.split(" - ")) <= set(document.arms), asked
+
+
 def steps(experiment, arm):
     return experiment.arm(arm).resolved_spec.training.steps
 
@@ -478,6 +493,9 @@ def test_differences_name_the_keys_that_results_depend_on():
         ({"model": {"family": "icl", "n_heads": [2]}}, r"model.n_heads: \[2\] was given"),
         ({"model": {"family": "icl", "n_heads": None}}, "model.n_heads: null was given"),
         ({"seeds": [1, 1]}, "must be one or more different numbers"),
+        ({"published": [{"claim": "a", "compares": "one"}]}, "compares and says belong together"),
+        ({"published": [{"claim": "a", "says": "beter"}]}, "says: 'beter' is not known; did you mean better"),
+        ({"published": [{"clam": "a"}]}, "clam"),
         ({"groups": {"g": {"arms": ["one"], "baseline": "onee"}}}, "groups.g.baseline: there is no arm 'onee'"),
         (
             {"model": {"family": "icl", "n_heads": "two"}},
@@ -612,7 +630,10 @@ def test_many_arms_that_set_it_themselves_are_listed_once():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"arms": {"ONE": {"label": "a"}, "one": {"label": "b"}}, "baseline": None}, "arms.one: arms ONE and one"),
+        (
+            {"arms": {"ONE": {"label": "a"}, "one": {"label": "b"}}, "baseline": None},
+            "arms.one: arms ONE and one",
+        ),
         ({"controls": {"Fast": {}, "fAST": {}}}, "controls.fAST: controls Fast and fAST"),
     ],
 )

@@ -88,8 +88,8 @@ def test_runs_that_are_made_later_or_anew_are_batches_of_their_own(tmp_path):
         0: 2, 1: 2, 2: 1, 3: 1
     }  # fmt: skip
     assert made.said == [
-        "--batch-runs 1 holds for runs that are made from now on: 2 runs that exist keep their batches, since who is "
-        "trained together changes how sums are rounded; `headway drop` puts runs aside, to be made anew"
+        "--batch-runs 1 holds for new runs: existing runs keep their batches, since a batch changes how sums are "
+        "rounded; `headway drop` puts runs aside, to be made anew"
     ]
     assert worked(first["h2", 0]) == 0
     store = api.open(tmp_path / "out")
@@ -117,8 +117,7 @@ def test_who_chooses_a_part_of_a_batch_reads_that_all_of_it_is_trained(tmp_path)
     said = []
     api.prepare(chosen.select(arms=["h2"], seeds=2), tmp_path / "out", slots("cpu", workers=1, runs=1), said.append)
     assert said == [
-        "a batch is trained as a whole: h2 seed 2, faster seed 0, faster seed 1, faster seed 2 are trained too, though "
-        "not chosen, since they are runs of one program with some that were"
+        "a batch is trained as a whole: 4 not chosen are trained too, such as h2 seed 2",
     ]
 
 

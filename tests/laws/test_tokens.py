@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 404_576,
-    "code lines": 37_947,
+    "tokens": 404_867,
+    "code lines": 37_998,
     "dense modules": 85,
     "functions above 400 tokens": 40,
     "comprehensions in 1,000 lines": 80,

@@ -47,6 +47,10 @@ OUTCOMES = {
 }
 """The words for the outcome of a difference that are used where its better direction is not named."""
 
+AGREES, DOES_NOT_AGREE, NO_VERDICT, NOT_COMPARED = "agrees", "does not agree", "no verdict here", "not compared"
+"""The words for a verdict beside a published claim on the same sides."""
+
+
 SMALL = "{phrase}, by less than {margin}"
 SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
 NO_SEEDS = "cannot be compared in {quantity}, since no seed has a result for every arm"
@@ -161,6 +165,18 @@ def others_sentence(outcomes: Counter[str]) -> str:
         return template.format(n=n, outcome=next(iter(outcomes)))
     counts = [f"{times} {'is' if times == 1 else 'are'} {outcome}" for outcome, times in outcomes.most_common()]
     return OTHERS.format(n=n, counts=", ".join(counts))
+
+
+def agreement(says: str, kind: Kind) -> str:
+    """Return whether a verdict is what a published claim says of the same sides.
+
+    Examples:
+        >>> agreement("better", "worse"), agreement("better", "open")
+        ('does not agree', 'no verdict here')
+    """
+    if kind == says:
+        return AGREES
+    return DOES_NOT_AGREE if kind in (*CLEAR, "same") else NO_VERDICT
 
 
 def phrase(verdict: Verdict) -> str:

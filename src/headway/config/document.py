@@ -9,9 +9,9 @@ The document says which arm each arm starts from. The laboratory of the arm deci
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from headway.base.text import listed
 from headway.config.arms import Asked
@@ -117,13 +117,41 @@ class Group(Spec):
     baseline: str = Field(description="the arm of the group that the others are compared with")
 
 
+class Published(Spec):
+    """A published claim on the question of an experiment."""
+
+    claim: str = Field(description="what was published, with its numbers")
+    source: str = Field("", description="authors, year and place")
+    setting: str = Field("", description="its models, data and training, as far as they differ from the experiment's")
+    seeds: PositiveInt | None = Field(None, description="seeds of its runs; null: not published")
+    compares: str | None = Field(
+        None, description="the contrast that it is about, by name, or two arms, as `a - b`; null: none of them"
+    )
+    says: Literal["better", "worse", "same"] | None = Field(
+        None, description="what it says of the first side of that comparison"
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Published":
+        if (self.compares is None) != (self.says is None):
+            raise ValueError("compares and says belong together; give both, or leave both out")
+        return self
+
+
+def _as_claims(published: Any) -> Any:
+    """Return a claim in place of a text: directories that are older have one text."""
+    return ({"claim": published},) if isinstance(published, str) and published else published or ()
+
+
 class Document(Spec):
     """The top level of an experiment's file."""
 
     name: str = Field(description="names the results directory")
     about: str = Field("", description="what `headway list` has it below")
     question: str = Field("", description="what the experiment is to answer, in a sentence")
-    published: str = Field("", description="what was published on the question: settings, seeds and numbers")
+    published: Annotated[tuple[Published, ...], BeforeValidator(_as_claims)] = Field(
+        (), description="what was published on the question, a claim each"
+    )
     task: dict[str, Any] = Field(description="what the model is asked to do")
     model: dict[str, Any] = Field({}, description="the model, as far as all arms share it")
     training: dict[str, Any] = Field({}, description="how it is trained")

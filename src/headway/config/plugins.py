@@ -122,7 +122,7 @@ def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], 
         raise DeclarationError(f"{kind} {name!r} is no name; use letters, digits, dashes and underscores")
     beside = any(entry.kind == kind and entry.name == name for entry in _collected[-1])
     if beside or name in taken or any(key in table for table, key, _ in tables):
-        raise DeclarationError(f"{kind} {name!r} exists already{_by_whom(kind, name)}; give it another name")
+        raise DeclarationError(f"{kind} {name!r} exists already; give it another name")
     for table, key, made in tables:
         table[key] = made
     _collected[-1].append(
@@ -184,16 +184,14 @@ def form_of(value: Any) -> tuple[int, ...] | str:
 def line_of(function: Callable[..., Any], error: BaseException | None = None) -> str:
     """Return the file and line at which a function begins, or in which it raised an error."""
     code = inspect.unwrap(function).__code__
-    frames = traceback.extract_tb(error.__traceback__) if error else []
-    lines = [frame.lineno for frame in frames if frame.filename == code.co_filename]
-    return f"{Path(code.co_filename).name}:{lines[-1] if lines else code.co_firstlineno}"
+    name = Path(code.co_filename).name
+    lines = _lines(error, name) if error else []
+    return f"{name}:{lines[-1] if lines else code.co_firstlineno}"
 
 
-def _by_whom(kind: str, name: str) -> str:
-    for plugin in _loaded.values():
-        if any(entry.kind == kind and entry.name == name for entry in plugin.entries):
-            return f", of plugin {plugin.given}"
-    return ""
+def _lines(error: BaseException, name: str) -> list[int | None]:
+    """Return the lines of a file in the traceback of an error."""
+    return [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
 
 
 def is_registered(digest: str) -> bool:
@@ -248,8 +246,7 @@ def _take_back(entries: Sequence[Entry]) -> None:
 
 def _said(error: BaseException, given: str) -> str:
     """Return what is wrong, and in which line of the file."""
-    name = Path(given).name
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
+    lines = _lines(error, Path(given).name)
     where = f" in line {lines[-1]}" if lines else f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
     if isinstance(error, UserError):
         return f"{error}" + (f" (line {lines[-1]})" if lines else "")

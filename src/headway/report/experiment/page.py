@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 
 from headway.base.files import entries, inside, is_up_to_date
 from headway.base.text import command_line, counted
+from headway.base.words import NOT_COMPARED, agreement
+from headway.config.document import Published
 from headway.config.experiment import Experiment
 from headway.config.load import load
+from headway.config.metrics import METRICS
 from headway.config.plugins import Entry, Plugin
 from headway.config.shipped import shipped
 from headway.config.spec import MOST_MODELS
@@ -33,8 +36,9 @@ from headway.report.experiment.data import ReportData, gather
 from headway.report.experiment.first_screen import first_screen, would_change
 from headway.report.experiment.laboratory import report_part_of
 from headway.stats.answer import without_pairs
+from headway.stats.evidence import Difference
 from headway.stats.results import Results
-from headway.stats.verdicts import scope
+from headway.stats.verdicts import kind_of, scope
 
 if TYPE_CHECKING:
     from headway.store.directory import Store
@@ -133,11 +137,28 @@ def write_answer(store: "Store", results: Results, out: Path | None = None) -> P
     content = {"name": name, "question": experiment.question or name, "first": first, "picture": picture}
     # A directory may be older than what its shipped file says of the literature.
     document = load(name).document if _settings_of_shipped(experiment) == [] else experiment.document
-    content |= {"published": document.published, "changes": would_change(material, first.cautions)}
+    published = [(claim, _found(claim, material.results)) for claim in document.published]
+    content |= {"published": published, "changes": would_change(material, first.cautions)}
     content |= {"command": command(material), "version": version("headway"), "date": f"{date.fromtimestamp(ended)}"}
     # Quotes do no harm in Markdown, and commands have some.
     text = templates().get_template("answer.md.j2").render(content).replace("&#39;", "'").replace("&#34;", '"')
     return write_whole(folder / f"{name}.md", text.encode())
+
+
+def _found(claim: Published, results: Results) -> str:
+    """Return what these results say of a published claim: whether they agree, and the verdict."""
+    verdicts: dict[str | None, tuple[Difference, str]] = {}
+    for contrast in results.contrasts:
+        if contrast.control is None:
+            verdicts[contrast.name] = contrast, contrast.sentence
+    for comparison in results.judged:
+        if comparison.control is None:
+            verdicts[f"{comparison.arm} - {comparison.baseline}"] = comparison, comparison.verdict
+    if claim.compares not in verdicts:
+        return NOT_COMPARED
+    difference, sentence = verdicts[claim.compares]
+    kind = kind_of(difference, results.family(difference), METRICS[difference.metric].better)
+    return f"{agreement(str(claim.says), kind)}: {sentence}"
 
 
 def _ended(material: ReportData) -> Iterator[float]:

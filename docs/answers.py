@@ -1,0 +1,148 @@
+"""The answers of the shipped experiments: `make answers` runs what is due, one after the other, and writes the pages.
+
+    python docs/answers.py FOLDER             # what is due: runs it below FOLDER, resumes what was stopped there
+    python docs/answers.py FOLDER NAME ...    # these alone
+    python docs/answers.py --gallery          # the gallery anew, from the answers that are there
+
+An answer is a page, its picture, and NAME.json: the verdicts and the ids of the runs. It is due where the file that
+ships today asks for other runs. Experiments on text read `train.txt` and `valid.txt` in FOLDER: TinyStories, as
+docs/how-to.md fetches it.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import headway
+from headway.config.experiment import Experiment
+from headway.config.lm.run import is_text
+from headway.config.load import load
+from headway.config.shipped import shipped
+from headway.report.experiment.page import write_answer
+from headway.stats.results import write
+
+ANSWERS = Path(__file__).with_name("answers")
+TEXT = ("task.corpus=train.txt", "task.validation=valid.txt")
+UNTIL = {"icl-optimizer": "1%"}
+"""Experiments whose shipped seeds leave a question open, and the margin until which seeds are added."""
+
+_HOURS = "its runs take more than an hour of two cores"
+_NEXT = "it is run next: minutes of two cores"
+DUE: Mapping[str, str] = {
+    **dict.fromkeys(("icl-optimizer", "icl-paper", "icl-second-head", "icl-two-tasks"), _NEXT),
+    **dict.fromkeys(("heads-for-hops", "heads-for-induction", "heads-for-parity"), _NEXT),
+    **dict.fromkeys(("heads-for-recall", "heads-for-retrieval", "data-lane-data", "data-lane-depth"), _NEXT),
+    **dict.fromkeys(("head-progression", "data-lane", "low-rank", "gqa", "head-scaling"), _HOURS),
+    **dict.fromkeys(("x-ray", "regularized", "prune-heads", "pruned-or-scratch", "when-heads-settle"), _HOURS),
+    "icl-depth": _HOURS,
+}
+"""Experiments without an answer, and why."""
+
+GROUPS = {
+    "How many heads": ("head-progression", "icl-heads", "icl-paper", "icl-second-head", "heads-for-parity", "gqa"),
+    "In which layers": ("head-scaling", "heads-for-hops", "heads-for-induction", "heads-for-recall"),
+    "How different": ("x-ray", "regularized", "icl-two-tasks", "heads-for-retrieval", "heads-for-endpoints"),
+    "Which can go": ("prune-heads", "pruned-or-scratch", "when-heads-settle"),
+    "Linear regression in context": (
+        "icl-init", "icl-optimizer", "icl-anisotropic", "icl-linear-attention", "icl-depth",
+    ),
+    "Data lane and rank": ("data-lane", "data-lane-depth", "data-lane-data", "low-rank"),
+}  # fmt: skip
+
+
+def experiment_of(name: str) -> Experiment:
+    """The experiment whose runs an answer rests on: the laptop scale, on TinyStories where it reads text."""
+    plain = load(name, scale="laptop" if "laptop" in load(name).document.scales else None)
+    return load(name, scale=plain.scale, settings=TEXT) if is_text(plain.arms[0].resolved_spec) else plain
+
+
+def run_ids(experiment: Experiment, seeds: Sequence[int]) -> set[str]:
+    """The ids of an experiment's runs."""
+    return {arm.spec(seed).id for arm in experiment.selected for seed in seeds}
+
+
+def answers() -> dict[str, dict[str, Any]]:
+    """The numbers of the answers that are written, by experiment."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(ANSWERS.glob("*.json"))}
+
+
+def is_current(name: str, answer: Mapping[str, Any]) -> bool:
+    """Return whether the runs of an answer are those that the shipped file asks for."""
+    seeds = sorted({run["seed"] for run in answer["runs"]})
+    return name in shipped() and {run["id"] for run in answer["runs"]} == run_ids(experiment_of(name), seeds)
+
+
+def sentence(name: str) -> str:
+    """The answer in a sentence: the first bold words of its page."""
+    return (ANSWERS / f"{name}.md").read_text(encoding="utf-8").split("**")[1]
+
+
+def answered(name: str, folder: Path) -> None:
+    """Run an experiment to its end below a folder, and write its page, picture and numbers.
+
+    Raises:
+        UserError: when it cannot be run.
+    """
+    experiment = experiment_of(name)
+    until = UNTIL.get(name)
+    directory = headway.run(experiment, folder / name, until=until, look=False, figures=False, progress=True)
+    results = write(directory)
+    page = write_answer(directory, results)
+    for made in (page, page.with_suffix(".png")):
+        if made.is_file():
+            shutil.copy(made, ANSWERS / made.name)
+    told = json.loads((directory.path / "results.json").read_text(encoding="utf-8"))
+    kept = {key: told[key] for key in ("experiment", "scale", "primary", "contrasts", "families")}
+    kept["comparisons"] = [one for one in told["comparisons"] if one["metric"] == told["primary"]]
+    kept["runs"] = [
+        {key: run[key] for key in ("arm", "control", "seed", "id")} | {"value": run["metrics"].get(told["primary"])}
+        for run in told["runs"]
+    ]
+    (ANSWERS / f"{name}.json").write_text(json.dumps(kept, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def write_gallery() -> None:
+    """Write the table of answers, grouped as a reader thinks."""
+    there = answers()
+    lines = ["# Answers", "", "Each page is the answer of one shipped experiment, with its numbers beside it.", ""]
+    for group, names in GROUPS.items():
+        rows = [name for name in names if name in there]
+        if rows:
+            lines += [f"## {group}", "", "| question | answer | |", "|---|---|---|"]
+        for name in rows:
+            picture = f'<img src="{name}.png" width="160">' if (ANSWERS / f"{name}.png").is_file() else ""
+            lines.append(f"| [{load(name).document.question}]({name}.md) | {sentence(name)} | {picture} |")
+        lines += [""] if rows else []
+    if due := [name for name in shipped() if name not in there]:
+        lines += ["## Not answered yet", "", *(f"* `{name}`: {DUE.get(name, _NEXT)}" for name in due), ""]
+    (ANSWERS / "README.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Run what is due, and write the gallery."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, help="where the results directories are")
+    parser.add_argument("names", nargs="*", help="experiments; by default those whose answers are due")
+    parser.add_argument("--gallery", action="store_true", help="only the gallery")
+    asked = parser.parse_args()
+    if not asked.gallery:
+        if asked.folder is None:
+            parser.error("give the folder of the results directories, or --gallery")
+        there = answers()
+        names = asked.names or [name for name in shipped() if name not in there or not is_current(name, there[name])]
+        asked.folder.mkdir(parents=True, exist_ok=True)
+        os.chdir(asked.folder)
+        for name in names:
+            print(f"== {name}", file=sys.stderr)
+            answered(name, Path())
+            write_gallery()
+    write_gallery()
+
+
+if __name__ == "__main__":
+    main()
