@@ -75,8 +75,7 @@ def test_arms_that_are_alike_are_the_same_or_open_at_the_end(tmp_path):
     assert ": as good within 1 % after " in same
     tight = wished(until="0.05%", at_most=4)
     _, (_, still_open) = settle(tmp_path / "open", experiment({"plain": 0, "alike": 1e-3}), tight)
-    assert ": no clear difference after 4 seeds; about " in still_open
-    assert " more seeds would settle it with a chance of about 80 % (" in still_open
+    assert still_open.endswith(": no clear difference after 4 seeds")
     assert seeds_of(tmp_path / "open") == {"plain": 4, "alike": 4}
 
 
@@ -263,7 +262,10 @@ def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch)
         _, ending = settle(tmp_path / "d", of, SHORT)
     assert ending[1].startswith("worse - plain: cannot be compared in ")
     told, ending = settle(tmp_path / "d", of, SHORT)
-    assert "what 3 seeds say has changed since they were looked at: runs were repeated or dropped" in told
+    assert (
+        "what 3 seeds say has changed since they were looked at: runs were repeated or dropped, or the rules changed"
+        in told
+    )
     assert ": clear difference after 3 seeds" in ending[1]
 
 

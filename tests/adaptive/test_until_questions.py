@@ -24,7 +24,7 @@ def store(tmp_path):
 
 def test_without_a_plan_there_is_one_look_at_all_seeds(store):
     looks = looks_of(store)
-    assert looks.plan_of(2) == LookPlan(looks=(2,), margin=1.0, rules=2)
+    assert looks.plan_of(2) == LookPlan(looks=(2,), margin=1.0)
     assert looks.plan_of(0).looks == (1,)
     assert (looks.seeds, looks.asked, looks.awaits_what_has_no_folder) == ((), None, False)
 

@@ -18,21 +18,20 @@ PLACES = {
 }
 
 
-def wrong(family, kind, **rules):
+def wrong(family, kind):
     weights, places = PLACES[family]
-    return wrong_in_plans(of_odd_arms(kind, SWEEPS, weights.shape[1], 12, **places), weights, margin=2.0, **rules)
+    return wrong_in_plans(of_odd_arms(kind, SWEEPS, weights.shape[1], 12, **places), weights, margin=2.0)
 
 
-@pytest.mark.parametrize("rules", [1, 2])
 @pytest.mark.parametrize("kind", ["normal", "odd arm 30x", "odd baseline 8x"])
 @pytest.mark.parametrize("family", PLACES)
-def test_many_families_have_the_numbers_of_one(family, kind, rules):
+def test_many_families_have_the_numbers_of_one(family, kind):
     weights, _ = PLACES[family]
     y = of_odd_arms(kind, 12, weights.shape[1], 4)
-    estimate, half = judged(y, weights, 0.02, rules=rules, is_interim=True)
+    estimate, half = judged(y, weights, 0.02)
     for place, runs in enumerate(y):
         for one, middle, width in zip(
-            block_test(runs, weights, level=0.02, rules=rules, is_interim=True).contrasts,
+            block_test(runs, weights, level=0.02).contrasts,
             estimate[place],
             half[place],
             strict=True,
@@ -45,7 +44,6 @@ def test_a_third_arm_of_thirty_times_the_spread_widens_a_quiet_interval_less_tha
     y = of_odd_arms("odd arm 30x", SWEEPS, 3, n)
     alone = np.median(judged(y[:, :2], star(2))[1])
     assert np.median(judged(y, star(3))[1][:, 0]) <= 1.5 * alone
-    assert np.median(judged(y, star(3), rules=1)[1][:, 0]) >= 8 * alone, "as it was"
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
@@ -63,8 +61,3 @@ def test_plans_with_an_odd_arm_or_baseline_are_seldom_wrong(family):
     assert wrong(family, "odd baseline 8x") <= 0.08
     # Two arms of which one is skewed, a paired t test each, have .11: no t test knows skewness.
     assert wrong(family, "skewed odd baseline") <= 0.16
-
-
-def test_plans_with_an_odd_arm_or_baseline_were_wrong_more_often():
-    assert wrong("13", "odd arm 8x", rules=1) >= 0.09
-    assert wrong("4", "odd baseline 8x", rules=1) >= 0.09

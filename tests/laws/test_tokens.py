@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 404_867,
-    "code lines": 37_998,
-    "dense modules": 85,
-    "functions above 400 tokens": 40,
+    "tokens": 402_884,
+    "code lines": 37_845,
+    "dense modules": 84,
+    "functions above 400 tokens": 38,
     "comprehensions in 1,000 lines": 80,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 44,

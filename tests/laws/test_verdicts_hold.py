@@ -116,17 +116,15 @@ def test_a_complete_star():
     (family,) = found.families
     assert (family.residual_sd**2, family.d0) == near(0.226389, 3.806125)
     assert [(c.estimate, c.se, c.p) for c in found.comparisons] == [
-        near(1.166667, 0.340747, 0.014821),
-        near(0.033333, 0.390962, 0.934918),
-        near(-0.866667, 0.484122, 0.125268),
+        near(1.166667, 0.340747, 0.070871),
+        near(0.033333, 0.390962, 0.939503),
+        near(-0.866667, 0.484122, 0.285994),
     ]
-    expected = [(0.099962, 2.233371), (-1.190569, 1.257236), (-2.382207, 0.648873)]
+    expected = [(-0.798446, 3.131779), (-2.221374, 2.288040), (-3.658637, 1.925304)]
     assert [c.interval for c in found.comparisons] == [pytest.approx(ends, abs=3e-3) for ends in expected]
-    assert [c.p_family for c in found.comparisons] == pytest.approx([0.035280, 0.999504, 0.268046], abs=1e-3)
-    assert [c.detectable for c in found.comparisons] == pytest.approx(
-        [1.061396 * x for x in (1.405287, 1.612381, 1.996587)], abs=3e-3
-    )
-    assert [c.outcome for c in found.comparisons] == ["apart", "open", "open"]
+    assert [c.p_family for c in found.comparisons] == pytest.approx([0.135109, 0.999378, 0.378317], abs=1e-3)
+    assert [c.detectable for c in found.comparisons] == pytest.approx([3.022848, 3.468318, 4.294767], abs=5e-3)
+    assert [c.outcome for c in found.comparisons] == ["open", "open", "open"]
 
 
 def test_a_missing_run():
@@ -134,8 +132,8 @@ def test_a_missing_run():
     found = built(rows)
     assert [c.n_pairs for c in found.comparisons] == [3, 3, 2]
     assert tuple(c.estimate for c in found.comparisons) == near(1.166667, 0.033333, -0.45)
-    assert tuple(c.se for c in found.comparisons) == near(0.341006, 0.393700, 0.570952)
-    assert [c.bound for c in found.comparisons[:2]] == pytest.approx([3.317, 3.317], abs=3e-3)
+    assert tuple(c.se for c in found.comparisons) == near(0.341006, 0.393700, 0.75)
+    assert [c.bound for c in found.comparisons[:2]] == pytest.approx([5.368, 5.368], abs=3e-3)
     assert found.comparisons[2].outcome == "few"
     assert found.comparisons[2].interval is None
 
@@ -151,29 +149,10 @@ def test_a_wild_arm_is_judged_by_itself_and_named():
     found = built(rows)
     assert [c.outcome for c in found.comparisons] == ["open", "same", "same", "apart"]
     assert found.comparisons[0].interval == near(-13.323229, 15.323229)
-    assert found.comparisons[3].interval == pytest.approx((1.021006, 1.512328), abs=3e-3)
+    assert found.comparisons[3].interval == pytest.approx((0.846791, 1.686543), abs=3e-3)
     assert found.families[0].wild == ("a1",)
     (said,) = (one for one in found.warnings if "ten times" in one)
     assert said.startswith("from seed to seed a1 varies more than ten times as much as the other arms")
-
-
-def test_a_baseline_that_varies_more_is_judged_by_itself_and_named():
-    quiet = [[0.1, -0.3, 0.2, 0.0, 0.3, -0.2, 0.1], [0.2, 0.1, -0.2, 0.3, -0.1, 0.0, 0.2]]
-    odd = [3.0, -2.0, 1.5, -2.5, 0.5, 2.0, -1.0]
-    found = built([odd, *quiet, [0.0, 0.3, 0.1, -0.2, 0.1, 0.2, -0.3]])
-    (family,) = found.families
-    assert (family.odd, family.wild, family.residual_sd, family.plan.rules) == (("a0",), (), None, 2)
-    assert [c.freedom for c in found.comparisons] == [6.0] * 3
-    assert found.warnings[-1] == (
-        "from seed to seed a0 varies more than the other arms (F test, p < 0.05), and what is compared with it is "
-        "judged by its own spread alone"
-    )
-    assert "whether the baseline varies" not in scope(family, found.comparisons)
-    (few,) = built(STAR).families
-    assert (few.odd, few.baseline_seeds) == ((), 7)
-    assert "; whether the baseline varies more than the other arms takes 7 seeds to see; " in scope(
-        few, built(STAR).comparisons
-    )
 
 
 def in_unit(rows, looks):
@@ -261,14 +240,12 @@ def test_the_order_of_heads_is_one_question():
     }
     found = built(ORDER, baseline=None, contrasts=contrasts, margin=0.5)
     descending, ascending = found.contrasts
-    assert (descending.estimate, descending.se, descending.freedom) == near(-0.011111, 0.183249, 10)
-    assert descending.interval == pytest.approx((-0.481757, 0.459535), abs=3e-3)
-    assert ascending.interval == pytest.approx((-0.309196, 0.664751), abs=3e-3)
-    assert (descending.outcome, ascending.outcome) == ("same", "open")
-    assert descending.seeds_for_margin == (5, 4, 9)
+    assert (descending.estimate, descending.se, descending.freedom) == near(-0.011111, 0.183249, 2.589487)
+    assert descending.interval == pytest.approx((-0.796756, 0.774533), abs=3e-3)
+    assert ascending.interval == pytest.approx((-0.635123, 0.990678), abs=3e-3)
+    assert (descending.outcome, ascending.outcome) == ("open", "open")
     wider = built(ORDER, baseline=None, contrasts=contrasts).contrasts
     assert [c.outcome for c in wider] == ["same", "same"]
-    assert wider[0].seeds_for_margin == (3, 3, 3)  # two would do by the spread, and tell nothing
 
 
 def told(found):

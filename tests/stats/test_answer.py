@@ -11,7 +11,7 @@ from headway.stats.results import Results, RunResult
 from headway.stats.sequential import LookPlan
 
 NO_TEST = {
-    **dict.fromkeys(("means", "interval", "se", "freedom", "bound", "p", "p_family", "detectable", "seeds_for_margin")),
+    **dict.fromkeys(("means", "interval", "se", "freedom", "bound", "p", "p_family", "detectable")),
     "rule": "blocks",
     "outcome": "few",
     "difference": 0.0,

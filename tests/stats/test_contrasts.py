@@ -78,7 +78,6 @@ def test_the_arms_of_a_contrast_share_their_spread_and_contrasts_are_told_first(
     assert [(f.of, f.size) for f in (asked, compared)] == [("contrasts", 2), ("comparisons", 4)]
     assert asked.freedom == 4 * 3
     one, other = built.contrasts
-    assert one.freedom > one.n_pairs - 1
     assert one.outcome == other.outcome == "apart"
     said = list(answer(built))
     assert said[0] == one.sentence
@@ -178,9 +177,9 @@ def test_contrasts_of_values_of_0_and_below_are_in_their_unit(made):
     test = stats.ttest_1samp(by_seed, 0.0)
     assert list(one.values.values()) == pytest.approx(by_seed)
     assert (one.estimate, one.difference) == pytest.approx((np.mean(by_seed),) * 2)
-    assert 0.5 < np.ptp(one.interval) / np.ptp(test.confidence_interval(0.95)) < 2, "spreads are pooled"
+    assert 1 <= np.ptp(one.interval) / np.ptp(test.confidence_interval(0.95)) < 2
     assert one.relative == pytest.approx(np.mean(by_seed) / abs(np.mean(found["flat-a"] + found["flat-b"])))
-    assert all(each.p < each.p_family <= 2 * each.p for each in (one, other))
+    assert all(each.p <= each.p_family <= 2 * each.p for each in (one, other))
 
 
 def test_schemes_in_groups_ask_by_themselves():
@@ -250,6 +249,6 @@ def test_full_accuracy_is_not_the_same_as_nearly_full():
 
 
 def test_far_from_a_ceiling_and_in_a_plan_that_is_open_accuracies_are_compared():
-    low, plan = [0.5, 0.52, 0.51], LookPlan(looks=(3,), margin=1.0, rules=2)
+    low, plan = [0.5, 0.52, 0.51], LookPlan(looks=(3,), margin=1.0)
     assert not accuracies(low, [0.6, 0.61, 0.63])[1].of_errors
     assert not accuracies([0.999, 0.998, 0.997], [0.99, 0.98, 0.97], plan)[1].of_errors

@@ -164,7 +164,7 @@ def test_the_whole_file(store):
     # The interval is that of a ratio, so it reaches farther upwards.
     assert comparison["verdict"] == "1 head vs 2 heads: worse, evaluation MSE +112.9 % (95 % CI 99.0 to 127.9; 3 seeds)"
     (family,) = content["families"]
-    assert family["plan"] == {"looks": [3], "margin": 1.0, "level": 0.05, "rules": 2}
+    assert family["plan"] == {"looks": [3], "margin": 1.0, "level": 0.05, "rules": 3}
     assert (family["look"], family["rule"], family["size"], family["wild"]) == (1, "blocks", 1, [])
     assert family["level"] == pytest.approx(0.05)
     assert family["freedom"] == comparison["freedom"] == 2
@@ -230,7 +230,7 @@ def test_one_pair(store):
     store.add("h1", [1.4]).add("h2", [0.7])
     content = results.build(store).to_json()
     (comparison,) = content["comparisons"]
-    assert {comparison[key] for key in ("interval", "p", "p_family", "detectable", "seeds_for_margin")} == {None}
+    assert {comparison[key] for key in ("interval", "p", "p_family", "detectable")} == {None}
     assert comparison["verdict"] == "1 head vs 2 heads: too few seeds, evaluation MSE +100.0 % (1 seed)"
     assert comparison["outcome"] == "few"
     assert content["families"][0]["look"] == 1
@@ -315,7 +315,7 @@ def test_each_metric_is_a_family_and_the_primary_one_comes_first(store):
     built = results.build(store)
     assert [(f.metric, f.size) for f in built.families] == [("eval_mse", 2), ("steps_per_s", 2)]
     for c in comparisons:
-        assert c["p"] < c["p_family"] < min(1.0, 2 * c["p"]) or c["p_family"] == pytest.approx(1)
+        assert c["p"] <= c["p_family"] < min(1.0, 2 * c["p"]) or c["p_family"] == pytest.approx(1)
 
 
 def test_values_of_0_and_below_are_judged_together_in_their_unit(store):
@@ -325,7 +325,7 @@ def test_values_of_0_and_below_are_judged_together_in_their_unit(store):
     built = results.build(store)
     assert {c.rule for c in built.comparisons} == {f.rule for f in built.families} == {"blocks"}
     assert {c.unit for c in built.comparisons} == {"y squared"}
-    assert all(c.p < c.p_family <= 2 * c.p and c.estimate == pytest.approx(c.difference) for c in built.comparisons)
+    assert all(c.p <= c.p_family <= 2 * c.p and c.estimate == pytest.approx(c.difference) for c in built.comparisons)
     verdict = built.comparisons[0].verdict
     assert ": no clear difference, evaluation MSE " in verdict
     assert " y squared (simultaneous 95 % CI " in verdict

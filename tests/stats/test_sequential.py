@@ -91,7 +91,7 @@ def test_a_look_is_judged_at_its_own_level():
     y, plan = runs(4, [0, 0.3, 0.2]), LookPlan.until(12, 0.01)
     found = follow(plan, y, STAR)
     assert found.test.level == pytest.approx(0.008730, abs=1e-6)
-    judged = block_test(y, STAR, level=plan.level_at(2), is_interim=True).contrasts[0]
+    judged = block_test(y, STAR, level=plan.level_at(2)).contrasts[0]
     assert found.contrasts[0] == replace(judged, outcome=found.contrasts[0].outcome, look=2)
 
 

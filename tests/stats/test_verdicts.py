@@ -23,7 +23,6 @@ FAMILY = Family(
     residual_sd=0.5,
     freedom=18.0,
     d0=8.0,
-    pairing=0.22,
 )
 
 
@@ -50,7 +49,6 @@ def told(estimate, low, high, outcome, **changes):
         p_family=0.1,
         outcome=outcome,
         detectable=per_cent(2.0),
-        seeds_for_margin=(15, 11, 22),
         seeds_to_settle=9,
         chance_to_settle=0.807,
     )
@@ -78,7 +76,7 @@ def test_every_reading_of_an_interval_has_its_sentence():
     )
     assert say(told(0.3, -0.9, 1.5, "open")) == (
         f"{both}: no clear difference, evaluation loss +0.3 % ({CI} −0.9 to 1.5; 6 seeds); "
-        "about 9 more seeds would settle it with a chance of about 80 %"
+        "the plan's look at 15 seeds would settle it with a chance of about 80 %"
     )
 
 
@@ -96,9 +94,10 @@ def test_an_end_that_is_not_0_is_not_written_as_0():
 
 def test_what_settles_it_is_told_as_it_is_known():
     wide = told(0.3, -0.9, 1.5, "open", seeds_to_settle=1, chance_to_settle=0.88)
-    assert say(wide).endswith("6 seeds); about 1 more seed would settle it with a chance of about 90 %")
-    assert say(replace(wide, chance_to_settle=0.999)).endswith("about 90 %"), "no chance is certain"
-    assert say(replace(wide, seeds_to_settle=2_048)).endswith("; more than 1,000 more seeds would be needed")
+    once = replace(FAMILY, plan=LookPlan(looks=(6,), margin=1.0), look=1)
+    assert say(wide, once).endswith("6 seeds); about 1 more seed would settle it with a chance of about 90 %")
+    assert say(replace(wide, chance_to_settle=0.999), once).endswith("about 90 %"), "no chance is certain"
+    assert say(replace(wide, seeds_to_settle=2_048), once).endswith("; more than 1,000 more seeds would be needed")
     assert say(replace(wide, seeds_to_settle=None)).endswith("−0.9 to 1.5; 6 seeds)")
 
 
@@ -106,7 +105,7 @@ NO_TEST = {"interval": None, "se": None, "p": None, "p_family": None, "bound": N
 
 
 def test_one_seed_two_seeds_and_none_make_no_verdict():
-    one = told(-1.0, 0, 0, "few", n_pairs=1, seeds_for_margin=None, **NO_TEST)
+    one = told(-1.0, 0, 0, "few", n_pairs=1, **NO_TEST)
     assert say(one) == "descending vs constant: too few seeds, evaluation loss −1.0 % (1 seed)"
     assert say(replace(one, n_pairs=2)) == "descending vs constant: too few seeds, evaluation loss −1.0 % (2 seeds)"
     nothing = replace(one, n_pairs=0, means=None, estimate=None, outcome="none")
@@ -162,26 +161,16 @@ def test_notes_follow():
     )
 
 
-def test_an_answer_that_an_added_arm_took_back_is_explained():
-    """Of 13 the intervals are wider: by itself 0.1 ± 0.3 is the same within 0.5 %, and 0.1 ± 1.2 is open."""
-    said = "alone, 1 open comparison would have a verdict: more of them widen all intervals"
-    once = [told(0.1, -1.2, 1.4, "open", se=0.15, freedom=40.0), told(0.1, -2.0, 2.2, "open", se=0.6, freedom=40.0)]
-    assert f"; {said};" in scope(FAMILY, once)
-    assert said not in scope(FAMILY, once[1:])
-    assert said not in scope(replace(FAMILY, size=1), once[:1])
-    assert said not in scope(FAMILY, [replace(once[0], outcome="same")])
-
-
 def test_what_holds_for_a_family_is_told_once():
     found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", se=None, detectable=per_cent(2.4))]
     assert scope(replace(FAMILY, size=2), found) == (
         "95 % intervals that hold for all 2 comparisons at once, at look 2 of 2; this experiment can detect "
-        "differences of about 2.0 to 2.4 % (80 % power); pairing by seed removes 22 % of the variance; "
+        "differences of about 2.0 to 2.4 % (80 % power); "
         "lower evaluation loss is better"
     )
     both = "95 % intervals that hold at once for the 2 comparisons here and 11 more that were asked, at look 2 of 2; "
     assert scope(FAMILY, found).startswith(both), "what was not run is not counted, and its correction stays"
-    alone = replace(FAMILY, size=1, pairing=None)
+    alone = replace(FAMILY, size=1)
     said = "a 95 % interval, at look 2 of 2; this experiment can detect differences of about 2.0 % ("
     assert scope(alone, found[:1]).startswith(said)
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]

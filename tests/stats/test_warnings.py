@@ -54,7 +54,7 @@ def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(
     assert bool(said) == warned
     if warned:
         assert said == [
-            "the learning rate moves 2 heads by more than the arms differ (2 heads: by at least 24.6 % at x2; 1 head "
+            "the learning rate moves 2 heads by more than the arms differ (2 heads: by at least 24.5 % at x2; 1 head "
             "and 2 heads are 10.0 % apart); believe the verdicts at the best rates, not these"
         ]
 

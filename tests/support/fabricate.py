@@ -104,7 +104,6 @@ def _comparison(arm: Arm, experiment: Experiment) -> dict:
         "group": arm.group,
         "n_pairs": len(experiment.seeds),
         **numbers,
-        "seeds_for_margin": [12],
         "verdict": f"{arm.label} and {experiment.baseline} cannot be told apart",
     }
 

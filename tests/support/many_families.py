@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 
-from headway.stats.sequential import RULES, levels
+from headway.stats.sequential import levels
 from headway.stats.simultaneous import LEVEL, LargestT
 
 LOOKS = (3, 4, 6, 8, 12)
@@ -29,83 +29,65 @@ def _bounds(correlation, size, level):
     return lambda freedom: np.exp(curve(np.log(np.clip(freedom, _FREEDOMS[0], _FREEDOMS[-1]))))
 
 
-def judged(y, weights, level=LEVEL, *, rules=RULES, is_interim=False):
+def judged(y, weights, level=LEVEL):
     """The estimates and the half widths of intervals, (family, contrast), of runs (family, arm, seed)."""
     n, squares = y.shape[2], (weights**2).sum(1)
     values = np.einsum("ca,fan->fcn", weights, y)
     estimate, own = values.mean(2), values.var(2, ddof=1)
-    apart, half = _apart(y, weights, rules), np.empty_like(estimate)
     unit = weights / np.sqrt(squares)[:, None]
     bound = _bounds(np.round(unit @ unit.T, 12).tobytes(), len(weights), level)
-    single = special.stdtrit(n - 1, 1 - level / 2)
-    for mask in np.unique(apart, axis=0):
-        rows = np.flatnonzero((apart == mask).all(1))
-        by_itself = (weights[:, mask] != 0).any(1)
-        half[np.ix_(rows, by_itself)] = special.stdtrit(n - 1, 1 - level / 2 / len(weights)) * np.sqrt(
-            own[np.ix_(rows, by_itself)] / n
-        )
-        calm, pool = ~by_itself, (weights != 0).any(0) & ~mask
-        if calm.any():
-            alike = own[np.ix_(rows, calm)] / squares[calm]
-            variance, freedom = _moderated(y[rows][:, pool], alike, fewest=3 if rules == 1 else 2)
-            width = bound(freedom)[:, None] * np.sqrt(variance * squares[calm] / n)
-            floor = single * np.sqrt(own[np.ix_(rows, calm)] / n) if is_interim and rules > 1 else 0
-            half[np.ix_(rows, calm)] = np.maximum(width, floor)
+    half = special.stdtrit(n - 1, 1 - level / 2) * np.sqrt(own / n)
+    wild = _wild(y, weights)
+    for mask in np.unique(wild, axis=0):
+        rows = np.flatnonzero((wild == mask).all(1))
+        by_itself, pool = (weights[:, mask] != 0).any(1), (weights != 0).any(0) & ~mask
+        cells, calm = np.ix_(rows, by_itself), np.ix_(rows, ~by_itself)
+        half[cells] = special.stdtrit(n - 1, 1 - level / 2 / len(weights)) * np.sqrt(own[cells] / n)
+        if (~by_itself).any():
+            variance, freedom = _moderated(y[rows][:, pool], own[calm] / squares[~by_itself])
+            width = bound(freedom)[:, None] * np.sqrt(variance * squares[~by_itself] / n)
+            half[calm] = np.maximum(half[calm], width)
     return estimate, half
 
 
-def _residuals(y):
-    return y - y.mean(2, keepdims=True) - y.mean(1, keepdims=True) + y.mean((1, 2), keepdims=True)
-
-
-def _apart(y, weights, rules):
-    """Wild arms, and the odd baseline."""
+def _wild(y, weights):
     used, n = (weights != 0).any(0), y.shape[2]
-    if used.sum() < (4 if rules == 1 else 3) or n < 3:
+    if used.sum() < 3 or n < 3:
         return np.zeros(y.shape[:2], bool)
     rest = y - y.mean(2, keepdims=True)
     spread = ((rest - np.median(rest[:, used], 1, keepdims=True)) ** 2).sum(2)
-    wild = used & (spread > 100 * np.median(spread[:, used], 1, keepdims=True))
-    apart = wild.copy()
-    for mask in np.unique(wild, axis=0) if rules > 1 else ():
-        rows, live = np.flatnonzero((wild == mask).all(1)), np.flatnonzero(used & ~mask)
-        shared, k = (weights[:, live] != 0).sum(0) > 1, len(live)
-        if k > 2 and shared.any():
-            squares = (_residuals(y[rows][:, live]) ** 2).sum(2)
-            of_arm, total = squares * k / (k - 1), squares.sum(1, keepdims=True)
-            p = special.fdtrc(n - 1, (k - 2) * (n - 1), of_arm * (k - 2) / (total - of_arm))
-            p = np.where(shared, p, 1.0)
-            odd = p.min(1) * shared.sum() < LEVEL
-            apart[rows[odd], live[p.argmin(1)[odd]]] = True
-    return apart
+    return used & (spread > 100 * np.median(spread[:, used], 1, keepdims=True))
 
 
-def _moderated(y, alike, fewest):
+def _moderated(y, alike):
     """The variance of a contrast of unit weights, and its degrees of freedom."""
     k, d = y.shape[1], y.shape[2] - 1.0
-    square = (_residuals(y) ** 2).sum((1, 2)) / ((k - 1) * d)
-    location, prior = np.maximum(square, alike.mean(1)), np.full(len(y), np.inf)
-    if alike.shape[1] >= fewest:
+    rest = y - y.mean(2, keepdims=True) - y.mean(1, keepdims=True) + y.mean((1, 2), keepdims=True)
+    covariance = rest @ rest.transpose(0, 2, 1)
+    total = np.trace(covariance, axis1=1, axis2=2)
+    location, prior = np.maximum(total / ((k - 1) * d), alike.mean(1)), np.full(len(y), np.inf)
+    if alike.shape[1] > 1:
         raised = np.maximum(alike, 1e-5 * np.median(alike, 1, keepdims=True))
         excess = np.log(raised).var(1, ddof=1) - special.polygamma(1, d / 2)
         found = np.interp(-np.log(np.maximum(excess, 1e-300)), -np.log(_TRIGAMMAS), _LOGS)
         prior = np.where(excess > 0, 2 * np.exp(found), np.inf)
     prior = np.minimum(prior, 4 * d)
     share = (prior / (prior + d))[:, None]
-    return share * location[:, None] + (1 - share) * alike, np.minimum(prior + d, (k - 1) * d)
+    counted = total**2 / (covariance**2).sum((1, 2)) * d
+    return share * location[:, None] + (1 - share) * alike, np.minimum(prior + d, counted)
 
 
-def missed(y, weights, **rules):
+def missed(y, weights):
     """The share of families of which an interval misses 0."""
-    estimate, half = judged(y, weights, **rules)
+    estimate, half = judged(y, weights)
     return float((np.abs(estimate) > half).any(1).mean())
 
 
-def wrong_in_plans(y, weights, *, margin=math.inf, looks=LOOKS, rules=RULES):
+def wrong_in_plans(y, weights, *, margin=math.inf, looks=LOOKS):
     """The share of plans with a wrong verdict, where nothing differs; what is the same within the margin is settled."""
     settled, wrong = np.zeros((len(y), len(weights)), bool), np.zeros(len(y), bool)
     for n, level in zip(looks, levels(looks), strict=True):
-        estimate, half = judged(y[:, :, :n], weights, level, rules=rules, is_interim=True)
+        estimate, half = judged(y[:, :, :n], weights, level)
         told = np.abs(estimate) > half
         wrong |= (told & ~settled).any(1)
         settled |= told | (np.abs(estimate) + half < margin)

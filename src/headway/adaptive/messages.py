@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.base.text import brief, counted, listed
-from headway.base.words import NO_SEEDS, OUTCOMES, amount_of, more_seeds
+from headway.base.words import NO_SEEDS, OUTCOMES, amount_of
 from headway.config.metrics import METRICS, Metric, metric_name
 from headway.stats.blocks import PlanState
 from headway.stats.evidence import SETTLED, Difference
-from headway.stats.sequential import FEWEST, look_plan
 from headway.stats.verdicts import verdict_of
-from headway.stats.warnings import recounted
+from headway.stats.warnings import judged_anew, recounted
 from headway.store.look_plans import StoredPlan, stored_plan
 
 
@@ -29,6 +28,7 @@ def planned(plan: StoredPlan) -> Iterator[str]:
     """Yield sentences on a plan: its questions, its interim analyses, and the seeds known before."""
     yield f"{_questions(plan, f' of {metric_name(plan.metric)}')}, all together at level {plan.level:.3g}"
     yield from recounted(plan.looks, plan.n_before)
+    yield from judged_anew(plan.rules)
 
 
 def _questions(plan: StoredPlan, of: str = "") -> str:
@@ -79,7 +79,8 @@ def asked_late(questions: Iterable[str]) -> str:
 
 def changed(n_seeds: int) -> str:
     """Return a sentence that an interim analysis would find something else today."""
-    return f"what {n_seeds} seeds say has changed since they were looked at: runs were repeated or dropped"
+    why = "runs were repeated or dropped, or the rules changed"
+    return f"what {n_seeds} seeds say has changed since they were looked at: {why}"
 
 
 def next_look(n_seeds: int, n_runs: int, seconds: float, to_the_end_s: float | None, plan: StoredPlan) -> str:
@@ -127,24 +128,10 @@ def difference_sentence(contrast: Difference, metric: Metric, margin: float) -> 
     return f"{write(told.change)}{interval}: {outcome}"
 
 
-def ending(plan: StoredPlan, state: PlanState, seconds_of: Sequence[float | None]) -> Iterator[str]:
-    """Yield a sentence for each question: settled, or open, and then what settling it would cost.
-
-    Args:
-        plan: the plan that was followed.
-        state: the state at its end.
-        seconds_of: the approximate seconds that another seed of each question's arms takes; None if unknown.
-    """
-    better = METRICS[plan.metric].better
-    yield f"differences of {metric_name(plan.metric)}; {better} is better"
-    for index, (name, contrast) in enumerate(zip(plan.asked, state.contrasts, strict=True)):
-        cost = _cost(plan, state, index, seconds_of[index]) if contrast.is_open else ""
+def ending(plan: StoredPlan, state: PlanState) -> Iterator[str]:
+    """Yield a sentence for each question of a plan that has ended."""
+    metric = METRICS[plan.metric]
+    yield f"differences of {metric_name(plan.metric)}; {metric.better} is better"
+    for name, contrast in zip(plan.asked, state.contrasts, strict=True):
         after = f" after {counted(contrast.n_pairs, 'seed')}" if contrast.n_pairs else ""
-        yield f"{name}: {difference_sentence(contrast, METRICS[plan.metric], plan.margin)}{after}{cost}"
-
-
-def _cost(plan: StoredPlan, state: PlanState, index: int, seconds: float | None) -> str:
-    settling = state.test.settling(look_plan(plan), index)
-    if state.contrasts[index].n_pairs < FEWEST or settling is None:
-        return ""
-    return f"; {more_seeds(*settling, seconds)}"
+        yield f"{name}: {difference_sentence(contrast, metric, plan.margin)}{after}"

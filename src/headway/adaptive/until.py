@@ -343,9 +343,7 @@ def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:
         _tell_next_look(plan, wanted, state, context)
         context.train(wanted)
         before = wanted
-    per_seed = [[(arm, 0) for arm in weights] for weights in plan.asked.values()]
-    runs = context.store().runs()
-    return tuple(messages.ending(plan, state, [context.spending.expected_s(wanted, runs) for wanted in per_seed]))
+    return tuple(messages.ending(plan, state))
 
 
 def try_again(arms: Sequence[str], seeds: Sequence[int], context: PlanContext) -> None:

@@ -58,6 +58,7 @@ AWAITED = "{evidence} of {awaited}"
 CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
+LOOK_AHEAD = "the plan's look at {seeds} seeds would settle it with a chance of about {chance} %"
 COST = "{settling} ({time} of training)"
 FAR = "more than 1,000 more seeds would be needed"
 ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."
@@ -86,6 +87,7 @@ class Verdict:
         margin: the equivalence margin, in per cent or in `unit`.
         is_small: True if a clear difference lies within the margin.
         more_seeds: the number of further seeds that would settle an open difference; None if unknown.
+        is_planned: True if a plan of interim analyses has one at that number of seeds.
         chance: the chance that they settle it.
         seed_s: the seconds of training that a further seed takes.
     """
@@ -102,6 +104,7 @@ class Verdict:
     margin: float
     is_small: bool = False
     more_seeds: int | None = None
+    is_planned: bool = False
     chance: float | None = None
     seed_s: float | None = None
 
@@ -124,7 +127,8 @@ def verdict_sentence(verdict: Verdict) -> str:
     said = SENTENCE.format(sides=sides, phrase=phrase(verdict), change=change, evidence=_evidence(verdict))
     if verdict.kind != "open" or verdict.more_seeds is None or verdict.chance is None:
         return said
-    return f"{said}; {more_seeds(verdict.more_seeds, verdict.chance, verdict.seed_s)}"
+    ahead = verdict.seeds + verdict.more_seeds if verdict.is_planned else None
+    return f"{said}; {more_seeds(verdict.more_seeds, verdict.chance, verdict.seed_s, ahead=ahead)}"
 
 
 def several_sentence(verdicts: Sequence[Verdict], n: int, margin: float | None) -> str:
@@ -244,8 +248,14 @@ _FAR = 1_000
 """Numbers of seeds from which on it does not matter how many."""
 
 
-def more_seeds(more: int, chance: float, seconds: float | None) -> str:
+def more_seeds(more: int, chance: float, seconds: float | None, *, ahead: int | None = None) -> str:
     """Return how many more seeds would settle a difference, with which chance, and how long they train.
+
+    Args:
+        more: the number of further seeds.
+        chance: the chance that they settle it.
+        seconds: the time that a further seed trains; None if unknown.
+        ahead: the number of seeds of the planned interim analysis that would settle it; None without a plan.
 
     Examples:
         >>> more_seeds(5, 0.812, 60.0)
@@ -257,4 +267,6 @@ def more_seeds(more: int, chance: float, seconds: float | None) -> str:
         return FAR
     tens = min(9, round(10 * chance))
     said = SETTLING.format(more=about(more), seeds="seed" if more == 1 else "seeds", chance=10 * tens)
+    if ahead is not None:
+        said = LOOK_AHEAD.format(seeds=ahead, chance=10 * tens)
     return COST.format(settling=said, time=brief(more * seconds)) if seconds else said

@@ -4,11 +4,11 @@ Runs of one seed share their data and, as far as shapes agree, their initial wei
 (a randomised block design). The spread of the rest is pooled over all arms of a family. Arms may have different
 spreads, so each contrast's own spread counts too, by as much as spreads are seen to differ (Smyth 2004, `limma`). The
 prior's location is not limma's, which makes false alarms of 10 to 17 in 100 when the noisiest of many comparisons
-counts. With one contrast of two arms the test is the paired t test, to the last digit.
+counts. Arms may also go with their seeds in different ways, such as one baseline that varies more. Then the residuals
+have fewer degrees of freedom than cells, by Greenhouse and Geisser's factor (1959).
 
-A baseline that several contrasts share makes them err together. So its spread is tested against that of the other arms,
-and a baseline that varies more is judged by its own spread. An interim analysis of a plan, at its small level, trusts
-least what is borrowed: there no interval is narrower than that of the paired t test. `RULES` has the versions.
+No interval is narrower than that of the paired t test. With one contrast of two arms the test is the paired t test, to
+the last digit. `RULES` numbers the versions of these rules.
 
 Values come as 100 ln(metric), so that a difference is in per cent, symmetric in arm and baseline.
 """
@@ -18,14 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
 from headway.stats.evidence import Difference, Outcome
-from headway.stats.sequential import FEWEST, RULES, LookPlan
+from headway.stats.sequential import FEWEST, LookPlan
 from headway.stats.simultaneous import (
     LEVEL,
     POWER,
@@ -33,7 +32,6 @@ from headway.stats.simultaneous import (
     chance_to_settle,
     detectable_ratio,
     median_widening,
-    root,
 )
 
 if TYPE_CHECKING:
@@ -53,18 +51,28 @@ class Spread:
 
     Attributes:
         mean_square: the variance of one run, beside its arm and its seed.
-        freedom: the degrees of freedom of `mean_square`.
+        freedom: the degrees of freedom of `mean_square`, if all arms vary alike.
+        likeness: the share of `freedom` that counts; 1 if all arms vary alike and go alike with their seeds.
         location: the variance about which the contrasts' own variances scatter.
         prior_freedom: the similarity of the contrasts' own variances, in degrees of freedom; infinite if they may all
             be equal.
-        pairing: the share of the variance of runs that their seeds explain; None where it is not known.
     """
 
     mean_square: float
     freedom: float
+    likeness: float
     location: float
     prior_freedom: float
-    pairing: float | None
+
+    def moderated(self, contrast: "_Contrast") -> tuple[float, float]:
+        """Return the variance of a contrast in one seed, and its degrees of freedom."""
+        own_freedom = contrast.n - 1.0
+        prior = min(self.prior_freedom, OWN_SHARE * own_freedom)
+        own_share = own_freedom / (prior + own_freedom)
+        variance = own_share * contrast.own
+        if prior:
+            variance += (1 - own_share) * self.location * contrast.squares
+        return variance, min(prior + own_freedom, self.likeness * self.freedom)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,68 +84,41 @@ class BlockTest:
         level: the simultaneous error level of the intervals and of `p_family`.
         spread: the spread that the contrasts share; None where nothing is pooled.
         wild: the arms, by place, that are judged by their own spread alone, as their runs vary ten times as much.
-        odd: the baselines, by place, that are judged so, as their runs vary more than those of the other arms.
-        baseline_seeds: the seeds from which on a baseline of three times the spread is seen; None without one to test.
         correlation: the correlation of the estimates of the tested contrasts.
-        n_arms: the arms whose spread is pooled.
     """
 
     contrasts: tuple[Difference, ...]
     level: float
     spread: Spread | None
     wild: tuple[int, ...]
-    odd: tuple[int, ...]
-    baseline_seeds: int | None
     correlation: Float[np.ndarray, "contrast contrast"]
-    n_arms: int
-
-    def seeds_for(self, margin: float, contrast: int) -> tuple[int, int, int] | None:
-        """About how many seeds would tell a true difference of `margin`, and a range of 80 %; None without a spread.
-
-        A single number from two or three pairs is too low in 60 of 100 cases.
-        """
-        difference = self.contrasts[contrast]
-        if difference.se is None or difference.freedom is None or margin <= 0:
-            return None
-        largest, variance = LargestT.of(self.correlation), difference.n_pairs * difference.se**2
-
-        def needed(variance: float) -> int:
-            def detects(n: int) -> bool:
-                freedom = float(min((OWN_SHARE + 1) * (n - 1), (self.n_arms - 1) * (n - 1)))
-                ratio = detectable_ratio(freedom, largest.bound(freedom, LEVEL))
-                return ratio * math.sqrt(variance / n) <= margin
-
-            return smallest(detects)
-
-        scaled = variance * difference.freedom
-        low, high = (scaled / float(special.chdtri(difference.freedom, tail)) for tail in (0.1, 0.9))
-        return needed(variance), needed(low), needed(high)
 
     def settling(self, plan: LookPlan, contrast: int) -> tuple[int, float] | None:
-        """Return how many more seeds settle a contrast in four of five cases, and their chance; None without a spread.
+        """Return how many more seeds settle a contrast in four of five cases, and their chance; None if unknown.
 
-        The later test has the level of the plan's last interim analysis.
+        A plan of several interim analyses answers with the first of them that has this chance, or with its last one.
         """
-        found, largest = self.contrasts[contrast], LargestT.of(self.correlation)
-        if found.estimate is None or found.se is None or found.freedom is None:
+        known, largest = self.contrasts[contrast], LargestT.of(self.correlation)
+        estimate, se, freedom, n = known.estimate, known.se, known.freedom, known.n_pairs
+        if estimate is None or se is None or freedom is None:
             return None
-        level, n = plan.level_at(len(plan.looks)), found.n_pairs
-        known = found.estimate, n * found.se**2, found.freedom
 
-        def chance(more: int) -> float:
-            return chance_to_settle(*known, (n, n + more), largest, margin=plan.margin, level=level)
+        def chance(n_seeds: int, level: float) -> float:
+            margin, variance = plan.margin, n * se**2
+            return chance_to_settle(estimate, variance, freedom, (n, n_seeds), largest, margin=margin, level=level)
 
-        more = 1 if chance(1) >= POWER else smallest(lambda more: chance(more) >= POWER, most=_FAR)
-        return more, chance(more)
+        if len(plan.looks) == 1:
+            more = smallest(lambda more: chance(n + more, plan.level) >= POWER, most=_FAR)
+            return more, chance(n + more, plan.level)
+        answer = None
+        for place, n_seeds in enumerate(plan.looks, start=1):
+            if n_seeds > n and (answer is None or answer[1] < POWER):
+                answer = n_seeds - n, chance(n_seeds, plan.level_at(place))
+        return answer
 
 
 def block_test(
-    y: Float[np.ndarray, "arm seed"],
-    weights: Float[np.ndarray, "contrast arm"],
-    *,
-    level: float = LEVEL,
-    rules: int = RULES,
-    is_interim: bool = False,
+    y: Float[np.ndarray, "arm seed"], weights: Float[np.ndarray, "contrast arm"], *, level: float = LEVEL
 ) -> BlockTest:
     """Judge contrasts of arms together.
 
@@ -145,29 +126,21 @@ def block_test(
         y: the metric of each arm and seed, in per cent; NaN where it is missing.
         weights: the arms' weights in each contrast; they add up to 0, and the positive ones to 1.
         level: the simultaneous error level of all intervals.
-        rules: the version of the rules.
-        is_interim: True for one of several analyses of a plan.
     """
     known, used = np.isfinite(y), np.abs(weights).sum(0) > 0
-    wild = _wild(y, known, used, fewest=4 if rules == 1 else 3)
-    baselines = _shared_baselines(known, used & ~wild, weights) if rules > 1 else np.zeros_like(wild)
-    odd = _odd(y, known, used & ~wild, baselines)
-    pool = used & ~wild & ~odd
-    contrasts = [_Contrast.of(y, known, row, bool((row[wild | odd] != 0).any())) for row in weights]
+    wild = _wild(y, known, used)
+    contrasts = [_Contrast.of(y, known, row, bool((row[wild] != 0).any())) for row in weights]
     tested = [contrast for contrast in contrasts if contrast.has_spread]
     calm = [contrast for contrast in tested if not contrast.is_apart]
-    spread = _pooled(y, known, pool, calm, fewest=3 if rules == 1 else 2)
+    spread = _pooled(y, known, used & ~wild, calm) if calm else None
     correlation = _correlation(tested)
     largest = LargestT.of(correlation)
     return BlockTest(
-        contrasts=tuple(_judged(contrast, spread, largest, level, rules > 1 and is_interim) for contrast in contrasts),
+        contrasts=tuple(_judged(contrast, spread, largest, level) for contrast in contrasts),
         level=level,
         spread=spread,
         wild=tuple(np.flatnonzero(wild).tolist()),
-        odd=tuple(np.flatnonzero(odd).tolist()),
-        baseline_seeds=_seeds_to_test(int((used & ~wild).sum()), int(baselines.sum())) if baselines.any() else None,
         correlation=correlation,
-        n_arms=int(pool.sum()),
     )
 
 
@@ -211,36 +184,25 @@ class _Contrast:
         return float(np.var(self.values, ddof=1))
 
 
-def _judged(
-    contrast: _Contrast, spread: Spread | None, largest: LargestT, level: float, is_floored: bool
-) -> Difference:
-    """Judge a contrast by its moderated variance, or by its own if one of its arms is judged apart.
-
-    Where `is_floored`, by the paired t test where that gives the wider interval.
-    """
+def _judged(contrast: _Contrast, spread: Spread | None, largest: LargestT, level: float) -> Difference:
+    """Judge a contrast by its moderated variance and by its own, and take the wider interval and the larger p."""
     estimate = float(contrast.values.mean()) if contrast.n else None
     if estimate is None or not contrast.has_spread:
         return Difference.partly_known(n_pairs=contrast.n, estimate=estimate)
-    variance, freedom = contrast.own, contrast.n - 1.0
-    if spread is not None and not contrast.is_apart:
-        prior = min(spread.prior_freedom, OWN_SHARE * freedom)
-        share = prior / (prior + freedom)
-        variance = (share * spread.location * contrast.squares if share else 0.0) + (1 - share) * contrast.own
-        freedom = min(prior + freedom, spread.freedom)
-    se = math.sqrt(variance / contrast.n)
-    t = estimate / se
-    p = 2 * float(special.stdtr(freedom, -abs(t)))
-    if contrast.is_apart:  # it shares no spread with the family: Bonferroni
+    freedom, se = contrast.n - 1.0, math.sqrt(contrast.own / contrast.n)
+    p = _p_alone(estimate / se, freedom)
+    if contrast.is_apart or spread is None:  # it shares no spread with the family: Bonferroni
         p_family = min(1.0, largest.size * p)
-        bound = float(special.stdtrit(freedom, 1 - level / 2 / largest.size))
+        bound = _bound_alone(freedom, level / largest.size)
     else:
-        p_family, bound = largest.p(t, freedom), largest.bound(freedom, level)
-    own_se, own_bound = math.sqrt(contrast.own / contrast.n), float(special.stdtrit(contrast.n - 1, 1 - level / 2))
-    if is_floored:
-        own_p = 2 * float(special.stdtr(contrast.n - 1, -abs(estimate) / own_se))
-        p, p_family = max(p, own_p), max(p_family, own_p)
-        if own_bound * own_se > bound * se:
-            se, freedom, bound = own_se, contrast.n - 1.0, own_bound
+        bound = _bound_alone(freedom, level)
+        variance, pooled_freedom = spread.moderated(contrast)
+        pooled_se = math.sqrt(variance / contrast.n)
+        pooled_bound = largest.bound(pooled_freedom, level)
+        p_family = max(p, largest.p(estimate / pooled_se, pooled_freedom))
+        p = max(p, _p_alone(estimate / pooled_se, pooled_freedom))
+        if pooled_bound * pooled_se > bound * se:
+            se, freedom, bound = pooled_se, pooled_freedom, pooled_bound
     return Difference.partly_known(
         n_pairs=contrast.n,
         estimate=estimate,
@@ -254,13 +216,20 @@ def _judged(
     )
 
 
+def _p_alone(t: float, freedom: float) -> float:
+    return 2 * float(special.stdtr(freedom, -abs(t)))
+
+
+def _bound_alone(freedom: float, level: float) -> float:
+    return float(special.stdtrit(freedom, 1 - level / 2))
+
+
 def _wild(
-    y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"], used: Bool[np.ndarray, " arm"], fewest: int
+    y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"], used: Bool[np.ndarray, " arm"]
 ) -> Bool[np.ndarray, " arm"]:
     """The arms whose runs vary ten times as much as those of the others: stuck or diverging seeds."""
-    wild = np.zeros(len(y), bool)
-    if used.sum() < fewest or known[used].sum(1).min() < 3:
-        return wild
+    if used.sum() < 3 or known[used].sum(1).min() < FEWEST:
+        return np.zeros(len(y), bool)
     rest = y - np.nanmean(y, 1, keepdims=True)
     some = known[used].any(0)
     rest = rest[:, some] - np.nanmedian(rest[used][:, some], 0)
@@ -268,84 +237,31 @@ def _wild(
     return used & (spread > _WILD * np.median(spread[used]))
 
 
-def _shared_baselines(
-    known: Bool[np.ndarray, "arm seed"], used: Bool[np.ndarray, " arm"], weights: Float[np.ndarray, "contrast arm"]
-) -> Bool[np.ndarray, " arm"]:
-    """Return the arms that two contrasts or more share, if there are enough arms and seeds to test their spread."""
-    if used.sum() < 3 or known[used].sum(1).min() < FEWEST:
-        return np.zeros_like(used)
-    return used & ((weights != 0).sum(0) > 1)
-
-
-def _odd(
-    y: Float[np.ndarray, "arm seed"],
-    known: Bool[np.ndarray, "arm seed"],
-    used: Bool[np.ndarray, " arm"],
-    baselines: Bool[np.ndarray, " arm"],
-) -> Bool[np.ndarray, " arm"]:
-    """Return the baseline, if any, whose runs vary most, and more than those of the other arms.
-
-    The residual sum of squares of all arms, less that of the others, against that of the others: an F test, exact for
-    normal runs, at .05 shared among the baselines.
-    """
-    odd, p = np.zeros_like(used), dict[int, float]()
-    for arm in np.flatnonzero(baselines):
-        others = used & (np.arange(len(used)) != arm)
-        (of_all, f), (of_others, g) = (_residual(np.where(known, y, 0)[rows], known[rows]) for rows in (used, others))
-        if g > 0 and f > g and of_others > 0:
-            p[int(arm)] = float(special.fdtrc(f - g, g, (of_all - of_others) / (f - g) / (of_others / g)))
-    least = min(p, key=lambda arm: p[arm], default=None)
-    if least is not None and p[least] * len(p) < LEVEL:
-        odd[least] = True
-    return odd
-
-
-_ODD = 9.0
-"""The variance of a baseline, beside that of the other arms, that the test of baselines shall find."""
-
-
-@lru_cache(maxsize=64)
-def _seeds_to_test(n_arms: int, n_baselines: int) -> int:
-    """Return the seeds with which the test finds a baseline of three times the others' spread with 80 % power.
-
-    Examples:
-        >>> _seeds_to_test(3, 1), _seeds_to_test(4, 1), _seeds_to_test(10, 1)
-        (10, 7, 5)
-    """
-    ratio = (_ODD + 1 / (n_arms - 1)) / (1 + 1 / (n_arms - 1))
-
-    def finds(n: int) -> bool:
-        f, g = n - 1, (n_arms - 2) * (n - 1)
-        return float(special.fdtrc(f, g, special.fdtri(f, g, 1 - LEVEL / n_baselines) / ratio)) >= POWER
-
-    return smallest(finds)
-
-
 def _pooled(
     y: Float[np.ndarray, "arm seed"],
     known: Bool[np.ndarray, "arm seed"],
     pool: Bool[np.ndarray, " arm"],
     calm: Sequence[_Contrast],
-    fewest: int,
-) -> Spread | None:
-    if not calm:
-        return None
-    residual, freedom = _residual(np.where(known, y, 0)[pool], known[pool])
+) -> Spread:
+    rest, freedom = _residuals(np.where(known, y, 0)[pool], known[pool])
+    covariance = rest @ rest.T
+    total = float(np.trace(covariance))
     own = np.array([contrast.own / contrast.squares for contrast in calm])
     freedoms = np.array([contrast.n - 1.0 for contrast in calm])
-    mean_square = residual / freedom
     return Spread(
-        mean_square=mean_square,
+        mean_square=total / freedom,
         freedom=float(freedom),
+        likeness=total**2 / ((len(rest) - 1) * float((covariance**2).sum())),
         # The second term guards against a baseline that is not paired with the others as they are with each other.
-        location=max(mean_square, float(own.mean())),
-        prior_freedom=prior_freedom(own, freedoms) if len(calm) >= fewest else math.inf,
-        pairing=_pairing(y, known, pool, mean_square),
+        location=max(total / freedom, float(own.mean())),
+        prior_freedom=prior_freedom(own, freedoms) if len(calm) > 1 else math.inf,
     )
 
 
-def _residual(y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"]) -> tuple[float, int]:
-    """The residual sum of squares of arm + seed over the known cells, and its degrees of freedom.
+def _residuals(
+    y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"]
+) -> tuple[Float[np.ndarray, "arm some_seed"], int]:
+    """The residuals of arm + seed, 0 where a cell is missing, and their degrees of freedom.
 
     Seeds, which may be thousands, are eliminated: the remaining system has the size of the arms.
     """
@@ -357,7 +273,7 @@ def _residual(y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm see
     )
     rest = y - cells * effects[:, None]
     rest -= share * rest.sum(0)
-    return float((rest**2).sum()), int(known.sum()) - cells.shape[1] - int(rank)
+    return rest, int(known.sum()) - cells.shape[1] - int(rank)
 
 
 def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.ndarray, " contrast"]) -> float:
@@ -374,7 +290,9 @@ def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.n
     excess = logs.var(ddof=1) - special.polygamma(1, freedom / 2).mean()
     if excess <= 0:
         return math.inf
-    return 2 * math.exp(root(lambda u: float(special.polygamma(1, math.exp(u))) - excess, -20.0, 20.0, within=1e-14))
+    from scipy.optimize import brentq
+
+    return 2 * math.exp(brentq(lambda u: float(special.polygamma(1, math.exp(u))) - excess, -20.0, 20.0, xtol=1e-12))
 
 
 def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast contrast"]:
@@ -383,33 +301,23 @@ def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast con
         return np.zeros((0, 0))
     seeds = np.array([contrast.seeds for contrast in tested], float)
     weights = np.array([contrast.weights for contrast in tested])
-    unit, both = weights / np.linalg.norm(weights, axis=1, keepdims=True), seeds @ seeds.T
+    unit = weights / np.linalg.norm(weights, axis=1, keepdims=True)
+    both = seeds @ seeds.T
     n = np.sqrt(np.diag(both))
     return both / np.outer(n, n) * (unit @ unit.T)
 
 
-def _pairing(
-    y: Float[np.ndarray, "arm seed"],
-    known: Bool[np.ndarray, "arm seed"],
-    pool: Bool[np.ndarray, " arm"],
-    mean_square: float,
-) -> float | None:
-    """Return the gain of pairing: the share of the runs' variance that their seeds explain."""
-    chosen = pool & (known.sum(1) > 1)
-    if not chosen.any():
-        return None
-    return 1 - mean_square / float(np.nanvar(y[chosen], axis=1, ddof=1).mean())
-
-
-def smallest(enough: Callable[[int], bool], most: float = 100_000) -> int:
-    """Return the smallest number from 2 on that is enough."""
-    high = 2
+def smallest(enough: Callable[[int], bool], most: int) -> int:
+    """Return the smallest number from 1 on that is enough; `most` if none below it is."""
+    low, high = 1, 1
     while high < most and not enough(high):
-        high *= 2
-    low = max(2, high // 2)
+        low, high = high + 1, 2 * high
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+        if enough(middle):
+            high = middle
+        else:
+            low = middle + 1
     return low
 
 
@@ -469,7 +377,7 @@ def run_plan(
         finished: True for each run that has ended, with a value or without; by default, each run with a value.
     """
     ended = np.isfinite(y) if finished is None else finished
-    test = block_test(y, weights, level=plan.level_at(1), rules=plan.rules)
+    test = block_test(y, weights, level=plan.level_at(1))
     contrasts = [replace(contrast, outcome=_outcome_before(contrast)) for contrast in test.contrasts]
     yield PlanState(contrasts=tuple(contrasts), look=None, test=test)
     counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
@@ -480,9 +388,8 @@ def run_plan(
             return
         # An arm that nothing waits for has no seeds of this look by the plan: those that it has were added by hand.
         counted[needed, :n] = True
-        shown, is_interim = np.where(counted, y, np.nan)[:, :n], len(plan.looks) > 1
-        level = plan.level_at(look)
-        test = block_test(shown, weights, level=level, rules=plan.rules, is_interim=is_interim)
+        shown = np.where(counted, y, np.nan)[:, :n]
+        test = block_test(shown, weights, level=plan.level_at(look))
         for index in waiting:
             outcome = reading(test.contrasts[index], plan.margin)
             contrasts[index] = replace(test.contrasts[index], outcome=outcome, look=look)

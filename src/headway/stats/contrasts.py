@@ -23,7 +23,7 @@ from headway.stats.blocks import PlanState, run_plan
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, has_metric, seed_seconds
 from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
 from headway.stats.paired import holm, outcome_of, paired, untested_difference
-from headway.stats.sequential import FEWEST, Looking, LookPlan
+from headway.stats.sequential import Looking, LookPlan
 from headway.stats.shares import all_pairs, compare_shares
 from headway.stats.simultaneous import LEVEL
 from headway.stats.verdicts import comparison_verdict, contrast_verdict
@@ -125,8 +125,6 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
         look=state.look,
         level=test.level,
         wild=tuple(cells.arms[row] for row in test.wild),
-        odd=tuple(cells.arms[row] for row in test.odd),
-        baseline_seeds=test.baseline_seeds,
         size_of_values=cells.size,
     )
     if spread := test.spread:
@@ -135,7 +133,6 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
             residual_sd=cells.one_per_cent * math.sqrt(spread.mean_square),
             freedom=spread.freedom,
             d0=spread.prior_freedom if math.isfinite(spread.prior_freedom) else None,
-            pairing=spread.pairing,
         )
     every = enumerate(question.differences)
     return family, [_with_means(cells, family.plan, state, index, weights) for index, weights in every]
@@ -171,15 +168,9 @@ def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weig
     # Nothing is concluded before a look, nor from two seeds, so that no interval is shown there.
     if judged.look is None or judged.outcome in ("few", "none"):
         return replace(judged, interval=None, bound=None, p=None, p_family=None, detectable=None)
-    seeds = state.test.seeds_for(plan.margin, index)
-    more, chance = (state.test.settling(plan, index) if judged.outcome == "open" else None) or (None, None)
-    return replace(
-        judged,
-        # Two seeds tell nothing, however small the spread.
-        seeds_for_margin=None if seeds is None else tuple(max(FEWEST, n) for n in seeds),
-        seeds_to_settle=more,
-        chance_to_settle=chance,
-    )
+    if judged.outcome != "open" or (settling := state.test.settling(plan, index)) is None:
+        return judged
+    return replace(judged, seeds_to_settle=settling[0], chance_to_settle=settling[1])
 
 
 def _by_shares(question: Question) -> list[Difference]:

@@ -60,8 +60,6 @@ class Difference:
             no answer (no seed, or no spread).
         detectable: the true difference that this very verdict finds with 80 % power: the median over what the spread
             may be.
-        seeds_for_margin: the approximate number of seeds that would detect a difference of the margin, and the ends of
-            its 80 % range.
         doubts: the reasons why `outcome` is worth nothing.
         seeds: the seeds of all these numbers.
         look: the interim analysis, from 1, that gave the outcome; a settled difference is analysed no more. None before
@@ -91,7 +89,6 @@ class Difference:
     p_family: float | None
     outcome: Outcome
     detectable: float | None
-    seeds_for_margin: tuple[int, ...] | None
     doubts: tuple[Doubt, ...] = ()
     seeds: tuple[int, ...] = ()
     look: int | None = None
@@ -196,10 +193,7 @@ class Family:
         residual_sd: the standard deviation of a run beside its arm and its seed, in 100 ln of the metric.
         freedom: the degrees of freedom of `residual_sd`.
         d0: the similarity of the arms' spreads, in degrees of freedom; None if all may be equal.
-        pairing: the share of the runs' variance that their seeds explain.
         wild: arms with ten times the spread of the others, which are judged by their own spread.
-        odd: shared arms that vary more than the others by an F test, which are judged by their own spread.
-        baseline_seeds: the seeds with which that test finds three times the spread; None without a test.
         of_errors: True if 1 less the metric is compared, since more than half of its values are above 0.9.
         size_of_values: the median over arms of their mean absolute values, if a value is 0 or below; else None. The
             margin is a share of it.
@@ -216,10 +210,7 @@ class Family:
     residual_sd: float | None = None
     freedom: float | None = None
     d0: float | None = None
-    pairing: float | None = None
     wild: tuple[str, ...] = ()
-    odd: tuple[str, ...] = ()
-    baseline_seeds: int | None = None
     of_errors: bool = False
     size_of_values: float | None = None
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from headway.stats.simultaneous import LEVEL, root
+from headway.stats.simultaneous import LEVEL
 from headway.store.directory import Store
 from headway.store.look_plans import Asked, StoredPlan, stored_plan
 
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 
-RULES = 2
-"""The version of the rules by which differences are judged: what is planned keeps the one that it began with.
-
-1: the spread of two contrasts is pooled; an arm is wild among four arms or more; baselines are not tested.
-"""
+RULES = 3
+"""The version of the rules by which differences are judged."""
 
 LOOKS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of seeds at which one looks, up to the last of a plan."""
@@ -103,7 +100,9 @@ class _Walk:
 
     def bound(self, time: float, chance: float) -> float:
         """The standard deviations beyond which it is at a time, for the first time, with a chance."""
-        return root(lambda z: self.crosses(time, z) - chance, 1e-6, 12.0, within=1e-12)
+        from scipy.optimize import brentq
+
+        return float(brentq(lambda z: self.crosses(time, z) - chance, 1e-6, 12.0))
 
     def after(self, time: float, z: float) -> "_Walk":
         """The walk that is inside z standard deviations at a time."""
@@ -129,18 +128,18 @@ class LookPlan:
         looks: the numbers of seeds of the analyses, ascending; the last ends the plan.
         margin: the difference that matters, in per cent; a certainly smaller one counts as none.
         level: the error probability of all analyses together.
-        rules: the version of the rules by which differences are judged; a file that does not tell it has the first.
+        rules: the version of the rules by which differences are judged.
     """
 
     looks: tuple[int, ...]
     margin: float
     level: float = LEVEL
-    rules: int = 1
+    rules: int = RULES
 
     @classmethod
     def until(cls, at_most: int, margin: float) -> "LookPlan":
         """The usual looks up to so many seeds."""
-        return cls(looks=looks_until(at_most), margin=margin, rules=RULES)
+        return cls(looks=looks_until(at_most), margin=margin)
 
     def level_at(self, look: int) -> float:
         """The level of an interim analysis, from 1."""
@@ -158,6 +157,7 @@ class Looking:
             fresh seeds of the finalists: the seeds that chose a winner flatter it.
         asked: the questions that were planned; None without a plan.
         n_before: seeds that had been run before the plan was made.
+        rules: the version of the rules under which the plan was made.
     """
 
     margin: float
@@ -165,10 +165,11 @@ class Looking:
     seeds: tuple[int, ...] = ()
     asked: Asked | None = None
     n_before: int = 0
+    rules: int = RULES
 
     def plan_of(self, n_seeds: int) -> LookPlan:
         """The plan of a family whose arms have so many seeds between them."""
-        return self.plan or LookPlan(looks=(max(1, n_seeds),), margin=self.margin, rules=RULES)
+        return self.plan or LookPlan(looks=(max(1, n_seeds),), margin=self.margin)
 
     @property
     def awaits_what_has_no_folder(self) -> bool:
@@ -191,9 +192,10 @@ def looks_of(store: Store) -> Looking:
         seeds=tuple(stored.seeds),
         asked=stored.asked,
         n_before=stored.n_before,
+        rules=stored.rules,
     )
 
 
 def look_plan(plan: StoredPlan) -> LookPlan:
     """A stored plan as it is followed."""
-    return LookPlan(looks=plan.looks, margin=plan.margin, level=plan.level, rules=plan.rules)
+    return LookPlan(looks=plan.looks, margin=plan.margin, level=plan.level)

@@ -8,9 +8,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-
-from scipy.special import stdtrit
+from dataclasses import dataclass
 
 from headway.base.text import TEN_TIMES, Amount, counted, listed, span
 from headway.base.words import NO_SEEDS, PHRASES, Kind, Verdict, interval_name, verdict_sentence
@@ -18,7 +16,6 @@ from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, YES_OR_NO, Metric, metric_name
-from headway.stats.blocks import reading
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, title, values_of
 from headway.stats.evidence import Difference, Family
 from headway.stats.paired import is_finite
@@ -84,6 +81,7 @@ def verdict_of(
         margin=1.0 if family is None else factor * family.margin,
         is_small=difference.outcome == "small",
         more_seeds=difference.seeds_to_settle,
+        is_planned=family is not None and len(family.plan.looks) > 1,
         chance=difference.chance_to_settle,
         seed_s=difference.seed_s,
     )
@@ -299,21 +297,7 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
     looks = len(family.plan.looks)
     planned = f", at look {family.look} of {looks}" if looks > 1 else ""
-    parts = [f"{for_all}{planned}", *_detectable(differences), *_settled_alone(family, differences)]
-    if family.pairing is not None:
-        parts.append(f"pairing by seed removes {max(0, round(100 * family.pairing))} % of the variance")
-    if family.baseline_seeds is not None and not family.odd and family.awaited < family.baseline_seeds:
-        parts.append(f"whether the baseline varies more than the other arms takes {family.baseline_seeds} seeds to see")
-    return "; ".join(parts) + better
-
-
-def _settled_alone(family: Family, differences: Sequence[Difference]) -> Iterator[str]:
-    """Yield how many open differences would have a verdict without the others, so that an added arm is no riddle."""
-    known = [c for c in differences if c.outcome == "open" and c.se and c.freedom and c.estimate is not None]
-    reaches = [(c, float(stdtrit(c.freedom, 1 - family.level / 2)) * c.se) for c in known if c.se]
-    alone = [replace(c, interval=(c.estimate - reach, c.estimate + reach)) for c, reach in reaches if c.estimate]
-    if (n := sum(reading(c, family.margin) != "open" for c in alone)) and family.size > 1:
-        yield f"alone, {counted(n, f'open {family.of[:-1]}')} would have a verdict: more of them widen all intervals"
+    return "; ".join([f"{for_all}{planned}", *_detectable(differences)]) + better
 
 
 def _detectable(differences: Sequence[Difference]) -> list[str]:

@@ -22,7 +22,7 @@ from headway.stats.case import Answer, Case, in_per_cent
 from headway.stats.cells import Cells, done, title
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Doubt
-from headway.stats.sequential import FEWEST, error_of
+from headway.stats.sequential import FEWEST, RULES, error_of
 from headway.stats.simultaneous import LEVEL
 from headway.store.document import FILE, looks_there
 from headway.store.verify import directory_warnings
@@ -321,17 +321,6 @@ def wild_arms(case: Case) -> Iterator[str]:
         )
 
 
-def odd_baselines(case: Case) -> Iterator[str]:
-    """Yield the shared arms that spread more than the rest."""
-    primary = case.experiment.primary
-    if named := dict.fromkeys(arm for family in case.families if family.metric == primary for arm in family.odd):
-        yield (
-            f"from seed to seed {listed(map(case.title, named))} {'varies' if len(named) == 1 else 'vary'} more than "
-            f"the other arms (F test, p < {LEVEL:g}), and what is compared with {'it' if len(named) == 1 else 'them'} "
-            "is judged by its own spread alone"
-        )
-
-
 _MOST_LOOKS = 12
 """At most this many interim analyses are named one by one."""
 
@@ -376,6 +365,20 @@ def recounted(looks: Sequence[int], n_before: int) -> Iterator[str]:
         yield (
             f"{n_before} seeds had been run before; they are recounted as the looks at {listed(map(str, passed))}, and "
             f"what was said of them at the full level is taken back{again}"
+        )
+
+
+def former_rules(case: Case) -> Iterator[str]:
+    """Yield a sentence if a plan was made under another version of the rules."""
+    yield from judged_anew(case.looks.rules)
+
+
+def judged_anew(rules: int) -> Iterator[str]:
+    """Yield a sentence if a plan was made under rules that Headway no longer has."""
+    if rules != RULES:
+        yield (
+            f"this directory's plan was made under version {rules} of the rules for comparisons; all of its looks are "
+            f"judged by version {RULES} now, so a former verdict may differ"
         )
 
 
@@ -446,10 +449,10 @@ WARNINGS: list[Check] = [
     Check(sentences=diverged),
     Check(sentences=stray_runs),
     Check(sentences=wild_arms),
-    Check(sentences=odd_baselines),
     Check(sentences=seeds_added),
     Check(sentences=prolonged_plan),
     Check(sentences=late_plan),
+    Check(sentences=former_rules),
     Check(sentences=seeds_beyond_plan),
 ]
 """Every warning, in the order in which warnings are told."""

@@ -64,7 +64,7 @@ class StoredPlan:
         are_declared: True if the questions are contrasts of the document, False if they are comparisons of arms.
         first_seed: the first seed of the plan; the others follow it.
         n_before: the number of seeds that had been run before the plan was made.
-        rules: the version of the rules that the plan began with; a file without it has the first version.
+        rules: the version of the rules under which the plan was made; a file without it has the first version.
         made: the time of the plan, in UTC.
         history: the interim analyses that were made.
     """

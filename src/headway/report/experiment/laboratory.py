@@ -37,7 +37,6 @@ COMPARED = {
     "p_family": "p, of the family",
     "outcome": "reads",
     "detectable": "detectable",
-    "seeds_for_margin": "seeds for the margin",
 }
 """Columns of a table of comparisons: what they hold, and their headings."""
 
@@ -77,11 +76,9 @@ def _family_table(
     title = metric_name(one.metric)
     if one.control is not None:
         title += f", {material.experiment.control_label(one.control)}"
-    margin = f"{1.0 if family is None else family.plan.margin:g} %"
     hints = {
         "p, of the family": "corrected for the number of comparisons that were judged together",
         "detectable": "the true difference that this very verdict finds four times in five",
-        "seeds for the margin": f"about how many seeds would tell a difference of {margin}, and a range of 80 %",
     }
     return "" if family is None else scope(family, [member for _, member in found]), Table(
         columns=(title, *COMPARED.values()),
@@ -96,8 +93,6 @@ def _compared(one: Difference, family: Family | None, key: str) -> str:
         return "–"
     if key == "outcome":
         return short_verdict(one, family)
-    if key == "seeds_for_margin":
-        return f"{value[0]:,}" + (f" ({value[1]:,} to {value[2]:,})" if len(value) == 3 else "")
     if key in ("estimate", "interval", "detectable"):
         return _in_per_cent(one, value)
     return number(value, 3)
