@@ -15,7 +15,7 @@ PAGES = {
     "Start": ("start", "experiments", "results", "answers/README"),
     "How to": ("how-to", "machines", "heads", "your-own", "toy-models", "commands"),
     "Reference": ("command-line", "experiment-keys", "head-metrics", "architectures", "python"),
-    "How it works": ("running", "gpu", "speed", "house", "log", "changelog", "contributing"),
+    "How it works": ("running", "gpu", "speed", "house", "log", "history/2026-11-22", "changelog", "contributing"),
 }
 """The pages of the site by caption. Most stand in docs; `generated` writes the others."""
 SETTINGS = f"""
