@@ -5,7 +5,7 @@ Both are generated from the declared types, so they cannot drift: `make docs` wr
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,8 +13,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from headway.config.document import RUN_SECTIONS, Document, Logging, Published
-from headway.config.kinds import RUN_KINDS, kinds_of
-from headway.config.run import RunSpec
+from headway.config.kinds import RUN_KINDS
+from headway.config.lm.run import TokensRun
+from headway.config.regression import IclRun
 from headway.config.spec import Spec, specs_in
 from headway.config.yaml import FACTOR
 
@@ -67,26 +68,33 @@ def reference() -> str:
         "",
         "Generated from the declared types by `make docs`. A key without a default must be given, in the",
         "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits. Where an arm, a control, a",
-        "scale or `--set` changes a number, `x0.5` means half of what it was; a whole number is rounded.",
+        "scale or `--set` changes a number, `x0.5` means half of what it was; a whole number is rounded. Tasks with known",
+        "answers, such as parity, have the keys of language models.",
         "",
         *_table("The file", Document),
         *_table("`logging`", Logging),
         *_table("`published`, each", Published),
     ]
-    kinds: dict[type[RunSpec], list[str]] = {}
-    for kind, run in RUN_KINDS.items():
-        kinds.setdefault(run, []).append(kind)
-    for run, its_kinds in kinds.items():
+    for run in (TokensRun, IclRun):
+        about = "In-context regression" if run is IclRun else "Language models"
         for part in (part for part in RUN_SECTIONS if part in run.model_fields):
-            for member in dict.fromkeys(_nested(run.model_fields[part].annotation)):
-                # Kinds of one type of run differ in their task alone.
-                of = kinds_of(member) or its_kinds
-                lines += _table(f"`{part}` of `task.kind: {', '.join(of)}`", member)
+            lines += _part(f"{about}: `{part}`", list(dict.fromkeys(_nested(run.model_fields[part].annotation))))
         starts = [run.model_fields["init_from"]] if run.traits.initialises_others else []
         for member in dict.fromkeys(member for field in starts for member in _nested(field.annotation)):
-            rows = _table(f"`arms.NAME.init_from` of `task.kind: {', '.join(its_kinds)}`", member)
+            rows = _table(f"{about}: `arms.NAME.init_from`", member)
             lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def _part(heading: str, members: list[type[Spec]]) -> list[str]:
+    """Return the tables of a part: the keys that all of its forms share once, then those of each form."""
+    forms = [member for member in members if _choice(member).startswith("`")]
+    rows = [_rows(form) for form in forms]
+    shared = [row for row in rows[0] if all(row in others for others in rows)] if len(forms) > 1 else []
+    lines = [f"## {heading}", "", "Keys of every form.", "", *_HEAD, *shared, ""] if shared else []
+    for member in members:
+        lines += _table(heading, member, shared)
+    return lines
 
 
 def schema() -> dict[str, Any]:
@@ -156,13 +164,20 @@ def _choice(member: type[Spec]) -> str:
     return chosen[0] if chosen else member.__name__
 
 
-def _table(heading: str, member: type[Spec]) -> list[str]:
+_HEAD = ["| key | type | unit | default | meaning |", "|---|---|---|---|---|"]
+
+
+def _rows(member: type[Spec]) -> list[str]:
+    choice = _choice(member)
+    return [_row(name, field) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
+
+
+def _table(heading: str, member: type[Spec], shared: Collection[str] = ()) -> list[str]:
     choice = "" if member in (Document, Logging, Published) else _choice(member)
-    rows = [_row(name, field) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
+    rows = [row for row in _rows(member) if row not in shared]
     sentence = (member.__doc__ or "").strip().splitlines()[0]
     title = f"## {heading}" + (f", {choice}" if choice else "")
-    head = ["| key | type | unit | default | meaning |", "|---|---|---|---|---|"] if rows else []
-    return [title, "", sentence, "", *head, *rows, *([""] if rows else [])]
+    return [title, "", sentence, "", *(_HEAD if rows else []), *rows, *([""] if rows else [])]
 
 
 def _row(name: str, field: FieldInfo) -> str:

@@ -12,7 +12,7 @@ from headway.config.head_metrics import HEAD_METRICS
 ROOT = Path(__file__).parents[1]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 PAGES = {
-    "Start": ("start", "experiments", "results", "answers/README"),
+    "Start": ("start", "experiments", "results", "answers/README", "faq", "glossary"),
     "How to": ("how-to", "machines", "heads", "your-own", "toy-models", "commands"),
     "Reference": ("command-line", "experiment-keys", "head-metrics", "architectures", "python"),
     "How it works": ("running", "gpu", "speed", "house", "log", "history/2026-11-22", "changelog", "contributing"),
