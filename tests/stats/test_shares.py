@@ -8,7 +8,7 @@ import pytest
 
 from headway.stats.cells import Cells
 from headway.stats.contrasts import Question, judged
-from headway.stats.sequential import Looking
+from headway.stats.sequential import Looking, LookPlan
 from headway.stats.shares import Share, compare_shares, difference_interval, mid_p
 from headway.stats.verdicts import Solver, decimal, share_finding
 
@@ -125,3 +125,40 @@ def test_a_share_between_none_and_all_is_never_written_as_either():
     for n in (200, 1000, 100_000):
         for value in (1 / n, 1 - 1 / n):
             assert 0 < float(decimal(value)) < 1
+
+
+def looked_at(solved, plan=None, unfinished=()):
+    """What is said of yes and no by arm, at the seeds that ended."""
+    values = np.array(solved, float)
+    ended = np.ones(values.shape, bool)
+    for arm, seed in unfinished:
+        ended[arm, seed] = False
+        values[arm, seed] = np.nan
+    arms = tuple("abc"[: len(values)])
+    cells = Cells(
+        arms=arms, seeds=tuple(range(values.shape[1])), values=values, ended=ended, asked=np.ones_like(ended)
+    )
+    differences = [{arm: 1.0, "a": -1.0} for arm in arms[1:]]
+    question = Question(of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs={})
+    looks = Looking(margin=1.0, plan=plan, seeds=tuple(range(plan.looks[-1])) if plan else ())
+    return judged(question, looks)
+
+
+def test_two_seeds_and_unfinished_runs_give_no_verdict():
+    _, (two,) = looked_at([[0, 0], [1, 1]])
+    assert (two.outcome, two.p, two.interval) == ("few", None, None)
+    family, (waiting,) = looked_at([[0] * 12, [1] * 12], unfinished=[(1, 11)])
+    assert (family.look, waiting.look, waiting.p, waiting.outcome) == (None, None, None, "open")
+    assert "no verdict yet" in share_finding(waiting, Solver(label="b"), Solver(label="a"), task="parity")
+    _, (told,) = looked_at([[0] * 12, [1] * 12])
+    assert told.outcome == "apart"
+
+
+def test_shares_are_judged_at_the_looks_of_a_plan_and_at_its_levels():
+    plan = LookPlan.until(12, 1.0)
+    family, (eight,) = looked_at([[0] * 9, [1] * 7 + [0, 1]], plan)
+    assert (family.look, eight.n_pairs, eight.outcome) == (4, 8, "apart")
+    family, (six,) = looked_at([[0] * 7, [1] * 5 + [0, 1]], plan)
+    assert (family.look, six.n_pairs, family.level) == (3, 6, pytest.approx(plan.level_at(3)))
+    assert (six.p, six.outcome) == (pytest.approx(mid_p(5, 0)), "open")
+    assert mid_p(5, 0) < 0.05

@@ -22,7 +22,7 @@ from headway.config.run import PER_BYTE
 from headway.stats.blocks import PlanState, run_plan
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, has_metric, seed_seconds
 from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
-from headway.stats.paired import holm, outcome_of, paired, untested_difference
+from headway.stats.paired import holm, paired, untested_difference
 from headway.stats.sequential import Looking, LookPlan
 from headway.stats.shares import all_pairs, compare_shares
 from headway.stats.simultaneous import LEVEL
@@ -79,7 +79,7 @@ def judged(question: Question, looks: Looking) -> tuple[Family, tuple[Difference
         level=LEVEL,
     )
     if unit == YES_OR_NO and all_pairs(question.differences):
-        family, differences = replace(family, rule="shares"), _by_shares(question)
+        family, differences = _by_shares(question, replace(family, rule="shares"), looks)
     else:
         unit = LOGARITHM if question.cells.size is None else unit
         family, differences = _in_blocks(question, family, looks)
@@ -116,9 +116,7 @@ def _is_near_ceiling(question: Question, looks: Looking) -> bool:
 
 def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Family, list[Difference]]:
     cells, rows = question.cells, question.cells.rows(question.differences)
-    # An arm that has no folder at all is not run; nothing waits for it.
-    ended = cells.ended | ~(cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked)
-    *_, state = follow(family.plan, cells, rows, ended, METRICS[question.metric])
+    *_, state = follow(family.plan, cells, rows, _ended(cells, looks), METRICS[question.metric])
     test = state.test
     family = replace(
         family,
@@ -136,6 +134,13 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
         )
     every = enumerate(question.differences)
     return family, [_with_means(cells, family.plan, state, index, weights) for index, weights in every]
+
+
+def _ended(cells: Cells, looks: Looking) -> Bool[np.ndarray, "arm seed"]:
+    """Return the runs that nothing waits for: those that ended, and those that nobody asked for."""
+    # An arm that has no folder at all is not run, even under a plan.
+    awaited = cells.asked.any(1, keepdims=True) if looks.awaits_what_has_no_folder else cells.asked
+    return cells.ended | ~awaited
 
 
 def follow(
@@ -173,26 +178,29 @@ def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weig
     return replace(judged, seeds_to_settle=settling[0], chance_to_settle=settling[1])
 
 
-def _by_shares(question: Question) -> list[Difference]:
-    """Judge pairs of arms by McNemar's test, with Holm's correction for the number of pairs that could differ.
+def _by_shares(question: Question, family: Family, looks: Looking) -> tuple[Family, list[Difference]]:
+    """Judge pairs of arms at the last look of the plan, with Holm's correction for the pairs that could differ.
 
     Paper: Tarone, Biometrics 46 (1990), 515-522: a discrete test that no outcome could make significant, given what it
     conditions on, cannot err and needs no share of the level. Here that is a pair of which each seed said the same.
     """
-    sides = [question.cells.sides(weights) for weights in question.differences]
-    return _by_holm([compare_shares(*each) for each in sides], silent=[first == second for first, second in sides])
-
-
-def _by_holm(differences: Sequence[Difference], *, silent: Sequence[bool] = ()) -> list[Difference]:
-    """Correct differences that were tested each by itself, but for those that cannot err."""
-    passed_over = silent or [False] * len(differences)
-    every = list(zip(differences, passed_over, strict=True))
-    corrected = iter(holm([difference.p for difference, over in every if not over]))
-    p_family = [difference.p if over else next(corrected) for difference, over in every]
-    return [
-        replace(difference, p_family=p, outcome=outcome_of(difference.n_pairs, p))
-        for difference, p in zip(differences, p_family, strict=True)
-    ]
+    plan, cells = family.plan, question.cells
+    ended = _ended(cells, looks)
+    made = [n for n in plan.looks if n <= ended.shape[1] and ended[:, :n].all()]
+    look = len(made) or None
+    level = plan.level_at(look or 1)
+    sides = [cells.sides(weights, made[-1] if made else None) for weights in question.differences]
+    differences = [compare_shares(first, second, look=look) for first, second in sides]
+    # Pairs that cannot err keep their p.
+    could_differ = [first != second for first, second in sides]
+    corrected = holm([each.p if could else None for each, could in zip(differences, could_differ, strict=True)])
+    judged_shares = []
+    for difference, p_family in zip(differences, corrected, strict=True):
+        p = difference.p if p_family is None else p_family
+        if p is not None:
+            difference = replace(difference, p_family=p, outcome="apart" if p < level else "open")
+        judged_shares.append(difference)
+    return replace(family, look=look, level=level), judged_shares
 
 
 def _scale(weights: Weights) -> float:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import stdtrit
 
-from headway.stats.evidence import Difference, Outcome
+from headway.stats.evidence import Difference
 from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
@@ -69,13 +69,6 @@ def untested_difference(pairs: Pairs, *, scale: float = 1.0) -> Difference:
         seeds=pairs.seeds,
         look=1,
     )
-
-
-def outcome_of(n_pairs: int, p: float | None) -> Outcome:
-    """Return the outcome that a p means."""
-    if p is None:
-        return "few" if n_pairs == 1 else "none"
-    return "apart" if p < LEVEL else "open"
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:

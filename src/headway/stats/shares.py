@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.stats.evidence import Difference
-from headway.stats.paired import outcome_of, paired, untested_difference
+from headway.stats.paired import paired, untested_difference
+from headway.stats.sequential import FEWEST
 from headway.stats.simultaneous import LEVEL
 
 _Z = 1.959963984540054
@@ -99,8 +100,15 @@ def difference_interval(both: int, first_only: int, second_only: int, neither: i
     return d - below, d + above
 
 
-def compare_shares(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]) -> Difference:
-    """Judge what is yes or no by McNemar's test; `p_family` is still to be filled in.
+def compare_shares(
+    arm: Mapping[int, float | None], baseline: Mapping[int, float | None], *, look: int | None = 1
+) -> Difference:
+    """Judge what is yes or no by McNemar's test, as if it were asked alone.
+
+    Args:
+        arm: the answer of each seed of the arm.
+        baseline: the answer of each seed of the baseline.
+        look: the interim analysis; None before the first, when nothing is tested.
 
     Examples:
         >>> difference = compare_shares({0: 1.0, 1: 1.0, 2: 0.0}, {0: 0.0, 1: 1.0, 2: 0.0})
@@ -110,24 +118,27 @@ def compare_shares(arm: Mapping[int, float | None], baseline: Mapping[int, float
     pairs = paired(arm, baseline)
     n = len(pairs.seeds)
     if n == 0:
-        return untested_difference(pairs)
+        return replace(untested_difference(pairs), look=look)
     both = int(((pairs.arm > 0) & (pairs.baseline > 0)).sum())
     yes = int((pairs.arm > 0).sum()), int((pairs.baseline > 0).sum())
-    first_only, second_only = yes[0] - both, yes[1] - both
     means = yes[0] / n, yes[1] / n
     difference = means[0] - means[1]
-    p = mid_p(first_only, second_only) if n > 1 else None
-    return replace(
+    untested = replace(
         untested_difference(pairs),
         rule="shares",
         means=means,
         difference=difference,
         relative=difference / means[1] if means[1] else None,
         estimate=difference,
-        interval=difference_interval(both, first_only, second_only, n - yes[0] - second_only) if n > 1 else None,
-        p=p,
-        outcome=outcome_of(n, p),
+        look=look,
+        outcome="few" if n < FEWEST else "open",
     )
+    if n < FEWEST or look is None:
+        return untested
+    first_only, second_only = yes[0] - both, yes[1] - both
+    interval = difference_interval(both, first_only, second_only, n - yes[0] - second_only)
+    p = mid_p(first_only, second_only)
+    return replace(untested, interval=interval, p=p, outcome="apart" if p < LEVEL else "open")
 
 
 def all_pairs(differences: Sequence[Mapping[str, float]]) -> bool:

@@ -276,7 +276,7 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     if family.rule == "shares":
         return (
             f"{counted(family.size, of)} of shares of seeds: Wilson's 95 % intervals one by one, and McNemar's exact "
-            "test of pairs (mid-p) with Holm's correction"
+            f"test of pairs (mid-p) with Holm's correction{_at_look(family)}"
         )
     metric = METRICS[family.metric]
     better = "" if metric.better is None else f"; {metric.better} {quantity(metric)} is better"
@@ -295,9 +295,12 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     more = f"at once for the {counted(here, of)} here and {besides} more that {'was' if besides == 1 else 'were'} asked"
     together = f"intervals that hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
+    return "; ".join([f"{for_all}{_at_look(family)}", *_detectable(differences)]) + better
+
+
+def _at_look(family: Family) -> str:
     looks = len(family.plan.looks)
-    planned = f", at look {family.look} of {looks}" if looks > 1 else ""
-    return "; ".join([f"{for_all}{planned}", *_detectable(differences)]) + better
+    return f", at look {family.look} of {looks}" if looks > 1 and family.look is not None else ""
 
 
 def _detectable(differences: Sequence[Difference]) -> list[str]:
@@ -348,7 +351,7 @@ def share_finding(c: Difference, first: Solver, second: Solver, *, task: str) ->
     if c.is_told:
         said = "better" if c.means[0] > c.means[1] else "worse"
     elif c.p is None:
-        said = PHRASES["few"]
+        said = PHRASES["waiting" if c.look is None else "few"]
     elif _is_settled(first, second, c.means):
         said = "settled by theory"
     else:
