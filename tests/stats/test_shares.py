@@ -135,9 +135,7 @@ def looked_at(solved, plan=None, unfinished=()):
         ended[arm, seed] = False
         values[arm, seed] = np.nan
     arms = tuple("abc"[: len(values)])
-    cells = Cells(
-        arms=arms, seeds=tuple(range(values.shape[1])), values=values, ended=ended, asked=np.ones_like(ended)
-    )
+    cells = Cells(arms=arms, seeds=tuple(range(values.shape[1])), values=values, ended=ended, asked=np.ones_like(ended))
     differences = [{arm: 1.0, "a": -1.0} for arm in arms[1:]]
     question = Question(of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs={})
     looks = Looking(margin=1.0, plan=plan, seeds=tuple(range(plan.looks[-1])) if plan else ())

@@ -12,7 +12,8 @@ from stats.test_results import (
 from headway.config.load import resolve
 from headway.stats import results
 from headway.stats.case import Case
-from headway.stats.warnings import no_better_than_bigram
+from headway.stats.cells import runs_of_arms
+from headway.stats.warnings import no_better_than_bigram, still_falling
 
 
 def falling(by, steps=100):
@@ -27,14 +28,14 @@ def store(tmp_path, calls):  # noqa: F811
 
 @pytest.mark.parametrize(("by", "warned"), [(0.20, True), (0.05, False), (0.0, False)])
 def test_a_loss_that_still_falls_by_more_than_the_arms_differ_is_told(store, by, warned):
-    store.add("h1", [1.1, 1.1], recorded=falling(by)).add("h2", [1.0, 1.0], recorded=falling(0.0))
+    store.add("h1", [1.1] * 3, recorded=falling(by)).add("h2", [1.0] * 3, recorded=falling(0.0))
     said = [one for one in results.build(store).warnings if "not trained enough" in one]
     assert bool(said) == warned
     if warned:
         assert said == [
             "not trained enough to say: over the last tenth of training the evaluation MSE of 1 head still falls by "
-            "more than the arms differ (1 head: by 20.0 %; the arms are 10.0 % apart); train longer, or let the "
-            "learning rate decay"
+            "more than the arms differ (1 head: by at least 20.0 %; the arms are 10.0 % apart); train longer, or let "
+            "the learning rate decay"
         ]
 
 
@@ -135,28 +136,6 @@ def test_of_an_arm_of_which_every_run_diverged_nothing_is_left(store):
     )
 
 
-def test_a_stuck_seed_is_named_and_kept(store):
-    store.add("h1", [0.667, 0.668, 1.430]).add("h2", [0.668, 0.666, 0.667]).add("h4", [0.669, 0.668, 0.667])
-    built = results.build(store)
-    assert [one for one in built.warnings if "unlike" in one] == [
-        "1 run is unlike the others: 1 head, seed 2 (1.43 where the others have 0.667); a mean over them describes no "
-        "run"
-    ]
-    assert next(c for c in built.comparisons if c.arm == "h1").n_pairs == 3
-
-
-def test_seeds_that_scatter_as_the_others_are_no_news(store):
-    draw = np.random.default_rng(3)
-    for arm in ("h1", "h2", "h4"):
-        store.add(arm, np.exp(0.1 * draw.standard_normal(8)).tolist())
-    assert results.build(store).warnings == ()
-
-
-def test_seeds_that_are_all_alike_and_fewer_than_three_name_nobody(store):
-    store.add("h1", [1.0, 1.0, 1.0]).add("h2", [1.0, 3.0])
-    assert results.build(store).warnings == ()
-
-
 def test_a_loss_told_per_byte_still_falls_as_the_one_per_token_that_is_recorded(tmp_path):
     content = text().plain()
     arms = {"a": {"task": {"tokenizer": "bytes"}}, "b": {"task": {"tokenizer": "bpe-1024"}}}
@@ -164,10 +143,10 @@ def test_a_loss_told_per_byte_still_falls_as_the_one_per_token_that_is_recorded(
     for arm, bits, by in (("a", 1.0, 0.2), ("b", 1.1, 0.0)):
         course = [{"step": r["step"], "eval_loss_nats": 2 * r["eval_mse"]} for r in falling(by)]
         metrics = {"eval_bits_per_byte": bits, "eval_loss_nats": 2.0, "bigram_loss_nats": 3.0}
-        store.add(arm, [bits, bits], metrics=metrics, recorded=course)
+        store.add(arm, [bits] * 3, metrics=metrics, recorded=course)
     said = [one for one in results.build(store).warnings if "still falls" in one]
     assert len(said) == 1
-    assert "of a still falls by more than the arms differ (a: by 20.0 %; the arms are 10.0 % apart)" in said[0]
+    assert "of a still falls by more than the arms differ (a: by at least 20.0 %; the arms are 10.0 % apart)" in said[0]
 
 
 SPREAD = np.array([-0.001, 0.0, 0.001])
@@ -197,7 +176,7 @@ def test_between_two_records_a_metric_falls_as_an_exponential_does(store):
     course = [{"step": step, "eval_mse": value} for step, value in ((0, 1.0), (800, 1.0), (1000, 1 / 4))]
     store.add("h1", noisy(1.0, 0), recorded=falling(0.0)).add("h2", noisy(1.5, 1), recorded=course)
     (said,) = [one for one in results.build(store).warnings if "still falls" in one]
-    assert "(2 heads: by 100.0 %; " in said
+    assert "(2 heads: by at least 100.0 %; " in said
 
 
 def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthest_arms(store):
@@ -205,8 +184,8 @@ def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthe
     (said,) = [one for one in built.warnings if "still falls" in one]
     assert said == (
         "not trained enough to say: over the last tenth of training the evaluation MSE of 2 of 3 arms still falls by "
-        "more than the arms differ (2 heads: by 3.0 %; 4 heads and 2 heads are 0.60 % apart); train longer, or let the "
-        "learning rate decay"
+        "more than the arms differ (2 heads: by at least 3.0 %; 4 heads and 2 heads are 0.60 % apart); train longer, "
+        "or let the learning rate decay"
     )
     assert built.doubts == (said,)
     h1, h4 = (next(c for c in built.judged if c.arm == arm) for arm in ("h1", "h4"))
@@ -275,23 +254,16 @@ def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_an
     assert built.warnings[: len(built.doubts)] == built.doubts
 
 
-def test_of_many_runs_that_are_unlike_the_others_the_arms_are_counted(store, monkeypatch):
-    store.add("h1", [1.0, 1.001, 0.999, 1.002, 0.998, 3.0, 3.1]).add("h2", [2.0, 1.999, 1.0, 1.001, 0.999, 1.0, 1.001])
-    store.add("h4", [1.0, 0.999, 1.001, 1.0, 0.5, 1.0])
-    (said,) = [one for one in results.build(store).warnings if "unlike" in one]
-    assert said == (
-        "5 runs are unlike the others: 2 of 7 seeds of 1 head (3.00 to 3.10 where the others have 1.00), 2 of 7 seeds "
-        "of 2 heads (2.00 where the others have 1.00) and 1 of 6 seeds of 4 heads (0.500 where the others have 1.00); "
-        "a mean over them describes no run"
-    )
-    monkeypatch.setattr("headway.stats.warnings._ARMS", 2)
-    (said,) = [one for one in results.build(store).warnings if "unlike" in one]
-    assert said.endswith(" and 1 run of 1 further arm; a mean over them describes no run")
-
-
-def test_where_a_seed_is_odd_in_most_arms_that_of_the_usual_arm_is_not_named(store):
-    """Seed 3 is twice as high in two arms of three: what is left of the third, without that, is a half."""
-    for arm, last in (("h1", 2.0), ("h2", 2.001), ("h4", 1.0)):
-        store.add(arm, [1.0, 1.001, 0.999, last])
-    said = " ".join(one for one in results.build(store).warnings if "unlike" in one)
-    assert "4 heads" not in said
+def test_training_that_is_over_is_said_to_fall_in_few_experiments(tmp_path, calls):  # noqa: F811
+    """Single evaluations vary by as much as the arms differ; with three seeds a mean alone said so in half of all."""
+    random, experiment, said = np.random.default_rng(0), resolve(DOCUMENT), 0
+    for _ in range(200):
+        store = FakeStore(tmp_path, experiment)
+        for arm, level in (("h1", 1.0), ("h2", 1.003), ("h4", 1.0)):
+            store.add(arm, [level] * 3)
+        for run in store.content:
+            noise = np.exp(0.003 * random.standard_normal(11))
+            run.recorded = [{"step": 10 * i, "eval_mse": float(value)} for i, value in enumerate(noise)]
+        case = Case(experiment=experiment, runs=runs_of_arms(store.content))
+        said += bool([*still_falling(case)])
+    assert said <= 0.05 * 200

@@ -96,3 +96,28 @@ def test_a_look_is_noted_once(tmp_path):
     results.write(Store.open(tmp_path / "d"))
     assert note.read_bytes() == first
     assert keep(tmp_path / "d", "seen-3", Seen(n_seeds=3)).n_seeds == 3
+
+
+def repeated(found: results.Results) -> list[str]:
+    return [warning for warning in found.warnings if "after a verdict" in warning or "former verdict" in warning]
+
+
+def test_arms_that_are_added_after_a_verdict_are_named(tmp_path):
+    path = tmp_path / "d"
+    fabricate_text(path, head_progression().select(arms=ARMS[:2], seeds=3, controls=[]))
+    results.write(Store.open(path))
+    assert repeated(results.write(Store.open(path))) == []
+    fabricate_text(tmp_path / "more", document(3))
+    (tmp_path / "more/runs/descending-low").rename(path / "runs/descending-low")
+    (warning,) = repeated(results.write(Store.open(path)))
+    assert warning.startswith("arms were added after a verdict (")
+    assert "descending" in warning
+    assert "in more than 5 of 100 experiments" in warning
+
+
+def test_runs_that_are_dropped_after_a_verdict_are_named(tmp_path):
+    grown(tmp_path, 4)
+    store = Store.open(tmp_path / "d")
+    store.drop("constant-low", seeds=2)
+    (warning,) = repeated(results.write(Store.open(tmp_path / "d")))
+    assert warning.startswith("runs that a former verdict rested on have no result now (constant-low seed 2)")

@@ -60,6 +60,14 @@ FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
 LOOK_AHEAD = "the plan's look at {seeds} seeds would settle it with a chance of about {chance} %"
 COST = "{settling} ({time} of training)"
+ARMS_ADDED = (
+    "arms were added after a verdict ({arms}): adding arms until one differs is repeated testing, which distinguishes "
+    "equal arms in more than 5 of 100 experiments; declare all arms first"
+)
+RUNS_DROPPED = (
+    "runs that a former verdict rested on have no result now ({runs}): if they were dropped for their results, these "
+    "verdicts distinguish equal arms in more than 5 of 100 experiments"
+)
 FAR = "more than 1,000 more seeds would be needed"
 ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."
 ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."

@@ -4,7 +4,7 @@ An `Answer` is a verdict with what it is about, so that a change of its arms can
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,9 @@ from headway.stats.cells import Match, RunsOfArm, Weights, done, title, values_o
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Family
 from headway.stats.learning_rates import RatesOfArm
+from headway.stats.paired import certain_mean
 from headway.stats.sequential import FEWEST, Looking
+from headway.stats.simultaneous import LEVEL
 from headway.stats.verdicts import sides_of
 from headway.store.run import Run
 
@@ -68,6 +70,7 @@ class Case:
         matches: the pairs of compared arms.
         looks: the plan of interim analyses.
         seen: the numbers of seeds that verdicts were given on.
+        runs_seen: the seeds of each arm that these verdicts rested on.
         contrasts: the contrasts of the document, judged.
         comparisons: the comparisons of two arms, judged.
         families: the families of both.
@@ -80,6 +83,7 @@ class Case:
     matches: Sequence[Match] = ()
     looks: Looking = field(default_factory=lambda: Looking(margin=1.0))
     seen: Sequence[int] = ()
+    runs_seen: Mapping[str, Collection[int]] = field(default_factory=dict)
     contrasts: Sequence[JudgedContrast] = ()
     comparisons: Sequence[Comparison] = ()
     families: Sequence[Family] = ()
@@ -151,6 +155,13 @@ class Case:
         return n if n >= FEWEST else None
 
     @cached_property
+    def runs_now(self) -> dict[str, tuple[int, ...]]:
+        """The seeds of every arm without a control that have a result."""
+        plain = [arm for arm in self.experiment.arms if arm.control is None]
+        seeds = {arm.full_name: tuple(sorted(run.seed for run in done(arm, self.runs))) for arm in plain}
+        return {arm: of_arm for arm, of_arm in seeds.items() if of_arm}
+
+    @cached_property
     def bigram_losses(self) -> dict[str, tuple[float, float]]:
         """The mean loss of every arm that has one, and that of the bigram model on its text."""
         losses = {}
@@ -169,14 +180,19 @@ class Case:
 
     @cached_property
     def falls(self) -> dict[str, float]:
-        """The share by which each plain arm's primary metric fell in the last tenth of training."""
+        """The share by which each plain arm's primary metric certainly fell in the last tenth of training.
+
+        It is the lower end of an interval over seeds, which holds for all arms at once (Bonferroni); arms without a
+        certain fall are left out.
+        """
         # In the course of training bits per byte are not recorded, and nats per token of an arm fall by the same share.
         recorded = "eval_loss_nats" if self.experiment.primary == PER_BYTE else self.experiment.primary
         falls: dict[str, float] = {}
         for arm in self.plain_arms:
             of_arm = [fall for run in done(arm, self.runs) if (fall := _fall(run.records(), recorded)) is not None]
-            if of_arm and arm.full_name in self.means:
-                falls[arm.full_name] = float(np.mean(of_arm))
+            least = certain_mean(of_arm, LEVEL / len(self.plain_arms))
+            if least > 0 and arm.full_name in self.means:
+                falls[arm.full_name] = least
         return falls
 
     @cached_property

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from headway.stats.evidence import Difference
+from headway.stats.sequential import FEWEST
 from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
@@ -102,6 +103,20 @@ def interval_of_mean(values: Sequence[float] | Float[np.ndarray, " value"]) -> t
         return mean, None
     half = float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * np.std(values, ddof=1) / math.sqrt(len(values)))
     return mean, (mean - half, mean + half)
+
+
+def certain_mean(values: Sequence[float], level: float) -> float:
+    """Return the lower end of the interval of a mean at a two-sided level (t); 0 from fewer than three values.
+
+    Examples:
+        >>> round(certain_mean([0.9, 1.1, 0.8], 0.05), 3), certain_mean([0.5, 0.5, 0.5], 0.05)
+        (0.554, 0.5)
+    """
+    n = len(values)
+    if n < FEWEST:
+        return 0.0
+    reach = float(stdtrit(n - 1, 1 - level / 2)) * float(np.std(values, ddof=1))
+    return float(np.mean(values)) - reach / math.sqrt(n)
 
 
 def is_finite(value: float | None) -> bool:

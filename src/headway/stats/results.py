@@ -36,7 +36,7 @@ from headway.stats.warnings import warned, with_doubts
 from headway.store import document
 from headway.store.directory import Store
 from headway.store.growth import turn
-from headway.store.look_plans import Seen, keep, seen
+from headway.store.look_plans import Seen, keep, runs_seen, seen
 from headway.store.look_plans import settle as settle_looks
 from headway.store.run import Run
 
@@ -195,15 +195,15 @@ def write(store: Store, out: Path | None = None) -> Results:
         ResultsError: when it cannot be written; the former file is then as it was.
     """
     path, can_write = (out or store.path) / "results.json", os.access(store.path, os.W_OK)
-    content, now = _content(store)
+    content, note = _content(store)
     results = Results.from_json(content)
     if out is None and not can_write:
         todo = f"`{command_line('report', store.path, out='FOLDER')}` writes to another folder"
         raise ResultsError(f"{path} cannot be written: no permission, or a read-only disk; {todo}")
     with derived(path):
         write_changed_json(path, signed(content))
-    if now is not None and can_write:
-        keep(store.path, f"seen-{now}", Seen(n_seeds=now))
+    if note is not None and can_write:
+        keep(store.path, f"seen-{note.n_seeds}", note)
     note_what_is_there(store)
     return results
 
@@ -224,8 +224,8 @@ def build(store: Store) -> Results:
     return Results.from_json(_content(store)[0])
 
 
-def _content(store: Store) -> tuple[dict[str, Any], int | None]:
-    """Return the content of `results.json` now, and the seeds that its answer rests on if there is no plan."""
+def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
+    """Return the content of `results.json` now, and the note of its verdicts if there is no plan."""
     experiment, runs = store.compared, store.runs()
     looks = looks_of(store)
     of_arms = runs_of_arms(runs)
@@ -242,6 +242,7 @@ def _content(store: Store) -> tuple[dict[str, Any], int | None]:
         matches=matches,
         looks=looks,
         seen=seen(store.path),
+        runs_seen=runs_seen(store.path),
         contrasts=contrasts,
         comparisons=compared,
         families=(*of_contrasts, *of_compared),
@@ -265,7 +266,8 @@ def _content(store: Store) -> tuple[dict[str, Any], int | None]:
         doubts=tuple(sentence for check, sentence in warnings if check.casts_doubt),
         labels=labels_of(experiment),
     )
-    return results.to_json(), case.now
+    note = None if case.now is None else Seen(n_seeds=case.now, runs=case.runs_now)
+    return results.to_json(), note
 
 
 @lru_cache(maxsize=1)

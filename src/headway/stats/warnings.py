@@ -7,22 +7,20 @@ concerned. Each answer is measured against its own difference, or against the ma
 difference elsewhere in the experiment excuses nothing.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from headway.base.text import counted, listed, number
+from headway.base.words import ARMS_ADDED, RUNS_DROPPED
 from headway.config.lm.run import TEXT_KEPT
 from headway.config.metrics import metric_name
 from headway.config.run import PER_BYTE
 from headway.stats.case import Answer, Case, in_per_cent
-from headway.stats.cells import Cells, done, title
+from headway.stats.cells import done, title
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Doubt
-from headway.stats.sequential import FEWEST, RULES, error_of
+from headway.stats.sequential import RULES, error_of
 from headway.stats.simultaneous import LEVEL
 from headway.store.document import FILE, looks_there
 from headway.store.verify import directory_warnings
@@ -185,10 +183,11 @@ def still_falling(case: Case) -> Iterator[str]:
     """Yield the arms whose metric still falls by more than the arms differ."""
     beyond = case.beyond(case.falls)
     if beyond.arms:
+        least = in_per_cent(case.falls[beyond.most])
         yield (
             "not trained enough to say: over the last tenth of training the "
-            f"{metric_name(case.experiment.primary)} of {_some(case, beyond.arms, len(case.falls))} still falls by "
-            f"more than the arms differ ({case.title(beyond.most)}: by {in_per_cent(case.falls[beyond.most])}; "
+            f"{metric_name(case.experiment.primary)} of {_some(case, beyond.arms, len(case.means))} still falls by "
+            f"more than the arms differ ({case.title(beyond.most)}: by at least {least}; "
             f"{beyond.apart}); train longer, or let the learning rate decay"
         )
 
@@ -222,93 +221,8 @@ def diverged(case: Case) -> Iterator[str]:
         yield f"diverged: {listed(shares)}; {'; '.join(clauses)}"
 
 
-_FAR = 5.0
-"""Standard deviations, as half of the residuals tell them."""
-
-_TO_DEVIATION = 1.4826
-"""The factor from a median of absolute residuals to a standard deviation."""
-
-_LEAST_RESIDUAL = 0.5
-"""The least residual of a stray run, in per cent."""
-
 _NAMED = 4
-"""Runs that are unlike the others and are named one by one; of more, the arms are counted that have the most."""
-
-_ARMS = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stray:
-    """A run, its value, and the median of its arm's other runs."""
-
-    arm: str
-    seed: int
-    value: float
-    others: float
-
-
-def strays(cells: Cells) -> list[Stray]:
-    """Return the runs whose residual is beyond five standard deviations of the family's.
-
-    Residuals are from medians, over the arm's seeds and then over arms, so that one odd run moves no other; and
-    the middle runs, whose residual is 0 whatever the spread, do not count in what is usual. A run is as far from the
-    others of its arm too: where a seed is odd in most arms, it is not the one that is usual.
-    """
-    y = cells.in_per_cent().values
-    rows = np.flatnonzero(np.isfinite(y).sum(1) >= FEWEST)
-    if not len(rows):
-        return []
-    in_arm = y[rows] - np.nanmedian(y[rows], 1, keepdims=True)
-    rest = in_arm.copy()
-    some = np.isfinite(rest).any(0)
-    if len(rest) >= FEWEST:
-        rest[:, some] -= np.nanmedian(rest[:, some], 0)
-    sizes = np.abs(rest[np.isfinite(rest)])
-    sizes = sizes[sizes > 0]
-    if not len(sizes):
-        return []
-    limit = max(_FAR * _TO_DEVIATION * float(np.median(sizes)), _LEAST_RESIDUAL)
-    far = np.minimum(np.abs(np.nan_to_num(rest)), np.abs(np.nan_to_num(in_arm))) > limit
-    return [
-        Stray(
-            arm=cells.arms[rows[row]],
-            seed=cells.seeds[column],
-            value=float(cells.values[rows[row], column]),
-            others=float(np.nanmedian(np.delete(cells.values[rows[row]], column))),
-        )
-        for row, column in zip(*np.nonzero(far), strict=True)
-    ]
-
-
-def stray_runs(case: Case) -> Iterator[str]:
-    """Yield the runs that ended unlike the others of their arm: stuck, or on another way."""
-    for control in dict.fromkeys(arm.control for arm in case.experiment.arms):
-        names = [a.full_name for a in case.experiment.arms if a.control == control and a.full_name in case.runs]
-        cells = Cells.from_runs(names, case.experiment.primary, case.runs)
-        if unlike := strays(cells) if cells.size is None else []:
-            said = listed(_one_by_one(case, unlike) if len(unlike) <= _NAMED else _by_arm(case, unlike, cells))
-            runs_are = "run is" if len(unlike) == 1 else "runs are"
-            yield f"{len(unlike)} {runs_are} unlike the others: {said}; a mean over them describes no run"
-
-
-def _one_by_one(case: Case, unlike: Sequence[Stray]) -> Iterator[str]:
-    for run in unlike:
-        value, others = number(run.value, 3), number(run.others, 3)
-        yield f"{case.title(run.arm)}, seed {run.seed} ({value} where the others have {others})"
-
-
-def _by_arm(case: Case, unlike: Sequence[Stray], cells: Cells) -> Iterator[str]:
-    """Yield the arms with the most strays and their numbers, and how many further arms have some."""
-    counts = Counter(run.arm for run in unlike).most_common()
-    for arm, n in counts[:_ARMS]:
-        of_arm = [run for run in unlike if run.arm == arm]
-        low, high = (number(end, 3) for end in (min(r.value for r in of_arm), max(r.value for r in of_arm)))
-        others = number(float(np.median([run.others for run in of_arm])), 3)
-        values = low if low == high else f"{low} to {high}"
-        seeds = counted(int(np.isfinite(cells.values[cells.arms.index(arm)]).sum()), "seed")
-        yield f"{n} of {seeds} of {case.title(arm)} ({values} where the others have {others})"
-    if rest := counts[_ARMS:]:
-        yield f"{counted(sum(n for _, n in rest), 'run')} of {counted(len(rest), 'further arm')}"
+"""At most this many runs are named one by one."""
 
 
 def wild_arms(case: Case) -> Iterator[str]:
@@ -336,6 +250,26 @@ def seeds_added(case: Case) -> Iterator[str]:
             f"{listed(map(str, told))}: looking again like this, chance alone tells apart {chance:.0f} of 100; "
             "`headway run` with --until plans its looks, and takes back what was said before"
         )
+
+
+def arms_added(case: Case) -> Iterator[str]:
+    """Yield the arms that were added after verdicts."""
+    added = [arm for arm in case.runs_now if arm not in case.runs_seen]
+    if case.runs_seen and added and case.now is not None:
+        yield ARMS_ADDED.format(arms=listed(map(case.title, added)))
+
+
+def runs_dropped(case: Case) -> Iterator[str]:
+    """Yield how many runs that a verdict rested on are gone."""
+    gone = [
+        f"{arm} seed {seed}"
+        for arm, seeds in sorted(case.runs_seen.items())
+        for seed in sorted(seeds)
+        if seed not in case.runs_now.get(arm, ())
+    ]
+    if gone:
+        named = listed(gone) if len(gone) <= _NAMED else f"{listed(gone[:_NAMED])} and {len(gone) - _NAMED} more"
+        yield RUNS_DROPPED.format(runs=named)
 
 
 def prolonged_plan(case: Case) -> Iterator[str]:
@@ -447,9 +381,10 @@ WARNINGS: list[Check] = [
         clause="in doubt: the learning rate moves it by more",
     ),
     Check(sentences=diverged),
-    Check(sentences=stray_runs),
     Check(sentences=wild_arms),
     Check(sentences=seeds_added),
+    Check(sentences=arms_added),
+    Check(sentences=runs_dropped),
     Check(sentences=prolonged_plan),
     Check(sentences=late_plan),
     Check(sentences=former_rules),

@@ -13,7 +13,7 @@ process that is killed in between leaves the old file or the new one, and both a
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -99,9 +99,16 @@ class StoredPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """The note that verdicts were given on a number of seeds without a plan."""
+    """The note that verdicts were given on a number of seeds without a plan.
+
+    Attributes:
+        n_seeds: the number of seeds.
+        runs: the seeds of each arm that the verdicts rested on; empty in files of former versions.
+        made: the time of the note, in UTC.
+    """
 
     n_seeds: int
+    runs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     made: str = ""
 
 
@@ -201,6 +208,17 @@ def seen(directory: Path) -> tuple[int, ...]:
     names.update(document.looks_given_up(directory))
     parts = [name.partition("-") for name in names]
     return tuple(sorted({int(n) for kind, _, n in parts if kind in kinds and n.isdecimal()}))
+
+
+def runs_seen(directory: Path) -> dict[str, set[int]]:
+    """Return the seeds of each arm that some verdict without a plan rested on, as far as its note can be read."""
+    runs: dict[str, set[int]] = {}
+    names = (f"seen-{n}" for n in seen(directory))
+    notes = [stored(directory, name, Seen) for name in names if not why_not(directory, name)]
+    for note in filter(None, notes):
+        for arm, seeds in note.runs.items():
+            runs.setdefault(arm, set()).update(seeds)
+    return runs
 
 
 def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
