@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 import headway
 from headway.config.experiment import Experiment
 from headway.config.lm.run import is_text
@@ -35,7 +37,7 @@ _HOURS = "its runs take more than an hour of two cores"
 _NEXT = "it is run next: minutes of two cores"
 DUE: Mapping[str, str] = {
     **dict.fromkeys(("icl-optimizer", "icl-paper", "icl-second-head", "icl-two-tasks"), _NEXT),
-    **dict.fromkeys(("heads-for-hops", "heads-for-induction", "heads-for-parity"), _NEXT),
+    **dict.fromkeys(("heads-for-hops", "heads-for-induction"), _NEXT),
     **dict.fromkeys(("heads-for-recall", "heads-for-retrieval", "data-lane-data", "data-lane-depth"), _NEXT),
     **dict.fromkeys(("head-progression", "data-lane", "low-rank", "gqa", "head-scaling"), _HOURS),
     **dict.fromkeys(("x-ray", "regularized", "prune-heads", "pruned-or-scratch", "when-heads-settle"), _HOURS),
@@ -73,8 +75,10 @@ def answers() -> dict[str, dict[str, Any]]:
 
 def is_current(name: str, answer: Mapping[str, Any]) -> bool:
     """Return whether the runs of an answer are those that the shipped file asks for."""
-    seeds = sorted({run["seed"] for run in answer["runs"]})
-    return name in shipped() and {run["id"] for run in answer["runs"]} == run_ids(experiment_of(name), seeds)
+    runs = answer["runs"].values()
+    seeds = sorted({seed for of_arm in runs for seed in of_arm["seeds"]})
+    ids = {each for of_arm in runs for each in of_arm["ids"]}
+    return name in shipped() and ids == run_ids(experiment_of(name), seeds)
 
 
 def sentence(name: str) -> str:
@@ -93,16 +97,19 @@ def answered(name: str, folder: Path) -> None:
     directory = headway.run(experiment, folder / name, until=until, look=False, figures=False, progress=True)
     results = write(directory)
     page = write_answer(directory, results)
-    for made in (page, page.with_suffix(".png")):
-        if made.is_file():
-            shutil.copy(made, ANSWERS / made.name)
+    shutil.copy(page, ANSWERS / page.name)
+    picture = page.with_suffix(".png")
+    if picture.is_file():  # few colours are enough for a figure, and a fifth of the bytes
+        Image.open(picture).convert("RGB").quantize(64).save(ANSWERS / picture.name, optimize=True)
     told = json.loads((directory.path / "results.json").read_text(encoding="utf-8"))
-    kept = {key: told[key] for key in ("experiment", "scale", "primary", "contrasts", "families")}
+    kept = {key: told[key] for key in ("experiment", "scale", "primary", "contrasts")}
     kept["comparisons"] = [one for one in told["comparisons"] if one["metric"] == told["primary"]]
-    kept["runs"] = [
-        {key: run[key] for key in ("arm", "control", "seed", "id")} | {"value": run["metrics"].get(told["primary"])}
-        for run in told["runs"]
-    ]
+    kept["runs"] = {}
+    for run in told["runs"]:
+        of_arm = kept["runs"].setdefault(run["arm"], {"seeds": [], "ids": [], "values": []})
+        of_arm["seeds"].append(run["seed"])
+        of_arm["ids"].append(run["id"])
+        of_arm["values"].append(run["metrics"].get(told["primary"]))
     (ANSWERS / f"{name}.json").write_text(json.dumps(kept, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
@@ -110,6 +117,7 @@ def write_gallery() -> None:
     """Write the table of answers, grouped as a reader thinks."""
     there = answers()
     lines = ["# Answers", "", "Each page is the answer of one shipped experiment, with its numbers beside it.", ""]
+    lines += ["[The four sources, claim by claim](sources.md): what was published, and what these runs say.", ""]
     for group, names in GROUPS.items():
         rows = [name for name in names if name in there]
         if rows:

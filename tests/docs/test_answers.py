@@ -30,7 +30,7 @@ def test_the_gallery_names_every_answer_once():
 
 
 def test_a_changed_file_makes_an_answer_due():
-    runs = [{**run, "id": "run1-0"} for run in THERE["icl-init"]["runs"]]
+    runs = {arm: {**of_arm, "ids": ["run1-0"]} for arm, of_arm in THERE["icl-init"]["runs"].items()}
     assert not MADE["is_current"]("icl-init", {**THERE["icl-init"], "runs": runs})
 
 
