@@ -206,7 +206,7 @@ def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragge
 
     page, folder = few(xray_page(found, "headway look ragged")), tmp_path / "xray-ragged"
     html = page.write(folder, ragged, "headway xray").read_text()
-    assert "<code>headway look ragged</code> writes a page on which one looks at its heads" in html
+    assert "<code>headway look ragged</code> writes a page that shows its heads" in html
     assert "look-ragged.html" not in html
     (tmp_path / "look-ragged.html").write_text("")
     assert '<a href="../look-ragged.html">Look at its heads</a>' in page.write(folder, ragged, "x").read_text()
@@ -252,7 +252,7 @@ def test_the_page_is_one_file_that_fetches_nothing(written):
     page = (written[0] / "results/xray-ragged/xray.html").read_text()
     body = page[: page.index('<script type="application/json"')]
     assert "://" not in body
-    assert "<title>ragged · Headway</title>" in body
+    assert "<title>Attention heads of ragged · Headway</title>" in body
     assert 'data-chart="atlas"' in body
     assert "headway xray " in body
     assert "default-src 'none'" in body

@@ -6,11 +6,11 @@ stands in tables and figures.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.text import Amount, brief, counted
+from headway.base.text import Amount, brief, counted, listed, number
 
 Kind = Literal[
     "better", "worse", "higher", "lower", "differs", "same", "alike", "zero", "open", "waiting", "few", "none"
@@ -76,6 +76,30 @@ NO_INTERVALS = "There is no verdict on the {quantity} yet: {seeds} for {n} compa
 OTHER = "The other comparison is {outcome}."
 OTHERS_ALIKE = "The other {n} comparisons are {outcome}."
 OTHERS = "Of the other {n} comparisons, {counts}."
+
+SPECIAL = {
+    "previous_token_score": ("previous-token", "{share} of attention on the previous token"),
+    "induction_score": ("induction", "{share} of attention on the token to predict, in repeated random tokens"),
+    "text_induction_score": ("induction", "{share} of attention on tokens that followed the current one before"),
+    "duplicate_token_score": ("duplicate-token", "{share} of attention on the first copy, in repeated random tokens"),
+    "text_duplicate_score": ("duplicate-token", "{share} of attention on earlier copies of the current token"),
+    "positional_score": ("positional", "the largest weight at one distance in {share} of positions"),
+    "sink_score": ("first-token", "{share} of attention on the first token"),
+}
+"""The kind of a special head by its metric, and the meaning of its score."""
+SPECIAL_HEADS = "{n} {kind}: {heads}, with {meaning} (random heads {random})."
+HEADS_MATTER = "{n} of {all} heads matter on their own: {heads}."
+MOST_COSTLY = "Mean ablation of {head} changes the loss most, by {change} nats per token ({interval_name} {interval})."
+NO_HEAD_MATTERS = "None of {all} heads is found to matter on its own when it is ablated to its mean."
+LIMIT = "The largest change that the data allow is {limit} nats per token ({interval_name}s)."
+TOGETHER = (
+    "Ablated together, {heads} heads that show no clear effect alone change the loss by {joint} nats per token "
+    "(95 % CI {interval}); their single changes sum to {single}."
+)
+KNOWN = "The model knows the answer: the clean logit difference is {clean}, the corrupted one {corrupted}."
+RESTORES = "{head} restores {share} of the {quantity}{evidence}{others}."
+OTHERS_RESTORE = "; further heads: {heads}"
+NONE_RESTORES = "No head alone is found to restore any of the {quantity}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,3 +302,107 @@ def more_seeds(more: int, chance: float, seconds: float | None, *, ahead: int | 
     if ahead is not None:
         said = LOOK_AHEAD.format(seeds=ahead, chance=10 * tens)
     return COST.format(settling=said, time=brief(more * seconds)) if seconds else said
+
+
+def special_heads_sentence(metric: str, heads: Sequence[str], shares: Sequence[float], random: float) -> str:
+    """Return the sentence on heads that stand out by their attention.
+
+    Args:
+        metric: the metric by which they stand out, a key of `SPECIAL`.
+        heads: the names of the heads.
+        shares: the value of the metric for each head.
+        random: the mean value for re-initialised heads.
+
+    Examples:
+        >>> special_heads_sentence("previous_token_score", ["L1H3", "L3H6"], [0.64, 0.5], 0.012)
+        '2 previous-token heads: L1H3 and L3H6, with 50 to 64 % of attention on the previous token (random heads 1 %).'
+    """
+    kind, meaning = SPECIAL[metric]
+    low, high = f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"
+    return SPECIAL_HEADS.format(
+        n=len(heads),
+        kind=f"{kind} head" if len(heads) == 1 else f"{kind} heads",
+        heads=some_names(heads),
+        meaning=meaning.format(share=f"{low} %" if low == high else f"{low} to {high} %"),
+        random=f"{100 * random:.0f} %",
+    )
+
+
+def heads_matter_sentence(
+    heads: Sequence[str], n_heads: int, change: float, interval: tuple[float, float], name: str
+) -> str:
+    """Return the sentences on heads that matter on their own, the one with the largest change first.
+
+    Args:
+        heads: the names of the heads, at least one.
+        n_heads: the number of all heads.
+        change: the change of the loss without the first, in nats per token.
+        interval: the ends of its interval.
+        name: the kind of interval.
+    """
+    write = Amount.within(*interval)
+    which = HEADS_MATTER.format(n=len(heads), all=n_heads, heads=some_names(heads))
+    most = MOST_COSTLY.format(head=heads[0], change=write(change), interval_name=name, interval=write(*interval))
+    return f"{which} {most}"
+
+
+def no_head_matters_sentence(n_heads: int, limit: float, name: str) -> str:
+    """Return the sentences where no head matters on its own; `limit` is the largest change within any interval."""
+    return f"{NO_HEAD_MATTERS.format(all=n_heads)} {LIMIT.format(limit=f'{limit:.2g}', interval_name=name)}"
+
+
+def together_sentence(heads: int, joint: float, interval: tuple[float, float], single: float) -> str:
+    """Return the sentence on heads that do more together than one by one, in nats per token.
+
+    Args:
+        heads: the number of the heads.
+        joint: the change of the loss without all of them.
+        interval: the ends of its interval.
+        single: the sum of the changes without each of them.
+    """
+    write = Amount.within(*interval)
+    said = write(joint), write(*interval), write(single)
+    return TOGETHER.format(heads=heads, joint=said[0], interval=said[1], single=said[2])
+
+
+def known_sentence(clean: float, corrupted: float) -> str:
+    """Return the sentence on a model that knows the answer, with the mean logit difference of both texts."""
+    return KNOWN.format(clean=number(clean, 3), corrupted=number(corrupted, 3))
+
+
+def restored_sentence(quantity: str, shares: Mapping[str, float], interval: tuple[float, float] | None) -> str:
+    """Return the sentence on the heads that restore most when they are patched.
+
+    Args:
+        quantity: the metric whose difference is restored.
+        shares: the share that each head restores, by its name, the largest first.
+        interval: the ends of the simultaneous interval of the first; None without one.
+
+    Examples:
+        >>> restored_sentence("logit difference", {"L1H0": 0.45, "L2H3": 0.2}, None)
+        'L1H0 restores 45 % of the logit difference; further heads: L2H3 (20 %).'
+    """
+    if not shares:
+        return NONE_RESTORES.format(quantity=quantity)
+    (head, largest), *others = shares.items()
+    write = Amount(decimals=0, factor=100.0, unit=" %")
+    further = [f"{name} ({write(share)})" for name, share in others]
+    return RESTORES.format(
+        head=head,
+        share=write(largest),
+        quantity=quantity,
+        evidence="" if interval is None else f" (simultaneous 95 % CI {write(*interval)})",
+        others=OTHERS_RESTORE.format(heads=some_names(further, 3)) if further else "",
+    )
+
+
+def some_names(names: Sequence[str], most: int = 5) -> str:
+    """Return names of which at most so many are given.
+
+    Examples:
+        >>> some_names(["L0H1", "L0H2"]), some_names(["L0H1", "L0H2", "L1H0"], 2)
+        ('L0H1 and L0H2', 'L0H1, L0H2 and 1 more')
+    """
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return listed(names)

@@ -78,12 +78,14 @@ class Finding:
         p: the chance of so much anywhere on the page of a model that learnt nothing; None where there is none, as of
             heads that do exactly nothing.
         found: True if something stands out.
+        heads: the names of special heads that clearly stand out by that metric, highest first.
     """
 
     about: str
     sentence: str
     p: float | None = None
     found: bool = True
+    heads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,19 +230,22 @@ def _special(
     """Return the heads of one kind, by everything on which they are looked for."""
     found: list[str] = []
     silent: dict[str, list[_Found]] = {}
-    named: dict[str, float] = {}
+    named: dict[str, list[_Found]] = {}
     for on, score in scores.items():
         heads = _heads(score, labels, kinds * len(scores))
         enough = [head for head in heads if head.p <= FAMILY_WISE and head.low >= _least(head, special)]
         if enough:
             found.append(_said_of_heads(enough, heads, special, on, score))
-            named.setdefault(score.metric, min(head.p for head in enough))
+            named[score.metric] = enough
         elif heads:
             silent[on] = heads
     highest = {on: _highest(heads, special) for on, heads in silent.items()}
     if found:
         also = [f"{on} {first}, and none is clear" for on, first in highest.items()]
-        return Finding(about=next(iter(named)), sentence="; ".join([*found, *also]), p=min(named.values()))
+        about, heads = next(iter(named.items()))
+        p = min(head.p for enough in named.values() for head in enough)
+        names = tuple(head.name for head in heads)
+        return Finding(about=about, sentence="; ".join([*found, *also]), p=p, heads=names)
     if not silent:
         return None
     clear = all(head.high < special.least for heads in silent.values() for head in heads)

@@ -10,10 +10,9 @@ from support.fabricate_scores import score, scores
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.heads.scores import HeadScores, row_labels
-from headway.report.charts.atlas import MARK, SORTED, atlas
+from headway.report.charts.atlas import MARK, atlas
 from headway.report.charts.files import render
 from headway.report.charts.maps import colours
-from headway.report.models.xray import IN_PLACE
 
 RAGGED = (24, 12, 6, 1)
 
@@ -66,22 +65,6 @@ def test_there_is_no_atlas_of_nothing():
     assert atlas({}) is None
     assert atlas(scores((1, 1), ["query_cka"])) is None
     assert atlas(scores((2, 2), ["disagreement_output"])) is None
-
-
-def test_the_switch_sorts_the_heads_of_each_layer():
-    value = np.array([0.1, 0.9, 0.5])
-    figure = atlas({"sink_score": HeadScores(metric="sink_score", values={"layers.0.attention": value}, n_rows=9)})
-    switch = figure.spec["params"][-1]
-    assert switch["bind"]["input"] == "radio"
-    assert switch["value"] == IN_PLACE
-    places = {}
-    for order in (IN_PLACE, SORTED):
-        # Where each number stands in the picture.
-        spec = json.loads(json.dumps(figure.spec))
-        spec["params"] = [{**one, "value": order} if one.get("name") == "order" else one for one in spec["params"]]
-        found = re.findall(r'translate\(([\d.]+),[\d.]+\)"[^>]*>(\.\d\d)<', render(spec))
-        places[order] = [text for _, text in sorted((float(x), text) for x, text in found)]
-    assert places == {IN_PLACE: [".10", ".90", ".50"], SORTED: [".90", ".50", ".10"]}
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 
 from headway.causal.patch_result import HeadPattern, PatchedModel, Patching
 from headway.report.charts.files import render
-from headway.report.models.patching import figures, heads, most_restoring
+from headway.report.models.patching import figures, headline, heads, most_restoring
 
 HEADS = ((0, 0), (0, 1), (1, 0))
 
@@ -40,12 +40,16 @@ def test_a_cell_for_each_head_and_site():
         assert render(figure.spec).startswith("<svg")
 
 
-def test_positions_have_their_tokens_and_only_the_first_site_is_open():
+def test_positions_have_their_tokens():
     drawn = {figure.name: figure for figure in figures(patched(by_position=True))}
-    assert [name for name, figure in drawn.items() if figure.folded] == ["patched-q-by-position"]
     cells = {(row["head"], row["token"]): row["restored"] for row in rows_of(drawn["patched-z-by-position"])}
     assert cells["L0H0", "a"] == 0.5
     assert cells["L0H0", "c"] == 0
+
+
+def test_the_headline_says_which_heads_restore_how_much():
+    assert headline(patched()) == "L0H0 restores 50 % of the difference in the metric."
+    assert headline(patched(difference=0.0)).startswith("The metric is not found to be above 0 on the clean text")
 
 
 def test_the_tables_have_exact_and_estimated_shares():

@@ -1,11 +1,10 @@
 """The atlas of a model's heads: layers down, heads across, a panel for each metric.
 
-Layers may differ in their number of heads. A separate column shows, in the same colours, the metric's null value. On
-the page, a switch sorts each panel's heads.
+Layers may differ in their number of heads. A separate column shows, in the same colours, the metric's null value.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,6 @@ END = ("end", "")
 
 MARK = "#d55e00"
 """The colour of the frame of a head that a sentence names."""
-
-IN_PLACE, SORTED = "in place", "sorted in each layer"
 
 
 def atlas(
@@ -66,25 +63,26 @@ def atlas(
     shown = [strip for strip, there in strips.items() if there]
     size = _Size(widest=max(len(v) for found in heads.values() for v in found.values()), rows=rows, strips=shown)
     table = inline(_table(heads, labels, scores))
-    panels = [
-        _panel(scores[metric], found, labels, at, table, size, marked)
-        for at, (metric, found) in enumerate(heads.items())
-    ]
+    panels = []
+    for at, (metric, found) in enumerate(heads.items()):
+        score = scores[metric]
+        nulls = [null for strip in size.strips for null in _nulls(score, found, labels, size, strip)]
+        panels.append(_chart(_Panel(score=score, found=found, at=at, nulls=nulls), table, size, marked))
     # Given at once: each method of a chart of charts copies all of them.
     apart = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
     lines = [
         alt.hconcat(*panels[first : first + size.columns], spacing=20, resolve=apart)
         for first in range(0, len(panels), size.columns)
     ]
-    switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, SORTED], name="heads: "))
     said = join(
         caption,
-        "Rows are layers, cells heads; a colour scale for each panel.",
+        "Rows are layers, cells heads."
+        if len(panels) == 1
+        else "Rows are layers, cells heads; a colour scale for each panel.",
         _said_of_strips(shown),
         _need_two(heads, labels),
-        "Sorted, each row of a panel runs from its highest head to its lowest; the pointer on a cell names the head.",
     )
-    chart = alt.vconcat(*lines, spacing=18, resolve=apart, params=[switch.param])
+    chart = alt.vconcat(*lines, spacing=18, resolve=apart)
     return Figure(name=name, part=part, title=title, caption=said, chart=chart)
 
 
@@ -153,7 +151,7 @@ def _table(
             own = {"n": of_heads(scores[metric].null.get(attention), len(value))}
             own["u"] = of_heads(scores[metric].untrained.get(attention), len(value))
             for head, (called, number) in enumerate(zip(head_names(label, len(value)), value, strict=True)):
-                row = rows.setdefault(called, {"row": label, "head": head, "name": called})
+                row = rows.setdefault(called, {"row": label, "slot": head, "end": head + 1, "name": called})
                 row[f"m{at}"] = number
                 row |= {f"{which}{at}": null[head] for which, null in own.items() if np.isfinite(null[head])}
     return list(rows.values())
@@ -174,60 +172,67 @@ def of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
     )
 
 
-def _panel(
-    score: HeadScores,
-    found: Mapping[str, np.ndarray],
-    labels: Mapping[str, str],
-    at: int,
-    table: Any,
-    size: _Size,
-    marked: Sequence[str],
-) -> Any:
+@dataclass(frozen=True, kw_only=True)
+class _Panel:
+    """A metric of a panel, its values by attention, its number among the panels, and its nulls."""
+
+    score: HeadScores
+    found: Mapping[str, np.ndarray]
+    at: int
+    nulls: list[dict[str, Any]]
+
+    @property
+    def column(self) -> str:
+        return f"m{self.at}"
+
+    @property
+    def hints(self) -> list[Hint]:
+        shown: list[Hint] = ["name:N", (f"{self.column}:Q", ".3~g", metric_name(self.score.metric))]
+        if self.score.null:
+            shown.append((f"n{self.at}:Q", ".3~g", "null"))
+        if self.score.untrained:
+            shown.append((f"u{self.at}:Q", ".3~g", "untrained"))
+        return shown
+
+
+def _chart(drawn: _Panel, table: Any, size: _Size, marked: Sequence[str]) -> Any:
     """Draw one metric: cells, the null at their right, and numbers if there is room for them."""
-    column, declared = f"m{at}", score.declared
-    nulls = [row for strip in size.strips for row in _nulls(score, found, labels, size, strip)]
-    scale, light = colours(declared.unit, [*found.values(), np.array([row["null"] for row in nulls])])
+    column, declared = drawn.column, drawn.score.declared
+    scale, light = colours(declared.unit, [*drawn.found.values(), np.array([row["null"] for row in drawn.nulls])])
     length = max(48, min(120, size.step * len(size.rows)))
     digits = ".2~g" if light is None else ".3~g"
     colour = valued(column, scale, orient="right", gradientLength=length, tickCount=4, format=digits)
-    x, y = _across(size, bool(nulls)), _down(size)
-    cells, of_null = _slots(table, column), alt.Chart(inline(nulls))
+    x, y = _across(size, bool(drawn.nulls)), _down(size)
+    cells = alt.Chart(table).transform_filter(f"isDefined(datum.{column})")
     finite = cells.transform_filter(f"isValid(datum.{column})")
-    shown: list[Hint] = ["name:N", (f"{column}:Q", ".3~g", metric_name(declared.name))]
-    for beside, of in (("null", score.null), ("untrained", score.untrained)):
-        if beside in size.strips and of:
-            shown.append((f"{beside[0]}{at}:Q", ".3~g", beside))
     unknown = cells.transform_filter(f"!isValid(datum.{column})")
     layers = [
         head_map(unknown, x, y, alt.value("white"), ends=END, gap=1, stroke="#c9ced6"),
-        head_map(finite, x, y, colour, ends=END, gap=size.gap, shown=shown),
+        head_map(finite, x, y, colour, ends=END, gap=size.gap, shown=drawn.hints),
     ]
     if marked:
         of_marked = finite.transform_filter(alt.FieldOneOfPredicate("name", oneOf=list(marked)))
         frame = {"gap": 2.5, "stroke": MARK, "fillOpacity": alt.value(0)}
         layers.append(head_map(of_marked, x, y, alt.value("white"), ends=END, **frame))
-    if nulls:
-        shown = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
+    of_null = alt.Chart(inline(drawn.nulls))
+    if drawn.nulls:
+        shown: list[Hint] = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
         layers.append(head_map(of_null, x, y, alt.Color("null:Q", scale=scale), ends=END, gap=size.gap, shown=shown))
-    written = _digits(max(float(np.nanmax(np.abs(value))) for value in found.values() if np.isfinite(value).any()))
+    written = _digits(drawn.found.values())
     if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
         layers.append(_numbers(finite, column, x, y, written, light))
-        layers += [_numbers(of_null, "null", x, y, written, light)] if nulls else []
-    title = alt.TitleParams(
-        metric_name(declared.name), subtitle=f"high: {declared.high}", subtitleColor=QUIET, subtitleFontSize=11,
+        if drawn.nulls:
+            layers.append(_numbers(of_null, "null", x, y, written, light))
+    return panel(layers, size.width, size.step * len(size.rows), _title(drawn.score))
+
+
+def _title(score: HeadScores) -> Any:
+    return alt.TitleParams(
+        metric_name(score.metric),
+        subtitle=f"high: {score.declared.high}",
+        subtitleColor=QUIET,
+        subtitleFontSize=11,
         frame="group",
-    )  # fmt: skip
-    return panel(layers, size.width, size.step * len(size.rows), title)
-
-
-def _slots(table: Any, column: str) -> Any:
-    """Each head's cell from `slot` to `end`: in its place, or by its rank in its layer."""
-    return (
-        alt.Chart(table)
-        .transform_filter(f"isValid(datum.{column}) || isDefined(datum.{column})")
-        .transform_window(rank="row_number()", sort=[alt.SortField(column, order="descending")], groupby=["row"])
-        .transform_calculate(slot=f"order === {json.dumps(SORTED)} ? datum.rank - 1 : datum.head")
-        .transform_calculate(end="datum.slot + 1")
     )
 
 
@@ -240,8 +245,9 @@ def _numbers(cells: Any, column: str, x: Axis, y: Axis, written: str, light: str
     return middle.mark_text(fontSize=9.5).encode(**place, text=alt.Text("digits:N"), color=shade)
 
 
-def _digits(most: float) -> str | None:
+def _digits(values: Iterable[np.ndarray]) -> str | None:
     """Return the number format of a panel, as an expression of {v}; None if numbers would all be 0."""
+    most = max(float(np.nanmax(np.abs(value))) for value in values if np.isfinite(value).any())
     if most >= 999.5:
         return "format({v}, '.2~s')"
     if most >= 10:
@@ -269,7 +275,7 @@ def _across(size: _Size, has_null: bool) -> Axis:
     names = "".join(f"abs(datum.value - {place}) < .01 ? '{called}' : " for place, called in written.items())
     ticks = {
         "values": [*heads, *(places if has_null else [])],
-        "labelExpr": f"{names}order === {json.dumps(SORTED)} ? '' : format(datum.value - .5, 'd')",
+        "labelExpr": f"{names}format(datum.value - .5, 'd')",
         **dict.fromkeys(("ticks", "domain", "grid", "labelOverlap"), False),
         "labelFontSize": 10,
         "labelColor": QUIET,

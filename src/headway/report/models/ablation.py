@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, listed, number
+from headway.base.words import heads_matter_sentence, interval_name, no_head_matters_sentence, together_sentence
 from headway.causal.ablation_result import (
     MATTERS,
     Ablation,
@@ -24,47 +25,35 @@ from headway.causal.ablation_result import (
     ways_told,
     within,
 )
-from headway.causal.effects import KINDS, Kind, interval, named
+from headway.causal.effects import KINDS, Kind, interval, mean_over_tokens, named
+from headway.causal.self_repair import AblationTogether
 from headway.report.charts.atlas import atlas
 from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, alt, ends, grid, panel
 from headway.report.charts.intervals import ENDS, points_with_intervals, strip
 from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.charts.page import Row, Table
-from headway.report.models.page import ModelPage, folded
+from headway.report.models.page import OPENING, ModelPage
 
 WAYS: dict[Kind, str] = {"zero": "set to zero", "mean": "at the mean", "resample": "resampled"}
 
 
 def ways(found: Ablation) -> Table:
-    """A row for each way: joint effect, share of it, heads that matter, and how estimates rank heads."""
-    exact, told = found.exact, ways_told(found)
-    columns = {
-        "": [WAYS[kind] for kind in KINDS],
-        "without any head": [
-            within(exact.joint_mean(kind), [float(end) for end in interval(exact.joint[kind], exact.tokens)])
-            for kind in KINDS
-        ],
-        "single effects of it": [percent(share_that_is_told(exact, kind)) for kind in KINDS],
-        "heads that matter": [_mattering(found, kind) for kind in KINDS],
-    } | {
-        f"rank by {said}": [nats(values[kind]) if kind in told and np.isfinite(values[kind]) else "–" for kind in KINDS]
-        for said, values in {
-            "Michel": {kind: found.agreement[kind]["michel"] for kind in KINDS},
-            "Michel, of sizes": found.agreement_of_sizes,
-            "first order": {kind: found.agreement[kind]["first-order"] for kind in KINDS},
-            "integrated": {kind: found.agreement[kind]["integrated"] for kind in KINDS},
-        }.items()
-    }
+    """A row for each kind of ablation: joint effect, the share of it in single effects, and heads that matter."""
+    exact = found.exact
+    rows = []
+    for kind in KINDS:
+        low, high = map(float, interval(exact.joint[kind], exact.tokens))
+        joint = within(exact.joint_mean(kind), (low, high))
+        cells = (WAYS[kind], joint, percent(share_that_is_told(exact, kind)), _mattering(found, kind))
+        rows.append(Row(cells=cells))
     low, high = map(float, interval(exact.loss, exact.tokens))
     caption = (
         f"The loss of the whole model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
         "per token, with 95 % intervals over sequences. A head matters from "
-        f"{nats(MATTERS)} nats on, by an interval that holds for all heads at once. Ranks: rank correlation of an "
-        "estimate with the exact effects of heads; of sizes: with these without their sign, which Michel's importance "
-        "does not have. Where no head's effect is told from 0 there is nothing to rank."
+        f"{nats(MATTERS)} nats on, by an interval that holds for all heads at once."
     )
-    rows = tuple(Row(cells=cells) for cells in zip(*columns.values(), strict=True))
-    return Table(columns=tuple(columns), rows=rows, caption=caption)
+    columns = ("heads are", "without any head", "single effects, of that", "heads that matter")
+    return Table(columns=columns, rows=tuple(rows), caption=caption)
 
 
 def heads(found: Ablation) -> Table:
@@ -187,23 +176,39 @@ def interval_panels(
         said: the label of a value in the tooltip.
     """
     drawn = [np.column_stack([each.mean, each.own, each.all_at_once])[at] for each in panels]
-    finite = [float(value) for value in np.ravel(drawn) if np.isfinite(value)]
-    room = 0.03 * (max(finite) - min(finite)) or 0.01
-    domain = [min(0.0, *finite) - room, max(0.0, *finite) + room]
-    x = Axis("value", unit, domain=domain, ticks={"format": number, "tickCount": 5, "grid": True})
-    labels = {"ticks": False, "domain": False, "labelLimit": 160, "grid": True, "labelOverlap": False}
-    shown: list[Hint] = [("row:N", "", "head"), ("value:Q", ".3~g", said), ("own0:Q", ".3~g", "from")]
-    shown.append(("own1:Q", ".3~g", "to"))
+    x = Axis("value", unit, domain=_domain(drawn), ticks={"format": number, "tickCount": 5, "grid": True})
     lines = [rule([0.0], x=x), rule([-matters, matters], x=x, dash=(2, 3))]
-    columns, charts = ("row", "value", "own0", "own1", "all0", "all1"), []
+    shown: list[Hint] = [("row:N", "", "head"), ("value:Q", ".3~g", said)]
+    shown += [("own0:Q", ".3~g", "from"), ("own1:Q", ".3~g", "to")]
+    charts = []
     for place, (each, numbers) in enumerate(zip(panels, drawn, strict=True)):
-        table = [dict(zip(columns, (name, *row), strict=True)) for name, row in zip(rows, numbers, strict=True)]
-        y = Axis("row", order=rows, ticks=labels if place % _ACROSS == 0 else None)
+        table = [dict(zip(_COLUMNS, (name, *row), strict=True)) for name, row in zip(rows, numbers, strict=True)]
+        y = Axis("row", order=rows, ticks=_NAMES if place % _ACROSS == 0 else None)
         marks = points_with_intervals(
-            table, x, y, ARM_COLOURS[0], across=("own0", "own1"), wider=("all0", "all1"), thick=3, size=42, shown=shown
+            table,
+            x,
+            y,
+            ARM_COLOURS[0],
+            across=("own0", "own1"),
+            wider=("all0", "all1"),
+            thick=3,
+            size=42,
+            shown=shown,
         )
         charts.append(panel([*lines, *marks], _PANEL, _ROW * len(rows), each.title))
     return grid(charts, _ACROSS, (14, 18))
+
+
+_COLUMNS = ("row", "value", "own0", "own1", "all0", "all1")
+_NAMES = {"ticks": False, "domain": False, "labelLimit": 160, "grid": True, "labelOverlap": False}
+
+
+def _domain(drawn: Sequence[np.ndarray]) -> list[float]:
+    """Return the ends of an axis that holds all finite values, and 0."""
+    values = np.concatenate([np.ravel(numbers) for numbers in drawn])
+    values = values[np.isfinite(values)]
+    room = 0.03 * float(np.ptp(values)) or 0.01
+    return [min(0.0, float(values.min())) - room, max(0.0, float(values.max())) + room]
 
 
 MOST = 40
@@ -338,14 +343,17 @@ def _panel_estimates(
     return panel(layers, _WIDE, _HIGH, alt.TitleParams(title, fontSize=12, fontWeight="normal"))
 
 
-PART = "Heads taken away"
+MOST_TOLD: Kind = "mean"
+"""The kind of ablation of the headline and of the first picture."""
 
 
 def ablation_page(found: Ablation) -> ModelPage:
     """The page, drawn; `ablate.html`, `ablate.json` and their figures are its files."""
     return ModelPage(
         verb="ablate",
-        what="heads taken away",
+        title=f"Ablation of heads: {found.name}",
+        headline=headline(found),
+        second=_together(found),
         read=f"Loss of {found.read}; in place of heads stands what they do on {found.other}",
         found=found,
         overview=ways(found),
@@ -354,32 +362,67 @@ def ablation_page(found: Ablation) -> ModelPage:
     )
 
 
+def headline(found: Ablation) -> str:
+    """Return the sentence on the heads that matter on their own, by mean ablation."""
+    single = found.exact.single[MOST_TOLD]
+    ends = _joined(single.corrected_interval())
+    if np.isnan(ends).all():
+        sentence = found.findings[0].sentence
+        return f"{sentence[0].upper()}{sentence[1:]}."
+    matter = _heads_that_matter(found)
+    name = interval_name(0.05, len(ends))
+    if not matter:
+        return no_head_matters_sentence(len(ends), float(np.nanmax(np.abs(ends))), name)
+    names = [named(head) for head, _ in single.heads()]
+    first = names.index(matter[0])
+    low, high = map(float, ends[first])
+    return heads_matter_sentence(matter, len(ends), float(single.flat()[first]), (low, high), name)
+
+
+def _heads_that_matter(found: Ablation) -> list[str]:
+    """Return the names of the heads whose interval lies beyond what matters, the largest effect first."""
+    single = found.exact.single[MOST_TOLD]
+    ends = _joined(single.corrected_interval())
+    beyond = (ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)
+    effects = zip(single.heads(), beyond, strict=True)
+    mattering = [(head, effect) for (head, effect), matters in effects if matters]
+    return [named(head) for head, _ in sorted(mattering, key=lambda one: -abs(one[1]))]
+
+
+def _together(found: Ablation) -> str:
+    """Return the sentence on the heads that show no clear effect alone; empty if they show none together either."""
+    repair = found.repair if isinstance(found, AblationTogether) else None
+    if repair is None or repair.others is None:
+        return ""
+    joint = repair.others.joint[MOST_TOLD]
+    single = repair.others.singles(found.exact, MOST_TOLD)
+    tokens = found.exact.tokens
+    excess_low, _ = interval(joint - single, tokens)
+    if not excess_low > MATTERS:
+        return ""
+    low, high = map(float, interval(joint, tokens))
+    changes = [float(mean_over_tokens(changes, tokens)) for changes in (joint, single)]
+    return together_sentence(len(repair.others.heads), changes[0], (low, high), changes[1])
+
+
 def figures(found: Ablation) -> tuple[Figure, ...]:
-    """Effects with intervals, all heads in the atlas, pairs, and estimates against exact effects."""
-    exact, others = [f"{kind}_ablation_nats" for kind in KINDS], [m for m in found.scores if "ablation" not in m]
+    """The grid of mean ablation, effects with intervals, a circuit, pairs, and estimates against exact effects."""
+    mattering = _heads_that_matter(found)
+    framed = "Orange: the heads that matter." if mattering else ""
     drawn = [
-        head_intervals(found, part=PART),
         atlas(
             found.scores,
-            metrics=exact,
+            metrics=[f"{MOST_TOLD}_ablation_nats"],
             labels=found.labels,
             name="effects-atlas",
-            part=PART,
-            title="The change of the loss without each head",
-            caption="In nats per token; red: the loss rises without the head.",
+            part=OPENING,
+            title="Change of the loss without each head",
+            caption=join("In nats per token, each head at its mean; red: the loss rises.", framed),
+            marked=mattering,
         ),
+        head_intervals(found, part="Intervals"),
         circuit_losses(found, part="The circuit"),
         pair_intervals(found, part="Pairs"),
         estimates(found, part="Estimates"),
-        folded(
-            atlas(
-                found.scores,
-                metrics=others,
-                labels=found.labels,
-                name="estimates-atlas",
-                part="Estimates",
-                title="Every head under every estimate",
-            )
-        ),
     ]
     return tuple(figure for figure in drawn if figure is not None)

@@ -1,7 +1,7 @@
 """The page of a finished model on a text, and the files beside it: those of an x-ray, an ablation or a patching."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 OPENING = "The answer"
-"""The part of figures that stand with the answer, before all else."""
+"""The part of the figure that stands with the answer; all other parts are folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,9 @@ class ModelPage:
 
     Attributes:
         verb: the verb, after which the files are named.
-        what: the kind of page, in words.
+        title: the title of the page.
+        headline: the answer in a sentence or two.
+        second: a further sentence below it; empty without one.
         read: the text that was read, in words.
         found: the measurements of the model.
         overview: a table on top.
@@ -39,7 +41,9 @@ class ModelPage:
     """
 
     verb: str
-    what: str
+    title: str
+    headline: str
+    second: str = ""
     read: str
     found: ModelOnText
     overview: Table
@@ -84,7 +88,9 @@ class ModelPage:
         return render(
             "model.html.j2",
             self.figures,
-            what=self.what,
+            title=self.title,
+            headline=self.headline,
+            second=self.second,
             read=self.read,
             found=self.found,
             overview=self.overview,
@@ -94,11 +100,6 @@ class ModelPage:
             look=look,
             to_look=self.look,
         )
-
-
-def folded(figure: Figure | None) -> Figure | None:
-    """A figure that is drawn when the reader opens its part's further figures."""
-    return None if figure is None else replace(figure, folded=True)
 
 
 def folder_of(verb: str, found: ModelOnText, checkpoint: Path) -> Path:

@@ -7,20 +7,29 @@
 """
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headway.base.text import counted, join, number
+from headway.base.words import known_sentence, restored_sentence
 from headway.causal.effects import Head, named
-from headway.causal.patch_result import MATTERS, THROUGH, HeadPaths, PatchedModel, Patching, PatchSite, share_within
+from headway.causal.patch_result import (
+    MATTERS,
+    OF_ONE,
+    THROUGH,
+    HeadPaths,
+    PatchedModel,
+    Patching,
+    PatchSite,
+    share_within,
+)
 from headway.report.charts.figure import WIDTH, Figure, Hint, alt, grid, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.charts.page import Row, Table
 from headway.report.models.ablation import IntervalPanel, interval_panels, percent
-from headway.report.models.page import ModelPage
+from headway.report.models.page import OPENING, ModelPage
 
 SITES: dict[PatchSite, str] = {
     "z": "its context",
@@ -58,20 +67,18 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
     return Figure(
         name="patched",
         part=part,
-        title="What comes back with each head",
-        caption="The share of the metric's difference between the two texts that comes back when one head, in the run "
-        "of the corrupted text, does what it did on the clean one: all of it, or its queries, keys, values or pattern "
-        "alone. 1: all of the difference; below 0: away from it. Shares of heads do not add up."
+        title="Restored by each head",
+        caption="The share of the metric's difference that is restored when one head of the corrupted run is patched "
+        "with its activation on the clean text. 100 %: all of it; below 0: away from it. Shares do not add up."
         + (" By position: the sum over positions." if patching.effects[next(iter(shares))].ndim > 2 else ""),
         chart=grid(panels, _ACROSS, (22, 22)),
     )
 
 
-def position_maps(found: PatchedModel, *, part: str) -> tuple[Figure, ...]:
+def position_maps(found: PatchedModel, *, part: str) -> list[Figure]:
     """Draw, for each site that was patched position by position, the heads that restore most, tokens across."""
     figures = [_positions(found, site, part) for site in found.patching.effects]
-    drawn = [figure for figure in figures if figure is not None]
-    return (*drawn[:1], *(replace(figure, folded=True) for figure in drawn[1:]))
+    return [figure for figure in figures if figure is not None]
 
 
 def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None:
@@ -176,9 +183,9 @@ def restored_intervals(found: Patching, *, part: str) -> Figure | None:
     return Figure(
         name="patched-intervals",
         part=part,
-        title="What comes back with each head, with intervals",
+        title="Restored by each head, with intervals",
         caption=join(
-            "The share of the metric's difference that comes back. "
+            "The share of the metric's difference that is restored. "
             f"Thick: 95 % interval over {counted(len(found.clean), 'pair')} of texts; thin: one that holds for all "
             f"{counted(n, 'head')} at once. Dotted: {100 * MATTERS:.0f} %, beyond which a head is named.",
             "By position: the sum over positions." if next(iter(found.effects.values())).ndim > 2 else "",
@@ -244,16 +251,17 @@ def _room(readers: int, writers: int) -> tuple[int, int, bool]:
     return min(WIDTH - 120, 2 * _LABEL * readers), _LABEL * writers, False
 
 
-PART = "Heads put back"
 _SHOWN = 8
+_QUANTITIES = {"logit difference": "logit difference", "log probability": "difference in log probability"}
 
 
 def patch_page(found: PatchedModel) -> ModelPage:
     """The page, drawn; `patch.html`, `patch.json` and their figures are its files."""
     return ModelPage(
         verb="patch",
-        what="heads put back",
-        read=f"Put into a run of one text: what heads did on another. Metric: {found.metric}. Texts: {found.read}",
+        title=f"Activation patching: {found.name}",
+        headline=headline(found),
+        read=f"Metric: {found.metric}. Texts: {found.read}",
         found=found,
         overview=most_restoring(found),
         heads=heads(found),
@@ -261,13 +269,32 @@ def patch_page(found: PatchedModel) -> ModelPage:
     )
 
 
+def headline(found: PatchedModel) -> str:
+    """Return whether the model knows the answer, and which heads restore how much of the metric's difference."""
+    patching = found.patching
+    if not patching.restorable:
+        return " ".join(f"{finding.sentence[0].upper()}{finding.sentence[1:]}." for finding in found.findings[:2])
+    site = next(iter(patching.effects))
+    shares, ends = patching.restored_by_heads(site), patching.corrected_interval(site)
+    known = bool(np.isfinite(ends).all())
+    restores = ends[:, 0] > MATTERS if known else shares >= OF_ONE
+    order = [int(at) for at in np.argsort(-shares) if restores[at]]
+    low, high = map(float, ends[order[0]] if order else (np.nan, np.nan))
+    quantity = _QUANTITIES.get(patching.asks or "", "difference in the metric")
+    by_name = {named(patching.heads[at]): float(shares[at]) for at in order}
+    restored = restored_sentence(quantity, by_name, (low, high) if known and order else None)
+    if not patching.knows:
+        return restored
+    return f"{known_sentence(float(patching.clean.mean()), float(patching.corrupted.mean()))} {restored}"
+
+
 def figures(found: PatchedModel) -> tuple[Figure, ...]:
     """Maps of what comes back, of positions, of paths from head to head, and patterns of the strongest of them."""
     paths = None if found.patching.paths is None else head_path_maps(found.patching.paths)
     drawn = [
-        site_maps(found, part=PART),
-        restored_intervals(found.patching, part=PART),
-        *position_maps(found, part=PART),
+        site_maps(found, part=OPENING),
+        restored_intervals(found.patching, part="Intervals"),
+        *position_maps(found, part="Positions"),
         paths,
         patterns(found, part="Patterns"),
     ]
@@ -286,8 +313,8 @@ def most_restoring(found: PatchedModel) -> Table:
         for at in order.tolist()
     ]
     caption = (
-        f"The metric is {found.metric}. Shares of its difference between the two texts that come back with a head's "
-        f"part from the clean text; they do not add up. {_intervals(found)}"
+        f"The metric is {found.metric}. Shares of its difference that are restored by one head's activation from the "
+        f"clean text; they do not add up. {_intervals(found)}"
     )
     return Table(columns=("", *(SITES[site] for site in shares)), rows=tuple(rows), caption=caption)
 
@@ -306,7 +333,7 @@ def heads(found: PatchedModel) -> Table:
         rows.append(Row(cells=(named(patching.heads[at]), *cells, "paths cancel" if patching.cancels[at] else "")))
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
-        "Shares of the metric's difference that come back; estimated from one gradient, with softmaxes computed anew. "
+        "Restored shares of the metric's difference; estimated from one gradient, with softmaxes computed anew. "
         f"Where paths through later layers cancel, an estimate is not to be trusted. {_intervals(found)} "
         f"On these texts the metric is {number(float(patching.clean.mean()), 3)} (clean) and "
         f"{number(float(patching.corrupted.mean()), 3)} (corrupted)."

@@ -4,25 +4,24 @@
 how similar the heads of each layer are, a map of heads against heads for each layer.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from headway.base.text import counted, join, listed, number
+from headway.base.words import special_heads_sentence
 from headway.config.head_metrics import REPEATED
 from headway.config.metrics import metric_name
-from headway.heads.findings import COMPOSITIONS, brief
+from headway.heads.findings import COMPOSITIONS, Finding, brief
 from headway.heads.results import XRay
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
-from headway.report.charts.figure import QUIET, WIDTH, Figure, alt, grid, inline, panel
+from headway.report.charts.figure import QUIET, WIDTH, Figure, alt, grid, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, evenly, head_map, largest_side, valued
 from headway.report.charts.page import Row, Table
-from headway.report.models.look import linked
-from headway.report.models.page import OPENING, ModelPage, folded
+from headway.report.models.page import OPENING, ModelPage
 
 SIDE = 60
 """The largest number of heads on a side of a map."""
@@ -72,7 +71,7 @@ def _map_composition_maps(
         for j, reader in enumerate(readers)
         if np.isfinite(value[i, j])
     ]
-    every = next(2**power for power in range(12) if 2**power * cell >= 13)
+    every = _every(13 / cell)
     x, y = (
         Axis(column, order=names, ticks={**_PLAIN, "labelAngle": angle, "values": names[::every]})
         for column, names, angle in (("reader", readers, -90), ("writer", writers, 0))
@@ -91,8 +90,6 @@ CELLS = 20_000
 PAIR_MAPS_SIDE = 64
 """The largest number of heads on the side of a map."""
 
-IN_PLACE, ALIKE = "in place", "alike ones together"
-
 
 def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Figure | None:
     """Draw a metric of pairs as one map per layer, on one scale; large maps are thinned, with a note.
@@ -104,7 +101,7 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     Returns:
         None where no layer has two heads.
     """
-    called = metric_name(score.metric)
+    name = metric_name(score.metric)
     labels = labels or row_labels(score.values)
     drawn = {
         attention: np.asarray(score.values[attention], np.float64) for attention in labels if attention in score.values
@@ -114,15 +111,14 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     }
     if not maps:
         return None
-    limit = largest_side([len(value) for value in maps.values()], PAIR_MAPS_SIDE, least=8, cells=CELLS)
+    sizes = [len(value) for value in maps.values()]
+    limit = largest_side(sizes, PAIR_MAPS_SIDE, least=8, cells=CELLS)
     kept = {attention: evenly(len(value), limit) for attention, value in maps.items()}
-    few_heads = max(map(len, maps.values())) <= 16
-    columns = min(len(maps), 4 if 6 < len(maps) <= 12 or (len(maps) <= 6 and not few_heads) else 6)
+    columns = min(len(maps), 4)
     side = min(230, (WIDTH - 60) // columns - 34)
     scale, _ = colours(score.declared.unit, [of_pairs(value) for value in maps.values()])
-    colour = valued("value", scale, called, format=".2~g")
-    panels = [_map_pair_maps(maps[attention], kept[attention], labels[attention], side, colour) for attention in maps]
-    switch = alt.param(name="order", value=IN_PLACE, bind=alt.binding_radio(options=[IN_PLACE, ALIKE], name="heads: "))
+    colour = valued("value", scale, name, format=".2~g")
+    panels = [_map_of_layer(maps[attention], kept[attention], labels[attention], side, colour) for attention in maps]
     alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
     caption = join(
         f"{score.declared.sentence[0].upper()}{score.declared.sentence[1:]}.",
@@ -133,24 +129,10 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     return Figure(
         name=f"pairs-{score.metric.replace('_', '-')}",
         part="Pairs of heads",
-        title=f"{called[0].upper()}{called[1:]} of each pair of heads",
+        title=f"{name[0].upper()}{name[1:]} of each pair of heads",
         caption=caption,
-        chart=alt.concat(*panels, columns=columns, spacing=14, params=[switch.param]),
+        chart=grid(panels, columns, (14, 14)),
     )
-
-
-def alike_order(value: np.ndarray, *, high_is_alike: bool) -> list[int]:
-    """Heads in an order that puts alike ones beside each other: the leaves of a tree of average similarity.
-
-    Examples:
-        >>> alike_order(np.array([[1, 0, 0.9], [0, 1, 0.1], [0.9, 0.1, 1]]), high_is_alike=True)
-        [0, 2, 1]
-    """
-    from scipy.cluster.hierarchy import leaves_list, linkage
-
-    pairs = np.nan_to_num(-value if high_is_alike else value, nan=0.0)[np.triu_indices(len(value), k=1)]
-    order = [int(head) for head in leaves_list(linkage(pairs - pairs.min(), "average", optimal_ordering=True))]
-    return order if order[0] <= order[-1] else order[::-1]
 
 
 def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labels: Mapping[str, str]) -> str:
@@ -164,33 +146,24 @@ def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labe
     return f"Thinned: {each} are drawn, evenly spaced; means elsewhere are over all."
 
 
-def _map_pair_maps(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any) -> Any:
-    shown = value[np.ix_(kept, kept)]
-    n = len(kept)
-    together = alike_order(shown, high_is_alike=bool(np.nanmean(np.diagonal(shown)) >= np.nanmean(of_pairs(shown))))
-    place = {head: at for at, head in enumerate(together)}
+def _map_of_layer(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any) -> Any:
     rows = [
-        {"i": i, "j": j, "a": place[i], "b": place[j], "one": kept[i], "other": kept[j], "value": shown[i, j]}
-        for i in range(n)
-        for j in range(n)
+        {"one": i, "other": j, "pair": f"{label}H{i} and H{j}", "value": value[i, j]}
+        for i in kept
+        for j in kept
         if i != j
     ]
-    moved = f"order === {json.dumps(ALIKE)}"
-    every = next(2**power for power in range(12) if 2**power * side / n >= 16)
-    where = f"{moved} ? '' : {json.dumps(kept)}[datum.value - .5]"
-    ticks = {**_PLAIN, "values": [at + 0.5 for at in range(0, n, every)], "labelExpr": where}
-    chart = alt.Chart(inline(rows)).transform_calculate(
-        x=f"{moved} ? datum.b : datum.j",
-        y=f"{moved} ? datum.a : datum.i",
-        pair=f"{json.dumps(label + 'H')} + datum.one + ' and H' + datum.other",
-    )
-    chart = chart.transform_calculate(right="datum.x + 1", below="datum.y + 1")
-    x, y = (
-        Axis(name, domain=ends, scale={"zero": False}, ticks=ticks) for name, ends in (("x", (0, n)), ("y", (n, 0)))
-    )
-    gap = 1 if side / n >= 10 else 0.4 if side / n >= 5 else 0
-    cells = head_map(chart, x, y, colour, ends=("right", "below"), gap=gap, shown=["pair:N", ("value:Q", ".3~g")])
+    every = _every(16 * len(kept) / side)
+    ticks = {**_PLAIN, "values": kept[::every], "labelAngle": 0}
+    x, y = Axis("other", order=kept, ticks=ticks), Axis("one", order=kept, ticks=ticks)
+    gap = 1 if side / len(kept) >= 10 else 0.3
+    cells = head_map(rows, x, y, colour, gap=gap, shown=["pair:N", ("value:Q", ".3~g")])
     return panel([cells], side, side, alt.TitleParams(label, fontSize=12, offset=4))
+
+
+def _every(least: float) -> int:
+    """Return the power of two from some number on: the spacing of labels that do not touch."""
+    return next(2**power for power in range(12) if 2**power >= least)
 
 
 MEANS = {
@@ -203,7 +176,6 @@ MEANS = {
 TOPS = {"sink_score": "most on first", "previous_token_score": "most on previous", "induction_score": "most induction"}
 """Columns that name the layer's highest head."""
 _PAIRS = ("output_dissimilarity", "query_cka_centred")
-_FURTHER_PAIRS = ("context_cka_centred", "query_cka", "context_cka", "context_dissimilarity")
 
 
 def layers(xray: XRay) -> Table:
@@ -241,51 +213,64 @@ def heads(xray: XRay) -> Table:
     return Table(columns=("", *map(metric_name, shown)), rows=tuple(rows), hints=hints)
 
 
+def headline(xray: XRay) -> str:
+    """Return the answer of the page: the special heads of the first finding that has some, or the first finding."""
+    special = [finding for finding in xray.findings if finding.heads]
+    if special:
+        return _special(xray, special[0])
+    sentence = xray.findings[0].sentence if xray.findings else xray.nothing
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _special(xray: XRay, finding: Finding) -> str:
+    score, values = xray.scores[finding.about], _by_name(xray, xray.scores[finding.about])
+    random = np.concatenate([np.ravel(drawn) for drawn in score.draws.values()])
+    shares = [values[head] for head in finding.heads]
+    return special_heads_sentence(score.metric, finding.heads, shares, float(np.nanmean(random)))
+
+
+def _by_name(xray: XRay, score: HeadScores) -> dict[str, float]:
+    """Return the value of each head by its name."""
+    values = score.per_head()
+    return {
+        name: float(value)
+        for attention, label in xray.labels.items()
+        for name, value in zip(head_names(label, _n_heads(xray, attention)), values.get(attention, ()), strict=False)
+    }
+
+
 def opening(xray: XRay) -> Figure | None:
-    """Draw the grid of heads under the metric of the first finding, which says most, with its heads framed."""
-    first = next((one for one in xray.findings if one.about in xray.scores), None)
-    if first is None or xray.scores[first.about].declared.of == "layer":
+    """Draw the grid of heads under the metric of the headline, with its heads framed; entropy if nothing stands out."""
+    findings = [finding for finding in xray.findings if finding.heads] or list(xray.findings)
+    metric = findings[0].about if findings else ""
+    if metric not in xray.scores or xray.scores[metric].declared.of == "layer":
+        metric = next((metric for metric in SHOWN_FIRST if metric in xray.scores), "")
+    if not metric:
         return None
-    names = [called for name, label in xray.labels.items() for called in head_names(label, _n_heads(xray, name))]
-    # Behind the semicolon stand heads that may be chance.
-    marked = [
-        head for _, head in linked(first.sentence.partition("; ")[0], xray.labels.values(), names) if head is not None
-    ]
+    marked = next((finding.heads for finding in findings if finding.about == metric), ())
     return atlas(
         xray.scores,
-        metrics=[first.about],
+        metrics=[metric],
         labels=xray.labels,
         name="atlas-first",
         part=OPENING,
-        title=f"Every head: {metric_name(first.about)}",
-        caption="Framed: the heads that the sentence above names before its first semicolon." if marked else "",
+        title=f"Every head: {metric_name(metric)}",
+        caption="Orange: the heads named above." if marked else "",
         marked=marked,
     )
 
 
+SHOWN_FIRST = ("attention_entropy_nats", "previous_token_score", "output_share")
+"""Metrics of the opening picture where no finding has one."""
+
+
 def figures(xray: XRay) -> tuple[Figure, ...]:
-    """The atlas, maps of pairs, compositions, and the raw metrics."""
-    raw = [metric for metric in xray.scores if metric.endswith("raw")]
-    maps, further = (
-        [pair_maps(xray.scores[metric], xray.labels) for metric in metrics if metric in xray.scores]
-        for metrics in (_PAIRS, _FURTHER_PAIRS)
-    )
+    """The grid of the headline, the atlas, maps of pairs, and compositions."""
     drawn = [
         opening(xray),
         atlas(xray.scores, labels=xray.labels, title="Every head under every metric"),
-        *maps,
-        *map(folded, further),
+        *(pair_maps(xray.scores[metric], xray.labels) for metric in _PAIRS if metric in xray.scores),
         None if xray.composition is None else composition_maps(xray.composition, xray.labels),
-        folded(
-            atlas(
-                xray.scores,
-                metrics=raw,
-                labels=xray.labels,
-                name="atlas-raw",
-                title="Raw metrics, as published",
-                caption=f"They grow with the {xray.n_tokens:,} positions counted, with widths and with scale.",
-            )
-        ),
     ]
     return tuple(figure for figure in drawn if figure is not None)
 
@@ -329,9 +314,12 @@ def xray_page(xray: XRay, look: str | None = None) -> ModelPage:
         xray: the result of the x-ray.
         look: the command that shows the same heads one by one (`look`).
     """
+    special = [finding for finding in xray.findings if finding.heads]
     return ModelPage(
         verb="xray",
-        what="x-ray of a finished model",
+        title=f"Attention heads of {xray.name}",
+        headline=headline(xray),
+        second=" ".join(_special(xray, finding) for finding in special[1:]),
         read=f"Measured on {xray.read}",
         found=xray,
         overview=layers(xray),
