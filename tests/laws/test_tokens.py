@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 402_860,
-    "code lines": 37_845,
-    "dense modules": 84,
-    "functions above 400 tokens": 38,
-    "comprehensions in 1,000 lines": 79,
+    "tokens": 396_864,
+    "code lines": 37_413,
+    "dense modules": 80,
+    "functions above 400 tokens": 34,
+    "comprehensions in 1,000 lines": 78,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 44,
 }

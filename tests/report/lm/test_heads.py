@@ -1,6 +1,5 @@
-"""The report on heads while they train: its figures, their words, the slider and the film."""
+"""The report on heads while they train: its figures and their words."""
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -11,12 +10,11 @@ from support.fabricate import material_of
 from support.fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
 from support.fabricate_text import fabricate_text, head_progression
 
-from headway.report.charts import animation
 from headway.report.charts.figure import Figure
-from headway.report.charts.files import render, write_figures
+from headway.report.charts.files import render
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.page import figures, page
-from headway.report.lm import head_maps, heads, report
+from headway.report.lm import heads, report
 from headway.report.lm import text as claims
 from headway.report.lm.common import heads_of
 from headway.report.lm.report import LABORATORY as text
@@ -70,14 +68,11 @@ def test_figures_are_those_that_were_probed(material: ReportData, plain: dict[st
         "heads-output-dissimilarity-variance",
         "heads-attention-diversity",
         "layers-output-dissimilarity",
-        "maps-output-dissimilarity",
-        "association",
-        "atlas-heads-2",
     ]
-    folded = {"heads-query-orthogonality-raw", "heads-sink-score", "association-train-loss", "probe-loss"}
+    folded = {"heads-query-orthogonality-raw", "heads-sink-score"}
     assert folded <= {name for name, figure in found.items() if figure.folded}
     under = drawn(material, "as-published-norm")
-    assert {f"{name}-as-published-norm" for name in open_ones if not name.startswith("atlas")} <= set(under)
+    assert {f"{name}-as-published-norm" for name in open_ones} <= set(under)
     assert all(figure.part == "Heads during training: norms after the sums" for figure in under.values())
     assert all(figure.folded for figure in under.values())
 
@@ -97,7 +92,7 @@ def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
 ) -> None:
     import vl_convert
 
-    for figure in (one for name, one in plain.items() if not name.startswith("atlas")):  # it has tests of its own
+    for figure in plain.values():
         assert figure.caption.endswith("."), figure.name
         assert ".." not in figure.caption, figure.name
         assert "http" not in str(figure.spec), figure.name
@@ -137,98 +132,6 @@ def test_a_layer_of_one_head_needs_two(tmp_path: Path) -> None:
     assert {row["layer"] for row in rows(found["heads-attention-diversity"])} == set(range(6))
     assert "A layer with one head needs two heads to have a map." in found["maps-output-dissimilarity"].caption
     assert "needs" in render(found["maps-output-dissimilarity"].spec)
-
-
-@pytest.mark.slow
-def test_the_slider_has_every_step_once_and_at_most_sixty(plain: dict[str, Figure], tmp_path: Path) -> None:
-    figure = plain["maps-output-dissimilarity"]
-    (slider,) = figure.spec["params"]
-    places = {row["at"] for row in rows(figure)}
-    assert places == set(range(slider["bind"]["max"] + 1))
-    assert len(places) == head_maps.MOST_STEPS
-    assert {row["step"] for row in rows(figure)} >= {0, STEPS}
-    assert "It has 60 of the 69 steps." in figure.caption
-    few = drawn(fabricated(tmp_path))["maps-output-dissimilarity"]
-    assert len({row["at"] for row in rows(few)}) == len(SPARSE)
-    assert "of the" not in few.caption.partition("slider")[2]
-
-
-def test_a_map_holds_what_was_measured(material: ReportData, plain: dict[str, Figure]) -> None:
-    figure = plain["maps-output-dissimilarity"]
-    arm = next(arm for arm in material.arms if arm.label == "4 heads")
-    measured = arm.shown.run.head_arrays(STEPS)["output_dissimilarity/layers.2.attention"]
-    every = [head_maps._maps(one, head_maps.METRIC, 60, 64) for one in material.under(None).arms]
-    largest = max(head_maps._largest(one) for one in every)
-    (row,) = [r for r in rows(figure) if (r["arm"], r["layer"], r["step"]) == ("4 heads", "layer 2", STEPS)]
-    shown = np.array(row["shares"], float).reshape(4, 4) / 1000 * largest
-    off = ~np.eye(4, dtype=bool)
-    np.testing.assert_allclose(shown[off], measured[off], atol=6e-4)
-    assert np.isnan(np.diagonal(shown)).all()
-
-
-@pytest.mark.slow
-def test_many_heads_are_drawn_by_layer_and_thinned(tmp_path: Path) -> None:
-    many = {"many": {"label": "many heads", "model": {"d_model": 768, "n_heads": 768, "n_layers": 1}}}
-    one = fabricated(tmp_path, chosen=("many",), steps=(0, 1, STEPS), arms=many, baseline="many")
-    figure = drawn(one)["maps-output-dissimilarity"]
-    drawn_heads = {len(row["heads"]) for row in rows(figure)}
-    assert drawn_heads == {int(head_maps.MOST_CELLS**0.5)}
-    assert f"Drawn are {drawn_heads.pop()} of the 768 heads of layer 0." in figure.caption
-    assert len(json.dumps(figure.spec)) < 1_500_000
-
-
-def test_the_film_is_a_gif_beside_the_other_files(plain: dict[str, Figure], tmp_path: Path) -> None:
-    from PIL import Image
-
-    figure = plain["maps-output-dissimilarity"]
-    paths = write_figures(tmp_path, [figure])
-    assert [path.name for path in paths] == [f"maps-output-dissimilarity.{end}" for end in ("png", "svg", "pdf", "gif")]
-    film = Image.open(paths[-1])
-    assert film.n_frames == head_maps.MOST_STEPS
-    assert paths[-1].stat().st_size < 3_000_000
-    assert film.size[0] <= animation.WIDEST
-    film.seek(film.n_frames - 1)
-    assert film.info["duration"] == animation.LAST_MS
-
-
-def test_a_film_shows_the_colours_of_its_values() -> None:
-    from PIL import Image
-
-    tile = animation.MapTile(title="layer 0", values=np.array([[np.nan, 1.0], [-1.0, 0.0]]))
-    frames = [animation.Frame(title=f"step {k}", rows=(("", (tile,)),)) for k in range(2)]
-    content = animation.film(frames, largest=1.0, colours=("#0000ff", "#ffffff", "#ff0000"), title="x")
-    picture = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).reshape(-1, 3)
-    seen = {tuple(int(c) for c in pixel) for pixel in np.unique(picture, axis=0)}
-    assert {(255, 0, 0), (0, 0, 255), (255, 255, 255), (0xC3, 0xC8, 0xD0)} <= seen
-
-
-def test_the_association_says_which_loss_and_why_it_is_not_tested(
-    material: ReportData, plain: dict[str, Figure]
-) -> None:
-    found = plain
-    probe, train = found["association"], found["association-train-loss"]
-    assert "R² of the loss on the probe's fixed batch" in probe.caption
-    assert "R² of the loss of the batches trained on since the last record" in train.caption
-    assert f"the first 40 probed batches (to step {DENSE - 1}) and the whole training" in probe.caption
-    n_seeds = len(material.arms[0].runs)
-    assert f"Whether it is more than chance cannot be tested with {n_seeds} seeds: it takes 4." in probe.caption
-    assert all(row.get("p") is None for row in rows(probe))
-    assert sum("of_seed" in row for row in rows(probe)) == n_seeds * sum("r2" in row for row in rows(probe))
-
-
-def test_the_association_tells_what_a_seed_does_by_itself_from_chance(tmp_path: Path) -> None:
-    figure = heads.association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
-    points = sorted((row for row in rows(figure) if "own" in row), key=lambda row: row["layer"])
-    # The loss was planted to show the wobble of layer 0.
-    assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]
-    assert points[0]["p"] == pytest.approx(1 / 24, rel=1e-6)
-    assert all(point["own"] < 0.4 for point in points[1:])
-    assert all(point["r2"] > 0.7 for point in points)
-    told = sum(point["p"] < 0.05 for point in points)
-    assert f"{told} of 6 diamonds are told from chance, by swapping seeds (p below .05 each, so that about " in (
-        figure.caption
-    )
-    assert "grey is how far the heads of other seeds explain that" in figure.caption
 
 
 def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: ReportData) -> None:
@@ -305,15 +208,8 @@ def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: Repor
     html = page(material, every)
     folded = sum(figure.folded for figure in every if figure.part == heads.PART)
     assert f"<summary>{folded} further figures: " in html
-    assert "As a film: figures/maps-output-dissimilarity.gif." in html
     assert 'folded.querySelectorAll("[data-chart]").forEach(draw)' in html
     assert "Published statements" in html
-
-
-@pytest.mark.slow
-def test_no_figure_is_of_weights_alone(material: ReportData) -> None:
-    assert heads.association(material.under("as-published-norm")) is not None
-    assert not any("rank" in figure.name for figure in figures(material))
 
 
 @pytest.mark.slow
@@ -322,5 +218,4 @@ def test_arms_without_probes_stand_beside_those_that_have_some(tmp_path: Path) -
     path = fabricate_heads(tmp_path / "results", chosen, steps=SPARSE)
     shutil.rmtree(path / "runs" / "heads-2" / "seed-0" / "heads")
     found = drawn(material_of(Store.open(path)))
-    assert "atlas-heads-4" in found
-    assert "atlas-heads-2" not in found
+    assert {row["what"] for row in rows(found["heads-query-cka"])} == {"4 heads"}

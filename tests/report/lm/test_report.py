@@ -17,7 +17,7 @@ from headway.report.experiment.data import ReportData, arm_styles
 from headway.report.experiment.laboratory import by_task
 from headway.report.experiment.outcome import final_outcome
 from headway.report.experiment.page import figures, page
-from headway.report.lm import lane, size, text, training
+from headway.report.lm import size, text, training
 from headway.report.lm import size as heads
 from headway.report.lm.common import LOSS
 from headway.report.lm.report import LABORATORY as text_report
@@ -51,7 +51,7 @@ def test_figures_are_those_that_the_results_call_for(progression: ReportData, la
     expected = ["heads", "final-loss", "learning", "cost", "parts", "repetition"]
     assert names(progression) == expected
     per_control = ["learning", "cost", "lane-use", "repetition"]
-    expected = ["parameters", "final-loss", "lane-diagram", "parts"]
+    expected = ["parameters", "final-loss", "parts"]
     expected += [f"{name}{end}" for name in per_control for end in ("", "-positions-outside-lane")]
     assert sorted(names(lanes)) == sorted(expected)
 
@@ -137,7 +137,7 @@ def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:
 
 
 def test_lane_use_ends_before_the_final_norm(lanes: ReportData) -> None:
-    figure = lane.lane_use(lanes.under("positions-outside-lane"))
+    figure = training.lane_use(lanes.under("positions-outside-lane"))
     assert figure is not None
     shares = {(row["what"], row["place"]): row["share"] for row in rows(figure) if "what" in row}
     assert shares["DL-768-96-35M, positions outside", "layer 0"] == 0.0

@@ -50,7 +50,7 @@ def names(material: ReportData) -> list[str]:
 def test_every_figure_of_the_laboratory_is_there(heads: ReportData) -> None:
     per_arm = [f"{kind}-{arm}" for arm in ("h1", "h2", "h4", "h8") for kind in ("circuits", "steps")]
     whole = ["final-error", "lengths", "lengths-by-arm", "loss", "dynamics"]
-    assert names(heads) == [*whole, *per_arm, "gradient-flow", "proportional-regime"]
+    assert names(heads) == [*whole, *per_arm, "proportional-regime"]
 
 
 @pytest.mark.slow
@@ -169,11 +169,10 @@ def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
 
 @pytest.mark.slow
 def test_heads_are_coloured_the_same_in_every_figure(heads: ReportData) -> None:
-    drawn = [dynamics.dynamics(heads), theory.flow(heads)]
+    figure = dynamics.dynamics(heads)
+    assert figure is not None
     scales = [
         colour["scale"]
-        for figure in drawn
-        if figure is not None
         for colour in found(figure.spec, "color")
         if isinstance(colour, dict) and colour.get("field") == "head"
     ]
@@ -255,7 +254,6 @@ def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory:
     material = material_of(Store.open(fabricate(directory, experiment)))
     drawn = names(material)
     assert ("dynamics" in drawn) == (name != "icl-depth")
-    assert ("gradient-flow" in drawn) == (name == "icl-linear-attention")
     for figure in figures(material):
         render(figure.spec)
 

@@ -2,5 +2,5 @@
 
 * `figure`: a chart, its words and its theme; `lines`, `intervals` and `maps`: the builders that make charts of rows;
 * `page`: one HTML file that fetches nothing; `files`: figures as files;
-* `atlas`: every head in a grid; `animation`: moving figures; `parameters`: parameters by part.
+* `atlas`: every head in a grid; `parameters`: parameters by part.
 """

@@ -2,6 +2,6 @@
 
 * `report`: the figures in their order; `common`: functions that several of them share;
 * `training`: loss over training; `size`: loss against heads, parameters and cost; `text`: generated texts, and
-  published claims; `synthetic`: tasks with known answers; `lane`: the data lane;
-* `heads`, `head_maps`: the measurements of probes, and their relation to the loss.
+  published claims; `synthetic`: tasks with known answers;
+* `heads`: the measurements of probes, and their relation to the loss.
 """

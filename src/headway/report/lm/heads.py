@@ -3,8 +3,6 @@
 * `progress`: a line per layer, a panel per arm, a figure per metric;
 * `by_layer`: a metric against depth, a line per arm;
 * `by_kv_heads`: how similar heads are when they share their keys and values;
-* `association`: how much of the loss the diversity of each layer explains, R^2 layer by layer; `losses`: the loss that
-  diversity is compared with;
 * `against_loss`: loss against diversity, arm by arm, if arms push their heads apart or together.
 """
 
@@ -14,18 +12,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.base.text import counted, join, listed, number
+from headway.base.text import counted, join, listed
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import SOLID, WIDTH, Figure, alt, colours_of_column, grid, hints, inline, panel
+from headway.report.charts.figure import WIDTH, Figure, alt, colours_of_column, grid, inline, panel
 from headway.report.charts.intervals import ENDS, over_seeds, points_with_intervals
-from headway.report.charts.lines import Axis, band_said, keyed, line_bands, point_size, rule, step_axis
-from headway.report.experiment.data import ArmResults, Finished, ReportData, training_curve
+from headway.report.charts.lines import Axis, keyed, line_bands, point_size, rule, step_axis
+from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.lm.common import declared, has_probes, heads_of, measures
-from headway.stats.lm.diversity import EARLY, LayerAssociation, attentions, scores_at
-from headway.stats.lm.verdicts import untested
-from headway.stats.simultaneous import LEVEL
+from headway.stats.lm.diversity import attentions, scores_at
 
 PART = "Heads during training"
 COLUMNS = 4
@@ -356,146 +352,7 @@ def _by_sharing(run: Finished, metric: str) -> dict[str, float]:
     return {name: float(value.mean()) for name, value in joined.items() if len(value) and np.isfinite(value).all()}
 
 
-LOSSES = {
-    "probe_loss_nats": "on the probe's fixed batch",
-    "train_loss_nats": "of the batches trained on since the last record",
-}
-WINDOWS = {"early": (f"first {EARLY} probes", "#d55e00"), "whole": ("whole training", "#0072b2")}
-"""Name and colour of each window of training."""
-CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
 LOSS_ENDS = ("loss_low", "loss_high")
-OWN = "of what a seed does by itself"
-
-
-def association(material: ReportData, loss: str = "probe_loss_nats") -> Figure | None:
-    """R^2 of a loss on mean and variance of output dissimilarity, layer by layer; None where too little was probed."""
-    labels = {arm.name: arm.label for arm in material.arms}
-    entries = [
-        entry
-        for entry in material.results.associations
-        if entry.arm in labels and entry.loss == loss and entry.metric == "output_dissimilarity"
-    ]
-    if not entries:
-        return None
-    rows = [row for entry in entries for row in _rows(entry, labels[entry.arm])]
-    arms = [arm for arm in material.arms if any(row["what"] == arm.label for row in rows)]
-    windows = [name for name in WINDOWS if any(entry.window == name for entry in entries)]
-    layers = _association_layers(windows, sorted({entry.layer for entry in entries}))
-    return Figure(
-        name="association" if loss == "probe_loss_nats" else "association-train-loss",
-        part=PART,
-        title="How much of the loss the diversity of a layer explains"
-        + ("" if loss == "probe_loss_nats" else ": training batches"),
-        caption=_association_caption(material, entries, loss, windows),
-        chart=panels(alt.layer(*layers, data=inline(rows)), arms),
-        folded=loss != "probe_loss_nats",
-    )
-
-
-def _association_layers(windows: Sequence[str], layers: Sequence[int]) -> Iterator[Any]:
-    """Bars of what is by chance, points of seeds and of their means, and diamonds of what seeds do by themselves."""
-    named = dict(WINDOWS[name] for name in windows)
-    colour = colours_of_column("window", {**named, CHANCE: CHANCE_COLOUR}, "circle", symbolSize=90)
-    shape = alt.Shape(
-        "kind:N",
-        scale=alt.Scale(domain=[OWN], range=["diamond"]),
-        legend=alt.Legend(title=None, orient="bottom", symbolFillColor="white", symbolSize=70),
-    )
-    x = Axis("layer", "layer", order=layers, ticks={"labelAngle": 0})
-    y = Axis("r2", "R² of the loss", domain=[0, 1], ticks={"tickCount": 5})
-    offset = alt.XOffset("window:N", sort=list(named))
-
-    def known(column: str) -> Any:
-        chart = alt.Chart().transform_filter(f"isValid(datum.{column})")
-        return chart.encode(x=x.encoded("x"), y=y.encoded("y", column), xOffset=offset)
-
-    yield known("swapped").mark_bar().encode(y2=alt.datum(0), color=alt.ColorDatum(CHANCE))
-    yield known("of_seed").mark_point(filled=True, size=14, opacity=0.55).encode(color=colour)
-    shown = ["what:N", "window:N", "layer:O", "n:Q", "r2:Q", "own:Q", "swapped:Q", "p:Q"]
-    yield known("r2").mark_point(filled=True, size=48, opacity=1).encode(color=colour, tooltip=hints(shown))
-    own = known("own").transform_calculate(kind=f"'{OWN}'")
-    yield own.mark_point(filled=False, size=34, opacity=1, strokeWidth=1.4).encode(color=colour, shape=shape)
-
-
-def _rows(entry: LayerAssociation, label: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a layer, and of each of its seeds."""
-    place = {"what": label, "layer": entry.layer, "window": WINDOWS[entry.window][0]}
-    numbers = {"r2": entry.r2, "own": entry.r2_own, "swapped": entry.r2_swapped, "p": entry.p, "n": entry.n}
-    yield place | numbers
-    if len(entry.per_series) > 1:
-        yield from (place | {"of_seed": one} for one in entry.per_series)
-
-
-def _association_caption(
-    material: ReportData, entries: Sequence[LayerAssociation], loss: str, windows: Sequence[str]
-) -> str:
-    ends = {name: max(e.steps[1] for e in entries if e.window == name) for name in windows}
-    early = f"the first {EARLY} probed batches (to step {ends['early']:,}) and " if "early" in windows else ""
-    several = max(len(entry.seeds) for entry in entries) > 1
-    return join(
-        f"R² of the loss {LOSSES[loss]}, regressed on mean and variance over pairs of the layer's output "
-        f"dissimilarity, over {early}the whole training (to step {ends['whole']:,}): means over "
-        f"{counted(material.n_seeds, 'seed')}{', and each seed as a small point' if several else ''}.",
-        "Two curves that merely both move with time explain each other.",
-        *_own(entries),
-    )
-
-
-def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
-    """Yield caption sentences on what each seed does by itself."""
-    if any(entry.r2_own is not None for entry in entries):
-        yield (
-            "So diamonds are R² of what a seed does by itself, beside the mean over seeds; grey is how far the heads "
-            "of other seeds explain that: by chance."
-        )
-    if reason := untested(max(len(entry.seeds) for entry in entries)):
-        yield f"Whether it is more than chance {reason}."
-        return
-    tested = [entry for entry in entries if entry.p is not None]
-    if tested:
-        n_told = sum(entry.p is not None and entry.p < LEVEL for entry in tested)
-        yield (
-            f"{n_told} of {len(tested)} diamonds are told from chance, by swapping seeds (p below .05 each, so that "
-            f"about {number(LEVEL * len(tested), 2)} would be by chance alone)."
-        )
-
-
-def losses(material: ReportData) -> Figure | None:
-    """The loss of the batches and that of the probe's fixed batch; None where no run was probed."""
-    arms = [arm for arm in material.arms if has_probes(arm.shown)]
-    rows = {name: [row for arm in arms for row in _curve(arm, name)] for name in LOSSES}
-    rows = {name: found for name, found in rows.items() if found}
-    if "probe_loss_nats" not in rows:
-        return None
-    every = [row for found in rows.values() for row in found]
-    first = min(row["step"] for row in every if row["step"])
-    last = max(row["step"] for row in every)
-    x, style = step_axis(first, last), keyed("what", [(arm.label, arm.colour, SOLID) for arm in arms])
-    domain = [min(row["low"] for row in every), max(row["high"] for row in every)]
-    y = Axis("loss_nats", "loss (nats)", domain=domain, log=True, ticks={"tickCount": 6})
-    spread = "band" if material.n_seeds > 1 else None
-    charts = []
-    for name, found in rows.items():
-        lines = line_bands(found, x, y, style, spread=spread, shade=0.15, shown=["what:N", "step:Q", "loss_nats:Q"])
-        charts.append(panel(lines, WIDTH // 2 - 60, 260, f"loss {LOSSES[name]}"))
-    return Figure(
-        name="probe-loss",
-        part=PART,
-        title="The losses that diversity is held against",
-        caption=join(
-            "The loss at the probed steps and, where it is recorded, of the training batches.",
-            band_said(material.n_seeds),
-            f"Both axes are logarithmic, that of steps beyond {first:,}.",
-        ),
-        chart=grid(charts, 2),
-        folded=True,
-    )
-
-
-def _curve(arm: ArmResults, name: str) -> Iterator[dict[str, Any]]:
-    return (
-        training_curve(arm, name, "loss_nats", 120) if all(len(run.series(name)[0]) for run in arm.runs) else iter(())
-    )
 
 
 def against_loss(material: ReportData) -> Figure | None:

@@ -12,20 +12,18 @@ from typing import ClassVar
 from headway.base.text import Amount, join, number
 from headway.config.metrics import METRICS, YES_OR_NO
 from headway.config.run import PER_BYTE
-from headway.report.charts.atlas import atlas
 from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds
 from headway.report.experiment.outcome import final_outcome
-from headway.report.lm import head_maps, heads, lane, size, text, training
-from headway.report.lm.common import BITS, LOSS, has_probes, heads_of, loss_metric
+from headway.report.lm import heads, size, text, training
+from headway.report.lm.common import BITS, LOSS, has_probes, loss_metric
 from headway.report.lm.heads import PART
 from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
 from headway.report.lm.training import learning_rates
 from headway.stats.evidence import Comparison
 from headway.stats.learning_rates import rate_controls
-from headway.stats.lm.diversity import scores_at
 from headway.stats.lm.scaling import PARAMETERS, AgainstScheme, Fit
 from headway.stats.lm.verdicts import better_by
 from headway.stats.sequential import FEWEST
@@ -54,31 +52,9 @@ def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
         heads.against_loss(material),
         heads.by_kv_heads(material),
         heads.by_layer(material),
-        head_maps.head_maps(material),
-        heads.association(material),
-        heads.association(material, "train_loss_nats"),
-        heads.losses(material),
     ]
     yield from heads.progress(material, every=every)
     yield from (figure for figure in loose if figure is not None and (every or not figure.folded))
-    yield from atlases(material) if every else ()
-
-
-def atlases(material: ReportData) -> Iterator[Figure]:
-    """Yield every head of each arm's shown run at its last probed step; the first is open, the others are folded."""
-    drawn = 0
-    for arm in (each for each in material.arms if has_probes(each.shown)):
-        step = int(heads_of(arm.shown).steps[-1])
-        figure = atlas(
-            scores_at(arm.shown.run, step),
-            name=f"atlas-{arm.name}",
-            part=PART,
-            title=f"Head atlas: {arm.label}",
-            caption=f"Seed {arm.shown.seed}, step {step:,}.",
-        )
-        if figure is not None:
-            yield replace(figure, folded=drawn > 0)
-            drawn += 1
 
 
 Draw = Callable[[ReportData], Figure | None]
@@ -86,7 +62,7 @@ Draw = Callable[[ReportData], Figure | None]
 LOSS_AGAINST_HEADS, LEARNING = partial(by_task, size.loss_against_heads), partial(by_task, training.learning)
 """The figures of the loss, one for each task, since losses of different tasks differ."""
 
-PER_CONTROL: tuple[Draw, ...] = (LOSS_AGAINST_HEADS, LEARNING, size.cost, lane.lane_use, text.repetition)
+PER_CONTROL: tuple[Draw, ...] = (LOSS_AGAINST_HEADS, LEARNING, size.cost, training.lane_use, text.repetition)
 """Drawn of the arms without a control, and again of those under each."""
 
 FINAL = {
@@ -130,8 +106,7 @@ class TokensReportSlice(ReportSlice):
         )
         for draw in (LEARNING, size.cost):
             yield from per_control[draw]
-        yield lane.lane_diagram(material)
-        yield from per_control[lane.lane_use]
+        yield from per_control[training.lane_use]
         yield size.parameters_by_part(material)
         yield from per_control[text.repetition]
         for control in shown:

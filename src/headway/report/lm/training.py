@@ -2,15 +2,30 @@
 
 * `learning`: the evaluation loss against tokens;
 * `learning_rates`: arms at several learning rates, and against their baseline, each at its best rate;
-* `against_kept`: the loss of pruned models without further training, by number of heads and by rule.
+* `against_kept`: the loss of pruned models without further training, by number of heads and by rule;
+* `lane_use`: the data lane's share of the residual stream, before each layer and over training.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from headway.base.text import counted, join, listed, number
-from headway.report.charts.figure import ARM_COLOURS, QUIET, SOLID, WIDTH, Figure, LineStyle, Rows, grid, panel
+from headway.config.spec import thinned
+from headway.report.charts.figure import (
+    ARM_COLOURS,
+    QUIET,
+    SOLID,
+    WIDTH,
+    Figure,
+    LineStyle,
+    Rows,
+    colours_of_column,
+    grid,
+    panel,
+)
 from headway.report.charts.intervals import ENDS, SEEDS, over_seeds
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule
 from headway.report.charts.page import Row, Table
@@ -271,3 +286,87 @@ def _pruned_lines(
     shown = ["what:N", ("x:Q", "", title), "rise:Q", "low:Q", "high:Q", "seeds:Q"]
     lines = line_bands(rows, x, y, style, shade=0.14, points=60, shown=shown)
     return panel([rule([0.0], y=y, dash=(1, 3)), *lines], WIDTH - 60, 420)
+
+
+LANE_SHARE = "lane_share"
+LANE_POINTS = 120
+LANE_PLACES = ("#1d3557", "#2f6db3", "#56b4e9", "#2a9d5c", "#9acd32", "#d4a017", "#e4572e", "#c2185b", "#8e44ad")
+"""Colours of the places along the stream, from the first layer on; more places share the ends' mixture."""
+
+
+def lane_use(material: ReportData) -> Figure | None:
+    """The lane's share of the stream's squared norm; None without a lane."""
+    arms = [arm for arm in material.arms if _has_lane(arm) and arm.shown.metrics.get(LANE_SHARE)]
+    if not arms:
+        return None
+    over = [arm for arm in arms if len(arm.shown.series(LANE_SHARE)[0]) > 1]
+    columns = min(4, max(1, len(over)))
+    width = (WIDTH - 60) // columns - 50
+    rows = [_at_the_end(arms)]
+    if over:
+        rows.append(grid([_over_training(arm, width) for arm in over], columns))
+    return Figure(
+        name="lane-use",
+        part="Data lane",
+        title="How much of the stream is in the lane",
+        caption=join(
+            "The lane's share of the stream's squared norm, averaged over tokens, before each layer and before the "
+            "final norm. Grey: the lane's share of the width, which it would have if all entries were alike.",
+            f"Above, at the end of training: the mean over {counted(material.n_seeds, 'seed')}"
+            + (", with its 95 % interval (t)." if material.n_seeds >= SEEDS else ".")
+            if material.n_seeds > 1
+            else "Above, at the end of training.",
+            f"Below, during training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
+            if over
+            else "",
+        ),
+        chart=grid(rows, 1).resolve_scale(color="independent"),
+    )
+
+
+LANE_AXIS = Axis("share", "share in the lane", domain=[0, 1], ticks={"format": "%"})
+
+
+def _has_lane(arm: ArmResults) -> bool:
+    """Return whether the model of an arm has a data lane."""
+    model = declared(arm.shown).model
+    return model.embedding_width < model.d_model
+
+
+def _places(n: int) -> list[str]:
+    return [*(f"layer {layer}" for layer in range(n - 1)), "final norm"]
+
+
+def _at_the_end(arms: Sequence[ArmResults]) -> Any:
+    rows = []
+    for arm in arms:
+        shares = np.array([run.metrics[LANE_SHARE] for run in arm.runs if run.metrics.get(LANE_SHARE)], dtype=float)
+        for place, column in zip(_places(shares.shape[1]), shares.T, strict=True):
+            rows.append({"what": arm.label, "place": place, **over_seeds(column).row("share")})
+    places = _places(max(len(arm.shown.metrics[LANE_SHARE]) for arm in arms))
+    x = Axis("place", "before", order=places, scale={"padding": 0.4}, ticks={"labelAngle": 0})
+    colour = colours_of_column("what", {arm.label: arm.colour for arm in arms}, "stroke", columns=4)
+    lines = line_bands(
+        rows, x, LANE_AXIS, colour, spread="bar", points=60, shown=["what:N", "place:N", ("share:Q", ".1%")]
+    )
+    return panel(lines, WIDTH - 80, 270, "at the end of training")
+
+
+def _over_training(arm: ArmResults, width: int) -> Any:
+    places, model = _places(arm.shown.series(LANE_SHARE)[1].shape[1]), declared(arm.shown).model
+    ticks = {"tickCount": 3, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
+    palette = {place: LANE_PLACES[at % len(LANE_PLACES)] for at, place in enumerate(places)}
+    colour = colours_of_column("place", palette, "stroke", title="before", columns=5)
+    shown = ["place:N", "step:Q", ("share:Q", ".1%")]
+    rows = list(_rows(arm, places))
+    x = Axis("step", "training step", ticks=ticks)
+    lines = line_bands(rows, x, LANE_AXIS, colour, spread=None, strokeWidth=1.8, shown=shown)
+    even = rule([1 - model.embedding_width / model.d_model], y=LANE_AXIS, colour="#b4b8bf", dash=(4, 3))
+    return panel([even, *lines], width, 190, arm.label)
+
+
+def _rows(arm: ArmResults, places: Sequence[str]) -> Iterator[dict[str, Any]]:
+    steps, shares = arm.shown.series(LANE_SHARE)
+    for at in thinned(steps.tolist(), LANE_POINTS):
+        for place, share in zip(places, shares[at], strict=True):
+            yield {"place": place, "step": steps[at], "share": share}

@@ -59,7 +59,6 @@ WHOLE: tuple[Callable[[ReportData], Figure | None], ...] = (
     heads.dynamics,
 )
 PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (heads.final_circuits, heads.circuit_steps)
-THEORY: tuple[Callable[[ReportData], Figure | None], ...] = (theory.flow, theory.proportional)
 
 
 class IclReportSlice(ReportSlice):
@@ -77,7 +76,7 @@ class IclReportSlice(ReportSlice):
         """The figures in their order; None in place of one that the results have no numbers for."""
         yield from (draw(material) for draw in WHOLE)
         yield from (draw(arm) for arm in material.arms for draw in PER_ARM)
-        yield from (draw(material) for draw in THEORY)
+        yield theory.proportional(material)
 
     def final(self, material: ReportData) -> Table:
         """Return the table of final metrics: a row per arm and, below, a row per estimator on the same prompts."""

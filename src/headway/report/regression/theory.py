@@ -23,72 +23,7 @@ from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.experiment.laboratory import Statement
 from headway.report.regression.heads import covered, declared
 
-FLOW_TIME = 30.0
-STEP = 0.01
-STAGES = (5.5, 7.5)
-"""Times at which the paper marks the stages of the flow."""
-
 RATIOS = np.geomspace(0.02, 2.0, 80)
-
-
-def flow(material: ReportData) -> figure.Figure | None:
-    """Gradient flow of the effective loss of two heads from a small start; None where the theory does not hold."""
-    arm = _reference(material)
-    if arm is None:
-        return None
-    task = declared(arm.shown).task
-    effective, start = theory.EffectiveLoss.of(task), theory.small_start(2)
-    path = theory.gradient_flow(effective, start, start, steps=round(FLOW_TIME / STEP), step_size=STEP, every=25)
-    best = np.array([effective.best_mu(w) for w in path.w])
-    best = np.where(np.abs(best) < 1.3 * np.abs(path.mu).max(), best, np.nan)
-    panels = [_path(path, path.w, "w"), _path(path, path.mu, "mu", best), _descent(path, effective)]
-    return figure.Figure(
-        name="gradient-flow",
-        part="Theory",
-        title="What theory expects of two heads: gradient flow of the effective loss",
-        caption=join(
-            f"No training: gradient flow of half the effective loss at d = {task.d_x}, L = {task.n_pairs}, from "
-            "w = mu = (0.001, −0.001); time is step size times steps.",
-            "Dashed: mu*(w), the best mu for the w of that time (left out where it is far larger than mu).",
-            "Right: the loss and, dashed, the value 1 + noise − eta* of its valley; both include the noise of the "
-            "query and are in units of the variance of beta·x, where the effective loss lies about 0.02 below the true "
-            "risk at d = 5, L = 40.",
-            f"Grey: t = {STAGES[0]} and {STAGES[1]}, where the paper parts the stages.",
-        ),
-        chart=figure.grid(panels, 3),
-    )
-
-
-TIME = Axis("time", "time")
-PANEL = (figure.WIDTH // 3 - 75, 220)
-
-
-def _path(path: theory.Flow, values: np.ndarray, name: str, best: np.ndarray | None = None) -> Any:
-    heads, y = figure.head_colours(2), Axis("value", name)
-    style = figure.colours_of_column("head", heads, "stroke", title="head", orient="right")
-
-    def lines(drawn: np.ndarray, **line: Any) -> list[Any]:
-        rows = [
-            {"time": t, "head": h, "value": v}
-            for t, row in zip(path.time, drawn, strict=True)
-            for h, v in zip(heads, row, strict=True)
-        ]
-        return line_bands(rows, TIME, y, style, spread=None, shown=["head:N", "time:Q", "value:Q"], **line)
-
-    dashed = [] if best is None else lines(best, strokeDash=[5, 3], strokeWidth=1.2)
-    return figure.panel([_stages(), *lines(values), *dashed], *PANEL)
-
-
-def _descent(path: theory.Flow, effective: theory.EffectiveLoss) -> Any:
-    rows = [{"time": t, "loss": loss} for t, loss in zip(path.time, path.loss, strict=True)]
-    y = Axis("loss", "effective loss")
-    line = line_bands(rows, TIME, y, figure.INK, spread=None, shown=["time:Q", "loss:Q"])
-    valley = rule([effective.valley_loss()], y=y, dash=(4, 2), colour="#7d838c")
-    return figure.panel([_stages(), *line, valley], *PANEL)
-
-
-def _stages() -> Any:
-    return rule(STAGES, x=TIME, colour="#c3c7cd")
 
 
 def proportional(material: ReportData) -> figure.Figure | None:
