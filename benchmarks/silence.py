@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,8 +115,7 @@ def page(
         )
         composition = composed_on_text(model, reading, compositions(model), draws)
     labels = row_labels([attention.name for attention in reading.trace.attentions])
-    kv_of = {attention.name: attention.kv_of for attention in reading.trace.attentions}
-    return [finding for finding in findings(scores, labels, kv_of, composition) if finding.found]
+    return [finding for finding in findings(scores, labels, composition) if finding.found]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +258,7 @@ WINDOW = 8
 """Keys that a planted previous-token head sees at least: of two keys it has half of everything by chance."""
 SAID = {
     "induction": "induction head", "previous-token": "previous-token head", "duplicate-token": "duplicate-token head",
-    "positional": "positional head", "first token": "first token", "twins": "alike", "composed": "K-composition",
+    "positional": "neighbour head", "first token": "first token", "twins": "alike", "composed": "K-composition",
 }  # fmt: skip
 
 
@@ -303,8 +303,8 @@ UNTRAINED = {
 }
 """Kinds of untrained matrices, which then get the size of the usual ones.
 
-Large ones get four times as much, and `biases` are random for queries and keys, with a spread of 1. Graded rows make the first heads of a layer
-smaller than the last: a page calls them idle, which they are."""
+Large ones get four times as much, and `biases` are random for queries and keys, with a spread of 1. Graded rows make
+the first heads of a layer smaller than the last: a page calls them idle, which they are."""
 
 
 def _orthogonal(random: Any, rows: int, columns: int) -> np.ndarray:
@@ -552,6 +552,15 @@ def coverage(seed: int, rows: int, further: int = 32) -> dict[str, tuple[int, in
     return found
 
 
+def of_coverage(first: int, rows: int, models: int) -> None:
+    """Print a row for each metric: the share of further draws in the intervals."""
+    with torch.inference_mode():
+        of_models = [coverage(seed, rows) for seed in range(first, first + models)]
+    for metric in of_models[0]:
+        inside, there = (sum(each[metric][at] for each in of_models if metric in each) for at in (0, 1))
+        print(f"{metric:26} {inside / max(1, there):.3f} of {there:,} draws of a head, pair or layer")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", type=int, default=200)
@@ -566,18 +575,14 @@ def main() -> None:
     parser.add_argument("--planted", type=int, default=100, help="models with planted heads")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    for models, printed in ((asked.families, of_families), (asked.trained, of_trained), (asked.kinds, of_kinds)):
-        if models:
-            printed(models)
-            return
-    if asked.coverage:
-        with torch.inference_mode():
-            of_models = [
-                coverage(seed, max(asked.rows, 2048)) for seed in range(asked.first, asked.first + asked.coverage)
-            ]
-        for metric in of_models[0]:
-            inside, there = (sum(each[metric][at] for each in of_models if metric in each) for at in (0, 1))
-            print(f"{metric:26} {inside / max(1, there):.3f} of {there:,} draws of a head, pair or layer")
+    alone = (
+        *((asked.families, of_families), (asked.trained, of_trained), (asked.kinds, of_kinds)),
+        (asked.coverage, partial(of_coverage, asked.first, max(asked.rows, 2048))),
+    )
+    chosen = next((each for each in alone if each[0]), None)
+    if chosen is not None:
+        models, printed = chosen
+        printed(models)
         return
     kinds: Counter[str] = Counter()
     pages, began = 0, time.perf_counter()

@@ -141,11 +141,6 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
 
 def test_where_no_effect_is_told_from_0_nothing_is_ranked():
     noise = ablation([[0.0] * 8, [0.0] * 8])
-    assert said(noise, "estimates") == (
-        "rank correlation of estimates with the exact effects: no head's effect is told from 0, so there is nothing to "
-        "rank"
-    )
-    assert not [finding for finding in noise.findings if finding.about == "agreement"]
     assert {cell for row in ways(noise).rows for cell in row.cells[4:]} == {"–"}
     assert all(_title(noise, kind, "first-order") == WAYS[kind] for kind in KINDS)
     content = noise.to_json()
@@ -157,8 +152,6 @@ def test_ways_in_which_no_effect_is_told_are_left_out():
     found = ablation([[0.2, 0.3, 0.1, 0.4]])
     nothing = {"resample": effects([[0.0] * 4], seed=1)}
     found = replace(found, exact=replace(found.exact, single={**found.exact.single, **nothing}))
-    assert said(found, "estimates").startswith("rank correlation of estimates with the exact effects (zero, mean): ")
-    assert said(found, "agreement") == "rank correlation of the effects of heads: 1.00 of zero and mean"
     assert found.to_json()["heads_told_from_0"] == {"zero": 4, "mean": 4, "resample": 0}
     assert [row.cells[4:] == ("–",) * 4 for row in ways(found).rows] == [False, False, True]
 
@@ -166,20 +159,12 @@ def test_ways_in_which_no_effect_is_told_are_left_out():
 def test_what_has_no_sign_is_held_against_sizes_too():
     """Michel's importance ranks these heads as their sizes do, and not as their effects."""
     found = ablation([[0.2, -0.3, 0.1, -0.4]])
-    michel = "Michel's importance −.80, −.80, −.80 (and 1.00, 1.00, 1.00 with their sizes, since it has no sign); "
-    assert michel in said(found, "estimates")
     content = found.to_json()
     assert content["rank_correlation_with_exact"]["zero"]["michel"] == nearly(-0.8)
     assert content["rank_correlation_with_absolute_exact"] == {kind: {"michel": 1.0} for kind in KINDS}
     assert _title(found, "mean", "michel") == "at the mean: rank correlation −.80 (1.00 of sizes)"
     assert _title(found, "mean", "integrated") == "at the mean: rank correlation 1.00"
     assert ways(found).rows[0].cells[4:6] == ("−.80", "1.00")
-
-
-def test_estimates_that_rank_heads_as_they_are():
-    sentence = said(ablation([[0.2, 0.3, 0.1, 0.4]]), "estimates")
-    assert "Michel's importance 1.00, 1.00, 1.00" in sentence
-    assert not [f for f in ablation([[0.2, 0.3, 0.1]]).findings if f.about in ("estimates", "agreement")]
 
 
 @pytest.mark.parametrize(("value", "words"), [(0.2, "L0H0 and L0H1 .20 (.20 to .20)"), (0.0, "no pair is found to")])

@@ -79,7 +79,7 @@ def test_a_head_that_untrained_ones_can_be_is_not_special():
     )
     (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
     assert not finding.found
-    assert finding.sentence == "no positional head (from .90 on): L0H0 is highest, .85 (untrained .05)"
+    assert finding.sentence == "no neighbour head (from .90 on): L0H0 is highest, .85 (untrained .05)"
 
 
 def test_without_draws_no_head_stands_out():
@@ -104,14 +104,14 @@ def test_a_role_is_named_by_its_interval():
     """And no head is said to fall short of a number that its rounded score reaches."""
     below = planted("positional_score", [[0.899, 0.2]])
     (finding,) = looked_for(below)
-    assert finding.sentence == "no positional head (from .90 on): L0H0 is highest, .899 (untrained .05)"
+    assert finding.sentence == "no neighbour head (from .90 on): L0H0 is highest, .899 (untrained .05)"
     (finding,) = looked_for(with_ends(below, 0.02))
     assert finding.sentence == (
-        "no clear positional head (from .90 on): L0H0 is highest, .899 (95 % CI .88 to .92; untrained .05)"
+        "no clear neighbour head (from .90 on): L0H0 is highest, .899 (95 % CI .88 to .92; untrained .05)"
     )
     above = planted("positional_score", [[0.91, 0.93, 0.98]])
     assert said(with_ends(above, 0.02)) == [
-        "2 positional heads (from .90 on): L0H2 .98, L0H1 .93 (95 % CIs from .91 on; untrained .05); "
+        "2 neighbour heads (from .90 on): L0H2 .98, L0H1 .93 (95 % CIs from .91 on; untrained .05); "
         "not clear: L0H0 .91 (95 % CI .89 to .93; untrained .05)"
     ]
     (finding,) = looked_for(with_ends(planted("positional_score", [[0.91, 0.2]]), 0.02))
@@ -186,16 +186,6 @@ def test_a_layer_that_adds_nothing_is_named():
     assert said(found) == ["the heads of L0 add nothing to the stream"]
 
 
-def test_heads_that_share_keys_are_told_from_others():
-    value = np.array([[1, 0.8, 0.1, 0.1], [0.8, 1, 0.1, 0.1], [0.1, 0.1, 1, 0.6], [0.1, 0.1, 0.6, 1]])
-    found = pairs("output_correlation", value)
-    sentence = (
-        "heads that share their keys and values write at a centred cosine of .70 in the mean, those that do not at .10"
-    )
-    assert said(found, kv_of={"layers.0.a": (0, 0, 1, 1)})[1:] == [sentence]
-    assert said(found, kv_of={"layers.0.a": (0, 1, 2, 3)})[1:] == []
-
-
 def test_a_single_head_has_no_pair_and_is_not_idle():
     found = scores((1,), ["output_correlation"])
     assert said(found | planted("output_share", [[1.0]])) == []
@@ -236,7 +226,9 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     )
     nothing = counts(even)
     assert not nothing.found
-    assert nothing.sentence.startswith("none of 4 metrics of heads and pairs differs from re-initialised heads")
+    assert nothing.sentence.startswith(
+        "no metric of heads and pairs was found to differ from re-initialised heads (4 metrics"
+    )
 
 
 def test_few_draws_count_nothing():

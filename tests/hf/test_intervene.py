@@ -180,3 +180,26 @@ def test_a_number_in_a_name_is_no_layer():
     found = TheirDecoder(zoo.stirred(transformers.Data2VecTextForCausalLM(config)).eval())
     assert found.n_heads == (4, 4)
     check_interventions(found, TEXT)
+
+
+@pytest.mark.parametrize("n_positions", [4, 15])
+def test_a_model_of_few_positions_has_heads_to_take_away(n_positions):
+    config = transformers.GPT2Config(
+        vocab_size=31, n_embd=16, n_layer=2, n_head=2, n_positions=n_positions, bos_token_id=0, eos_token_id=0,
+        scale_attn_by_inverse_layer_idx=True,
+    )  # fmt: skip
+    assert TheirDecoder(transformers.GPT2LMHeadModel(config).eval()).n_heads == (2, 2)
+
+
+def test_paths_are_measured_where_a_layer_keeps_a_cache():
+    """An eager GraniteMoe ignores use_cache and would read its keys twice."""
+    config = transformers.GraniteMoeConfig(
+        vocab_size=31, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=24, max_position_embeddings=32, num_local_experts=2, num_experts_per_tok=1, bos_token_id=0,
+        eos_token_id=0, pad_token_id=0, attn_implementation="eager",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.GraniteMoeForCausalLM(config).eval()
+    tokens = torch.arange(10)[None] % 31
+    with torch.no_grad():
+        assert TheirDecoder(model).stream_sums(tokens).why_not is None

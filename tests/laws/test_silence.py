@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+import headway
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/silence.py"
 
@@ -63,10 +66,37 @@ def test_a_sorting_head_has_no_role_and_is_counted(silence):
 
 
 @pytest.mark.slow
-def test_a_head_that_sorts_few_values_needs_more_draws(silence):
+def test_a_head_that_sorts_few_values_is_missed(silence):
     """Its copies keep the spectrum of its matrices, and are half as confident as it is."""
     assert not silence.of_sorter(0, 10, 6).findings
-    assert "differ" in silence.of_sorter(0, 10, 6, draws=64).findings[0].sentence
+
+
+class Fixed(torch.nn.Module):
+    """One head whose tokens attend three places back, whatever they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.anything = torch.nn.Parameter(torch.zeros(1))
+
+    def trace(self, tokens):
+        n = tokens.shape[1]
+        places = torch.eye(n, 32).expand(len(tokens), -1, -1)
+        x = torch.cat((torch.eye(16)[tokens], places), 2)
+        W_Q = torch.zeros(1, 48, n)
+        W_Q[0, torch.arange(19, 16 + n), torch.arange(n - 3)] = 8
+        W_K = torch.eye(48)[None, :, 16 : 16 + n]
+        random = torch.Generator().manual_seed(1)
+        W_V, W_O = torch.randn(1, 48, n, generator=random), torch.randn(1, n, 48, generator=random)
+        return headway.Trace(attentions=(headway.plain_attention(x, W_Q=W_Q, W_K=W_K, W_V=W_V, W_O=W_O, scale=1.0),))
+
+
+def test_a_head_with_a_fixed_pattern_is_named_and_is_no_neighbour_head():
+    torch.manual_seed(0)
+    found = headway.xray(Fixed(), tokens=torch.randint(16, (32, 24)))
+    assert found.scores["fixed_pattern_score"].values["layers.0.attention"][0] > 0.8
+    said = [finding.sentence for finding in (*found.findings, *found.not_found)]
+    assert any(sentence.startswith("1 head with a fixed pattern") for sentence in said)
+    assert any("no neighbour head" in sentence for sentence in said)
 
 
 @pytest.mark.slow

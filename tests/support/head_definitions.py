@@ -230,6 +230,15 @@ def neighbours(slow, head):
     return max(mean(k == q - 1 for k, q in top), mean(k == q + 1 for k, q in top)) if top else math.nan
 
 
+def fixed(slow, head):
+    """Weight above even attention on the same keys in texts 2i and 2i + 1, at the same position."""
+    rows = set(slow.rows())
+    chosen = [(b, q) for _, _, (b, q) in slow.queries(head, 2) if (b ^ 1, q) in rows]
+    even = {(b, q): 1 / slow.sees[b & ~1, head, q].sum() for b, q in chosen}
+    both = {(b, q): np.minimum(slow.p[b, head, q], slow.p[b ^ 1, head, q]) for b, q in chosen}
+    return mean(np.maximum(both[at] - even[at], 0).sum() for at in chosen)
+
+
 def ago(slow, head, distance, least, *, visible=False):
     """Mean weight on the key so many places before, over queries that many after the first of their text or more.
 
@@ -310,6 +319,7 @@ DEFINITIONS = {
     "sink_score": lambda s: heads(s, lambda h: mean(s.at(h, b, q, s.keys[b][0]) for _, _, (b, q) in s.queries(h))),
     "previous_token_score": lambda s: heads(s, lambda h: ago(s, h, 1, 1)),
     "positional_score": lambda s: heads(s, lambda h: neighbours(s, h)),
+    "fixed_pattern_score": lambda s: heads(s, lambda h: fixed(s, h)),
     "duplicate_token_score": lambda s: heads(s, lambda h: ago(s, h, s.period, s.period, visible=True)),
     "induction_score": lambda s: heads(s, lambda h: ago(s, h, s.period - 1, s.period, visible=True)),
     "text_duplicate_score": lambda s: heads(s, lambda h: on_twins(s, h, 0)),

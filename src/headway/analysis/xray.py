@@ -406,7 +406,7 @@ class _Seen:
         import torch
 
         # Of two texts, one shows what positions alone give in the other.
-        start, at_once = 0, max(2 if self.repeats else 1, _BATCH // self.read.length)
+        start, at_once = 0, 2 * max(1, _BATCH // (2 * self.read.length))
         while start < len(self.read):
             some = self.read.part(np.s_[start : start + at_once])
             found = self.opened.reading(some.tokens)

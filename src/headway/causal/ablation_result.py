@@ -38,21 +38,14 @@ from headway.heads.scores import HeadScores, five_digits, score_json
 
 MATTERS = 0.01
 """Nats per token from which on an effect is named."""
-_RANKED = 4
-"""The number of heads below which a rank correlation is not reported."""
 SAID: Mapping[Kind, str] = {"zero": "set to zero", "mean": "at their mean", "resample": "resampled"}
-ESTIMATES = {"michel": "Michel's importance", "first-order": "first-order attribution", "integrated": "integrated"}
 
 
 def effect_findings(ablation: "Ablation") -> Iterator[Finding]:
-    """Yield findings: the heads that matter by each ablation, the agreement of ablations, and of estimates."""
+    """Yield findings: the heads that matter by each ablation, all heads together, and pairs of heads."""
     for kind in KINDS:
         yield Finding(about=f"{kind}_ablation_nats", sentence=_heads(ablation.exact.single[kind], kind))
     yield Finding(about="joint_effect", sentence=_joint(ablation))
-    if agreement := _ways(ablation):
-        yield Finding(about="agreement", sentence=agreement)
-    if estimates := _estimates(ablation):
-        yield Finding(about="estimates", sentence=estimates)
     if ablation.pairs is not None:
         yield from (Finding(about="interactions", sentence=_pairs(ablation, kind)) for kind in KINDS)
 
@@ -169,43 +162,9 @@ def _joint(ablation: "Ablation") -> str:
     return f"{said}; the effects of single heads sum to {percents} of that (100 % where effects add up)"
 
 
-def _ways(ablation: "Ablation") -> str:
-    """Return rank correlations between the kinds of ablation, as far as each has an effect distinct from 0."""
-    told = ways_told(ablation)
-    agree = {ways: value for ways, value in ablation.agreement_of_kinds.items() if set(ways) <= set(told)}
-    few = len(ablation.exact.single["mean"].flat()) < _RANKED
-    if few or not agree or not all(np.isfinite(value) for value in agree.values()):
-        return ""
-    pairs = listed(f"{nats(value)} of {one} and {other}" for (one, other), value in agree.items())
-    return f"rank correlation of the effects of heads: {pairs}"
-
-
 def ways_told(ablation: "Ablation") -> list[Kind]:
     """Return the kinds of ablation with some effect distinct from 0; in others only noise has ranks."""
     return [kind for kind in KINDS if heads_told(ablation.exact.single[kind])]
-
-
-def _estimates(ablation: "Ablation") -> str:
-    if len(ablation.exact.single["mean"].flat()) < _RANKED:
-        return ""
-    told, begun = ways_told(ablation), "rank correlation of estimates with the exact effects"
-    if len(ablation.exact.tokens) < LEAST:
-        return ""
-    if not told:
-        return f"{begun}: no head's effect is told from 0, so there is nothing to rank"
-    parts = []
-    for name, said in ESTIMATES.items():
-        values = [ablation.agreement[kind][name] for kind in told]
-        if all(np.isfinite(values)):
-            parts.append(f"{said} {_listed(values)}")
-            sizes = [ablation.agreement_of_sizes[kind] for kind in told]
-            if name == "michel" and all(np.isfinite(sizes)):
-                parts[-1] += f" (and {_listed(sizes)} with their sizes, since it has no sign)"
-    return f"{begun} ({', '.join(told)}): {'; '.join(parts)}" if parts else ""
-
-
-def _listed(values: Sequence[float]) -> str:
-    return ", ".join(nats(value) for value in values)
 
 
 def _pairs(ablation: "Ablation", kind: Kind) -> str:
@@ -442,7 +401,7 @@ class Ablation(ModelOnText):
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Findings: the heads that matter, the agreement of the kinds of ablation, and the quality of estimates."""
+        """Findings: the heads that matter, all heads together, pairs of heads, and the circuit."""
         of_circuit = (
             () if self.circuit is None else (Finding(about="circuit", sentence=circuit_sentence(self.circuit)),)
         )

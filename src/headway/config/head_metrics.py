@@ -88,6 +88,7 @@ class HeadMetric:
             measure.
         estimate: the rule that estimates the value over all positions from some of them; None: the rule of the value.
         repeated: True for a metric that is measured on repeated random tokens.
+        of_pairs: True for a metric that compares texts, and so is left out of a single text.
     """
 
     name: str
@@ -100,6 +101,7 @@ class HeadMetric:
     value: OfSums | PerQuery | OfCircuits | None = None
     estimate: OfSums | None = None
     repeated: bool = False
+    of_pairs: bool = False
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -132,6 +134,11 @@ def with_predecessor(queries: Any) -> Any:
 def with_neighbours(queries: Any) -> Any:
     """Return the queries that have a choice among keys of their own text."""
     return two_keys(queries) & queries.one_text
+
+
+def paired(queries: Any) -> Any:
+    """Return the queries with a choice that another text has at the same place."""
+    return two_keys(queries) & queries.has_partner
 
 
 def on_repetition(queries: Any) -> Any:
@@ -282,8 +289,12 @@ _HEAD = (
         value=PerQuery(lambda q: q.weight_at(q.places - 1), over=with_predecessor)),
     _pattern(name="positional_score",
         sentence="share of queries whose largest weight is on the neighbour that it is on most often, before or after",
-        high="a positional head, from .9 on", value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
+        high="a neighbour head, from .9 on", value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
     ),
+    _pattern(name="fixed_pattern_score",
+        sentence="weight above even attention that a head puts on the same keys in two texts, at the same position",
+        high="a pattern that positions decide, whatever the tokens", null=Null("even attention: 0", "even"),
+        value=PerQuery(lambda q: q.shared_with_partner, over=paired), of_pairs=True),
     # Paper: Olsson et al. 2022, arXiv 2209.11895. Each text has its own period, so that no fixed distance pays.
     _pattern(name="duplicate_token_score",
         sentence="on random tokens that are repeated, mean weight on the same token one period before",

@@ -1,6 +1,6 @@
 """Findings: special, alike and idle heads of a model, in sentences, each with its chance under untrained heads.
 
-Heads are compared with untrained heads on the same stream. On models that learnt nothing, at most 5 % of pages have a
+Heads are compared with untrained heads on the same stream. On models that learnt nothing, about 5 % of pages have a
 finding. The 5 % are split evenly among the kinds of finding, and within a kind among the layers (or, for compositions,
 the pairs) searched.
 
@@ -14,7 +14,7 @@ it is never below 1 / (draws + 1) if one draw's highest is not exceeded.
 One search covers every metric at once: how far each head's value lies from the same head's re-initialised values. The
 largest distance of all is compared with the largest distance of each draw from the others.
 
-Heads that share keys and values form a group; alikeness is compared within and between groups. Numpy alone.
+Numpy alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from jaxtyping import Float
 
 from headway.base.text import counted, number
 from headway.config.metrics import metric_name
@@ -37,30 +36,6 @@ from headway.heads.scores import (
     threshold,
     unbounded_of,
 )
-
-
-def within_and_between(pairs: Float[np.ndarray, "head head"], kv_of: Sequence[int]) -> tuple[float, float]:
-    """Return the mean of a metric over pairs of different heads that share keys, and over pairs that do not.
-
-    Args:
-        pairs: the metric.
-        kv_of: the KV head of each head.
-
-    Returns:
-        Two means; NaN where there is no such pair.
-
-    Examples:
-        >>> within_and_between(np.array([[1.0, 0.5, 0.1], [0.5, 1.0, 0.2], [0.1, 0.2, 1.0]]), [0, 0, 1])
-        (0.5, 0.15000000000000002)
-    """
-    shared = np.equal.outer(kv_of, kv_of)
-    pair = np.triu(np.ones_like(shared), k=1)
-    return _mean(pairs[shared & pair]), _mean(pairs[~shared & pair])
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if values.size else float("nan")
-
 
 NAMED = 5
 """The most heads that a sentence names; for pairs the number is two less."""
@@ -104,7 +79,8 @@ SPECIAL = (
     _Special(
         called="duplicate-token head", least=0.4, on={"duplicate_token_score": _DRAWN, "text_duplicate_score": _OWN}
     ),
-    _Special(called="positional head", least=0.9, on={"positional_score": ""}),
+    _Special(called="neighbour head", least=0.9, on={"positional_score": ""}),
+    _Special(called="head with a fixed pattern", least=0.5, on={"fixed_pattern_score": ""}),
     _Special(called="head that rests on the first token", least=0.5, on={"sink_score": ""}),
 )
 """The special heads with their least scores.
@@ -144,7 +120,6 @@ class _Found:
 def findings(
     scores: Mapping[str, HeadScores],
     labels: Mapping[str, str],
-    kv_of: Mapping[str, Sequence[int]] | None = None,
     composition: Composition | None = None,
 ) -> list[Finding]:
     """Return the result of every search, in the order of kinds.
@@ -154,7 +129,6 @@ def findings(
     Args:
         scores: the scores by metric.
         labels: the label of each attention.
-        kv_of: the KV head of each head, by attention.
         composition: the composition of earlier heads with later ones, if it is known.
     """
     kinds: list[Callable[[int], Finding | None]] = [
@@ -170,8 +144,6 @@ def findings(
         kinds.append(partial(_alike_outputs, _of_varying(scores["output_correlation"], constant), labels))
     if _several(scores, "query_cka_centred"):
         kinds.append(partial(_alike_queries, scores["query_cka_centred"], labels))
-    if kv_of and any(1 < len(set(kv)) < len(kv) for kv in kv_of.values()) and "output_correlation" in scores:
-        kinds.append(partial(_grouped, scores["output_correlation"], kv_of))
     if _several(scores, "output_share"):
         kinds.append(partial(_idle, scores["output_share"], labels))
     if composition is not None:
@@ -394,27 +366,6 @@ def _said_of_pairs(
     return Finding(about=about, sentence=sentence, p=min(pair.p for pair in enough))
 
 
-def _grouped(score: HeadScores, kv_of: Mapping[str, Sequence[int]], kinds: int) -> Finding | None:
-    """Return whether heads that share keys and values have more alike outputs than others; the mean over layers."""
-    both = np.array([within_and_between(value, kv_of[name]) for name, value in score.values.items()])
-    there = [name for name, means in zip(score.values, both, strict=True) if np.isfinite(means).all()]
-    if not there or not all(name in score.draws for name in there):
-        return None
-    within, between = both[np.isfinite(both).all(1)].mean(0)
-    drawn = [
-        np.array([within_and_between(pairs, kv_of[name]) for pairs in score.draws[name]]) @ [1, -1] for name in there
-    ]
-    p = min(1.0, kinds * chance(within - between, np.mean(drawn, 0), "cosine"))
-    if p > FAMILY_WISE or within - between < _ALIKE_OUTPUTS / 2:
-        return None
-    return Finding(
-        about=score.metric,
-        sentence=f"heads that share their keys and values write at a centred cosine of {brief(within)} in the mean, "
-        f"those that do not at {brief(between)}",
-        p=p,
-    )
-
-
 def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
     """Return the heads that add least to the stream, relative to an even share of their layer."""
     searched = [
@@ -541,10 +492,14 @@ def _beyond_redraws(scores: Mapping[str, HeadScores], labels: Mapping[str, str],
         f"{most.names[at]}, whose {metric_name(most.metric)} is {number(float(most.value[at]), 2)} against "
         f"{number(float(most.untrained[at]), 2)}"
     )
+    draws = len(searched[0].drawn)
     verb = "differs" if n == 1 else "differ"
     said = f"{n:,} of {m:,} metrics of heads and pairs {verb} from re-initialised heads, most of all {furthest}"
     if not n:
-        said = f"none of {m:,} metrics of heads and pairs differs from re-initialised heads: furthest is {furthest}"
+        said = (
+            f"no metric of heads and pairs was found to differ from re-initialised heads ({m:,} metrics, {draws} "
+            f"draws); the largest difference is that of {furthest}"
+        )
     p = min(1.0, kinds * chance(float(most.own[at]), highest, "size"))
     return Finding(about=most.metric, sentence=said, p=p, found=n > 0)
 

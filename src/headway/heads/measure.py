@@ -59,7 +59,8 @@ def measure(
 class HeadStream:
     """Metrics of heads over batches that come one by one.
 
-    Law: over several batches they are what they are over one batch of all the texts.
+    Law: over several batches they are what they are over one batch of all the texts, if batches keep pairs of texts
+    together: texts 2i and 2i + 1 of a batch are compared.
 
     Args:
         metrics: the names of the metrics; None: all that the traces allow.
@@ -137,7 +138,8 @@ class HeadStream:
             score = self._score(metric, n_rows)
             if any(np.isfinite(value).any() for value in score.values.values()):
                 scores[metric.name] = score
-            elif self._asked is not None and not metric.repeated:  # a window may hide repeated tokens from all heads
+            # A window may hide repeated tokens from all heads.
+            elif self._asked is not None and not metric.repeated and not metric.of_pairs:
                 raise UserError(
                     f"{metric.name} was asked for ({metric.sentence}), but nothing that was traced counts for it; "
                     "give a longer text, or leave it out"

@@ -89,6 +89,25 @@ class QueryAttention(ABC):
     def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
         """Return 1 where the largest weight is on that key, else 0; of equal weights the first is the largest."""
 
+    @property
+    @abstractmethod
+    def shared_with_partner(self) -> Values:
+        """The weight above 1/m that another text's query at the same place puts on the same keys, too.
+
+        Texts 2i and 2i + 1 of a batch are partners.
+        """
+
+    @property
+    def has_partner(self) -> Bool[Tensor, "batch 1 query"]:
+        """True if the query's text has a partner, which has a query at the same place."""
+        n = len(self.counted) // 2 * 2
+        pairs = self.counted[:n].unflatten(0, (-1, 2))
+        places = self.places.expand(len(self.counted), -1)[:n].unflatten(0, (-1, 2))
+        both = pairs.all(1) & (places[:, 0] == places[:, 1])[:, None]
+        found = torch.zeros_like(self.counted)
+        found[:n] = both.repeat_interleave(2, 0)
+        return found
+
     def largest_on_neighbours(self) -> Float[Tensor, "2 batch head query"]:
         """Return whether the largest weight is on the token before, and whether on the token after."""
         return torch.stack((self.largest_at(self.places - 1), self.largest_at(self.places + 1)))
@@ -163,6 +182,15 @@ class MeasuredAttention(QueryAttention):
         mean = torch.einsum("bhqk,bhq->bqk", self.powers, 1 / self.total) / self.powers.shape[1]
         return mean.square().sum(2)[:, None]
 
+    @property
+    def shared_with_partner(self) -> Values:  # noqa: D102
+        n = len(self.powers) // 2 * 2
+        weights = (self.powers[:n] / self.total[:n, ..., None]).unflatten(0, (-1, 2))
+        shared = torch.zeros_like(self.total)
+        above_even = (weights.amin(1) - 1 / self.n_keys[:n:2, ..., None].clamp(min=1)).clamp(min=0)
+        shared[:n] = above_even.sum(3).repeat_interleave(2, 0)
+        return shared
+
     def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
         entries, seen = self._seen_at(keys)
         found = self.powers.gather(3, entries.expand(-1, self.powers.shape[1], -1, -1))[..., 0]
@@ -201,6 +229,10 @@ class EvenAttention(QueryAttention):
         mean = (self.sees / self._n_seen[..., None]).mean(1, keepdim=True)
         return mean.square().sum(3)
 
+    @property
+    def shared_with_partner(self) -> Values:  # noqa: D102
+        return torch.zeros_like(self._n_seen)
+
     def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
         return self._seen_at(keys)[1] / self._n_seen
 
@@ -236,7 +268,8 @@ def blocks(masked: MaskedAttention) -> Iterator[Block]:
     batch, n_heads, n_queries, _ = attention.q.shape
     row_bytes = 4 * n_heads * attention.k.shape[2]
     most = _ROWS if attention.some is None else max(_FEW_ROWS, int(_ROWS * masked.share))
-    n_examples = min(batch, max(1, BLOCK_BYTES // (row_bytes * min(n_queries, most))))
+    n_pairs = BLOCK_BYTES // (2 * row_bytes * min(n_queries, most))
+    n_examples = min(batch, max(2, 2 * n_pairs))  # partners stand in one block
     n_rows = min(most, max(1, BLOCK_BYTES // (row_bytes * n_examples)))
     for example in range(0, batch, n_examples):
         examples = slice(example, min(batch, example + n_examples))

@@ -148,7 +148,7 @@ class XRay(ModelOnText):
 
     held: ClassVar[str] = (
         "Heads are held against untrained ones on the same stream: the same layers with fresh weights of the same "
-        "scale. A page of a model that learnt nothing has a finding in at most 5 of 100 cases, over everything that "
+        "scale. A page of a model that learnt nothing has a finding in about 5 of 100 cases, over everything that "
         "was looked for. Silence is weaker: a subspace of queries that all heads of a layer share is often missed."
     )
 
@@ -166,15 +166,15 @@ class XRay(ModelOnText):
     @property
     def nothing(self) -> str:
         """The sentence of a page without findings; without enough re-initialised heads nothing was searched."""
-        if any(len(drawn) >= 4 for score in self.scores.values() for drawn in score.draws.values()):
-            return "nothing stands out of untrained heads on the same stream"
+        draws = max((len(drawn) for score in self.scores.values() for drawn in score.draws.values()), default=0)
+        if draws >= 4:
+            return f"no head and no metric was found to differ from {draws} re-initialised copies on the same text"
         return "the heads were not compared with untrained heads, so what stands out is not known"
 
     @cached_property
     def looked_for(self) -> tuple[Finding, ...]:
         """The result of every search for heads that stand out, in sentences."""
-        kv_of = {attention.name: attention.kv_of for attention in self.attentions}
-        return tuple(findings(self.scores, self.labels, kv_of, self.composition))
+        return tuple(findings(self.scores, self.labels, self.composition))
 
     @property
     def findings(self) -> tuple[Finding, ...]:

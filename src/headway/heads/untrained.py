@@ -137,7 +137,7 @@ def _some(
     """Return some queries of each attention; attentions with one number of queries have the same."""
     shapes = {attention.name: (len(attention.q), attention.q.shape[2]) for attention in trace.attentions}
     of_shape = {
-        (batch, n): torch.from_numpy(np.stack([chosen(n, turn + text) for text in range(batch)]))
+        (batch, n): torch.from_numpy(np.stack([chosen(n, turn + text // 2) for text in range(batch)]))
         for batch, n in set(shapes.values())
     }
     return {

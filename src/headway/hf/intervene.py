@@ -26,6 +26,7 @@ from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
 from headway.hf.interface import attentions, intercepted, own_function
+from headway.hf.open import longest_text
 from headway.hf.recorder import recorded_pass, trace, traceable
 from headway.hf.stream_sums import SAME, StreamSums, answering, keep_output, same, stream_sums, with_added
 from headway.models.trace import Edits, Site, Trace, edited
@@ -187,7 +188,7 @@ def _copied(output: Any, copies: int) -> Any:
 
 
 _SEEN = 16
-"""The number of tokens of the pass that finds the output projections."""
+"""The most tokens of the pass that finds the output projections."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -229,10 +230,11 @@ class TheirDecoder:
         Raises:
             UserError: naming the class that does.
         """
+        tokens = _tokens(self.model, self.vocab_size)
         with torch.no_grad():
-            output = self.model(input_ids=_tokens(self.model, self.vocab_size), **self._options)
+            output = self.model(input_ids=tokens, **self._options)
         logits = getattr(output, "logits", None)
-        if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[1] != _SEEN:
+        if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[1] != tokens.shape[1]:
             raise UserError(
                 f"{type(self.model).__name__}: it gives no logits of the next token, so its heads can be measured "
                 "(`headway xray`), but not taken away or patched; load it with its language-model head: "
@@ -413,7 +415,8 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
 
 def _tokens(model: PreTrainedModel, vocab_size: int) -> Int[Tensor, "batch pos"]:
     """Return different tokens that only have to be readable."""
-    return ((1 + 7 * torch.arange(_SEEN, device=next(model.parameters()).device)) % vocab_size)[None]
+    n_tokens = min(_SEEN, longest_text(model, None) or _SEEN)
+    return ((1 + 7 * torch.arange(n_tokens, device=next(model.parameters()).device)) % vocab_size)[None]
 
 
 def _layers_of(model: PreTrainedModel, paths: Sequence[str]) -> tuple[nn.Module, ...]:

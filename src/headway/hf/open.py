@@ -107,7 +107,7 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
             model=model.eval(),
             tokenizer=tokenizer,
             vocab_size=model.get_input_embeddings().num_embeddings,
-            n_ctx=_longest(model, tokenizer),
+            n_ctx=longest_text(model, tokenizer),
             kind=kind,
         )
 
@@ -129,7 +129,7 @@ def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
         model=model if computes_exactly(model) else _in_float32(model),
         tokenizer=None,
         vocab_size=embedding.num_embeddings,
-        n_ctx=_longest(model, None),
+        n_ctx=longest_text(model, None),
         kind=_kind(Path(type(model).__name__), model, None),
     )
 
@@ -291,7 +291,7 @@ def _kind(folder: Path, model: transformers.PreTrainedModel, code: tuple[str, st
     raise UserError(f"{folder}: {name} {_NO_TEXT}")
 
 
-def _longest(model: transformers.PreTrainedModel, tokenizer: Any) -> int | None:
+def longest_text(model: transformers.PreTrainedModel, tokenizer: Any) -> int | None:
     """Return the least length among its configuration, its position embeddings and its tokenizer."""
     config = model.config.get_text_config()
     bounds = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]

@@ -36,7 +36,7 @@ _OTHERS_STATES = ("key_value_states", "encoder_hidden_states", "cross_attention_
 """The arguments through which an attention gets states other than its queries'."""
 
 
-_CACHES = ("past_key_value", "past_key_values", "layer_past")
+CACHES = ("past_key_value", "past_key_values", "layer_past")
 """The arguments in which an attention finds and stores keys and values."""
 
 
@@ -177,7 +177,7 @@ class AttentionRecorder:
                 "that a trace cannot say (sinks, for one) has a share of their weights"
             )
         self.attentions.append(attention)
-        arguments = {name: None if name in _CACHES else value for name, value in self._given.items()}
+        arguments = {name: None if name in CACHES else value for name, value in self._given.items()}
         x = next(value for value in self._given.values() if isinstance(value, Tensor))
         self.calls.append(
             Call(module=computed.module, arguments=arguments, x=x, W_O=W_O, b_O=module.bias, projection=module)

@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headway.hf.recorder import CACHES
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSums:
@@ -175,7 +177,8 @@ def same(one: Any, other: Tensor) -> bool:
 
 
 def _entered(calls: list[Any], _: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    calls.append((args, options))
+    # A cache holds the keys of this call: the layer would read them twice when it is called again.
+    calls.append((args, {name: None if name in CACHES else value for name, value in options.items()}))
 
 
 def _part_gave(parts: dict[nn.Module, list[Any]], part: nn.Module, _: tuple[Any, ...], output: Any) -> None:
