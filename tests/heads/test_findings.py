@@ -7,7 +7,8 @@ import pytest
 from support.fabricate_scores import composition, names, scores
 from support.tolerance import assert_same
 
-from headway.heads.findings import findings
+from headway.base import words
+from headway.heads.findings import SPECIAL, findings
 from headway.heads.scores import HeadScores, row_labels
 
 DRAWS = 16
@@ -249,3 +250,7 @@ def test_one_more_draw_differs_in_no_metric(heads, layers):
         score = HeadScores(metric="attention_excess", values=values, draws=draws, n_rows=9)
         told += counts({"attention_excess": score}).found
     assert told <= 0.05 * 200
+
+
+def test_every_special_head_has_a_headline():
+    assert {metric for special in SPECIAL for metric in special.on} == set(words.SPECIAL)

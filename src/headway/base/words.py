@@ -83,7 +83,8 @@ SPECIAL = {
     "text_induction_score": ("induction", "{share} of attention on tokens that followed the current one before"),
     "duplicate_token_score": ("duplicate-token", "{share} of attention on the first copy, in repeated random tokens"),
     "text_duplicate_score": ("duplicate-token", "{share} of attention on earlier copies of the current token"),
-    "positional_score": ("positional", "the largest weight at one distance in {share} of positions"),
+    "positional_score": ("neighbour", "the largest weight on one neighbour in {share} of positions"),
+    "fixed_pattern_score": ("fixed-pattern", "{share} of attention on the same positions in any text"),
     "sink_score": ("first-token", "{share} of attention on the first token"),
 }
 """The kind of a special head by its metric, and the meaning of its score."""
@@ -91,7 +92,6 @@ SPECIAL_HEADS = "{n} {kind}: {heads}, with {meaning} (random heads {random})."
 HEADS_MATTER = "{n} of {all} heads matter on their own: {heads}."
 MOST_COSTLY = "Mean ablation of {head} changes the loss most, by {change} nats per token ({interval_name} {interval})."
 NO_HEAD_MATTERS = "None of {all} heads is found to matter on its own when it is ablated to its mean."
-LIMIT = "The largest change that the data allow is {limit} nats per token ({interval_name}s)."
 TOGETHER = (
     "Ablated together, {heads} heads that show no clear effect alone change the loss by {joint} nats per token "
     "(95 % CI {interval}); their single changes sum to {single}."
@@ -344,11 +344,6 @@ def heads_matter_sentence(
     which = HEADS_MATTER.format(n=len(heads), all=n_heads, heads=some_names(heads))
     most = MOST_COSTLY.format(head=heads[0], change=write(change), interval_name=name, interval=write(*interval))
     return f"{which} {most}"
-
-
-def no_head_matters_sentence(n_heads: int, limit: float, name: str) -> str:
-    """Return the sentences where no head matters on its own; `limit` is the largest change within any interval."""
-    return f"{NO_HEAD_MATTERS.format(all=n_heads)} {LIMIT.format(limit=f'{limit:.2g}', interval_name=name)}"
 
 
 def together_sentence(heads: int, joint: float, interval: tuple[float, float], single: float) -> str:

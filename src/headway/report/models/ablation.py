@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, listed, number
-from headway.base.words import heads_matter_sentence, interval_name, no_head_matters_sentence, together_sentence
+from headway.base.words import NO_HEAD_MATTERS, heads_matter_sentence, interval_name, together_sentence
 from headway.causal.ablation_result import (
     MATTERS,
     Ablation,
@@ -370,12 +370,12 @@ def headline(found: Ablation) -> str:
         sentence = found.findings[0].sentence
         return f"{sentence[0].upper()}{sentence[1:]}."
     matter = _heads_that_matter(found)
-    name = interval_name(0.05, len(ends))
     if not matter:
-        return no_head_matters_sentence(len(ends), float(np.nanmax(np.abs(ends))), name)
+        return NO_HEAD_MATTERS.format(all=len(ends))
     names = [named(head) for head, _ in single.heads()]
     first = names.index(matter[0])
     low, high = map(float, ends[first])
+    name = interval_name(0.05, len(ends))
     return heads_matter_sentence(matter, len(ends), float(single.flat()[first]), (low, high), name)
 
 
