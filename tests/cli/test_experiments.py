@@ -359,3 +359,22 @@ def test_the_version_is_printed():
     done = headway("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"headway [0-9]+\.[0-9]+\.[0-9]+\n", done.stdout)
+
+
+def test_help_names_every_verb_once_with_its_whole_summary():
+    from headway.cli.options import VERBS, app
+
+    said = subprocess.run(
+        [sys.executable, "-m", "headway", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
+    ).stdout
+    grouped = [name for names in VERBS.values() for name in names]
+    registered = [command.name or command.callback.__name__ for command in app.registered_commands]
+    assert sorted(grouped) == sorted(registered)
+    assert "..." not in said
+    for command in app.registered_commands:
+        name, summary = command.name or command.callback.__name__, command.callback.__doc__.partition("\n")[0]
+        assert len([line for line in said.splitlines() if line.split() == [name, *summary.split()]]) == 1

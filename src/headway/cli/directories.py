@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 @app.command()
 def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
-    """How far every run of a results directory is."""
+    """Show how far every run of a results directory is.
+
+    Example: headway status results/icl-heads
+    """
     from headway.report.progress import status_table
 
     print_tables(status_table(open_store(directory, plugins)))
@@ -60,10 +63,12 @@ def compare(
         typer.Option("--format", help="Print the verdicts as a table: difference, interval, seeds, verdict."),
     ] = None,
 ) -> None:
-    """Compare arms over paired seeds; writes results.json.
+    """Compare the arms, and write results.json.
 
     With OTHER, each of its arms is compared with the arm of its name in DIR, or else with DIR's baseline. The task, the
     data and the evaluation have to be the same. Nothing is written.
+
+    Example: headway compare results/icl-heads --format csv
     """
     from headway.stats.across import compare_directories
     from headway.stats.results import write
@@ -95,9 +100,11 @@ def report(
         bool, typer.Option("--answer", help="Also write the answer as Markdown with a picture, to publish it.")
     ] = False,
 ) -> None:
-    """Write results.json, report.html, the figures, and look.html for finished language models.
+    """Write the report and its figures.
 
     Headway leaves look.html alone if it is newer than the runs that it shows, and writes all else anew.
+
+    Example: headway report results/icl-heads --answer
     """
     from headway.api import finish
 
@@ -141,7 +148,10 @@ def drop(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
 ) -> None:
-    """Put runs of an arm aside, to DIR/dropped."""
+    """Move runs of an arm to DIR/dropped.
+
+    Example: headway drop results/icl-heads h8 --seeds 0,2
+    """
     from headway.config.document import parse_seeds
     from headway.store.directory import seed_of
     from headway.store.document import doubt, missing
@@ -167,7 +177,10 @@ def drop(
 
 @app.command()
 def verify(directory: opt.Directory) -> None:
-    """Read every file of a results directory but pages and figures, and name what is damaged or missing."""
+    """Check every stored file, and name what is damaged or missing.
+
+    Example: headway verify results/icl-heads
+    """
     from headway.store.verify import verify as look_at
 
     found = []
@@ -196,9 +209,7 @@ def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
     return store
 
 
-Slots = Annotated[
-    int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core or a GPU each.")
-]
+Slots = Annotated[int | None, opt.whole_number(1, "Runs at a time; by default a core or a GPU each.", most=10_000)]
 
 _STOPPED, _LEFT = 130, 75
 """Exit codes of a worker, the latter EX_TEMPFAIL of sysexits.h: a scheduler's script then puts its job back."""
@@ -218,11 +229,13 @@ def worker(
         bool, typer.Option("--tell-left", help="Exit with 75 after SIGUSR1, or when time is up, if runs are left.")
     ] = False,
 ) -> None:
-    """Join the work on a results directory, on any machine that sees it.
+    """Join the work on a results directory, from any machine.
 
     Takes runs that nobody works on, the longest first, until nothing is left or it is time. SIGTERM, Ctrl-C and SIGUSR1
     store a checkpoint of each and let go. Exits with 0, with 1 when runs failed meanwhile, with 2 for a user's error,
     and with 130 when a signal stopped it.
+
+    Example: headway worker results/icl-heads
     """
     from headway.execute.join import Joining, deadline
     from headway.execute.sweep import ExecutionOptions
@@ -266,9 +279,11 @@ def submit(
     runs_per_gpu: opt.RunsPerGpu = 1,
     trainer: opt.Trainer = "auto",
 ) -> None:
-    """Have Slurm start workers that join a results directory, from a machine that has sbatch.
+    """Start workers with Slurm that join a results directory.
 
     Each stores before its time limit, and comes back into the queue by itself while something is left.
+
+    Example: headway submit results/icl-heads --array 20
     """
     from headway.execute.slurm import submit as submit_to_slurm
     from headway.store.environment import check_device

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @app.command("list")
 def list_() -> None:
-    """The experiments that come with Headway, a line each, by what they are about."""
+    """List the experiments that come with Headway."""
     from headway.config.shipped import shipped
     from headway.config.yaml import read_file
 
@@ -30,7 +30,10 @@ def list_() -> None:
 
 @app.command()
 def show(name: opt.Name, scale: opt.Scale = None, settings: opt.Settings = None, plugins: opt.Plugins = None) -> None:
-    """The resolved YAML of an experiment, to start your own."""
+    """Print the whole file of an experiment, to start your own.
+
+    Example: headway show icl-heads > mine.yaml
+    """
     from headway.config.load import load
 
     experiment = load(name, scale=scale, settings=settings or (), plugins=plugins or ())
@@ -54,10 +57,12 @@ def plan(
         typer.Option(callback=path_of, metavar="FILE", help="The picture as a png, svg, pdf or html file."),
     ] = None,
 ) -> None:
-    """Parameters, FLOPs, memory and time of each arm.
+    """State parameters, FLOPs, memory and time of each arm.
 
     Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched, and
     refuses what `run` would refuse for its data.
+
+    Example: headway plan head-progression
     """
     from headway.api import about_comparisons, as_compared
     from headway.execute.costs import costs, preflight, remarks, too_large
@@ -109,9 +114,7 @@ def run(
         int | None,
         typer.Option("--max-seeds", metavar="N", help="Seeds where --until ends; by default 12."),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, max=10_000, metavar="N", help="Runs at a time; by default a core each.")
-    ] = None,
+    workers: Annotated[int | None, opt.whole_number(1, "Runs at a time; by default a core each.", most=10_000)] = None,
     trainer: opt.Trainer = "auto",
     together: Annotated[
         str,
@@ -137,10 +140,12 @@ def run(
         Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="By default results/NAME-SCALE.")
     ] = None,
 ) -> None:
-    """Train every arm and seed, compare, report.
+    """Train every arm and seed, compare the arms, write a report.
 
     On the same directory again, it finishes what is missing and repeats nothing; headway run DIR does so with what was
     asked for there. Ctrl-C is safe. With --until, seeds are added, at planned looks, until every question is settled.
+
+    Example: headway run icl-heads --seeds 3
     """
     from headway.adaptive.until import goal_of
     from headway.api import carry_out

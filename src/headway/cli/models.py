@@ -19,21 +19,12 @@ if TYPE_CHECKING:
     from headway.report.models.page import ModelPage
 
 
-def _number(least: int, what: str, metavar: str = "N") -> Any:
-    """Return the option of a whole number."""
-    return typer.Option(min=least, max=opt.MOST, metavar=metavar, help=what)
-
-
-def _seed(what: str) -> Any:
-    return typer.Option(min=0, max=2**63 - 1, help=what)
-
-
 def _page_folder(verb: str) -> Any:
     what = f"A folder that is made; by default results/{verb}-NAME."
     return typer.Option(callback=path_of, metavar="DIR", help=what)
 
 
-LengthOf = Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 256.")]
+LengthOf = Annotated[int | None, opt.whole_number(2, "Tokens of each; by default its context, at most 256.")]
 SequencesOf = "At most so many of each text; by default 8,192 tokens, and at least 32."
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
@@ -45,17 +36,20 @@ def generate(
     checkpoint: opt.Checkpoint,
     prompt: Annotated[str, typer.Option(help="How the text begins; nothing: at the start of a text.")] = "",
     tokens: Annotated[
-        int | None, _number(1, "At most so many; by default 200, or what fits its training context.")
+        int | None, opt.whole_number(1, "At most so many; by default 200, or what fits its training context.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Divides the logits; 0: always the likeliest token.")] = 0.9,
-    top_k: Annotated[int | None, _number(1, "Only the K likeliest tokens.", "K")] = None,
+    top_k: Annotated[int | None, opt.whole_number(1, "Only the K likeliest tokens.", metavar="K")] = None,
     top_p: Annotated[
         float | None, typer.Option(metavar="P", help="Only the likeliest tokens of this joint probability.")
     ] = None,
-    seed: Annotated[int, _seed("The same seed, the same text.")] = 0,
+    seed: Annotated[int, opt.whole_number(0, "The same seed, the same text.", most=2**63 - 1)] = 0,
     tokenizer: opt.TokenizerOf = None,
 ) -> None:
-    """Let a trained language model write."""
+    """Write text with a trained language model.
+
+    Example: headway generate gpt2 --prompt "Once upon a time"
+    """
     from headway.analysis.open import open_model
 
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -67,9 +61,11 @@ def export(
     checkpoint: opt.Checkpoint,
     directory: Annotated[Path, typer.Argument(callback=path_of, metavar="OUT", help="A folder that is made.")],
 ) -> None:
-    """Write a trained language model as a folder that Hugging Face's transformers loads.
+    """Write a language model as a folder that transformers loads.
 
     A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
+
+    Example: headway export results/head-progression/runs/constant-low/seed-0 OUT
     """
     from headway.analysis.open import open_model
     from headway.hf.write import export as write
@@ -104,17 +100,19 @@ def xray(
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, _number(1, "At most so many sequences of the text; by default 4,096 tokens.")
+        int | None, opt.whole_number(1, "At most so many sequences of the text; by default 4,096 tokens.")
     ] = None,
-    length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 512.")] = None,
+    length: Annotated[int | None, opt.whole_number(2, "Tokens of each; by default its context, at most 512.")] = None,
     draws: opt.Draws = None,
     plugin: opt.Plugins = None,
     device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
-    """Measure every head of a finished model on a text.
+    """Measure every attention head of a model on a text.
 
     Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
+
+    Example: headway xray gpt2 --text mine.txt
     """
     from headway.analysis.xray import xray as measure
     from headway.report.models.xray import layers, xray_page
@@ -161,17 +159,19 @@ def ablate(
     out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
-    sequences: Annotated[int | None, _number(2, SequencesOf)] = None,
+    sequences: Annotated[int | None, opt.whole_number(2, SequencesOf)] = None,
     length: LengthOf = None,
     device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
-    """Measure the loss without each head: at zero, at its mean, resampled.
+    """Ablate each head, and measure how the loss changes.
 
     Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
     Heads are also taken away together, and those that stand in for each other are named.
     With --circuit everything outside some heads is taken away, too.
     Before any number the model is checked: a head masked must be the head removed.
+
+    Example: headway ablate gpt2 --text mine.txt
     """
     from headway.analysis.ablate import ablate as measure
     from headway.report.models.ablation import ablation_page, ways
@@ -211,19 +211,19 @@ def prune(
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],
     out: Annotated[Path, typer.Option(callback=path_of, metavar="FOLDER", help="A folder that is made.")],
     text: opt.TextOrExamples = None,
-    steps: Annotated[
-        int, typer.Option(min=1, max=10_000, metavar="N", help="Importance is measured anew after each.")
-    ] = 1,
+    steps: Annotated[int, opt.whole_number(1, "Importance is measured anew after each.", most=10_000)] = 1,
     tokenizer: opt.TokenizerOf = None,
-    sequences: Annotated[int | None, _number(1, SequencesOf)] = None,
+    sequences: Annotated[int | None, opt.whole_number(1, SequencesOf)] = None,
     length: LengthOf = None,
     device: opt.Device = "auto",
-    seed: Annotated[int, _seed("Of what is drawn.")] = 0,
+    seed: Annotated[int, opt.whole_number(0, "Of what is drawn.", most=2**63 - 1)] = 0,
 ) -> None:
-    """Write a model without some of its heads: an ordinary one of another layout.
+    """Write a model without some of its heads.
 
     Heads that share keys and values go together; a layer may lose all. What it costs in loss and saves in time and
     memory is measured.
+
+    Example: headway prune gpt2 --by taylor --keep 0.5 --text mine.txt --out pruned
     """
     from headway.analysis.prune import prune as take_heads
 
@@ -311,10 +311,12 @@ def patch(
     device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
-    """Which heads make the difference between two texts: each as on the one, in a run of the other.
+    """Patch activations from a clean text into a corrupted one.
 
     Draws what comes back with each head's context, queries, keys, values and pattern, which head acts on which later
     one, and where the heads of the strongest path look. Of files with a text in each line there are intervals.
+
+    Example: headway patch gpt2 --clean "He said that" --corrupted "She said that" --answer " he"
     """
     from headway.analysis.patch import patch_texts
     from headway.analysis.text_pairs import text_or_lines
@@ -366,8 +368,10 @@ def look(
         ),
     ] = None,
     tokenizer: opt.TokenizerOf = None,
-    sequences: Annotated[int | None, _number(1, "So many of the text, and of repeated tokens; by default 4.")] = None,
-    length: Annotated[int | None, _number(2, "Tokens of each; by default its context, at most 128.")] = None,
+    sequences: Annotated[
+        int | None, opt.whole_number(1, "So many of the text, and of repeated tokens; by default 4.")
+    ] = None,
+    length: Annotated[int | None, opt.whole_number(2, "Tokens of each; by default its context, at most 128.")] = None,
     draws: opt.Draws = None,
     plugin: opt.Plugins = None,
     largest: Annotated[
@@ -376,10 +380,12 @@ def look(
     device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
-    """One offline page on which one picks a head and sees what it does.
+    """Write a page on which you pick a head and see its patterns.
 
     Patterns on a text and on repeated tokens, token by token; circuits in tokens; numbers beside what untrained heads
     show; alike and composed heads; of a run with probes also while it trained.
+
+    Example: headway look gpt2 --text mine.txt
     """
     from headway.analysis.look import look as look_at
     from headway.analysis.look import models_in

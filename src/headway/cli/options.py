@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from headway.base.text import printable
 from headway.base.torch_setup import share_cores
@@ -23,14 +24,43 @@ if TYPE_CHECKING:
     from headway.store.directory import Store
 
 
+VERBS = {
+    "Run": ("list", "show", "plan", "run"),
+    "Results": ("status", "compare", "report", "drop", "verify"),
+    "Models": ("xray", "look", "ablate", "patch", "prune", "generate", "export"),
+    "Clusters": ("worker", "submit"),
+}
+"""The verbs as `headway --help` groups them."""
+
+
+class Verbs(TyperGroup):
+    """The command line, whose help groups the verbs and has their summaries whole."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write a section for each group of verbs."""
+        for title, names in VERBS.items():
+            with formatter.section(title):
+                summaries = [(name, self.commands[name].get_short_help_str(limit=200)) for name in names]
+                formatter.write_dl(summaries)
+
+
 app = typer.Typer(
+    cls=Verbs,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
-MOST = 2**31 - 1
-"""Of numbers of tokens and sequences, as arrays count them."""
+
+def whole_number(least: int, what: str, *names: str, metavar: str = "N", most: int = 2**31 - 1) -> Any:
+    """Return the option of a whole number that is not too large for an array."""
+
+    def check(value: int | None) -> int | None:
+        if value is not None and not least <= value <= most:
+            raise typer.BadParameter(f"{value} is not in the range {least} to {most:,}")
+        return value
+
+    return typer.Option(*names, callback=check, metavar=metavar, help=what)
 
 
 def path_of(given: Any) -> Any:
@@ -98,13 +128,7 @@ TokenizerOf = Annotated[
 ]
 Draws = Annotated[
     int | None,
-    typer.Option(
-        "--null-draws",
-        min=0,
-        max=MOST,
-        metavar="N",
-        help="How often untrained heads are drawn to compare with; by default 16.",
-    ),
+    whole_number(0, "How often untrained heads are drawn to compare with; by default 16.", "--null-draws"),
 ]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")]
 
