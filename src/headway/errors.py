@@ -123,9 +123,14 @@ def near(name: str, names: Iterable[str]) -> str:
         'did you mean n_heads?'
         >>> near("zzz", ["n_heads", "d_model"])
         'choose from: d_model, n_heads'
+        >>> near("lr", ["learning_rate", "d_model"])
+        'did you mean learning_rate?'
     """
     known = sorted(map(str, names))
-    close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.6) if len(str(name)) <= LONGEST_VALUE else []
+    close = [each for each in known if "".join(word[:1] for word in each.split("_")) == name]
+    close = (
+        close or difflib.get_close_matches(str(name), known, n=3, cutoff=0.6) if len(str(name)) <= LONGEST_VALUE else []
+    )
     if close:
         return f"did you mean {' or '.join(close)}?"
     more = [f"... and {len(known) - MOST_NAMES:,} more"] if len(known) > MOST_NAMES else []

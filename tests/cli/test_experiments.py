@@ -374,7 +374,7 @@ def test_help_names_every_verb_once_with_its_whole_summary():
     grouped = [name for names in VERBS.values() for name in names]
     registered = [command.name or command.callback.__name__ for command in app.registered_commands]
     assert sorted(grouped) == sorted(registered)
-    assert "..." not in said
+    assert "..." not in said.partition("Run:")[2]
     for command in app.registered_commands:
         name, summary = command.name or command.callback.__name__, command.callback.__doc__.partition("\n")[0]
         assert len([line for line in said.splitlines() if line.split() == [name, *summary.split()]]) == 1

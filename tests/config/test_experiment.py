@@ -433,7 +433,7 @@ def test_a_setting_that_an_optimizer_lacks_blames_no_arm():
     adam = {"optimizer": "adam", "learning_rate": 0.1, "batch_size": 4, "steps": 10}
     for sgd in (BASE["training"], {**BASE["training"], "momentum": 0.1}):
         content = changed(scales={}, baseline="one", training=adam, arms={"one": None, "four": {"training": sgd}})
-        with pytest.raises(DeclarationError, match=r"^training\.momentum: there is no such key; .*") as error:
+        with pytest.raises(DeclarationError, match=r"^--set training\.momentum: there is no such key; .*") as error:
             resolve(content, settings=["training.momentum=0.3"])
         said = "\nwhat four has instead of it is set by arms.four.training.momentum=..."
         assert str(error.value).endswith(said) == ("momentum" in sgd)
@@ -659,7 +659,7 @@ def test_a_directory_that_has_such_names_is_still_read(tmp_path):
 def test_a_key_that_is_gone_is_an_error_in_a_file_and_a_note_in_a_stored_document(tmp_path, key, value):
     with pytest.raises(DeclarationError, match=rf"^{key}: there is no such key any more; leave it out: [^\n]+$"):
         load(changed(**{key: value}))
-    with pytest.raises(DeclarationError, match=rf"^{key}: there is no such key any more; leave it out: [^\n]+$"):
+    with pytest.raises(DeclarationError, match=rf"^--set {key}: there is no such key any more; leave it out: [^\n]+$"):
         load(BASE, settings=f"{key}={value}")
     path = tmp_path / "experiment.yaml"
     path.write_text(load(BASE).dump() + f"{key}: {value}\n")

@@ -56,6 +56,9 @@ def _usage_error(error: Any) -> NoReturn:
         sys.exit(0)
     if "unexpected extra argument" in message and "--arms" in sys.argv[1:]:
         message += "; --arms takes names with commas between them and no spaces, such as --arms h1,h2"
+    elif "unexpected extra argument" in message:
+        verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        message += f"; `headway {verb} --help` shows what it takes"
     _fail(shortened(str(UserError(message)), _LONGEST), getattr(error, "exit_code", 2))
 
 

@@ -70,7 +70,9 @@ def load(
     # The reader reports a folder, or a path that is no file; unlike `Path.exists` this takes any text.
     if not os.path.exists(path) or (path.is_dir() and len(path.parts) < 2):
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-            raise DeclarationError(f"{shortened(str(path))}: there is no such file")
+            raise DeclarationError(
+                f"{shortened(str(path))}: there is no such file; `headway list` names the experiments"
+            )
         raise DeclarationError(
             f"there is no experiment {shortened(repr(str(name_or_path)))}; {near(str(name_or_path), shipped())}; "
             "a file of your own is given by its path, such as ./mine.yaml"
@@ -94,9 +96,10 @@ def read_resolved(path: Path) -> Experiment:
     """
     content = _content(path)
     removed = tuple(key for key in REMOVED_KEYS if content.pop(key, None))
-    document = parse(Document, renamed(content), _in_file(path.name))
+    locate = _locate_in(path.name)
+    document = parse(Document, renamed(content), locate)
     plugins = plugin_files.load_kept(path.parent) if document.plugins else ()
-    return replace(_assemble(document, path.name, plugins), removed_keys=removed)
+    return replace(_assemble(document, locate, plugins), removed_keys=removed)
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -118,36 +121,38 @@ def resolve(
     Raises:
         DeclarationError: if the experiment is invalid.
     """
-    _refuse_removed(content, source)
-    document = parse(Document, content, _in_file(source))
+    given = (settings,) if isinstance(settings, str) else tuple(settings)
+    locate = _locate_in(source, given)
+    _refuse_removed(content, locate)
+    document = parse(Document, content, locate)
     scales = _scales_of(document)
     if scale is not None and scale not in scales:
-        raise DeclarationError(f"{document.name} has no scale {scale!r}; {near(scale, scales)}")
+        advice = near(scale, scales) if scales else "it has one size, so leave the scale out"
+        raise DeclarationError(f"{document.name} has no scale {scale!r}; {advice}")
     chosen = scale or ("laptop" if "laptop" in scales else None)
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
         plain = merge(plain, {**scales[chosen], "scale": chosen})
-    given = (settings,) if isinstance(settings, str) else tuple(settings)
     plain = with_settings(plain, given)
-    _refuse_removed(plain, source)
-    resolved = parse(Document, plain, _in_file(source))
+    _refuse_removed(plain, locate)
+    resolved = parse(Document, plain, locate)
     named = [plugin_files.load(each, folder) for each in resolved.plugins]
     loaded = tuple(dict.fromkeys([*named, *map(plugin_files.load, plugins)]))
     if loaded:
         resolved = resolved.model_copy(update={"plugins": tuple(plugin.written for plugin in loaded)})
     try:
-        experiment = replace(_assemble(resolved, source, loaded), settings=given)
-        _check_starts(experiment.arms, source)
-        _check_folders(resolved, source)
+        experiment = replace(_assemble(resolved, locate, loaded), settings=given)
+        _check_starts(experiment.arms, locate)
+        _check_folders(resolved, locate)
         return experiment
     except DeclarationError as error:  # perhaps caused by a setting meant for an arm's own value
         raise DeclarationError("\n".join([str(error), *meant_for(given, resolved.arms, str(error))])) from None
 
 
-def _refuse_removed(content: Mapping[str, Any], source: str) -> None:
+def _refuse_removed(content: Mapping[str, Any], locate: Locate) -> None:
     for key, advice in REMOVED_KEYS.items():
         if key in content:
-            raise DeclarationError(_in_file(source)(f"{key}: there is no such key any more; {advice}"))
+            raise DeclarationError(f"{locate(key)}: there is no such key any more; {advice}")
 
 
 QUICK = "quick"
@@ -173,11 +178,19 @@ def _scales_of(document: Document) -> dict[str, Mapping[str, Any]]:
     return {**scales, QUICK: merge(laptop, short)}
 
 
-def _in_file(source: str) -> Locate:
-    return lambda path: ": ".join(part for part in (source, path) if part)
+def _locate_in(source: str, settings: Sequence[str] = ()) -> Locate:
+    """Return a function that names a path by the file that has it, or by the setting."""
+    changed = {setting.partition("=")[0] for setting in settings}
+
+    def locate(path: str) -> str:
+        if path in changed:
+            return f"--set {path}"
+        return ": ".join(part for part in (source, path) if part)
+
+    return locate
 
 
-def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ()) -> Experiment:
+def _assemble(document: Document, locate: Locate, plugins: tuple[Plugin, ...] = ()) -> Experiment:
     # An empty mapping is a part that the file does not mention; null is an answer.
     shared = {part: getattr(document, part) for part in RUN_SECTIONS if getattr(document, part) != {}}
     if digests := sorted(plugin.digest for plugin in plugins if plugin.changes_results):
@@ -189,26 +202,26 @@ def _assemble(document: Document, source: str, plugins: tuple[Plugin, ...] = ())
     for name, parent in starts_of(document.arms).items():
         for control in (None, *document.controls):
             made[name, control] = replace(
-                _arm(document, shared, source, name, control, made, parent), group=group_of.get(name)
+                _arm(document, shared, locate, name, control, made, parent), group=group_of.get(name)
             )
     arms = tuple(made[name, control] for name in document.arms for control in (None, *document.controls))
-    _check_labels(arms, source)
+    _check_labels(arms, locate)
     _check_measured(arms, plugins)
     plain = tuple(arm for arm in arms if arm.control is None)
     check_kept(document.logging.weights, plain)
     return Experiment(document=document, arms=arms, selected=plain, seeds=all_seeds(document.seeds), plugins=plugins)
 
 
-def _check_labels(arms: Sequence[Arm], source: str) -> None:
+def _check_labels(arms: Sequence[Arm], locate: Locate) -> None:
     labels = Counter(arm.label for arm in arms if arm.control is None)
     if twice := [label for label, count in labels.items() if count > 1]:
         raise DeclarationError(
-            f"{_in_file(source)('arms')}: two arms have the label {shortened(repr(twice[0]))}, and a figure could not "
+            f"{locate('arms')}: two arms have the label {shortened(repr(twice[0]))}, and a figure could not "
             "tell them apart"
         )
 
 
-def _check_folders(document: Document, source: str) -> None:
+def _check_folders(document: Document, locate: Locate) -> None:
     """Raise an error if two names share a folder where file names ignore case.
 
     A directory that already has such runs is still read.
@@ -221,17 +234,17 @@ def _check_folders(document: Document, source: str) -> None:
         for name in getattr(document, part):
             if (other := first.setdefault(name.lower(), name)) != name:
                 raise DeclarationError(
-                    f"{_in_file(source)(f'{part}.{name}')}: {part} {other} and {name} differ only in capital letters, "
+                    f"{locate(f'{part}.{name}')}: {part} {other} and {name} differ only in capital letters, "
                     "and share a folder on file systems that ignore case; rename one of them"
                 )
 
 
-def _check_starts(arms: Sequence[Arm], source: str) -> None:
+def _check_starts(arms: Sequence[Arm], locate: Locate) -> None:
     for arm in arms:
         if arm.parent is not None:
             ancestors = [other.resolved_spec for other in arm.ancestors]
             if why_not := pointless_init(arm.resolved_spec, ancestors, arm.parent.full_name):
-                raise DeclarationError(f"{_in_file(source)(f'arms.{arm.name}.init_from')}: {why_not}")
+                raise DeclarationError(f"{locate(f'arms.{arm.name}.init_from')}: {why_not}")
 
 
 def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
@@ -246,7 +259,7 @@ def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
 def _arm(
     document: Document,
     shared: Mapping[str, Any],
-    source: str,
+    locate: Locate,
     name: str,
     control: str | None,
     made: Mapping[tuple[str, str | None], Arm],
@@ -257,7 +270,7 @@ def _arm(
     label = label_of(override, name)
     override.pop("label", None)
     over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
-    locate = _locator(source, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
+    locate = _locator(locate, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
     content, parent = {**merge(merge(shared, override), over), "seed": 0}, None
     if starts_from is not None:
         # The parent has the same control, unless the control changes nothing there and is not run.
@@ -322,17 +335,17 @@ def _magnitude(number: int) -> str:
     return str(number)
 
 
-def _locator(source: str, arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:
+def _locator(of_document: Locate, arm: str, *places: tuple[str, Mapping[str, Any]]) -> Locate:
     """Return a function that names a path by the place that set it: the control, the arm, or the common part."""
 
     def locate(path: str) -> str:
         for place, (where, content) in enumerate(places):
             if path and any(leaf == path or leaf.startswith(f"{path}.") for leaf in leaves(content)):
-                return _in_file(source)(f"{where}{path}")
+                return of_document(f"{where}{path}")
             if chooser := _replaced(path, content, [below for _, below in places[place + 1 :]]):
                 part, _, key = chooser.rpartition(".")
-                return _in_file(source)(f"{where}{path} (with another {key}, nothing of {part} is taken over)")
-        return _in_file(source)(f"arm {arm}: {path}" if path else f"arm {arm}")
+                return of_document(f"{where}{path} (with another {key}, nothing of {part} is taken over)")
+        return of_document(f"arm {arm}: {path}" if path else f"arm {arm}")
 
     return locate
 

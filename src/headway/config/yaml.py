@@ -199,7 +199,9 @@ def read_yaml(text: str, source: str = "YAML") -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}: " if mark else ""
-        problem = shortened(str(error.problem or error.context))
+        begun = text.splitlines()[mark.line : mark.line + 1] if mark else []
+        has_tab = "\t" in "".join(begun)
+        problem = "a tab; indent with spaces" if has_tab else shortened(str(error.problem or error.context))
         raise DeclarationError(f"{source}: {line}this is not YAML: {problem}") from None
     except DeclarationError as error:
         raise DeclarationError(f"{source}: {error}") from None
