@@ -253,7 +253,7 @@ def test_python_opens_what_the_command_wrote(finished):
         (("run", "icl-heads", "--control", "noise"), "there is no control 'noise'"),
         (("run", "icl-heads", "--scale", "paper"), "has no scale 'paper'"),
         (("run", "icl-heads", "--trainer", "fast"), "'fast' is not one of"),
-        (("run", "icl-heads", "--workers", "0"), "greater than or equal to 1"),
+        (("run", "icl-heads", "--workers", "0"), "0 is not in the range 1 to 10,000"),
         (("status", "nowhere"), "nowhere is no results directory"),
         (("reprot", "nowhere"), "No such command 'reprot'"),
         (("run", "icl-heads", "--sclae", "x"), "No such option"),
