@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 396_536,
-    "code lines": 37_390,
+    "tokens": 396_840,
+    "code lines": 37_413,
     "dense modules": 80,
     "functions above 400 tokens": 33,
     "comprehensions in 1,000 lines": 78,
