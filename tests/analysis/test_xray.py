@@ -271,7 +271,7 @@ def test_untrained_heads_are_drawn_as_often_as_asked_for(ragged, text):
     np.testing.assert_allclose(content["untrained_spread"]["layers.0.attention"], drawn.std(0, ddof=1), rtol=1e-2)
     none = headway.xray(ragged, text=text, sequences=2, length=32, draws=0)
     assert not none.scores["sink_score"].draws
-    assert any("what stands out of untrained heads cannot be said" in note for note in none.notes)
+    assert any("no heads were drawn anew (draws 0)" in note for note in none.notes)
     with pytest.raises(UserError, match="draws -1: give 0"):
         headway.xray(ragged, text=text, draws=-1)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 396_840,
+    "tokens": 396_833,
     "code lines": 37_413,
     "dense modules": 80,
-    "functions above 400 tokens": 33,
+    "functions above 400 tokens": 30,
     "comprehensions in 1,000 lines": 78,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 44,

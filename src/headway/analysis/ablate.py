@@ -244,32 +244,28 @@ def _together(
     others = tuple(head for head in every if head not in up)
     suspects = _suspects(work, up, others)
     searched = list(dict.fromkeys([*suspects, *down[:_LOWERING], *by_size]))[:_SEARCHED]
-    important = list(combinations(sorted(by_size[:_IMPORTANT]), 2))
-    pairs = list(dict.fromkeys([*most_alike, *important, *combinations(sorted(searched), 2)]))
-    groups = [(heads_beyond(exact, 1, -1), ()), (others, suspects)]
-    sets = [*pairs, *(kept for heads, left in groups for kept in [heads, *_all_but_one(heads, left)])]
-    changes, alone = work.without(sets), {head: {k: single_of(exact, head, k) for k in KINDS} for head in every}
-    rest = iter(range(len(pairs), len(sets)))
-
-    def change() -> dict[Kind, np.ndarray]:
-        at = next(rest)
-        return {kind: changes[kind][at] for kind in KINDS}
-
-    found = [GroupEffect(heads=h, joint=change(), left_in={head: change() for head in left}) for h, left in groups]
+    why = dict.fromkeys(most_alike, "alike")
+    for reason, heads in (("important", by_size[:_IMPORTANT]), ("searched", searched)):
+        for pair in combinations(sorted(heads), 2):
+            why.setdefault(pair, reason)
+    named = heads_beyond(exact, 1, -1)
+    sets = [*why, named, others, *_all_but_one(others, suspects)]
+    by_kind, n = work.without(sets), len(why)
+    changes = [{kind: by_kind[kind][at] for kind in KINDS} for at in range(len(sets))]
+    left_in = dict(zip(suspects, changes[n + 2 :], strict=True))
+    alone = {kind: [single_of(exact, a, kind) + single_of(exact, b, kind) for a, b in why] for kind in KINDS}
+    interactions = {kind: by_kind[kind][:n] - np.array(alone[kind]) for kind in KINDS}
     return SelfRepair(
         exact=exact,
         pairs=PairEffects(
-            heads=tuple(pairs),
-            why=tuple("alike" if p in most_alike else "important" if p in important else "searched" for p in pairs),
-            cosine=tuple(cosine.get(pair, float("nan")) for pair in pairs),
-            per_sequence={
-                kind: changes[kind][: len(pairs)] - np.array([alone[a][kind] + alone[b][kind] for a, b in pairs])
-                for kind in KINDS
-            },
+            heads=tuple(why),
+            why=tuple(why.values()),
+            cosine=tuple(cosine.get(pair, float("nan")) for pair in why),
+            per_sequence=interactions,
             tokens=exact.tokens,
         ),
-        named=found[0] if len(found[0].heads) > 1 else None,
-        others=found[1] if len(found[1].heads) > 1 else None,
+        named=GroupEffect(heads=named, joint=changes[n], left_in={}) if len(named) > 1 else None,
+        others=GroupEffect(heads=others, joint=changes[n + 1], left_in=left_in) if len(others) > 1 else None,
     )
 
 

@@ -168,9 +168,12 @@ class XRayNotes:
 
     def drawable(self, opened: Opened, tokens: np.ndarray, draws: int) -> int:
         """Return the number of draws; 0 for a model in memory without its matrices."""
-        if not draws or not opened.brought:
-            return draws
-        if all(attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions):
+        if not draws:
+            self.add("no heads were drawn anew (draws 0), so no head is compared with untrained ones")
+            return 0
+        if not opened.brought or all(
+            attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions
+        ):
             return draws
         self.add(
             "no heads were drawn anew: the attentions that were brought do not say their matrices, as those of "
@@ -186,9 +189,6 @@ class XRayNotes:
     ) -> None:
         """Add notes on the untrained heads of this text, and on where they were not drawn."""
         if not draws:
-            if any(note.startswith("no heads were drawn anew") for note in self.sentences):
-                return
-            self.add("no heads were drawn anew (draws 0): what stands out of untrained heads cannot be said")
             return
         if draws < 4:
             self.add(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")

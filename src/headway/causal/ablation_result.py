@@ -101,7 +101,7 @@ def _bounded(effects: HeadEffects) -> list[tuple[Head, float, tuple[float, float
 def _heads(effects: HeadEffects, kind: Kind) -> str:
     heads = _bounded(effects)
     if len(effects.tokens) < LEAST:
-        return f"heads {SAID[kind]}: {_too_few(len(effects.tokens), len(heads))}"
+        return f"heads {SAID[kind]}: {_too_few(len(effects.tokens), len(heads), 'head')}"
     up = sorted((h for h in heads if h[2][0] > MATTERS), key=lambda h: -h[1])
     down = sorted((h for h in heads if h[2][1] < -MATTERS), key=lambda h: h[1])
     said = [*_some(up, "rises"), *_some(down, "falls")]
@@ -117,10 +117,10 @@ def _heads(effects: HeadEffects, kind: Kind) -> str:
     return f"{begun}: {'; '.join(said)}"
 
 
-def _too_few(n: int, claims: int) -> str:
+def _too_few(n: int, claims: int, what: str) -> str:
     """Return why nothing is claimed of few sequences."""
     return (
-        f"{counted(n, 'sequence')} cannot carry {counted(claims, 'claim')} at once, so no head is named; give a text "
+        f"{counted(n, 'sequence')} cannot carry {counted(claims, 'claim')} at once, so no {what} is named; give a text "
         f"of {LEAST} documents or more"
     )
 
@@ -171,7 +171,7 @@ def _pairs(ablation: "Ablation", kind: Kind) -> str:
     pairs = ablation.pairs
     assert pairs is not None
     if len(pairs.tokens) < LEAST:
-        return f"pairs {SAID[kind]}: {_too_few(len(pairs.tokens), len(pairs.heads))}".replace("no head", "no pair")
+        return f"pairs {SAID[kind]}: {_too_few(len(pairs.tokens), len(pairs.heads), 'pair')}"
     means, (low, high) = pairs.mean(kind), pairs.corrected_interval(kind)
     told = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
     if not told:

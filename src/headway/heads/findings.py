@@ -419,22 +419,29 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     order = order[: min(3, int(beyond.sum()))]
     pairs = [divmod(int(at), table.shape[1]) for at in order]
     names = [f"{labels[attention]}H{head}" for attention, head in composition.heads]
-    of = "output" if kind == "v" else "score"
-    if by_weights:
-        start, end = "strongest ", f"; at random {brief(composition.null)}"
-        said = [f"{brief(table[pair])} ({brief(share[pair])} of the {of} on the text)" for pair in pairs]
-    else:
-        start, end = "on the text, ", f"; weights turned at random {brief(composition.null)}"
-        drawn = [composition.drawn_nats[kind][:, *pair].mean() for pair in pairs]
-        said = [
-            f"{brief(share[pair])} of the score ({brief(composition.nats[kind][pair])} nats, re-initialised "
-            f"{brief(mean)}; by weights alone {brief(table[pair])})"
-            for pair, mean in zip(pairs, drawn, strict=True)
-        ]
-    listed = ", ".join(f"{names[i]} → {names[j]} {text}" for (i, j), text in zip(pairs, said, strict=True))
+    said_of = _path_by_weights if by_weights else _path_on_text
+    listed = ", ".join(f"{names[i]} → {names[j]} {said_of(composition, kind, (i, j))}" for i, j in pairs)
     more = f" and {counted(int(beyond.sum()) - 3, 'more pair')}" if beyond.sum() > 3 else ""
-    sentence = f"{start}{kind.upper()}-composition ({COMPOSITIONS[kind]}): {listed}{more}{end}"
-    return Finding(about=f"{kind}_composition", sentence=sentence, p=float(p[beyond].min()))
+    start, at_random = ("strongest ", "at random") if by_weights else ("on the text, ", "weights turned at random")
+    sentence = f"{start}{kind.upper()}-composition ({COMPOSITIONS[kind]}): {listed}{more}"
+    return Finding(
+        about=f"{kind}_composition",
+        sentence=f"{sentence}; {at_random} {brief(composition.null)}",
+        p=float(p[beyond].min()),
+    )
+
+
+def _path_by_weights(composition: Composition, kind: str, pair: tuple[int, int]) -> str:
+    of = "output" if kind == "v" else "score"
+    share = brief(composition.shares[kind][pair])
+    return f"{brief(getattr(composition, kind)[pair])} ({share} of the {of} on the text)"
+
+
+def _path_on_text(composition: Composition, kind: str, pair: tuple[int, int]) -> str:
+    drawn = float(composition.drawn_nats[kind][:, *pair].mean())
+    nats = f"{brief(composition.nats[kind][pair])} nats, re-initialised {brief(drawn)}"
+    by_weights = f"by weights alone {brief(getattr(composition, kind)[pair])}"
+    return f"{brief(composition.shares[kind][pair])} of the score ({nats}; {by_weights})"
 
 
 def _chances_of_paths(composition: Composition, kind: str, tests: int) -> np.ndarray:

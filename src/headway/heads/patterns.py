@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -295,28 +294,32 @@ def cut_block(
         places = torch.arange(n_keys - n_queries, n_keys, device=sees.device)[None, queries]
     else:
         places = some.places[examples, queries] + n_keys - some.of
-    placed: dict[str, Any] = {
-        "counted": counted,
-        "n_keys": sees.sum(3).to(attention.q.dtype).expand(len(counted), -1, -1),
-        "text_keys": masked.keys_counted[examples].sum(1)[:, None, None].to(attention.q.dtype),
-        "sees": sees,
-        "start": keys.start or 0,
-        "one_text": attention.kind != "cross",
-        "places": places,
-        "first": masked.keys_counted[examples].int().argmax(1, keepdim=True),
-        "period": None if masked.period is None else _of_examples(masked.period, examples, sees.device),
-        "begins": _of_examples(masked.begins, examples, sees.device),
-        "tokens": None if masked.tokens is None else masked.tokens[examples],
-    }
-    logits = attention.logits(batch=examples, queries=queries, keys=keys)
-    largest = logits.amax(3, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
-    powers = logits.sub_(largest).exp_()
-    total = powers.sum(3).clamp(min=torch.finfo(powers.dtype).tiny)
-    measured = MeasuredAttention(powers=powers, total=total, **placed)
+    even = EvenAttention(
+        counted=counted,
+        n_keys=sees.sum(3).to(attention.q.dtype).expand(len(counted), -1, -1),
+        text_keys=masked.keys_counted[examples].sum(1)[:, None, None].to(attention.q.dtype),
+        sees=sees,
+        start=keys.start or 0,
+        one_text=attention.kind != "cross",
+        places=places,
+        first=masked.keys_counted[examples].int().argmax(1, keepdim=True),
+        period=None if masked.period is None else _of_examples(masked.period, examples, sees.device),
+        begins=_of_examples(masked.begins, examples, sees.device),
+        tokens=None if masked.tokens is None else masked.tokens[examples],
+    )
+    measured = _measured(attention.logits(batch=examples, queries=queries, keys=keys), even)
     moved = None
     if masked.tokens is not None and len(masked.tokens) > 1:
         moved = replace(measured, tokens=masked.tokens.roll(1, 0)[examples])
-    return Block(measured=measured, even=EvenAttention(**placed), moved=moved, examples=examples, keys=keys)
+    return Block(measured=measured, even=even, moved=moved, examples=examples, keys=keys)
+
+
+def _measured(logits: Float[Tensor, "batch head query key"], even: EvenAttention) -> MeasuredAttention:
+    """Return the attention of these logits, which are overwritten, in the place of even heads."""
+    largest = logits.amax(3, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
+    powers = logits.sub_(largest).exp_()
+    total = powers.sum(3).clamp(min=torch.finfo(powers.dtype).tiny)
+    return MeasuredAttention(powers=powers, total=total, **vars(even))
 
 
 def _of_examples(number: int | Int[Tensor, " batch"], examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"]:

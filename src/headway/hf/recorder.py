@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Int
@@ -135,13 +135,12 @@ class AttentionRecorder:
             # The function then hides later keys itself, counting from the first key, and cuts off unseen keys.
             k, v, attention_mask = k[:, :, :n_queries], v[:, :, :n_queries], sees(n_queries, n_queries, None, q.device)
         mask, bias = _mask_and_bias(attention_mask, bias, (len(q), n_queries, k.shape[2]))
-        crosses = any(self._given.get(name) is not None for name in _OTHERS_STATES)
         name, layer = ("", 0) if self._repeats else self._named(module)
         trace = partial(
             AttentionTrace,
             name=name,
             layer=layer,
-            kind="cross" if crosses else "self" if causal else "encoder",
+            kind=self._kind_of(causal),
             q=q,
             k=k,
             v=v,
@@ -156,6 +155,11 @@ class AttentionRecorder:
             name=name, module=module, returned=returned, trace=trace, dropout=options.get("dropout") or 0.0
         )
         return returned, weights
+
+    def _kind_of(self, causal: bool) -> Literal["self", "encoder", "cross"]:
+        if any(self._given.get(name) is not None for name in _OTHERS_STATES):
+            return "cross"
+        return "self" if causal else "encoder"
 
     def project(self, module: nn.Linear, args: tuple[Any, ...]) -> None:
         """Check before a linear map whether it reads the output of attention."""
