@@ -1,7 +1,6 @@
 """Patching a model from the outside: by tokens, in words and JSON, and what is refused."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -119,13 +118,6 @@ def made(shares, noise, clean=2.0, seed=0, asks="logit difference"):
         heads=heads, clean=values, corrupted=np.zeros(24), effects={"z": effects}, estimates={"z": effects},
         cancels=(False,) * len(shares), asks=asks,
     )  # fmt: skip
-
-
-def test_the_order_of_heads_is_told_where_it_is_clear():
-    order = next(each for each in made([0.2, 0.6, 0.602], 0.05).sentences if each.startswith("heads in the order of "))
-    assert re.search(r"\(z\): L0H[12] and L0H[12], then L0H0; the order of heads joined by “and” is not clear$", order)
-    order = next(each for each in made([0.2, 0.9, 0.5], 0.05).sentences if each.startswith("heads in the order of "))
-    assert order.endswith("(z): L0H1, then L0H2, then L0H0")
 
 
 @pytest.mark.parametrize("asks", ["logit difference", None])

@@ -141,7 +141,6 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
 
 def test_where_no_effect_is_told_from_0_nothing_is_ranked():
     noise = ablation([[0.0] * 8, [0.0] * 8])
-    assert {cell for row in ways(noise).rows for cell in row.cells[4:]} == {"–"}
     assert all(_title(noise, kind, "first-order") == WAYS[kind] for kind in KINDS)
     content = noise.to_json()
     assert content["heads_told_from_0"] == dict.fromkeys(KINDS, 0)
@@ -153,7 +152,6 @@ def test_ways_in_which_no_effect_is_told_are_left_out():
     nothing = {"resample": effects([[0.0] * 4], seed=1)}
     found = replace(found, exact=replace(found.exact, single={**found.exact.single, **nothing}))
     assert found.to_json()["heads_told_from_0"] == {"zero": 4, "mean": 4, "resample": 0}
-    assert [row.cells[4:] == ("–",) * 4 for row in ways(found).rows] == [False, False, True]
 
 
 def test_what_has_no_sign_is_held_against_sizes_too():
@@ -164,7 +162,6 @@ def test_what_has_no_sign_is_held_against_sizes_too():
     assert content["rank_correlation_with_absolute_exact"] == {kind: {"michel": 1.0} for kind in KINDS}
     assert _title(found, "mean", "michel") == "at the mean: rank correlation −.80 (1.00 of sizes)"
     assert _title(found, "mean", "integrated") == "at the mean: rank correlation 1.00"
-    assert ways(found).rows[0].cells[4:6] == ("−.80", "1.00")
 
 
 @pytest.mark.parametrize(("value", "words"), [(0.2, "L0H0 and L0H1 .20 (.20 to .20)"), (0.0, "no pair is found to")])

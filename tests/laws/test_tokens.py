@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 396_833,
-    "code lines": 37_413,
+    "tokens": 396_576,
+    "code lines": 37_409,
     "dense modules": 80,
     "functions above 400 tokens": 30,
     "comprehensions in 1,000 lines": 78,

@@ -55,7 +55,6 @@ def patch_sentences(patching: "Patching") -> Iterator[str]:
         return
     for site in patching.effects:
         yield _heads(patching, site)
-    yield from _order(patching, next(iter(patching.effects)))
     if any(patching.cancels):
         heads = [named(head) for head, cancels in zip(patching.heads, patching.cancels, strict=True) if cancels]
         yield f"estimates of {', '.join(heads)} are not to be trusted: paths through later layers cancel"
@@ -96,25 +95,6 @@ def _known(patching: "Patching") -> Iterator[str]:
             "the metric is not found to be above 0 on the clean text: if it is a logit difference, the model does not "
             "know the answer, and shares of the difference say nothing"
         )
-
-
-def _order(patching: "Patching", site: "PatchSite") -> Iterator[str]:
-    """Yield the order of the heads that restore most, and which of them are distinguished from the next."""
-    if len(patching.clean) < 2:
-        return
-    named_up = [row for row in _rows(patching, site) if _side(row, is_one=False) > 0]
-    order = sorted(named_up, key=lambda row: -row[1])[:NAMED]
-    if len(order) < 2:
-        return
-    totals, n = patching._totals(site), len(patching.heads)
-    at = [patching.heads.index(head) for head, _, _ in order]
-    low, _ = share_interval(
-        totals[at[:-1]] - totals[at[1:]], patching.clean - patching.corrupted, patching._each, 1 - 0.1 / (n * (n - 1))
-    )
-    steps = [" and " if not end > 0 else ", then " for end in low]
-    said = named(order[0][0]) + "".join(step + named(row[0]) for step, row in zip(steps, order[1:], strict=True))
-    unclear = "; the order of heads joined by “and” is not clear" if " and " in steps else ""
-    yield f"heads in the order of what they restore with {PARTS[site]}: {said}{unclear}"
 
 
 def _difference(patching: "Patching") -> str:

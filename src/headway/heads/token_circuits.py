@@ -204,27 +204,39 @@ def _read_on_text(
     model: Transformer, streams: Sequence[Tensor], attention: AttentionTrace, here: HeadCircuits
 ) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
     """Return by kind what a write into the stream is multiplied with, what all writes together give, and queries."""
-    stream, kv = streams[attention.layer].cpu().double(), list(attention.kv_of)
+    kv = list(attention.kv_of)
     q, k, z = (x.cpu().double() for x in (attention.q, attention.k[:, kv], attention.z))
     logits, p = (x.cpu().double() for x in (attention.logits(), attention.patterns()))
     seen = attention.sees().cpu().expand_as(p)
     more = torch.where(seen, p - 1 / seen.sum(3, keepdim=True).clamp(min=1), 0)
-    total, n = (more * logits.masked_fill(~seen, 0)).sum((0, 2, 3)), (seen.sum(3) > 1).sum((0, 2))
-    scores = {"q": more @ k * attention.scale, "k": more.mT @ q * attention.scale}
+    total = (more * logits.masked_fill(~seen, 0)).sum((0, 2, 3))
+    n = (seen.sum(3) > 1).sum((0, 2))
+    of_queries, of_keys = more @ k * attention.scale, more.mT @ q * attention.scale
     if model.model.positions == "rotary":
         cos, sin = model.get_buffer(f"rotary_{q.shape[3]}")[:, : q.shape[2]].cpu()
-        scores = {kind: rotate(x, torch.stack((cos, -sin))) for kind, x in scores.items()}
+        turned_back = torch.stack((cos, -sin))
+        of_queries, of_keys = rotate(of_queries, turned_back), rotate(of_keys, turned_back)
     out = torch.einsum("bhtd,hdm->bhtm", z, here.ov.right)
     out = out - out.mean((0, 2), keepdim=True)
-    values = p.mT @ torch.einsum("bhtm,hdm->bhtd", out, here.ov.right)
-    back = {"q": here.qk.left.mT, "k": here.qk.right, "v": here.ov.left.mT}
-    size = torch.ones(1, 1, 1, 1)
-    if model.model.norm != "none":
-        centred = stream - stream.mean(2, keepdim=True) if model.model.norm == "layer" else stream
-        size = (centred.square().mean(2) + model.model.norm_eps).sqrt()[:, None, :, None]
-    wanted = {**scores, "v": values}
-    totals = {"q": total, "k": total, "v": out.square().sum((0, 2, 3))}
-    return {kind: (torch.einsum("bhtd,hdm->bhtm", x, back[kind]) / size, totals[kind], n) for kind, x in wanted.items()}
+    of_values = p.mT @ torch.einsum("bhtm,hdm->bhtd", out, here.ov.right)
+    size = _sizes(model, streams[attention.layer].cpu().double())
+    found = {}
+    for kind, vectors, back, whole in (
+        ("q", of_queries, here.qk.left.mT, total),
+        ("k", of_keys, here.qk.right, total),
+        ("v", of_values, here.ov.left.mT, out.square().sum((0, 2, 3))),
+    ):
+        found[kind] = torch.einsum("bhtd,hdm->bhtm", vectors, back) / size, whole, n
+    return found
+
+
+def _sizes(model: Transformer, stream: Float[Tensor, "batch pos d_model"]) -> Tensor:
+    """Return what the norm before the heads divides each position of the stream by."""
+    if model.model.norm == "none":
+        return torch.ones(1, 1, 1, 1)
+    if model.model.norm == "layer":
+        stream = stream - stream.mean(2, keepdim=True)
+    return (stream.square().mean(2) + model.model.norm_eps).sqrt()[:, None, :, None]
 
 
 def composition_chance(
