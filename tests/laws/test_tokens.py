@@ -14,9 +14,9 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 396_576,
-    "code lines": 37_409,
-    "dense modules": 80,
+    "tokens": 399_869,
+    "code lines": 37_653,
+    "dense modules": 83,
     "functions above 400 tokens": 30,
     "comprehensions in 1,000 lines": 78,
     "fragments in Args": 0,

@@ -11,11 +11,12 @@ from support.fabricate_heads import DENSE, STEPS, as_published, fabricate_heads,
 from support.fabricate_text import fabricate_text, head_progression
 
 from headway.report.charts.figure import Figure
-from headway.report.charts.files import render
+from headway.report.charts.files import render, write_figures
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.page import figures, page
-from headway.report.lm import heads, report
+from headway.report.lm import film, heads, report
 from headway.report.lm import text as claims
+from headway.report.lm.association import association
 from headway.report.lm.common import heads_of
 from headway.report.lm.report import LABORATORY as text
 from headway.store.directory import Store
@@ -67,6 +68,7 @@ def test_figures_are_those_that_were_probed(material: ReportData, plain: dict[st
         "heads-output-dissimilarity",
         "heads-output-dissimilarity-variance",
         "heads-attention-diversity",
+        "association",
         "layers-output-dissimilarity",
     ]
     folded = {"heads-query-orthogonality-raw", "heads-sink-score"}
@@ -101,6 +103,42 @@ def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
     assert "WARN" not in "".join(capfd.readouterr())
 
 
+def test_the_film_is_a_gif_whose_last_frame_has_the_colours_of_the_last_probe(
+    material: ReportData, plain: dict[str, Figure], tmp_path: Path
+) -> None:
+    from PIL import Image
+
+    paths = write_figures(tmp_path, [plain["heads-output-dissimilarity"]])
+    assert [path.suffix for path in paths] == [".png", ".svg", ".pdf", ".gif"]
+    frames = Image.open(paths[-1])
+    assert 1 < frames.n_frames <= film.MOST_FRAMES
+    assert paths[-1].stat().st_size < 1_000_000
+    frames.seek(frames.n_frames - 1)
+    assert frames.info["duration"] == film.LAST_MS
+    picture = np.asarray(frames.convert("RGB"))
+    row = [arm.label for arm in material.under(None).arms].index("4 heads")
+    corner = 40 + row * (film.TILE + film.GAP), film.LABEL + 2 * (film.TILE + film.GAP)
+    cell = film.TILE // 4
+    tile = picture[corner[0] : corner[0] + film.TILE, corner[1] : corner[1] + film.TILE]
+    assert abs(tile[cell // 2, cell // 2].astype(int) - film.MISSING).max() < 12  # a head with itself
+    arm = next(arm for arm in material.arms if arm.label == "4 heads")
+    value = arm.shown.run.head_arrays(STEPS)["output_dissimilarity/layers.2.attention"][0, 1]
+    red, _, blue = tile[cell // 2, cell + cell // 2].astype(int)
+    assert (red > blue) == (value > 0)
+
+
+@pytest.mark.slow
+def test_the_association_is_of_what_a_seed_does_by_itself(tmp_path: Path) -> None:
+    figure = association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
+    points = sorted((row for row in rows(figure) if "own" in row), key=lambda row: row["layer"])
+    # The loss was planted to show the wobble of layer 0.
+    assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]
+    assert points[0]["p"] == pytest.approx(1 / 24, rel=1e-6)
+    assert all(point["own"] < 0.4 for point in points[1:])
+    told = sum(point["p"] < 0.05 for point in points)
+    assert f"{told} of 6 diamonds are more than chance, by swapping seeds (p below 0.05 each" in figure.caption
+
+
 def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, plain: dict[str, Figure]) -> None:
     figure = plain["heads-query-cka"]
     found = [row for row in rows(figure) if row["what"] == "4 heads" and row["step"] == STEPS]
@@ -130,8 +168,7 @@ def test_a_layer_of_one_head_needs_two(tmp_path: Path) -> None:
     assert "No line for layer 0 of ragged: it needs two heads." in found["heads-query-cka"].caption
     assert {row["layer"] for row in rows(found["heads-query-cka"])} == {1, 2, 3, 4, 5}
     assert {row["layer"] for row in rows(found["heads-attention-diversity"])} == set(range(6))
-    assert "A layer with one head needs two heads to have a map." in found["maps-output-dissimilarity"].caption
-    assert "needs" in render(found["maps-output-dissimilarity"].spec)
+    assert found["heads-output-dissimilarity"].animation().startswith(b"GIF")
 
 
 def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: ReportData) -> None:

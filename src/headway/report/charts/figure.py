@@ -9,7 +9,7 @@ panels beside each other.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -147,7 +147,8 @@ Rows = Sequence[Mapping[str, Any]]
 class Figure:
     """A chart, the name of its files, its title, and a caption in plain words.
 
-    A folded one is drawn when the reader opens its part's further figures.
+    A folded one is drawn when the reader opens its part's further figures. `animation` makes a GIF, which is written
+    beside the other files.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Figure:
     caption: str
     chart: "TopLevelMixin"
     folded: bool = False
+    animation: Callable[[], bytes] | None = None
 
     @cached_property
     def spec(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def write_figures(
 ) -> tuple[Path, ...]:
     """Write figures to `NAME.FORMAT` in a folder, each file whole or not at all; their paths.
 
-    Other files in the folder are left alone.
+    A figure that moves is written as `NAME.gif`, too. Other files in the folder are left alone.
 
     Args:
         folder: the folder, which is made if need be.
@@ -37,6 +37,8 @@ def _draw(folder: Path, figure: Figure) -> Iterator[Path]:
     svg = render(figure.spec)
     for kind in FORMATS:
         yield write_whole(folder / f"{figure.name}.{kind}", convert(svg, kind))
+    if figure.animation is not None:
+        yield write_whole(folder / f"{figure.name}.gif", figure.animation())
 
 
 _ADDRESSES = 66 << 30

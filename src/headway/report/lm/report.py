@@ -18,8 +18,10 @@ from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds
 from headway.report.experiment.outcome import final_outcome
 from headway.report.lm import heads, size, text, training
+from headway.report.lm.association import association
 from headway.report.lm.common import BITS, LOSS, has_probes, loss_metric
 from headway.report.lm.heads import PART
+from headway.report.lm.lane import lane_diagram
 from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
 from headway.report.lm.training import learning_rates
 from headway.stats.evidence import Comparison
@@ -49,6 +51,7 @@ def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
     if not any(has_probes(arm.shown) for arm in material.arms):
         return
     loose = [
+        association(material),
         heads.against_loss(material),
         heads.by_kv_heads(material),
         heads.by_layer(material),
@@ -106,6 +109,7 @@ class TokensReportSlice(ReportSlice):
         )
         for draw in (LEARNING, size.cost):
             yield from per_control[draw]
+        yield lane_diagram(material)
         yield from per_control[training.lane_use]
         yield size.parameters_by_part(material)
         yield from per_control[text.repetition]

@@ -296,7 +296,7 @@ LANE_PLACES = ("#1d3557", "#2f6db3", "#56b4e9", "#2a9d5c", "#9acd32", "#d4a017",
 
 def lane_use(material: ReportData) -> Figure | None:
     """The lane's share of the stream's squared norm; None without a lane."""
-    arms = [arm for arm in material.arms if _has_lane(arm) and arm.shown.metrics.get(LANE_SHARE)]
+    arms = [arm for arm in material.arms if has_lane(arm) and arm.shown.metrics.get(LANE_SHARE)]
     if not arms:
         return None
     over = [arm for arm in arms if len(arm.shown.series(LANE_SHARE)[0]) > 1]
@@ -327,7 +327,7 @@ def lane_use(material: ReportData) -> Figure | None:
 LANE_AXIS = Axis("share", "share in the lane", domain=[0, 1], ticks={"format": "%"})
 
 
-def _has_lane(arm: ArmResults) -> bool:
+def has_lane(arm: ArmResults) -> bool:
     """Return whether the model of an arm has a data lane."""
     model = declared(arm.shown).model
     return model.embedding_width < model.d_model
