@@ -8,7 +8,7 @@ import pytest
 from headway.config.metrics import METRICS, Metric
 from headway.stats.evidence import Difference, Family
 from headway.stats.sequential import LookPlan
-from headway.stats.verdicts import scope, sentence_of
+from headway.stats.verdicts import carried_by, scope, sentence_of
 
 LOSS = METRICS["eval_loss_nats"]
 FAMILY = Family(
@@ -208,3 +208,24 @@ def test_small_and_large_numbers_stay_readable():
 def test_rounding_does_not_hide_what_decides_a_verdict(one, shown):
     """An end of an interval beside 0 or the margin is written with the digits that tell it from there."""
     assert shown in say(one)
+
+
+def test_three_to_five_seeds_name_the_assumption_that_carries_their_verdicts():
+    three = told(-1.6, -2.1, -1.1, "apart", n_pairs=3)
+    assert "with 3 seeds, " in carried_by(FAMILY, [three])
+    assert carried_by(FAMILY, [three]).endswith("a sign-flip test alone gives no p below 0.25")
+    assert carried_by(FAMILY, [replace(three, n_pairs=6)]) == carried_by(FAMILY, [replace(three, outcome="open")]) == ""
+
+
+def test_runs_of_a_large_spread_have_a_ratio_of_geometric_means():
+    wide = replace(FAMILY, residual_sd=25.0)
+    assert f"(ratio of geometric means; {CI} −2.1 to −1.1; 6 seeds)" in say(told(-1.6, -2.1, -1.1, "apart"), wide)
+
+
+def test_an_interval_that_says_nothing_is_not_written_in_numbers():
+    assert f"({CI} too wide to say; 6 seeds)" in say(told(60.0, -99.0, 39_500.0, "open"))
+
+
+def test_no_share_lies_below_minus_100_per_cent():
+    one = replace(told(-1.0, -2.0, 0.1, "open"), unit="y squared", difference=-1.0, relative=-1.0, estimate=-1.0)
+    assert one.as_share(-2.0) == -1.0

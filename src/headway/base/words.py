@@ -55,6 +55,17 @@ SMALL = "{phrase}, by less than {margin}"
 SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
 NO_SEEDS = "cannot be compared in {quantity}, since no seed has a result for every arm"
 AWAITED = "{evidence} of {awaited}"
+GEOMETRIC = "ratio of geometric means; {evidence}"
+TOO_WIDE = "too wide to say"
+CARRIED_BY = (
+    "with {n} seeds, verdicts rest on differences that are about normal, and where comparisons are pooled on a common "
+    "spread of the arms: a sign-flip test alone gives no p below {least_p:g}"
+)
+TWO_FAMILIES = (
+    "contrasts and comparisons are judged apart: each kind holds in 95 of 100 experiments, both together in at least 90"
+)
+CHOSEN_RATES = "the learning rates were chosen on the seeds that judge them"
+FAVOURED = "{chosen}, which favours {arm} ({n} rates against {n_other}) by up to {bias:.2g} %"
 CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
@@ -119,6 +130,7 @@ class Verdict:
         margin: the equivalence margin, in per cent or in `unit`.
         is_small: True if a clear difference lies within the margin.
         more_seeds: the number of further seeds that would settle an open difference; None if unknown.
+        is_geometric: True if the change is a ratio of geometric means of runs whose spread is large.
         is_planned: True if a plan of interim analyses has one at that number of seeds.
         chance: the chance that they settle it.
         seed_s: the seconds of training that a further seed takes.
@@ -136,6 +148,7 @@ class Verdict:
     margin: float
     is_small: bool = False
     more_seeds: int | None = None
+    is_geometric: bool = False
     is_planned: bool = False
     chance: float | None = None
     seed_s: float | None = None
@@ -245,13 +258,17 @@ def without_unit(verdict: Verdict) -> tuple[str, str]:
         return "", ""
     write = amount_of(verdict)
     interval = "" if verdict.interval is None else write(*verdict.interval).removesuffix(write.unit)
+    if verdict.unit is None and verdict.interval is not None:
+        low, high = verdict.interval
+        interval = TOO_WIDE if 1 + high > _WIDEST * (1 + low) else interval
     return signed(write, verdict.change).removesuffix(write.unit), interval
 
 
 def _evidence(verdict: Verdict) -> str:
     seeds = counted(verdict.seeds, "seed")
     if verdict.interval is not None:
-        return f"{verdict.interval_name} {without_unit(verdict)[1]}; {seeds}"
+        evidence = f"{verdict.interval_name} {without_unit(verdict)[1]}; {seeds}"
+        return GEOMETRIC.format(evidence=evidence) if verdict.is_geometric else evidence
     return AWAITED.format(evidence=seeds, awaited=verdict.awaited) if verdict.kind == "waiting" else seeds
 
 
@@ -275,6 +292,9 @@ def about(n: int) -> str:
     """
     return f"about {n}" if n < 100 else f"about {float(f'{n:.1e}'):.0f}" if n < _FAR else "more than 1,000"
 
+
+_WIDEST = 100
+"""An interval of a ratio whose ends lie further apart than this factor says nothing."""
 
 _FAR = 1_000
 """Numbers of seeds from which on it does not matter how many."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from headway.base.text import counted
+from headway.base.words import TWO_FAMILIES
 from headway.config.metrics import metric_name
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison
@@ -26,6 +27,8 @@ def answer(results: Results) -> Iterator[str]:
     verdicts = [c for c in results.judged if c.n_pairs]
     shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
     yield from _told([(c, c.verdict) for c in shown], results)
+    if asked and shown:
+        yield TWO_FAMILIES
     if left := len(verdicts) - len(shown):
         yield f"{left} more verdicts, under controls, stand in the report"
     if missing := without_pairs(results):

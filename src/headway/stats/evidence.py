@@ -153,7 +153,9 @@ class Difference:
             return None
         if self.is_logarithmic:
             return math.expm1(min(value / 100, _LARGEST))
-        return value * self.relative / self.difference if self.relative is not None and self.difference else None
+        if self.relative is None or not self.difference:
+            return None
+        return max(-1.0, value * self.relative / self.difference)
 
     def times(self, factor: float) -> "Difference":
         """Return the difference in another unit: `estimate`, `interval`, `se` and `detectable` times a factor."""

@@ -4,18 +4,21 @@ An arm and its variants under controls that change only the learning rate count 
 rate has the least mean loss. The verdict against the baseline is then made again, each arm at its best rate.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
+from headway.base.words import CHOSEN_RATES, FAVOURED
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
 from headway.stats.cells import Match, RunsOfArm, title, values_of
 from headway.stats.contrasts import Question, judged
-from headway.stats.evidence import Comparison, Difference
+from headway.stats.evidence import Comparison, Difference, Family
 from headway.stats.sequential import Looking
 from headway.stats.verdicts import sentence_of
 
@@ -100,26 +103,56 @@ def at_best_rates(
     rates = _with_gains({name: of_arm for name, of_arm in rates.items() if len(of_arm) > 1}, runs, metric.name, looks)
     best = {name: min(of_arm, key=lambda variant: of_arm[variant].mean) for name, of_arm in rates.items()}
     at_best: dict[str, list[ComparedAtBest]] = {name: [] for name in rates}
-    if again := [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]:
-        before = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric.name and c.control is None}
-        asked = [{best[m.arm.name]: 1.0, best[m.baseline.name]: -1.0} for m in again]
-        family, differences = judged(Question.from_runs(asked, runs, metric=metric.name), looks)
-        for match, difference in zip(again, differences, strict=True):
-            arm, baseline = (
-                f"{title(a, experiment)} at x{rates[a.name][best[a.name]].factor:g}"
-                for a in (match.arm, match.baseline)
+    again = [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]
+    if not again:
+        return tuple(_entry(name, rates[name], best[name], [], experiment) for name in rates)
+    before = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric.name and c.control is None}
+    asked = [{best[m.arm.name]: 1.0, best[m.baseline.name]: -1.0} for m in again]
+    family, differences = judged(Question.from_runs(asked, runs, metric=metric.name), looks)
+    for match, difference in zip(again, differences, strict=True):
+        arm, baseline = match.arm.name, match.baseline.name
+        sides = [
+            f"{title(side, experiment)} at x{rates[side.name][best[side.name]].factor:g}"
+            for side in (match.arm, match.baseline)
+        ]
+        chosen = _chosen(sides, (len(rates[arm]), len(rates[baseline])), difference, family)
+        former = before.get((match.arm.full_name, match.baseline.full_name, match.group))
+        at_best[arm].append(
+            ComparedAtBest(
+                **vars(difference),
+                baseline=match.baseline.full_name,
+                group=match.group,
+                verdict=sentence_of(difference, family, metric=metric, sides=tuple(sides), notes=[chosen]),
+                changed=former is not None and _differs(former, difference),
             )
-            former = before.get((match.arm.full_name, match.baseline.full_name, match.group))
-            at_best[match.arm.name].append(
-                ComparedAtBest(
-                    **vars(difference),
-                    baseline=match.baseline.full_name,
-                    group=match.group,
-                    verdict=sentence_of(difference, family, metric=metric, sides=(arm, baseline)),
-                    changed=former is not None and _differs(former, difference),
-                )
-            )
+        )
     return tuple(_entry(name, rates[name], best[name], at_best[name], experiment) for name in rates)
+
+
+def _chosen(sides: Sequence[str], n_rates: tuple[int, int], difference: Difference, family: Family) -> str:
+    """Return a clause that the seeds which judge two arms chose their rates, and how much that favours one of them.
+
+    An arm whose rates are all equally good gains most: the least of several equal means lies below each of them.
+    """
+    first, second = n_rates
+    if first == second or not difference.is_logarithmic or family.residual_sd is None or not difference.n_pairs:
+        return CHOSEN_RATES
+    gain = abs(expected_largest(first) - expected_largest(second))
+    bias = gain * family.residual_sd / math.sqrt(difference.n_pairs)
+    most, n, n_other = (sides[0], first, second) if first > second else (sides[1], second, first)
+    return FAVOURED.format(chosen=CHOSEN_RATES, arm=most, n=n, n_other=n_other, bias=bias)
+
+
+def expected_largest(n: int) -> float:
+    """Return the expected value of the largest of n independent standard normal values.
+
+    Examples:
+        >>> [round(expected_largest(n), 3) for n in (2, 3, 5)]
+        [0.564, 0.846, 1.163]
+    """
+    z = np.linspace(-8, 8, 2001)
+    density = n * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * ndtr(z) ** (n - 1)
+    return float((z * density).sum() * (z[1] - z[0]))
 
 
 def _entry(

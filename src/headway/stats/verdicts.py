@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.base.text import TEN_TIMES, Amount, counted, listed, span
-from headway.base.words import NO_SEEDS, PHRASES, Kind, Verdict, interval_name, verdict_sentence
+from headway.base.words import CARRIED_BY, NO_SEEDS, PHRASES, Kind, Verdict, interval_name, verdict_sentence
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
@@ -81,11 +81,15 @@ def verdict_of(
         margin=1.0 if family is None else factor * family.margin,
         is_small=difference.outcome == "small",
         more_seeds=difference.seeds_to_settle,
+        is_geometric=in_per_cent and family is not None and (family.residual_sd or 0.0) > _LARGE_SPREAD,
         is_planned=family is not None and len(family.plan.looks) > 1,
         chance=difference.chance_to_settle,
         seed_s=difference.seed_s,
     )
 
+
+_LARGE_SPREAD = 20.0
+"""The spread of runs, in 100 ln, from which on a ratio of geometric means differs from one of means."""
 
 POINTS = (YES_OR_NO, "fraction")
 """Units whose differences are percentage points."""
@@ -296,6 +300,18 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     together = f"intervals that hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
     return "; ".join([f"{for_all}{_at_look(family)}", *_detectable(differences)]) + better
+
+
+def carried_by(family: Family, differences: Sequence[Difference]) -> str:
+    """Return which assumption carries the verdicts of three to five seeds; empty for more seeds or no verdict."""
+    n = max((one.n_pairs for one in differences if one.is_settled), default=0)
+    if family.rule != "blocks" or not FEWEST <= n <= _FEW:
+        return ""
+    return CARRIED_BY.format(n=n, least_p=2.0 ** (1 - n))
+
+
+_FEW = 5
+"""Seeds up to which signs alone cannot reach the usual level."""
 
 
 def _at_look(family: Family) -> str:

@@ -80,11 +80,13 @@ def test_all_the_same_and_all_open_are_one_sentence_with_the_widest_ends(icl: Re
 
 
 def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportData) -> None:
-    html = page(orders, ())
-    assert html.count("ot trained enough to say") == 1
-    assert "better, in doubt" in html
     doubted = tuple(replace(one, doubts=("falling",)) for one in orders.results.contrasts)
-    said = screen(replace(orders, results=replace(orders.results, contrasts=doubted))).answer
+    why = ("not trained enough to say: the loss still falls",)
+    found = replace(orders, results=replace(orders.results, contrasts=doubted, warnings=why, doubts=why))
+    html = page(found, ())
+    assert html.count("ot trained enough to say") == 1
+    assert "worse, in doubt" in html
+    said = screen(found).answer
     assert said.startswith("In doubt: ascending vs constant: worse, evaluation loss +")
     assert said.endswith("The other comparison is in doubt.")
 

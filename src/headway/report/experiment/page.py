@@ -38,7 +38,7 @@ from headway.report.experiment.laboratory import report_part_of
 from headway.stats.answer import without_pairs
 from headway.stats.evidence import Difference
 from headway.stats.results import Results
-from headway.stats.verdicts import kind_of, scope
+from headway.stats.verdicts import carried_by, kind_of, scope
 
 if TYPE_CHECKING:
     from headway.store.directory import Store
@@ -230,7 +230,10 @@ def sureness(material: ReportData) -> list[tuple[str, list[str]]]:
             family = results.family(members[0][0]) if members else None
             held = "" if family is None else scope(family, [one for one, _ in members])
             under = "" if control is None else f"Under {material.experiment.control_label(control)}: "
-            told.setdefault(f"{under}{held}", []).extend(said for _, said in members)
+            sentences = told.setdefault(f"{under}{held}", [])
+            sentences += [said for _, said in members]
+            if family is not None and (carried := carried_by(family, [one for one, _ in members])):
+                sentences.append(carried)
     if missing := without_pairs(results):
         told.setdefault("", []).append(missing)
     return list(told.items()) if material.arms else []
