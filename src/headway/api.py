@@ -461,7 +461,7 @@ def _trained(
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
-    from headway.adaptive.until import PlanContext, Spending
+    from headway.adaptive.until import PlanContext
     from headway.execute.sweep import to_the_end
 
     path = out or experiment.directory
@@ -477,7 +477,6 @@ def _trained(
             path=path,
             run=train,
             tell=tell,
-            spending=Spending(n_places=len(site.slots) or 1),
         )
         begun = goal.begin(context)
     first = experiment if begun is None else begun.experiment

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.quadratic import experiment, train_here
 
-from headway.adaptive.until import PlanContext, Spending, asked_of, extended
+from headway.adaptive.until import PlanContext, asked_of, extended
 from headway.config.load import load
 from headway.errors import UserError
 from headway.stats.sequential import LookPlan, levels, looks_of
@@ -46,8 +46,7 @@ def test_the_table_holds_what_ended_and_its_values(store):
     runs = {(run.name, run.seed): run for run in store.runs()}
     train_here(runs["slow", 0])
     train_here(runs["fast", 0])
-    spending = Spending(n_places=1)
-    context = PlanContext(experiment=store.experiment, path=store.path, run=list, tell=str, spending=spending)
+    context = PlanContext(experiment=store.experiment, path=store.path, run=list, tell=str)
     table = context.cells("eval_mse", range(3), PLAN.arms)
     assert table.arms == ("fast", "slow")
     assert table.ended.tolist() == [[True, False, False]] * 2

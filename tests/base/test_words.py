@@ -19,7 +19,6 @@ VERDICT = Verdict(
     margin=1.0,
     more_seeds=5,
     chance=0.8,
-    seed_s=600.0,
 )
 
 MOST_WORDS = 35
@@ -57,5 +56,5 @@ def test_a_factor_has_no_sign():
 def test_only_an_open_verdict_says_what_would_settle_it():
     assert "would settle" not in verdict_sentence(VERDICT)
     assert verdict_sentence(replace(VERDICT, kind="open")).endswith(
-        "; about 5 more seeds would settle it with a chance of about 80 % (50 min 00 s of training)"
+        "; about 5 more seeds would settle it with a chance of about 80 %"
     )

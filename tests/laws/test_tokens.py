@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 399_869,
-    "code lines": 37_653,
-    "dense modules": 83,
-    "functions above 400 tokens": 30,
+    "tokens": 399_586,
+    "code lines": 37_651,
+    "dense modules": 82,
+    "functions above 400 tokens": 29,
     "comprehensions in 1,000 lines": 78,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 44,

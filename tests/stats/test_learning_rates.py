@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from headway.stats.learning_rates import RateMean, _with_gains
-from headway.stats.sequential import Looking
+from headway.base.words import CHOSEN_RATES
+from headway.stats.evidence import Difference, Family
+from headway.stats.learning_rates import RateMean, _chosen, _with_gains, expected_largest
+from headway.stats.sequential import Looking, LookPlan
 
 ARMS, FACTORS = ("a", "b", "c"), (0.5, 1.0, 2.0)
 
@@ -56,3 +58,20 @@ def test_a_zero_that_brings_pairs_makes_no_more_gains_of_nothing():
         losses[0, 0, 0] = 0.0
         said += any_gain(losses)
     assert said <= 0.05 * 300
+
+
+def test_the_gain_of_choosing_among_rates_is_that_of_equal_rates():
+    """The least of five equal means lies below each of them, and so does the verdict that rests on it."""
+    means = np.random.default_rng(0).standard_normal((20_000, 5, 4)).mean(2)
+    assert -means.min(1).mean() == pytest.approx(expected_largest(5) / np.sqrt(4), abs=0.02)
+
+
+def test_a_verdict_at_chosen_rates_says_whom_the_choice_favours():
+    difference = Difference.partly_known(n_pairs=4, metric="eval_mse")
+    plan = LookPlan(looks=(4,), margin=1.0)
+    family = Family(
+        of="comparisons", metric="eval_mse", control=None, rule="blocks", size=1, plan=plan, level=0.05, residual_sd=2.0
+    )
+    assert _chosen(("a", "b"), (3, 3), difference, family) == CHOSEN_RATES
+    favoured = f"{CHOSEN_RATES}, which favours b (5 rates against 2) by up to 0.6 %"
+    assert _chosen(("a", "b"), (2, 5), difference, family) == favoured

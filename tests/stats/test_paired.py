@@ -15,7 +15,7 @@ def test_the_fields_are_those_of_results_json():
     assert [field.name for field in fields(Comparison)] == [
         *("metric", "control", "rule", "n_pairs", "means", "difference", "relative", "estimate", "interval", "se"),
         *("freedom", "bound", "p", "p_family", "outcome", "detectable"),
-        *("doubts", "seeds", "look", "unit", "seed_s", "seeds_to_settle", "chance_to_settle", "of_errors"),
+        *("doubts", "seeds", "look", "unit", "seeds_to_settle", "chance_to_settle", "of_errors"),
         *("arm", "baseline", "group", "verdict"),
     ]
 

@@ -11,7 +11,6 @@ import pytest
 from support import stored
 
 from headway.base.identity import signed
-from headway.base.text import duration
 from headway.config.load import resolve
 from headway.errors import ResultsError
 from headway.stats import regression, results
@@ -179,37 +178,14 @@ def test_the_unit_of_an_estimate_stands_beside_it(tmp_path, calls, least, unit):
     assert {one["unit"] for one in (*content["comparisons"][:1], *content["contrasts"])} == {unit}
     assert [one["look"] for one in content["contrasts"]] == [1]
     properties = results.json_schema()["$defs"]["JudgedContrast"]["properties"]
-    assert {"unit", "look", "late", "doubts", "seeds", "seed_s"} <= properties.keys()
+    assert {"unit", "look", "late", "doubts", "seeds"} <= properties.keys()
     assert "100 ln" in results.json_schema()["$defs"]["JudgedContrast"]["properties"]["unit"]["description"]
     for one in (*content["comparisons"], *content["contrasts"]):
-        for key in ("unit", "look", "late", "doubts", "seeds", "seed_s"):
+        for key in ("unit", "look", "late", "doubts", "seeds"):
             one.pop(key, None)
     del content["doubts"]
     read = results.Results.from_json(content)
     assert (read.contrasts[0].unit, read.contrasts[0].interval) == ("", built.contrasts[0].interval), "of before"
-
-
-def test_what_another_seed_costs_is_undisturbed_and_stands_in_the_sentence(store):
-    for arm, values, seconds in (
-        ("h1", [1.0, 1.02, 0.97], (60.0, 60.0, 9000.0)),
-        ("h2", [1.01, 1.0, 0.99], (30, 31, 32)),
-    ):
-        store.add(arm, values)
-        for run, processor_s in zip(store.content[-3:], seconds, strict=True):
-            run.metrics |= {"processor_s": processor_s, "wall_s": 10 * processor_s}
-    one = results.build(store).judged[0]
-    assert (one.outcome, one.seed_s) == ("open", 91.0)
-    more = one.seeds_to_settle
-    chance = "with a chance of about 80 %"
-    assert one.verdict.endswith(
-        f"; about {more} more seeds would settle it {chance} ({duration(91.0 * more)} of training)"
-    )
-    for run in store.content:
-        run.metrics["device_s"] = 0.5 * run.metrics["processor_s"]
-    assert results.build(store).judged[0].seed_s == 45.5
-    for run in store.content[-3:]:
-        del run.metrics["processor_s"], run.metrics["device_s"]
-    assert results.build(store).judged[0].seed_s is None
 
 
 def test_it_is_written_as_strict_json(store):
@@ -379,7 +355,9 @@ def test_a_baseline_that_was_not_run_is_missed_aloud(store):
     store.absent = ("h2",)
     content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0])).to_json()
     assert [c["n_pairs"] for c in content["comparisons"]] == [0, 0]
-    assert content["warnings"] == ["2 heads (h2) has no runs here, so nothing is compared with it; run that arm too"]
+    assert content["warnings"] == [
+        "baselines without runs here, so that nothing is compared with them: 2 heads (h2); run them too"
+    ]
     assert list(answer(results.build(store))) == [], "the warning has said it"
 
 
@@ -389,7 +367,8 @@ def test_several_baselines_that_were_not_run_are_one_line(tmp_path, calls):
     store = FakeStore(tmp_path, resolve(document), absent=("h1", "h4")).add("h2", [1.0, 2.0])
     built = results.build(store)
     assert built.warnings == (
-        "1 head (h1) and 4 heads (h4) have no runs here, so nothing is compared with them; run those arms too",
+        "baselines without runs here, so that nothing is compared with them: 1 head (h1) and 4 heads (h4); "
+        "run them too",
     )
 
 

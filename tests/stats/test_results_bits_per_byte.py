@@ -100,13 +100,3 @@ def test_tokens_that_do_not_give_the_text_back_are_not_compared_by_bytes_and_why
         ]
         assert built.judged == ()
         assert list(figures(material_of(Store.open(path))))
-
-
-def test_runs_stored_before_say_so_in_one_sentence(tmp_path):
-    built = results.build(Store.open(fabricate_text(tmp_path / "old", tokenizers())))
-    assert [one for one in built.warnings if "bits" in one] == [
-        "arms differ in tokenizer or corpus, so nats per token say nothing, and 6 of 6 runs were stored before "
-        "eval_bits_per_byte was measured; run them anew in another directory"
-    ]
-    assert built.judged == ()
-    assert list(figures(material_of(Store.open(tmp_path / "old"))))

@@ -143,8 +143,3 @@ def written_plainly(text):
     from headway.base.text import escape_controls
 
     return escape_controls(text)
-
-
-@pytest.mark.parametrize(("label", "noted"), [("é, α, ≤", False), ("头", True)])
-def test_a_table_says_when_pdflatex_lacks_a_character(label, noted):
-    assert ("% compile it with xelatex" in table(comparison(), labels={"a": label}).to_latex()) is noted

@@ -22,7 +22,6 @@ FAMILY = Family(
     level=0.05,
     residual_sd=0.5,
     freedom=18.0,
-    d0=8.0,
 )
 
 
@@ -97,7 +96,9 @@ def test_what_settles_it_is_told_as_it_is_known():
     once = replace(FAMILY, plan=LookPlan(looks=(6,), margin=1.0), look=1)
     assert say(wide, once).endswith("6 seeds); about 1 more seed would settle it with a chance of about 90 %")
     assert say(replace(wide, chance_to_settle=0.999), once).endswith("about 90 %"), "no chance is certain"
-    assert say(replace(wide, seeds_to_settle=2_048), once).endswith("; more than 1,000 more seeds would be needed")
+    assert say(replace(wide, seeds_to_settle=2_048), once).endswith(
+        "; more than 1,000 more seeds would settle it with a chance of about 90 %"
+    )
     assert say(replace(wide, seeds_to_settle=None)).endswith("−0.9 to 1.5; 6 seeds)")
 
 

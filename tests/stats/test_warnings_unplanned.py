@@ -120,4 +120,4 @@ def test_runs_that_are_dropped_after_a_verdict_are_named(tmp_path):
     store = Store.open(tmp_path / "d")
     store.drop("constant-low", seeds=2)
     (warning,) = repeated(results.write(Store.open(tmp_path / "d")))
-    assert warning.startswith("runs that a former verdict rested on have no result now (constant-low seed 2)")
+    assert warning.startswith("runs of a former verdict are gone (constant-low seed 2): ")

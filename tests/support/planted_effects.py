@@ -16,7 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import headway.store.lease
-from headway.adaptive.until import PlanContext, Spending, Until, goal_of
+from headway.adaptive.until import PlanContext, Until, goal_of
 from headway.base import rng
 from headway.config.experiment import Experiment
 from headway.config.load import resolve
@@ -84,7 +84,6 @@ def hands(path: Path, of: Experiment, tell: Callable[[str], object], apart: bool
         path=path,
         run=run,
         tell=tell,
-        spending=Spending(n_places=2),
     )
 
 

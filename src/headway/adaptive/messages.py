@@ -1,10 +1,10 @@
-"""Messages of a plan while it runs: its questions, its findings, and the time of its next step."""
+"""Messages of a plan while it runs: its questions, its findings, and its next step."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headway.base.text import brief, counted, listed
+from headway.base.text import counted, listed
 from headway.base.words import NO_SEEDS, OUTCOMES, amount_of
 from headway.config.metrics import METRICS, Metric, metric_name
 from headway.stats.blocks import PlanState
@@ -83,14 +83,9 @@ def changed(n_seeds: int) -> str:
     return f"what {n_seeds} seeds say has changed since they were looked at: {why}"
 
 
-def next_look(n_seeds: int, n_runs: int, seconds: float, to_the_end_s: float | None, plan: StoredPlan) -> str:
-    """Return a sentence on what the next interim analysis takes, and the plan to its end."""
-    most = f" (at most {brief(to_the_end_s)} to the end of the plan)" if to_the_end_s and n_seeds < plan.at_most else ""
-    return f"next look: {_work(n_seeds, n_runs, seconds)}{most}"
-
-
-def _work(n_seeds: int, n_runs: int, seconds: float) -> str:
-    return f"{n_seeds} seeds, {counted(n_runs, 'more run')}, about {brief(seconds)}"
+def next_look(n_seeds: int, n_runs: int) -> str:
+    """Return a sentence on what the next interim analysis takes."""
+    return f"next look: {n_seeds} seeds, {counted(n_runs, 'more run')}"
 
 
 def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[str]:

@@ -4,15 +4,13 @@ The state of a directory is read from its runs, and its plan from `DIR/looks`. S
 plan at once or one after the other, and may be killed at any moment. They share the runs by their leases.
 
 `goal_of` reads what a user asks for. `check_experiment` tells whether a plan can settle the experiment's questions,
-which `asked_of` lists. `Spending` learns how long runs take on this machine.
+which `asked_of` lists.
 """
 
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, median
 
 from headway.adaptive import messages
 from headway.base.text import listed
@@ -28,7 +26,6 @@ from headway.stats.sequential import FEWEST, LOOKS, RULES, look_plan, looks_unti
 from headway.stats.simultaneous import LEVEL
 from headway.store.directory import Store
 from headway.store.look_plans import Asked, LookMade, StoredPlan, damages, keep, keep_plan, stored_plan
-from headway.store.run import Run
 
 AT_MOST = 12
 """The default number of seeds at which a plan ends."""
@@ -147,45 +144,6 @@ Wanted = Sequence[tuple[str, int]]
 """Runs, by arm and seed."""
 
 
-@dataclass(kw_only=True)
-class Spending:
-    """The durations of runs, as far as they are known.
-
-    Attributes:
-        n_places: runs that are worked on at once.
-    """
-
-    n_places: int
-    _slower: float = 1.0
-    """Runs take longer than their own clocks say, since processes begin and end."""
-
-    def expected_s(self, wanted: Wanted, runs: Sequence[Run]) -> float | None:
-        """About how long runs take together, by those that are done; None where nothing is known.
-
-        Args:
-            wanted: the arms and seeds.
-            runs: the runs of the directory.
-        """
-        known = self._seconds(runs)
-        if not wanted or not known:
-            return None if wanted else 0.0
-        each = [known.get(name, fmean(known.values())) for name, _ in wanted]
-        return self._slower * max(max(each), sum(each) / min(self.n_places, len(each)))
-
-    def learn(self, wanted: Wanted, runs: Sequence[Run], took_s: float) -> None:
-        """Compare the measured durations of runs with their own clocks."""
-        self._slower = 1.0
-        if expected := self.expected_s(wanted, runs):
-            self._slower = min(max(1.0, took_s / expected), 100.0)
-
-    def _seconds(self, runs: Sequence[Run]) -> Mapping[str, float]:
-        measured: dict[str, list[float]] = {}
-        for run in runs:
-            if run.status == "done" and run.metrics.get("wall_s"):
-                measured.setdefault(run.name, []).append(float(run.metrics["wall_s"]))
-        return {name: median(seconds) for name, seconds in measured.items()}
-
-
 @dataclass(frozen=True, kw_only=True)
 class PlanContext:
     """The experiment, its directory and the callbacks that a plan works with.
@@ -195,22 +153,16 @@ class PlanContext:
         path: the results directory.
         run: the function that works on runs to their end.
         tell: the function that is given the findings.
-        spending: the durations of runs, from which costs are estimated.
     """
 
     experiment: Experiment
     path: Path
     run: Callable[[Sequence[tuple[Arm, int]]], object]
     tell: Callable[[str], object]
-    spending: Spending
 
     def train(self, wanted: Wanted) -> None:
-        """Work on runs, and learn their durations."""
-        began = time.monotonic()
-        fresh = {(run.name, run.seed) for run in self.store().runs() if run.status != "done"} | set(wanted)
+        """Work on runs to their end."""
         self.run([(self.experiment.arm(name), seed) for name, seed in wanted])
-        took_s = time.monotonic() - began
-        self.spending.learn([run for run in wanted if run in fresh], self.store().runs(), took_s)
 
     def store(self) -> Store:
         """Return the directory as it is now."""
@@ -340,7 +292,7 @@ def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:
         wanted = _wanted(plan, cells, state)
         if not wanted or wanted == before:
             break
-        _tell_next_look(plan, wanted, state, context)
+        context.tell(messages.next_look(plan.looks[state.look or 0], len(wanted)))
         context.train(wanted)
         before = wanted
     return tuple(messages.ending(plan, state))
@@ -386,18 +338,6 @@ def _wanted(plan: StoredPlan, cells: Cells, state: PlanState) -> Wanted:
         for arm in arms
         if not cells.ended[arm, column]
     ]
-
-
-def _tell_next_look(plan: StoredPlan, wanted: Wanted, state: PlanState, context: PlanContext) -> None:
-    """Tell how long the next interim analysis and the rest of the plan take, once a run has been timed."""
-    runs, spending = context.store().runs(), context.spending
-    expected = spending.expected_s(wanted, runs)
-    if expected is None:
-        return
-    n = plan.looks[state.look or 0]
-    arms = dict.fromkeys(name for name, _ in wanted)
-    to_the_end = [*wanted, *[(arm, 0) for arm in arms] * (plan.at_most - n)]
-    context.tell(messages.next_look(n, len(wanted), expected, spending.expected_s(to_the_end, runs), plan))
 
 
 def _n_done(path: Path, arms: Sequence[str]) -> int:

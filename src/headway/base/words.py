@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.text import Amount, brief, counted, listed, number
+from headway.base.text import Amount, counted, listed, number
 
 Kind = Literal[
     "better", "worse", "higher", "lower", "differs", "same", "alike", "zero", "open", "waiting", "few", "none"
@@ -65,21 +65,13 @@ TWO_FAMILIES = (
     "contrasts and comparisons are judged apart: each kind holds in 95 of 100 experiments, both together in at least 90"
 )
 CHOSEN_RATES = "the learning rates were chosen on the seeds that judge them"
-FAVOURED = "{chosen}, which favours {arm} ({n} rates against {n_other}) by up to {bias:.2g} %"
+FAVOURED = "{chosen}, which favours {arm} ({n} rates against {n_other}) by up to {bias:.1g} %"
 CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
 LOOK_AHEAD = "the plan's look at {seeds} seeds would settle it with a chance of about {chance} %"
-COST = "{settling} ({time} of training)"
-ARMS_ADDED = (
-    "arms were added after a verdict ({arms}): adding arms until one differs is repeated testing, which distinguishes "
-    "equal arms in more than 5 of 100 experiments; declare all arms first"
-)
-RUNS_DROPPED = (
-    "runs that a former verdict rested on have no result now ({runs}): if they were dropped for their results, these "
-    "verdicts distinguish equal arms in more than 5 of 100 experiments"
-)
-FAR = "more than 1,000 more seeds would be needed"
+ARMS_ADDED = "arms were added after a verdict ({arms}): repeated tests err in more than 5 of 100 experiments"
+RUNS_DROPPED = "runs of a former verdict are gone ({runs}): a choice of runs errs in more than 5 of 100 experiments"
 ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."
 ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
 SPAN = "between {low} and {high} ({interval}s; {seeds})"
@@ -133,7 +125,6 @@ class Verdict:
         is_geometric: True if the change is a ratio of geometric means of runs whose spread is large.
         is_planned: True if a plan of interim analyses has one at that number of seeds.
         chance: the chance that they settle it.
-        seed_s: the seconds of training that a further seed takes.
     """
 
     kind: Kind
@@ -151,7 +142,6 @@ class Verdict:
     is_geometric: bool = False
     is_planned: bool = False
     chance: float | None = None
-    seed_s: float | None = None
 
 
 def verdict_sentence(verdict: Verdict) -> str:
@@ -173,7 +163,7 @@ def verdict_sentence(verdict: Verdict) -> str:
     if verdict.kind != "open" or verdict.more_seeds is None or verdict.chance is None:
         return said
     ahead = verdict.seeds + verdict.more_seeds if verdict.is_planned else None
-    return f"{said}; {more_seeds(verdict.more_seeds, verdict.chance, verdict.seed_s, ahead=ahead)}"
+    return f"{said}; {more_seeds(verdict.more_seeds, verdict.chance, ahead=ahead)}"
 
 
 def several_sentence(verdicts: Sequence[Verdict], n: int, margin: float | None) -> str:
@@ -300,28 +290,23 @@ _FAR = 1_000
 """Numbers of seeds from which on it does not matter how many."""
 
 
-def more_seeds(more: int, chance: float, seconds: float | None, *, ahead: int | None = None) -> str:
-    """Return how many more seeds would settle a difference, with which chance, and how long they train.
+def more_seeds(more: int, chance: float, *, ahead: int | None = None) -> str:
+    """Return how many more seeds would settle a difference, and with which chance.
 
     Args:
         more: the number of further seeds.
         chance: the chance that they settle it.
-        seconds: the time that a further seed trains; None if unknown.
         ahead: the number of seeds of the planned interim analysis that would settle it; None without a plan.
 
     Examples:
-        >>> more_seeds(5, 0.812, 60.0)
-        'about 5 more seeds would settle it with a chance of about 80 % (5 min 00 s of training)'
-        >>> more_seeds(2048, 0.3, 60.0)
-        'more than 1,000 more seeds would be needed'
+        >>> more_seeds(5, 0.812)
+        'about 5 more seeds would settle it with a chance of about 80 %'
     """
-    if more >= _FAR:
-        return FAR
     tens = min(9, round(10 * chance))
     said = SETTLING.format(more=about(more), seeds="seed" if more == 1 else "seeds", chance=10 * tens)
     if ahead is not None:
         said = LOOK_AHEAD.format(seeds=ahead, chance=10 * tens)
-    return COST.format(settling=said, time=brief(more * seconds)) if seconds else said
+    return said
 
 
 def special_heads_sentence(metric: str, heads: Sequence[str], shares: Sequence[float], random: float) -> str:

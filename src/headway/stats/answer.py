@@ -73,8 +73,11 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
     plain = [entry for entry in statements if entry.control is None]
     told = {entry.name: entry for entry in plain if not entry.as_published}
     by_metric = {(entry.name, entry.metric): entry for entry in plain}
-    by_verdict = {verdict: [e.short for e in told.values() if e.verdict == verdict] for verdict in get_args(Verdict)}
-    parts = [f"{verdict}: {'; '.join(names)}" for verdict, names in by_verdict.items() if names]
+    parts = []
+    for verdict in get_args(Verdict):
+        names = [entry.short for entry in told.values() if entry.verdict == verdict]
+        if names:
+            parts.append(f"{verdict}: {'; '.join(names)}")
     if parts:
         yield f"Published statements on heads. {'. '.join(p[:1].upper() + p[1:] for p in (*parts, *_why_untold(told)))}"
     for control in dict.fromkeys(entry.control for entry in statements):
@@ -91,8 +94,8 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
 
 def _why_untold(told: Mapping[str, JudgedStatement]) -> Iterator[str]:
     """Yield a sentence that statements need more seeds, if seeds are all that they lack."""
-    few = [entry for entry in told.values() if entry.arms and all(arm.value is None for arm in entry.arms)]
-    if few and (why := untested(max(arm.seeds for entry in few for arm in entry.arms))):
+    few = [entry.arms for entry in told.values() if entry.arms and all(arm.value is None for arm in entry.arms)]
+    if few and (why := untested(max(arm.seeds for arms in few for arm in arms))):
         yield f"{len(few)} of these {why}"
 
 

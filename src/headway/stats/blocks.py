@@ -129,7 +129,8 @@ def block_test(
     """
     known, used = np.isfinite(y), np.abs(weights).sum(0) > 0
     wild = _wild(y, known, used)
-    contrasts = [_Contrast.of(y, known, row, bool((row[wild] != 0).any())) for row in weights]
+    is_apart = (weights[:, wild] != 0).any(1).tolist()
+    contrasts = [_Contrast.of(y, known, row, apart) for row, apart in zip(weights, is_apart, strict=True)]
     tested = [contrast for contrast in contrasts if contrast.has_spread]
     calm = [contrast for contrast in tested if not contrast.is_apart]
     spread = _pooled(y, known, used & ~wild, calm) if calm else None
@@ -168,8 +169,11 @@ class _Contrast:
         seeds = known[arms].all(0)
         taken = y[arms][:, seeds]
         values = weights[arms] @ taken
-        varies = len(values) > 1 and np.ptp(values) > 4 * np.finfo(float).eps * np.abs(taken).max()
-        return cls(weights=weights, values=values, seeds=seeds, has_spread=bool(varies), is_apart=is_apart)
+        varies = False
+        if len(values) > 1:
+            rounding = 4 * np.finfo(float).eps * np.abs(taken).max()
+            varies = bool(np.ptp(values) > rounding)
+        return cls(weights=weights, values=values, seeds=seeds, has_spread=varies, is_apart=is_apart)
 
     @property
     def n(self) -> int:
@@ -232,8 +236,10 @@ def _wild(
         return np.zeros(len(y), bool)
     rest = y - np.nanmean(y, 1, keepdims=True)
     some = known[used].any(0)
-    rest = rest[:, some] - np.nanmedian(rest[used][:, some], 0)
-    spread = np.nansum(rest**2, 1) / np.maximum(known.sum(1) - 1, 1)
+    usual = np.nanmedian(rest[used][:, some], 0)
+    squares = np.nansum((rest[:, some] - usual) ** 2, 1)
+    freedom = np.maximum(known.sum(1) - 1, 1)
+    spread = squares / freedom
     return used & (spread > _WILD * np.median(spread[used]))
 
 
@@ -251,7 +257,7 @@ def _pooled(
     return Spread(
         mean_square=total / freedom,
         freedom=float(freedom),
-        likeness=total**2 / ((len(rest) - 1) * float((covariance**2).sum())),
+        likeness=total**2 / (len(rest) - 1) / float((covariance**2).sum()),
         # The second term guards against a baseline that is not paired with the others as they are with each other.
         location=max(total / freedom, float(own.mean())),
         prior_freedom=prior_freedom(own, freedoms) if len(calm) > 1 else math.inf,
@@ -268,9 +274,9 @@ def _residuals(
     cells = known[:, known.any(0)].astype(float)
     y = cells * (y[:, known.any(0)] - y[known].mean())
     share = cells / cells.sum(0)
-    effects, _, rank, _ = np.linalg.lstsq(
-        np.diag(cells.sum(1)) - share @ cells.T, y.sum(1) - share @ y.sum(0), rcond=1e-10
-    )
+    system = np.diag(cells.sum(1)) - share @ cells.T
+    sums = y.sum(1) - share @ y.sum(0)
+    effects, _, rank, _ = np.linalg.lstsq(system, sums, rcond=1e-10)
     rest = y - cells * effects[:, None]
     rest -= share * rest.sum(0)
     return rest, int(known.sum()) - cells.shape[1] - int(rank)
@@ -292,7 +298,10 @@ def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.n
         return math.inf
     from scipy.optimize import brentq
 
-    return 2 * math.exp(brentq(lambda u: float(special.polygamma(1, math.exp(u))) - excess, -20.0, 20.0, xtol=1e-12))
+    def beyond(log_half: float) -> float:
+        return float(special.polygamma(1, math.exp(log_half))) - excess
+
+    return 2 * math.exp(brentq(beyond, -20.0, 20.0, xtol=1e-12))
 
 
 def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast contrast"]:
@@ -380,7 +389,8 @@ def run_plan(
     test = block_test(y, weights, level=plan.level_at(1))
     contrasts = [replace(contrast, outcome=_outcome_before(contrast)) for contrast in test.contrasts]
     yield PlanState(contrasts=tuple(contrasts), look=None, test=test)
-    counted = np.repeat(np.abs(weights).sum(0)[:, None] == 0, y.shape[1], axis=1)
+    is_unused = (weights == 0).all(0)
+    counted = np.repeat(is_unused[:, None], y.shape[1], axis=1)
     for look, n in enumerate(plan.looks, start=1):
         waiting = [index for index, contrast in enumerate(contrasts) if contrast.is_open]
         needed = np.abs(weights[waiting]).sum(0) > 0
@@ -404,4 +414,5 @@ def _outcome_before(contrast: Difference) -> Outcome:
 
 def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[int]) -> tuple[int, ...]:
     """Return the arms, by place, that some contrasts need."""
-    return tuple(np.flatnonzero(np.abs(weights[list(contrasts)]).sum(0) > 0).tolist())
+    is_needed = (weights[list(contrasts)] != 0).any(0)
+    return tuple(np.flatnonzero(is_needed).tolist())

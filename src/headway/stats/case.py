@@ -20,7 +20,7 @@ from headway.stats.cells import Match, RunsOfArm, Weights, done, title, values_o
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Family
 from headway.stats.learning_rates import RatesOfArm
-from headway.stats.paired import certain_mean
+from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST, Looking
 from headway.stats.simultaneous import LEVEL
 from headway.stats.verdicts import sides_of
@@ -190,8 +190,11 @@ class Case:
         falls: dict[str, float] = {}
         for arm in self.plain_arms:
             of_arm = [fall for run in done(arm, self.runs) if (fall := _fall(run.records(), recorded)) is not None]
-            least = certain_mean(of_arm, LEVEL / len(self.plain_arms))
-            if least > 0 and arm.full_name in self.means:
+            if len(of_arm) < FEWEST or arm.full_name not in self.means:
+                continue
+            mean, interval = interval_of_mean(of_arm, LEVEL / len(self.plain_arms))
+            least = mean if interval is None else interval[0]
+            if least > 0:
                 falls[arm.full_name] = least
         return falls
 

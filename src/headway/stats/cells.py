@@ -4,7 +4,7 @@
   asked for.
 * `matches_of` reads from an experiment which arm is compared with which.
 * `values_of` reads a metric of an arm by seed.
-* `run_seconds`, `arm_seconds` and `seed_seconds` tell how long a further seed of some arms takes, from their runs.
+* `run_seconds` tells how long a run took.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -292,16 +291,3 @@ def run_seconds(run: Run) -> float | None:
     """The seconds of the GPU or the processor that a finished run took; None where they are not known."""
     known = (run.metrics[name] for name in ("device_s", "processor_s") if has_metric(run, name))
     return next((seconds for seconds in known if seconds), None)
-
-
-def arm_seconds(arm: str, runs: RunsOfArm) -> float | None:
-    """The median of `run_seconds` over an arm's runs."""
-    known = [seconds for run in runs.get(arm, {}).values() if (seconds := run_seconds(run)) is not None]
-    return median(known) if known else None
-
-
-def seed_seconds(arms: Iterable[str], runs: RunsOfArm) -> float | None:
-    """Return the summed seconds of one run of each arm, or None if an arm's time is unknown."""
-    seconds = [arm_seconds(arm, runs) for arm in arms]
-    known = [each for each in seconds if each is not None]
-    return sum(known) if seconds and len(known) == len(seconds) else None

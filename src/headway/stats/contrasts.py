@@ -20,7 +20,7 @@ from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, YES_OR_NO, Metric
 from headway.config.run import PER_BYTE
 from headway.stats.blocks import PlanState, run_plan
-from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, has_metric, seed_seconds
+from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, has_metric
 from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
 from headway.stats.paired import holm, paired, untested_difference
 from headway.stats.sequential import Looking, LookPlan
@@ -91,7 +91,6 @@ def judged(question: Question, looks: Looking) -> tuple[Family, tuple[Difference
             rule=family.rule,
             unit=unit,
             of_errors=of_errors,
-            seed_s=seed_seconds(weights, question.runs),
         )
         for difference, weights in zip(differences, question.differences, strict=True)
     )
@@ -130,7 +129,6 @@ def _in_blocks(question: Question, family: Family, looks: Looking) -> tuple[Fami
             family,
             residual_sd=cells.one_per_cent * math.sqrt(spread.mean_square),
             freedom=spread.freedom,
-            d0=spread.prior_freedom if math.isfinite(spread.prior_freedom) else None,
         )
     every = enumerate(question.differences)
     return family, [_with_means(cells, family.plan, state, index, weights) for index, weights in every]

@@ -65,7 +65,6 @@ class Difference:
         look: the interim analysis, from 1, that gave the outcome; a settled difference is analysed no more. None before
             the first.
         unit: the unit of `estimate`, `interval`, `se` and `detectable`: "100 ln" of a ratio, or the unit of the metric.
-        seed_s: the seconds of a run of each arm, one after the other: the cost of another seed.
         seeds_to_settle: the number of further seeds that give an open difference a verdict in four of five cases.
         chance_to_settle: the chance that so many more seeds give a verdict.
         of_errors: True if all of these are about 1 less the metric, as they are near a ceiling.
@@ -99,7 +98,6 @@ class Difference:
             "near to per cent), else the metric's own unit"
         },
     )
-    seed_s: float | None = None
     seeds_to_settle: int | None = None
     chance_to_settle: float | None = None
     of_errors: bool = False
@@ -194,7 +192,6 @@ class Family:
         level: the error probability of all intervals of that analysis together.
         residual_sd: the standard deviation of a run beside its arm and its seed, in 100 ln of the metric.
         freedom: the degrees of freedom of `residual_sd`.
-        d0: the similarity of the arms' spreads, in degrees of freedom; None if all may be equal.
         wild: arms with ten times the spread of the others, which are judged by their own spread.
         of_errors: True if 1 less the metric is compared, since more than half of its values are above 0.9.
         size_of_values: the median over arms of their mean absolute values, if a value is 0 or below; else None. The
@@ -211,7 +208,6 @@ class Family:
     level: float
     residual_sd: float | None = None
     freedom: float | None = None
-    d0: float | None = None
     wild: tuple[str, ...] = ()
     of_errors: bool = False
     size_of_values: float | None = None

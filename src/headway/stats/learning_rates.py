@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtri
 
 from headway.base.words import CHOSEN_RATES, FAVOURED
 from headway.config.arms import Arm
@@ -40,6 +40,10 @@ class RateMean:
     mean: float
     n_seeds: int
     gain: float = 0.0
+
+
+Rates = Mapping[str, RateMean]
+"""The rates of an arm, by the full name of its variant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,36 +101,48 @@ def at_best_rates(
         compared: the comparisons at the rates of the document.
         looks: the plan of interim analyses.
     """
-    metric = METRICS[experiment.primary]
-    values = {arm.full_name: values_of(arm, metric.name, runs) for arm in experiment.arms}
-    rates = {arm.name: _rates(arm, experiment, values) for arm in experiment.arms if arm.control is None}
-    rates = _with_gains({name: of_arm for name, of_arm in rates.items() if len(of_arm) > 1}, runs, metric.name, looks)
+    metric = experiment.primary
+    values = {arm.full_name: values_of(arm, metric, runs) for arm in experiment.arms}
+    plain = [arm for arm in experiment.arms if arm.control is None]
+    every = {arm.name: _rates(arm, experiment, values) for arm in plain}
+    several = {name: of_arm for name, of_arm in every.items() if len(of_arm) > 1}
+    rates = _with_gains(several, runs, metric, looks)
     best = {name: min(of_arm, key=lambda variant: of_arm[variant].mean) for name, of_arm in rates.items()}
+    again = [m for m in matches if m.control is None and {m.arm.name, m.baseline.name} <= best.keys()]
     at_best: dict[str, list[ComparedAtBest]] = {name: [] for name in rates}
-    again = [m for m in matches if m.control is None and m.arm.name in best and m.baseline.name in best]
-    if not again:
-        return tuple(_entry(name, rates[name], best[name], [], experiment) for name in rates)
-    before = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric.name and c.control is None}
-    asked = [{best[m.arm.name]: 1.0, best[m.baseline.name]: -1.0} for m in again]
-    family, differences = judged(Question.from_runs(asked, runs, metric=metric.name), looks)
-    for match, difference in zip(again, differences, strict=True):
-        arm, baseline = match.arm.name, match.baseline.name
-        sides = [
-            f"{title(side, experiment)} at x{rates[side.name][best[side.name]].factor:g}"
-            for side in (match.arm, match.baseline)
-        ]
-        chosen = _chosen(sides, (len(rates[arm]), len(rates[baseline])), difference, family)
-        former = before.get((match.arm.full_name, match.baseline.full_name, match.group))
-        at_best[arm].append(
-            ComparedAtBest(
-                **vars(difference),
-                baseline=match.baseline.full_name,
-                group=match.group,
-                verdict=sentence_of(difference, family, metric=metric, sides=tuple(sides), notes=[chosen]),
-                changed=former is not None and _differs(former, difference),
-            )
-        )
+    if again:
+        former = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric and c.control is None}
+        asked = [{best[m.arm.name]: 1.0, best[m.baseline.name]: -1.0} for m in again]
+        family, differences = judged(Question.from_runs(asked, runs, metric=metric), looks)
+        for match, difference in zip(again, differences, strict=True):
+            tried = [rates[arm.name] for arm in (match.arm, match.baseline)]
+            entry = _compared_again(match, difference, family, tried, experiment)
+            known = former.get((match.arm.full_name, entry.baseline, match.group))
+            at_best[match.arm.name].append(replace(entry, changed=_differs(known, difference)))
     return tuple(_entry(name, rates[name], best[name], at_best[name], experiment) for name in rates)
+
+
+def _compared_again(
+    match: Match,
+    difference: Difference,
+    family: Family,
+    tried: Sequence[Mapping[str, RateMean]],
+    experiment: Experiment,
+) -> ComparedAtBest:
+    """Return an arm at its best rate against its baseline at its own, of the rates that both tried."""
+    sides = []
+    for arm, rates in zip((match.arm, match.baseline), tried, strict=True):
+        best = min(rates.values(), key=lambda rate: rate.mean)
+        sides.append(f"{title(arm, experiment)} at x{best.factor:g}")
+    chosen = _chosen(sides, (len(tried[0]), len(tried[1])), difference, family)
+    metric = METRICS[experiment.primary]
+    return ComparedAtBest(
+        **vars(difference),
+        baseline=match.baseline.full_name,
+        group=match.group,
+        verdict=sentence_of(difference, family, metric=metric, sides=tuple(sides), notes=[chosen]),
+        changed=False,
+    )
 
 
 def _chosen(sides: Sequence[str], n_rates: tuple[int, int], difference: Difference, family: Family) -> str:
@@ -134,25 +150,26 @@ def _chosen(sides: Sequence[str], n_rates: tuple[int, int], difference: Differen
 
     An arm whose rates are all equally good gains most: the least of several equal means lies below each of them.
     """
-    first, second = n_rates
-    if first == second or not difference.is_logarithmic or family.residual_sd is None or not difference.n_pairs:
+    is_even = n_rates[0] == n_rates[1]
+    if is_even or not difference.is_logarithmic or family.residual_sd is None or not difference.n_pairs:
         return CHOSEN_RATES
-    gain = abs(expected_largest(first) - expected_largest(second))
+    fewer, more = sorted(n_rates)
+    gain = expected_largest(more) - expected_largest(fewer)
     bias = gain * family.residual_sd / math.sqrt(difference.n_pairs)
-    most, n, n_other = (sides[0], first, second) if first > second else (sides[1], second, first)
-    return FAVOURED.format(chosen=CHOSEN_RATES, arm=most, n=n, n_other=n_other, bias=bias)
+    favoured = sides[n_rates.index(more)]
+    return FAVOURED.format(chosen=CHOSEN_RATES, arm=favoured, n=more, n_other=fewer, bias=bias)
 
 
 def expected_largest(n: int) -> float:
-    """Return the expected value of the largest of n independent standard normal values.
+    """Return about the expected value of the largest of n independent standard normal values.
+
+    Paper: Blom, Statistical estimates and transformed beta-variables (1958).
 
     Examples:
-        >>> [round(expected_largest(n), 3) for n in (2, 3, 5)]
-        [0.564, 0.846, 1.163]
+        >>> [round(expected_largest(n), 2) for n in (1, 3, 5)]
+        [0.0, 0.87, 1.18]
     """
-    z = np.linspace(-8, 8, 2001)
-    density = n * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * ndtr(z) ** (n - 1)
-    return float((z * density).sum() * (z[1] - z[0]))
+    return float(ndtri((n - 0.375) / (n + 0.25)))
 
 
 def _entry(
@@ -211,13 +228,13 @@ def _but_rate(arm: Arm) -> dict[str, Any]:
     return content
 
 
-def _differs(former: Difference, now: Difference) -> bool:
+def _differs(former: Difference | None, now: Difference) -> bool:
     return None not in (_reading(former), _reading(now)) and _reading(former) != _reading(now)
 
 
-def _reading(c: Difference) -> int | None:
+def _reading(c: Difference | None) -> int | None:
     """Return which side is better: 0 without a clear difference, None without a verdict."""
-    if c.estimate is None or c.interval is None:
+    if c is None or c.estimate is None or c.interval is None:
         return None
     return int(np.sign(c.estimate)) if c.is_told else 0
 

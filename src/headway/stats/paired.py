@@ -15,7 +15,6 @@ import numpy as np
 from scipy.special import stdtrit
 
 from headway.stats.evidence import Difference
-from headway.stats.sequential import FEWEST
 from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
@@ -43,12 +42,10 @@ def paired(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]
         (1,)
     """
     common = sorted(arm.keys() & baseline.keys())
-    kept = tuple(seed for seed in common if is_finite(arm[seed]) and is_finite(baseline[seed]))
-    return Pairs(
-        seeds=kept,
-        arm=np.array([arm[seed] for seed in kept], dtype=float),
-        baseline=np.array([baseline[seed] for seed in kept], dtype=float),
-    )
+    both = {seed: (arm[seed], baseline[seed]) for seed in common}
+    finite = {seed: values for seed, values in both.items() if all(map(is_finite, values))}
+    values = np.array(list(finite.values()), dtype=float).reshape(-1, 2)
+    return Pairs(seeds=tuple(finite), arm=values[:, 0], baseline=values[:, 1])
 
 
 def untested_difference(pairs: Pairs, *, scale: float = 1.0) -> Difference:
@@ -60,7 +57,8 @@ def untested_difference(pairs: Pairs, *, scale: float = 1.0) -> Difference:
     """
     if not len(pairs.seeds):
         return Difference.partly_known(look=1)
-    difference, subtracted = float((pairs.arm - pairs.baseline).mean()), float(pairs.baseline.mean())
+    difference = float((pairs.arm - pairs.baseline).mean())
+    subtracted = float(pairs.baseline.mean())
     return Difference.partly_known(
         n_pairs=len(pairs.seeds),
         means=(float(pairs.arm.mean()), subtracted),
@@ -90,8 +88,10 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def interval_of_mean(values: Sequence[float] | Float[np.ndarray, " value"]) -> tuple[float, tuple[float, float] | None]:
-    """Return the mean of independent values and its 95 % interval (t), None if they show no spread.
+def interval_of_mean(
+    values: Sequence[float] | Float[np.ndarray, " value"], level: float = LEVEL
+) -> tuple[float, tuple[float, float] | None]:
+    """Return the mean of independent values and its interval (t), None if they show no spread.
 
     Examples:
         >>> mean, (low, high) = interval_of_mean([0.9, 1.1, 0.8])
@@ -101,22 +101,10 @@ def interval_of_mean(values: Sequence[float] | Float[np.ndarray, " value"]) -> t
     mean = float(np.mean(values))
     if len(values) < 2 or np.ptp(values) == 0:
         return mean, None
-    half = float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * np.std(values, ddof=1) / math.sqrt(len(values)))
-    return mean, (mean - half, mean + half)
-
-
-def certain_mean(values: Sequence[float], level: float) -> float:
-    """Return the lower end of the interval of a mean at a two-sided level (t); 0 from fewer than three values.
-
-    Examples:
-        >>> round(certain_mean([0.9, 1.1, 0.8], 0.05), 3), certain_mean([0.5, 0.5, 0.5], 0.05)
-        (0.554, 0.5)
-    """
     n = len(values)
-    if n < FEWEST:
-        return 0.0
-    reach = float(stdtrit(n - 1, 1 - level / 2)) * float(np.std(values, ddof=1))
-    return float(np.mean(values)) - reach / math.sqrt(n)
+    standard_error = float(np.std(values, ddof=1)) / math.sqrt(n)
+    half = float(stdtrit(n - 1, 1 - level / 2)) * standard_error
+    return mean, (mean - half, mean + half)
 
 
 def is_finite(value: float | None) -> bool:

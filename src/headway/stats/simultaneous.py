@@ -65,8 +65,10 @@ class LargestT:
         if t == 0:
             return 1.0
         alone = 2 * float(special.stdtr(freedom, -abs(t)))
-        joint = special.gammainc(freedom / 2, freedom * _drawn(self) ** 2 / (2 * t * t)).mean()
-        return min(1.0, max(alone, min(float(joint), self.size * alone)))
+        scaled = (_drawn(self) / t) ** 2
+        joint = float(special.gammainc(freedom / 2, freedom / 2 * scaled).mean())
+        at_most = min(joint, self.size * alone, 1.0)
+        return max(alone, at_most)
 
     def bound(self, freedom: float, level: float) -> float:
         """Return the bound that the largest |T| exceeds with probability `level`."""
@@ -75,7 +77,8 @@ class LargestT:
 
 @lru_cache(maxsize=1024)
 def _bound(largest: LargestT, freedom: float, level: float) -> float:
-    low, high = (float(special.stdtrit(freedom, 1 - level / 2 / n)) for n in (1, largest.size))
+    low = float(special.stdtrit(freedom, 1 - level / 2))
+    high = float(special.stdtrit(freedom, 1 - level / 2 / largest.size))
     if largest.size == 1 or largest.p(low, freedom) <= level:
         return low
     from scipy.optimize import brentq
@@ -88,11 +91,15 @@ def _drawn(largest: LargestT) -> Float[np.ndarray, " point"]:
     """The largest |Z| of each of many points, ascending, Z normal with the correlation of the contrasts."""
     from scipy.stats import qmc
 
-    values, vectors = np.linalg.eigh(np.frombuffer(largest.correlation).reshape(largest.size, largest.size))
+    correlation = np.frombuffer(largest.correlation)
+    values, vectors = np.linalg.eigh(correlation.reshape(largest.size, largest.size))
     kept = values > _NEGLIGIBLE * values.max()
-    points = qmc.Sobol(int(kept.sum()), rng=np.random.default_rng(0)).random_base2(_POINTS)
+    sequence = qmc.Sobol(int(kept.sum()), rng=np.random.default_rng(0))
+    points = sequence.random_base2(_POINTS)
     normal = special.ndtri(np.clip(points, 1e-12, 1 - 1e-12))
-    maxima = np.sort(np.abs(normal @ (vectors[:, kept] * np.sqrt(values[kept])).T).max(1))
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    together = normal @ root.T
+    maxima = np.sort(np.abs(together).max(1))
     return maxima.reshape(-1, _TOGETHER).mean(1)
 
 
@@ -149,10 +156,12 @@ def chance_to_settle(
     # Rounded, so that many differences share few bounds, each of which takes milliseconds.
     bound = largest.bound(round(freedom, 1), level)
     half = bound * np.sqrt((before * variance + new) / freedom / n_seeds)
-    sd, inside = np.sqrt(true * (n_seeds - n) / (n * n_seeds)), np.clip(margin - half, 0, half)
+    sd = np.sqrt(true * (n_seeds - n) / (n * n_seeds))
+    inside = np.clip(margin - half, 0, half)
 
     def within(reach: Float[np.ndarray, "spread new"]) -> Float[np.ndarray, "spread new"]:
-        below, above = ((end - estimate) / sd for end in (-reach, reach))
-        return special.ndtr(above) - special.ndtr(below)
+        below = special.ndtr((-reach - estimate) / sd)
+        return special.ndtr((reach - estimate) / sd) - below
 
-    return float((1 - within(half) + within(inside)).mean())
+    chances = 1 - within(half) + within(inside)
+    return float(chances.mean())

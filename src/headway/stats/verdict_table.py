@@ -8,7 +8,6 @@ import csv
 import html
 import io
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -111,8 +110,6 @@ class VerdictTable:
         """Return a `tabular` that needs no package; the notes are comments above it."""
         texts = [self.columns, *self.cells()]
         notes = [f"% {' '.join(escape_controls(note).split())}" for note in self.notes]
-        if any(_needs_unicode(cell) for cells in texts for cell in cells):
-            notes.append("% compile it with xelatex or lualatex: it has characters that pdflatex does not know")
         columns, *rows = [" & ".join(map(latex_text, cells)) + r" \\" for cells in texts]
         body = [r"\hline", columns, r"\hline", *rows, r"\hline"]
         return "\n".join([*notes, r"\begin{tabular}{lrrrl}", *body, r"\end{tabular}", ""])
@@ -222,8 +219,6 @@ _GREEK = {
 }
 # fmt: on
 _LATEX |= {letter: f"$\\{name}$" for letter, name in _GREEK.items()}
-_ACCENTS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"
-_LETTERS = "ßæœøłÆŒØŁ"
 
 
 def latex_text(text: str) -> str:
@@ -234,16 +229,6 @@ def latex_text(text: str) -> str:
         ('a\\_b: 5 \\% \\textendash{} {[}x]', '$-$0.4 to 0.6')
     """
     return "".join(_LATEX.get(character, character) for character in " ".join(escape_controls(text).split()))
-
-
-def _needs_unicode(text: str) -> bool:
-    """Return whether a text has a character that pdflatex does not know by itself."""
-    for character in text:
-        parts = unicodedata.normalize("NFD", character)
-        accented = parts[0].isascii() and all(mark in _ACCENTS for mark in parts[1:])
-        if not accented and character not in _LATEX and character not in _LETTERS:
-            return True
-    return False
 
 
 def markdown_text(text: str) -> str:

@@ -84,7 +84,6 @@ def verdict_of(
         is_geometric=in_per_cent and family is not None and (family.residual_sd or 0.0) > _LARGE_SPREAD,
         is_planned=family is not None and len(family.plan.looks) > 1,
         chance=difference.chance_to_settle,
-        seed_s=difference.seed_s,
     )
 
 

@@ -76,11 +76,8 @@ def absent_baselines(case: Case) -> Iterator[str]:
         if m.baseline.full_name not in case.runs and m.arm.full_name not in compared
     }
     if absent:
-        named, is_one = listed(f"{label} ({name})" for name, label in absent.items()), len(absent) == 1
-        yield (
-            f"{named} {'has' if is_one else 'have'} no runs here, so nothing is compared with "
-            f"{'it' if is_one else 'them'}; run {'that arm' if is_one else 'those arms'} too"
-        )
+        named = listed(f"{label} ({name})" for name, label in absent.items())
+        yield f"baselines without runs here, so that nothing is compared with them: {named}; run them too"
 
 
 def unlike_executions(case: Case) -> Iterator[str]:
@@ -159,7 +156,7 @@ def no_better_than_bigram(case: Case) -> Iterator[str]:
 
 
 def lost_text(case: Case) -> Iterator[str]:
-    """Yield the arms that differ in tokenizer or corpus, where some runs cannot account for that."""
+    """Yield the arms whose tokens do not give their text back, so that bits per byte cannot compare them."""
     if case.experiment.primary != PER_BYTE:
         return
     finished = [run for run in case.every_run if run.status == "done"]
@@ -171,12 +168,6 @@ def lost_text(case: Case) -> Iterator[str]:
                 f"{title(arm, case.experiment)} cannot be compared by bits per byte of the text: its tokens {gives}; "
                 f"give a tokenizer that gives back {100 * TEXT_KEPT:.0f} % or more"
             )
-    if before := [run for run in finished if run.metrics.get(PER_BYTE) is None and run.name not in lost]:
-        yield (
-            f"arms differ in tokenizer or corpus, so nats per token say nothing, and {len(before)} of "
-            f"{counted(len(finished), 'run')} were stored before {PER_BYTE} was measured; run them anew in another "
-            "directory"
-        )
 
 
 def still_falling(case: Case) -> Iterator[str]:
@@ -235,19 +226,14 @@ def wild_arms(case: Case) -> Iterator[str]:
         )
 
 
-_MOST_LOOKS = 12
-"""At most this many interim analyses are named one by one."""
-
-
 def seeds_added(case: Case) -> Iterator[str]:
     """Yield the cost of seeds that were added by hand after verdicts."""
     earlier = [n for n in case.seen if case.now is not None and n < case.now]
     if case.now is not None and earlier:
-        told = earlier if len(earlier) <= _MOST_LOOKS else [earlier[0], earlier[-1]]
         chance = 100 * error_of((*earlier, case.now))
         yield (
             f"seeds were added after {'a look' if len(earlier) == 1 else counted(len(earlier), 'look')} at "
-            f"{listed(map(str, told))}: looking again like this, chance alone tells apart {chance:.0f} of 100; "
+            f"{listed(map(str, earlier))}: looking again like this, chance alone tells apart {chance:.0f} of 100; "
             "`headway run` with --until plans its looks, and takes back what was said before"
         )
 
@@ -261,12 +247,10 @@ def arms_added(case: Case) -> Iterator[str]:
 
 def runs_dropped(case: Case) -> Iterator[str]:
     """Yield how many runs that a verdict rested on are gone."""
-    gone = [
-        f"{arm} seed {seed}"
-        for arm, seeds in sorted(case.runs_seen.items())
-        for seed in sorted(seeds)
-        if seed not in case.runs_now.get(arm, ())
-    ]
+    gone = []
+    for arm, seeds in sorted(case.runs_seen.items()):
+        left = set(seeds).difference(case.runs_now.get(arm, ()))
+        gone += [f"{arm} seed {seed}" for seed in sorted(left)]
     if gone:
         named = listed(gone) if len(gone) <= _NAMED else f"{listed(gone[:_NAMED])} and {len(gone) - _NAMED} more"
         yield RUNS_DROPPED.format(runs=named)

@@ -17,6 +17,7 @@ import numpy as np
 
 from headway.config.lm.model import TransformerModel
 from headway.stats.blocks import block_test
+from headway.stats.evidence import Difference
 from headway.stats.lm.verdicts import size_sentence
 from headway.stats.paired import paired, untested_difference
 from headway.stats.sequential import FEWEST
@@ -101,30 +102,37 @@ def on_curve(at: float, sizes: Sequence[float], losses: Sequence[float]) -> floa
 def _judged(between: Sequence[Sized], plain: Sequence[Sized]) -> list[SizeComparison]:
     """Judge the differences to the curve as one family: each is a model less a weighted mean of plain ones, in ln."""
     sizes = [m.n_parameters for m in plain]
-    seeds = sorted(set.intersection(*({s for s, loss in m.losses.items() if loss > 0} for m in plain)))
+    positive = [{seed for seed, loss in m.losses.items() if loss > 0} for m in plain]
+    seeds = sorted(set.intersection(*positive))
     losses = np.array([[m.losses.get(seed, np.nan) for seed in seeds] for m in (*plain, *between)])
-    shares = [[np.interp(math.log(m.n_parameters), np.log(sizes), one) for one in np.eye(len(plain))] for m in between]
+    units = np.eye(len(plain))
+    shares = [[np.interp(math.log(m.n_parameters), np.log(sizes), unit) for unit in units] for m in between]
     y = 100 * np.log(np.where(losses > 0, losses, np.nan))
     test = block_test(y, np.hstack([-np.array(shares), np.eye(len(between))]))
     entries = []
-    for model, found in zip(between, test.contrasts, strict=True):
-        curve: dict[int, float | None] = {
-            seed: on_curve(model.n_parameters, sizes, [m.losses[seed] for m in plain]) for seed in seeds
-        }
-        means = untested_difference(paired({s: loss for s, loss in model.losses.items() if loss > 0}, curve))
-        difference = replace(means, relative=None if found.estimate is None else math.expm1(found.estimate / 100))
-        interval = None
-        if found.interval is not None and found.n_pairs >= FEWEST:
-            interval = (math.expm1(found.interval[0] / 100), math.expm1(found.interval[1] / 100))
-        entries.append(
-            SizeComparison(
-                arm=model.name,
-                n_parameters=model.n_parameters,
-                n_pairs=difference.n_pairs,
-                relative=difference.relative,
-                interval=interval,
-                p=None if interval is None else found.p_family,
-                sentence=size_sentence(model.title, difference, interval, len(between)),
-            )
-        )
+    for model, judged in zip(between, test.contrasts, strict=True):
+        curve = dict[int, float | None]()
+        for seed in seeds:
+            curve[seed] = on_curve(model.n_parameters, sizes, [m.losses[seed] for m in plain])
+        entries.append(_entry(model, judged, curve, len(between)))
     return entries
+
+
+def _entry(model: Sized, judged: Difference, curve: Mapping[int, float | None], n_models: int) -> SizeComparison:
+    own = {seed: loss for seed, loss in model.losses.items() if loss > 0}
+    difference = untested_difference(paired(own, curve))
+    relative = None if judged.estimate is None else math.expm1(judged.estimate / 100)
+    difference = replace(difference, relative=relative)
+    interval = None
+    if judged.interval is not None and judged.n_pairs >= FEWEST:
+        low, high = judged.interval
+        interval = math.expm1(low / 100), math.expm1(high / 100)
+    return SizeComparison(
+        arm=model.name,
+        n_parameters=model.n_parameters,
+        n_pairs=difference.n_pairs,
+        relative=relative,
+        interval=interval,
+        p=None if interval is None else judged.p_family,
+        sentence=size_sentence(model.title, difference, interval, n_models),
+    )
