@@ -64,8 +64,8 @@ def test_the_page_stands_beside_the_report_which_links_to_it(trained):
     path, told = trained
     assert told == ["looking at the heads of 2 finished models, for look.html (Ctrl-C leaves it out) ..."]
     html = (path / "look.html").read_text()
-    assert "falling-seed-0" in html
-    assert "rising-seed-0" in html
+    assert "falling, seed 0" in html
+    assert "rising, seed 0" in html
     assert f"headway look {path}" in html
     assert LINK in (path / "report.html").read_text()
 

@@ -211,14 +211,19 @@ def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object],
 
 
 def look_page_of(views: "Sequence[ModelView]", models: Path, command: str, **options: Any) -> "LookPage":
-    """The page of several models of a results directory, called as the directory is, or of one."""
+    """The page of several models of a results directory, by the labels of their arms; or of one."""
     from headway.report.models.look import look_page
 
     if len(views) == 1:
         return look_page(views, command, **options)
-    title = models.resolve().name
-    shown = [replace(view, name=view.name.removeprefix(f"{title}-")) for view in views]
-    return look_page(shown, command, title=title, **options)
+    from headway.stats.cells import labels_of
+
+    labels, shown = labels_of(Store.open(models).experiment), []
+    for view in views:
+        assert view.run is not None  # since it is one of the directory's
+        run = Run.open(view.run)
+        shown.append(replace(view, name=f"{labels.get(run.name, run.name)}, seed {run.seed}"))
+    return look_page(shown, command, title=models.resolve().name, **options)
 
 
 def _why(error: Exception) -> str:

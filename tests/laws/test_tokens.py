@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 399_586,
-    "code lines": 37_651,
+    "tokens": 399_306,
+    "code lines": 37_627,
     "dense modules": 82,
     "functions above 400 tokens": 29,
     "comprehensions in 1,000 lines": 78,

@@ -48,10 +48,10 @@ def rows(figure) -> list[dict]:
 @pytest.mark.slow
 def test_figures_are_those_that_the_results_call_for(progression: ReportData, lanes: ReportData) -> None:
     # Controls that change the learning rate only have a table, and no figures of their own.
-    expected = ["heads", "final-loss", "learning", "cost", "parts", "repetition"]
+    expected = ["heads", "final-loss", "learning", "cost", "repetition"]
     assert names(progression) == expected
     per_control = ["learning", "cost", "lane-use", "repetition"]
-    expected = ["parameters", "final-loss", "parts"]
+    expected = ["parameters", "final-loss"]
     expected += [f"{name}{end}" for name in per_control for end in ("", "-positions-outside-lane")]
     assert sorted(names(lanes)) == sorted(expected)
 
@@ -245,7 +245,7 @@ def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path:
         file.unlink()
     stored.seal(path / "runs" / "constant-low" / "seed-0")
     material = material_of(Store.open(path))
-    assert names(material) == ["final-loss", "learning", "parts"]
+    assert names(material) == ["final-loss", "learning"]
     assert text.writings(material) == []
     assert LOSS.name in names(material)
 

@@ -111,7 +111,6 @@ class TokensReportSlice(ReportSlice):
             yield from per_control[draw]
         yield lane_diagram(material)
         yield from per_control[training.lane_use]
-        yield size.parameters_by_part(material)
         yield from per_control[text.repetition]
         for control in shown:
             yield from probed(material, control)

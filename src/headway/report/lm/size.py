@@ -1,7 +1,7 @@
 """Figures of model size: loss against heads and against parameters, and the cost of an arm.
 
 * `loss_against_heads`: a labelled point per arm and a fitted curve per scheme of layouts;
-* `loss_against_parameters` and `parameters_by_part`: trained parameters, and what they are for;
+* `loss_against_parameters`: a point per arm and a curve through the plain models;
 * `cost`: the time of a training step and the memory, from solo timings alone. Runs of a sweep share the machine, so
   their own seconds are no measurement.
 """
@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, listed, number, together
-from headway.config.lm.budget import PARAMETER_GROUPS
+from headway.base.text import counted, join, listed, number
 from headway.config.lm.run import is_text
-from headway.errors import DeclarationError
 from headway.report.charts import figure, intervals
 from headway.report.charts.intervals import ENDS, SEEDS, names_beside, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, keyed, line_bands
-from headway.report.charts.parameters import Parts
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import below_and_above, declared, loss_metric, named_rules
 from headway.stats.lm.plain_curve import is_plain, on_curve
@@ -260,33 +257,6 @@ def _point_against_parameters(arm: ArmResults) -> dict[str, Any]:
         "parameters": arm.shown.metrics["n_parameters"] / 1e6,
         **over_seeds(arm.final(METRIC)).row("loss_nats"),
     }
-
-
-def parameters_by_part(material: ReportData) -> figure.Figure | None:
-    """A stacked bar per size of model; None where the tokenizer's folder is not at hand any more."""
-    try:
-        plain = [arm for arm in material.arms if arm.control is None]
-        counts = {arm.label: declared(arm.shown).budget.parameters for arm in plain}
-    except DeclarationError:
-        return None  # the number of tokens is not known without the folder
-    bars: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for label, found in counts.items():
-        bars.setdefault(tuple(found.items()), []).append(label)
-    if not bars:
-        return None
-    names = {key: together(labels, len(counts)) for key, labels in bars.items()}
-    shown = [part for part in PARAMETER_GROUPS if any(part in dict(key) for key in bars)]
-    parts = Parts(counts={names[key]: {part: dict(key).get(part, 0) for part in shown} for key in bars})
-    return figure.Figure(
-        name="parts",
-        part="Model",
-        title="What the parameters are for",
-        caption=join(
-            "Counted from the declaration, which is what the built model has.",
-            "Arms with the same counts share a bar." if any(len(labels) > 1 for labels in bars.values()) else "",
-        ),
-        chart=parts.bars(figure.WIDTH - 260, 38, "trained parameters", labelLimit=320, ticks=False),
-    )
 
 
 COST_SIZE = (figure.WIDTH // 2 - 60, 300)
