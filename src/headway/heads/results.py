@@ -148,7 +148,7 @@ class XRay(ModelOnText):
 
     held: ClassVar[str] = (
         "Heads are held against untrained ones on the same stream: the same layers with fresh weights of the same "
-        "scale. A page of a model that learnt nothing has a finding in about 5 of 100 cases, over everything that "
+        "scale. A page of a model that learnt nothing has a finding in about 7 of 100 cases, over everything that "
         "was looked for. Silence is weaker: a subspace of queries that all heads of a layer share is often missed."
     )
 
