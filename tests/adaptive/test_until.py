@@ -55,7 +55,7 @@ def test_a_planted_difference_is_told_apart_early_and_its_arm_gets_no_more_seeds
         "2 comparisons of evaluation MSE until each has an answer within 0.5 %: looks at 3, 4, 6, 8 and 12 "
         "seeds, all together at level 0.05"
     )
-    assert told[1] == "look 1 of 5, 3 seeds:"
+    assert told[1:3] == ["next look: 3 seeds, 9 more runs", "look 1 of 5, 3 seeds:"]
     assert "next look: 4 seeds, 2 more runs" in told
     assert "  1 of 2 had been settled before" in told
     assert ending[0] == "differences of evaluation MSE; lower is better"

@@ -38,7 +38,6 @@ def test_so_many_more_seeds_settle_a_difference_as_often_as_is_stated(arms, n, m
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "n", "least"), [("2 arms", 3, 0.75), ("order", 3, 0.7)])
 def test_differences_of_the_detectable_size_are_found_in_four_of_five_experiments(family, n, least):
-    # With three seeds some families judge a baseline by its own spread, which costs power.
     assert least <= found_of_stated(family, n, SWEEPS, 0) / SWEEPS <= 0.85
 
 
