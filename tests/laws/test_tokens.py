@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 399_306,
-    "code lines": 37_627,
+    "tokens": 399_287,
+    "code lines": 37_619,
     "dense modules": 82,
     "functions above 400 tokens": 29,
-    "comprehensions in 1,000 lines": 78,
+    "comprehensions in 1,000 lines": 77,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 44,
 }

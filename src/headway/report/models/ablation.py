@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, listed, number
+from headway.base.text import counted, join, listed
 from headway.base.words import NO_HEAD_MATTERS, heads_matter_sentence, interval_name, together_sentence
 from headway.causal.ablation_result import (
     MATTERS,
@@ -62,25 +62,10 @@ def heads(found: Ablation) -> Table:
     ends = {kind: single[kind].interval() for kind in KINDS}
     rows = []
     for (layer, head), _ in single["mean"].ranked():
-        exact = [within(float(single[kind].mean[layer][head]), ends[kind][layer][head]) for kind in KINDS]
-        first, along = (
-            [number(float(effects[kind].mean[layer][head]), 2) for kind in KINDS]
-            for effects in (found.first_order, found.integrated)
-        )
-        michel = number(float(found.michel[layer][head]), 2)
-        rows.append(Row(cells=(named((layer, head)), *exact, michel, *first, *along)))
-    columns = (
-        "",
-        *(WAYS[kind] for kind in KINDS),
-        "Michel",
-        *(f"first order, {kind}" for kind in KINDS),
-        *(f"integrated, {kind}" for kind in KINDS),
-    )
-    caption = (
-        "Changes of the loss without the head, in nats per token; intervals of 95 %, of each head on its own. First "
-        "order and integrated are estimates of the same."
-    )
-    return Table(columns=columns, rows=tuple(rows), caption=caption)
+        changes = [within(float(single[kind].mean[layer][head]), ends[kind][layer][head]) for kind in KINDS]
+        rows.append(Row(cells=(named((layer, head)), *changes)))
+    caption = "Changes of the loss without the head, in nats per token; intervals of 95 %, of each head on its own."
+    return Table(columns=("", *(WAYS[kind] for kind in KINDS)), rows=tuple(rows), caption=caption)
 
 
 def _mattering(found: Ablation, kind: Kind) -> str:

@@ -23,7 +23,7 @@ from headway.base.text import counted, escape_controls
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.heads.findings import COMPOSITIONS, Finding
-from headway.heads.results import Circuits, Head, KeptStep, ModelView, PackedPatterns, XRay
+from headway.heads.results import AttendedPair, Circuits, Head, KeptStep, ModelView, PackedPatterns, XRay
 from headway.heads.scores import DECLARED, FAMILY_WISE, Composition, HeadScores, five_digits, head_names
 from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
@@ -230,40 +230,52 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
     """
     view, found = shown.view, shown.view.found
     places = {token: place for place, token in enumerate(view.words)}
+    heads = _every(shown)
     arrays.numbers(f"m{at}-values", np.stack([shown.of_heads(metric) for metric in metrics], axis=1))
     arrays.numbers(f"m{at}-untrained", np.stack([shown.untrained(metric) for metric in metrics]))
-    twins = [metric for metric in TWINS if metric in metrics]
-    moments = shown.moments if _pairs_fit(shown, len(twins)) else shown.moments[-1:]
-    if twins:
-        arrays.numbers(f"m{at}-pairs", np.stack([[shown.pairs(m, scores) for m in twins] for scores in moments]))
-        arrays.numbers(f"m{at}-untrained-pairs", np.stack([shown.untrained_pairs(metric) for metric in twins]))
+    notes = dict.fromkeys((*view.notes, *found.notes, *_left_out(shown)))
     return {
         "name": escape_controls(view.name),
         "facts": {str(key): escape_controls(str(value)) for key, value in found.model.items()},
         "read": escape_controls(found.read),
-        "notes": [escape_controls(note) for note in dict.fromkeys((*view.notes, *found.notes, *_left_out(shown)))],
+        "notes": list(map(escape_controls, notes)),
         "findings": [_finding(shown, finding) for finding in found.findings],
         "nothing": found.nothing if found.scores else "",
         "rows": _rows(shown),
         "steps": [moment.step for moment in shown.trajectory.moments],
-        "alike": {
-            "metrics": [metrics.index(metric) for metric in twins],
-            "of": [TWINS[metric] for metric in twins],
-            "all": len(moments) > 1,
-        },
-        "words": [escape_controls(word) for word in view.words.values()],
+        "alike": _twins(shown, metrics, at, arrays),
+        "words": list(map(escape_controls, view.words.values())),
         "decodes": view.decodes,
         **_sequences(shown, places, at, arrays),
-        "pairs": [
-                [[places[p.query], places[p.key], five_digits(p.weight), five_digits(p.even), p.n] for p in pairs]
-                for pairs in (view.pairs.get(head, ()) for head in _every(shown))
-            ],
+        "pairs": [_attended(view.pairs.get(head, ()), places) for head in heads],
         "pairsFrom": view.pairs_from,
-        "circuits": None if view.circuits is None else _circuits(view.circuits, _every(shown), places),
+        "circuits": None if view.circuits is None else _circuits(view.circuits, heads, places),
         "noCircuits": view.no_circuits,
         "composition": _composition(shown),
         "kept": [_kept(shown, kept, places, at, number, arrays) for number, kept in enumerate(view.kept)],
-    }  # fmt: skip
+    }
+
+
+def _twins(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArrays) -> dict[str, Any]:
+    """Return by which metrics heads are twins, and whether at all moments; their values are arrays of the page."""
+    twins = [metric for metric in TWINS if metric in metrics]
+    moments = shown.moments if _pairs_fit(shown, len(twins)) else shown.moments[-1:]
+    if twins:
+        values = [np.stack([shown.pairs(metric, scores) for metric in twins]) for scores in moments]
+        arrays.numbers(f"m{at}-pairs", np.stack(values))
+        arrays.numbers(f"m{at}-untrained-pairs", np.stack([shown.untrained_pairs(metric) for metric in twins]))
+    return {
+        "metrics": [metrics.index(metric) for metric in twins],
+        "of": [TWINS[metric] for metric in twins],
+        "all": len(moments) > 1,
+    }
+
+
+def _attended(pairs: Sequence[AttendedPair], places: Mapping[int, int]) -> list[list[Any]]:
+    return [
+        [places[pair.query], places[pair.key], five_digits(pair.weight), five_digits(pair.even), pair.n]
+        for pair in pairs
+    ]
 
 
 def _kept(
