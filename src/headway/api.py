@@ -31,7 +31,8 @@ from headway.train.loop import TrainerChoice, training_part_of
 
 if TYPE_CHECKING:
     from headway.adaptive.until import Until
-    from headway.execute.sweep import ExecutionOptions, Executors, Snapshot
+    from headway.execute.queue import Snapshot
+    from headway.execute.sweep import ExecutionOptions, Executors
     from headway.heads.results import ModelView
     from headway.report.models.look import LookPage
     from headway.stats.results import Results

@@ -41,7 +41,7 @@ def test_the_example_of_a_file_is_an_experiment():
 
 def test_every_verb_stands_in_the_readme_and_every_verb_there_exists():
     help_text = subprocess.run([sys.executable, "-m", "headway", "--help"], capture_output=True, text=True, check=True)
-    verbs = set(re.findall(r"^  ([a-z]+)  ", help_text.stdout.partition("Commands:")[2], re.MULTILINE))
+    verbs = set(re.findall(r"^  ([a-z]+)  ", help_text.stdout.partition("Run:")[2], re.MULTILINE))
     shown = set(re.findall(r"^ {4}headway ([a-z]+)|; headway ([a-z]+)", README, re.MULTILINE))
     assert verbs == {verb for pair in shown for verb in pair if verb}
 

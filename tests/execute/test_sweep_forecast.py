@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.execute.sweep import Progress, Snapshot
+from headway.execute.queue import Progress, Snapshot
 
 START_S, TRAINING_S, EVALUATION_S = 3.0, 4.0, 5.0
 WHOLE_S = START_S + TRAINING_S + EVALUATION_S

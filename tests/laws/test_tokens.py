@@ -16,7 +16,7 @@ from support.house import SOURCE
 MOST = {
     "tokens": 399_287,
     "code lines": 37_619,
-    "dense modules": 82,
+    "dense modules": 80,
     "functions above 400 tokens": 29,
     "comprehensions in 1,000 lines": 77,
     "fragments in Args": 0,

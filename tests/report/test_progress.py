@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import quadratic, stored
 
-from headway.execute.sweep import Progress, Snapshot
+from headway.execute.queue import Progress, Snapshot
 from headway.report import progress
 from headway.report.terminal import Terminal
 from headway.store import lease as lease_files

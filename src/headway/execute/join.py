@@ -22,8 +22,9 @@ from headway.base.text import counted
 from headway.config.plugins import allow
 from headway.errors import ResultsError, UserError, shortened
 from headway.execute.places import WORKER, lasting
+from headway.execute.queue import Snapshot
 from headway.execute.stop import SignalHandler
-from headway.execute.sweep import ExecutionOptions, Snapshot, to_the_end
+from headway.execute.sweep import ExecutionOptions, to_the_end
 from headway.store.batches import check_and_prepare, check_batches
 from headway.store.directory import Store
 from headway.store.environment import check_device

@@ -18,10 +18,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.errors import ResultsError, StorageFailed, UserError
+from headway.errors import ResultsError, StorageFailed
 from headway.execute.parents import RunDependencies
 from headway.execute.places import LOST, WORKER, LocalPlace, Place, Worker, WorkerOptions, lasting, local_places
-from headway.execute.queue import Assignment, Queue, seconds_of_all
+from headway.execute.queue import Assignment, Progress, Queue, Snapshot, work_per_step
 from headway.execute.ray_cluster import bytes_of, ray_cluster
 from headway.execute.ray_places import AllRayPlaces
 from headway.execute.stop import FROM_PARENT, SignalHandler
@@ -130,90 +130,6 @@ class Executors:
 
     slots: tuple[Slot, ...]
     places: Iterable[Place]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far one run is.
-
-    `work_per_step` weighs its steps against those of other runs. `steps_per_s` is its recent rate, None when it is
-    not running. `worker` is who works on it, where that is to be told, and `held_s` for how long. `folder` is its
-    folder, which has its records. `worked_s` is how long a worker has had the run, from start-up to evaluation, and
-    `from_step` the step at which the worker began.
-    """
-
-    name: str
-    seed: int
-    status: Status
-    message: str
-    step: int
-    steps: int
-    steps_per_s: float | None
-    work_per_step: float
-    worker: str = ""
-    held_s: float | None = None
-    folder: Path | None = None
-    worked_s: float = 0.0
-    from_step: int = 0
-
-    @property
-    def work(self) -> float:
-        """The work from the step at which a worker began."""
-        return self.work_per_step * (self.steps - self.from_step)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds until the last step, at the recent rate."""
-        return (self.steps - self.step) / self.steps_per_s if self.steps_per_s else None
-
-
-def work_per_step(run: Run) -> float:
-    """Return the forward FLOPs of a training step, to weigh a run against other runs."""
-    try:
-        return float(run.spec.budget.flops_per_example * run.spec.training.batch_size)
-    except UserError:  # a damaged run; or its worker says what is wrong
-        return 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """How far all runs are, in the order in which they were given; `elapsed_s` since this process began with them."""
-
-    runs: tuple[Progress, ...]
-    workers: int
-    elapsed_s: float
-    stopped: str = ""
-    """Why all of it ended before its end: the directory cannot be stored any more."""
-
-    def count(self, status: Status) -> int:
-        """Runs of a status."""
-        return sum(run.status == status for run in self.runs)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """About how long all of it takes from here, if what waits runs at the rate of what runs; None at first.
-
-        Examples:
-            >>> half = dict(message="", step=50, steps=100, work_per_step=1.0)
-            >>> one = Progress(name="a", seed=0, status="running", steps_per_s=10.0, **half)
-            >>> other = Progress(name="a", seed=1, status="waiting", steps_per_s=None, **half)
-            >>> Snapshot(runs=(one, other), workers=1, elapsed_s=5.0).seconds_left
-            10.0
-        """
-        ahead = [run for run in self.runs if run.status in ("waiting", "running")]
-        running: Sequence[Progress] = [run for run in ahead if run.steps_per_s]
-        done = [run for run in self.runs if run.status == "done" and run.worked_s and run.work]
-        if not ahead:
-            return 0.0
-        if done:  # they have the seconds of start-up and evaluation, too
-            pace = sum(run.worked_s for run in done) / sum(run.work for run in done)
-            left = [max(0.0, pace * run.work - run.worked_s) for run in ahead]
-        elif running:
-            pace = len(running) / sum(run.work_per_step * (run.steps_per_s or 0.0) for run in running)
-            left = [run.seconds_left or pace * run.work_per_step * (run.steps - run.step) for run in ahead]
-        else:
-            return None
-        return seconds_of_all(left, [run.status == "running" for run in ahead], self.workers)
 
 
 _POLL_EVERY_S = 0.25

@@ -26,8 +26,7 @@ from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
 from headway.hf.interface import attentions, intercepted, own_function
-from headway.hf.open import longest_text
-from headway.hf.recorder import recorded_pass, trace, traceable
+from headway.hf.recorder import longest_text, recorded_pass, trace, traceable
 from headway.hf.stream_sums import SAME, StreamSums, answering, keep_output, same, stream_sums, with_added
 from headway.models.trace import Edits, Site, Trace, edited
 

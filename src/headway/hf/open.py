@@ -16,14 +16,13 @@ from typing import Any, Literal
 import tokenizers
 import torch
 import transformers
-from torch import nn
 from transformers.models.auto import modeling_auto
 
 from headway.data.tokenizer import check_growth, check_tokenizer
 from headway.errors import UserError, explained, shortened
 from headway.hf import safety
 from headway.hf.read import Arrays, check_types, config_of, hooked, named_architectures
-from headway.hf.recorder import traceable
+from headway.hf.recorder import longest_text, traceable
 from headway.models.transformer import computes_exactly
 
 Kind = Literal["causal", "masked", "encoder-decoder"]
@@ -289,20 +288,6 @@ def _kind(folder: Path, model: transformers.PreTrainedModel, code: tuple[str, st
     if model_type in masked:
         return "masked"
     raise UserError(f"{folder}: {name} {_NO_TEXT}")
-
-
-def longest_text(model: transformers.PreTrainedModel, tokenizer: Any) -> int | None:
-    """Return the least length among its configuration, its position embeddings and its tokenizer."""
-    config = model.config.get_text_config()
-    bounds = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
-    # RoBERTa counts positions from the padding token's number on.
-    bounds += [
-        module.num_embeddings - module.padding_idx - 1
-        for name, module in model.named_modules()
-        if "position" in name and isinstance(module, nn.Embedding) and module.padding_idx is not None
-    ]
-    bounds.append(getattr(tokenizer, "model_max_length", None))
-    return min((int(bound) for bound in bounds if bound is not None and 0 < bound < 1e9), default=None)
 
 
 @contextlib.contextmanager

@@ -468,3 +468,17 @@ def _trace_converted(model: PreTrainedModel, given: dict[str, Any]) -> Trace:
     if rows is not None and (rows[:, 1:] & ~rows[:, :-1]).any():
         raise UserError(f"{kind} is traced as Headway's own model, which takes padding after a text; pad on the right")
     return converted(model).trace(given["input_ids"], rows)
+
+
+def longest_text(model: PreTrainedModel, tokenizer: Any) -> int | None:
+    """Return the least length among its configuration, its position embeddings and its tokenizer."""
+    config = model.config.get_text_config()
+    bounds = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
+    # RoBERTa counts positions from the padding token's number on.
+    bounds += [
+        module.num_embeddings - module.padding_idx - 1
+        for name, module in model.named_modules()
+        if "position" in name and isinstance(module, nn.Embedding) and module.padding_idx is not None
+    ]
+    bounds.append(getattr(tokenizer, "model_max_length", None))
+    return min((int(bound) for bound in bounds if bound is not None and 0 < bound < 1e9), default=None)

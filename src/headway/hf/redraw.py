@@ -61,7 +61,7 @@ class _Part:
 
     @property
     def role(self) -> Role:
-        """What `drawn_weight` keeps of it."""
+        """The role by which `drawn_weight` decides what stays of the map."""
         return "values" if self.name == "v" else "reads"
 
 

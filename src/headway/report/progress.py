@@ -19,7 +19,7 @@ from rich.text import Text
 
 from headway.base.files import inside
 from headway.base.text import command_line, counted, duration, number
-from headway.execute.sweep import Progress, Snapshot, work_per_step
+from headway.execute.queue import Progress, Snapshot, work_per_step
 from headway.report.terminal import Terminal
 from headway.store.directory import Store
 from headway.store.document import runs_of

@@ -14,9 +14,8 @@ from headway.report.charts.figure import Figure
 from headway.report.charts.files import render, write_figures
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.page import figures, page
-from headway.report.lm import film, heads, report
+from headway.report.lm import heads, published, report
 from headway.report.lm import text as claims
-from headway.report.lm.association import association
 from headway.report.lm.common import heads_of
 from headway.report.lm.report import LABORATORY as text
 from headway.store.directory import Store
@@ -111,16 +110,16 @@ def test_the_film_is_a_gif_whose_last_frame_has_the_colours_of_the_last_probe(
     paths = write_figures(tmp_path, [plain["heads-output-dissimilarity"]])
     assert [path.suffix for path in paths] == [".png", ".svg", ".pdf", ".gif"]
     frames = Image.open(paths[-1])
-    assert 1 < frames.n_frames <= film.MOST_FRAMES
+    assert 1 < frames.n_frames <= published.MOST_FRAMES
     assert paths[-1].stat().st_size < 1_000_000
     frames.seek(frames.n_frames - 1)
-    assert frames.info["duration"] == film.LAST_MS
+    assert frames.info["duration"] == published.LAST_MS
     picture = np.asarray(frames.convert("RGB"))
     row = [arm.label for arm in material.under(None).arms].index("4 heads")
-    corner = 40 + row * (film.TILE + film.GAP), film.LABEL + 2 * (film.TILE + film.GAP)
-    cell = film.TILE // 4
-    tile = picture[corner[0] : corner[0] + film.TILE, corner[1] : corner[1] + film.TILE]
-    assert abs(tile[cell // 2, cell // 2].astype(int) - film.MISSING).max() < 12  # a head with itself
+    corner = 40 + row * (published.TILE + published.GAP), published.LABEL + 2 * (published.TILE + published.GAP)
+    cell = published.TILE // 4
+    tile = picture[corner[0] : corner[0] + published.TILE, corner[1] : corner[1] + published.TILE]
+    assert abs(tile[cell // 2, cell // 2].astype(int) - published.MISSING).max() < 12  # a head with itself
     arm = next(arm for arm in material.arms if arm.label == "4 heads")
     value = arm.shown.run.head_arrays(STEPS)["output_dissimilarity/layers.2.attention"][0, 1]
     red, _, blue = tile[cell // 2, cell + cell // 2].astype(int)
@@ -129,7 +128,7 @@ def test_the_film_is_a_gif_whose_last_frame_has_the_colours_of_the_last_probe(
 
 @pytest.mark.slow
 def test_the_association_is_of_what_a_seed_does_by_itself(tmp_path: Path) -> None:
-    figure = association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
+    figure = published.association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
     points = sorted((row for row in rows(figure) if "own" in row), key=lambda row: row["layer"])
     # The loss was planted to show the wobble of layer 0.
     assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]

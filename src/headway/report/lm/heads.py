@@ -8,7 +8,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +21,6 @@ from headway.report.charts.intervals import ENDS, over_seeds, points_with_interv
 from headway.report.charts.lines import Axis, keyed, line_bands, point_size, rule, step_axis
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.lm.common import declared, has_probes, heads_of, measures
-from headway.report.lm.film import film
 from headway.stats.lm.diversity import attentions, scores_at
 
 PART = "Heads during training"
@@ -37,8 +35,6 @@ HEADLINE = ("query_cka", "context_cka", "output_dissimilarity", "attention_diver
 """The four metrics of the article, normalised."""
 
 Statistic = Literal["mean", "variance"]
-FILMED = ("output_dissimilarity", "mean")
-"""The figure with a film of all pairs of heads, as published."""
 SPREAD = ("query_orthogonality_raw", "query_cka", "output_dissimilarity", "output_dissimilarity_published")
 """Metrics whose variance over pairs is drawn too, as published."""
 
@@ -92,7 +88,6 @@ def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: b
         caption=_caption(material, arms, metric, statistic, has_null, logarithmic, first, points),
         chart=panels(alt.layer(*layers, data=inline(rows)), arms),
         folded=folded,
-        animation=partial(film, arms, metric) if (metric, statistic) == FILMED else None,
     )
 
 

@@ -18,10 +18,9 @@ from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds
 from headway.report.experiment.outcome import final_outcome
 from headway.report.lm import heads, size, text, training
-from headway.report.lm.association import association
 from headway.report.lm.common import BITS, LOSS, has_probes, loss_metric
 from headway.report.lm.heads import PART
-from headway.report.lm.lane import lane_diagram
+from headway.report.lm.published import association, lane_diagram, with_film
 from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
 from headway.report.lm.training import learning_rates
 from headway.stats.evidence import Comparison
@@ -56,7 +55,7 @@ def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
         heads.by_kv_heads(material),
         heads.by_layer(material),
     ]
-    yield from heads.progress(material, every=every)
+    yield from (with_film(figure, material) for figure in heads.progress(material, every=every))
     yield from (figure for figure in loose if figure is not None and (every or not figure.folded))
 
 
