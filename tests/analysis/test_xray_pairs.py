@@ -77,8 +77,8 @@ def test_every_pattern_is_that_of_a_pass_of_its_pair_alone(name, files):
 
 
 def rounding(metric):
-    """A variance is a difference of mean squares of weights, which are about 0.01."""
-    return {"dtype": np.float32, "scale": 0.01 if "variance" in metric else None}
+    """A variance is a difference of mean squares of weights, which reach 0.02."""
+    return {"dtype": np.float32, "scale": 0.02 if "variance" in metric else None}
 
 
 @pytest.mark.parametrize("name", ["t5", "bart", "marian"])
