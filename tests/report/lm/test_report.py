@@ -51,7 +51,7 @@ def test_figures_are_those_that_the_results_call_for(progression: ReportData, la
     expected = ["heads", "final-loss", "learning", "cost", "repetition"]
     assert names(progression) == expected
     per_control = ["learning", "cost", "lane-use", "repetition"]
-    expected = ["parameters", "final-loss"]
+    expected = ["parameters", "final-loss", "lane-diagram"]
     expected += [f"{name}{end}" for name in per_control for end in ("", "-positions-outside-lane")]
     assert sorted(names(lanes)) == sorted(expected)
 
