@@ -223,7 +223,7 @@ def test_a_directory_is_looked_at_by_its_arms_on_its_own_text(tmp_path, text):
     assert f"linked from {store.path / 'report.html'}" in done.stdout
     html = (store.path / "look.html").read_text()
     models = json.loads(html.partition('id="look-data">')[2].partition("</script>")[0])["models"]
-    assert [model["name"] for model in models] == ["even-seed-0", "ragged-seed-0"]
+    assert [model["name"] for model in models] == ["even, seed 0", "ragged, seed 0"]
     assert [model["steps"] for model in models] == [[0, 2, 4]] * 2
     assert [[row["n"] for row in model["rows"]] for model in models] == [[2, 2], [1, 2]]
     assert '<a href="look.html">' in (store.path / "report.html").read_text()
