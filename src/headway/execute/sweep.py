@@ -362,18 +362,8 @@ class _Sweep:
     def _snapshot(self) -> Snapshot:
         elapsed_s = time.monotonic() - self._began
         n_places = sum(place.ready for place in self._places)
-        # All leases are read before the first run.json: a run that ends meanwhile is still seen at work.
-        seen = [(state, self._worker_of(state), self._holder_of(state)) for state in self._states]
-        runs = tuple(self._progress(state, worker, holder) for state, worker, holder in seen)
+        runs = tuple(self._progress(state) for state in self._states)
         return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s, stopped=self.stopped)
-
-    def _worker_of(self, state: RunState) -> Worker | None:
-        """The worker on a run that has not settled."""
-        return None if state.path in self._settled else self._queue.worker(self._units[state.path])
-
-    def _holder_of(self, state: RunState) -> Holder | None:
-        """The last holder of the lease of a run that a worker is on."""
-        return last_holder(state.path / "lease") if self._worker_of(state) else None
 
     def _may_begin(self, unit: Unit) -> bool:
         """Return whether a run need not wait for its parent; it need not if it can never start."""
@@ -481,9 +471,11 @@ class _Sweep:
                 if not (self._stopping or self.stopped):
                     del self._settled[run.path]  # and it is waited for
 
-    def _progress(self, state: RunState, worker: Worker | None, holder: Holder | None) -> Progress:
-        """How far a run is; `holder` is who has it, where a worker is on it."""
+    def _progress(self, state: RunState) -> Progress:
+        """How far a run is."""
         run, settled = state.run, self._settled.get(state.path)
+        worker = None if settled else self._queue.worker(self._units[state.path])
+        holder = last_holder(state.path / "lease") if worker else None
         if worker and holder and not worker.has(holder):
             holder = None  # our worker has not got the lease yet
         if holder and holder.released and run.batch is not None:
