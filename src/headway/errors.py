@@ -128,9 +128,8 @@ def near(name: str, names: Iterable[str]) -> str:
     """
     known = sorted(map(str, names))
     close = [each for each in known if "".join(word[:1] for word in each.split("_")) == name]
-    close = (
-        close or difflib.get_close_matches(str(name), known, n=3, cutoff=0.6) if len(str(name)) <= LONGEST_VALUE else []
-    )
+    if not close and len(str(name)) <= LONGEST_VALUE:
+        close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}?"
     more = [f"... and {len(known) - MOST_NAMES:,} more"] if len(known) > MOST_NAMES else []

@@ -119,3 +119,16 @@ def test_a_mapping_that_changes_what_it_is_is_replaced_whole(chooser):
 
 def test_paths_and_leaves_are_inverse():
     assert leaves(at_path("a.b.c", 3)) == {"a.b.c": 3}
+
+
+@pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n\tc: 2\n", "\ta: 1"])
+def test_a_tab_before_a_key_is_named(text):
+    with pytest.raises(DeclarationError, match="a tab; indent with spaces"):
+        read_yaml(text)
+
+
+@pytest.mark.parametrize("text", ["a: [1,\t2\n", "a: b\tc: d\n", "x: 1\nb: 'open\tquote\n"])
+def test_a_tab_within_a_line_is_not_blamed_for_another_mistake(text):
+    with pytest.raises(DeclarationError, match="this is not YAML: ") as raised:
+        read_yaml(text)
+    assert "tab" not in str(raised.value)

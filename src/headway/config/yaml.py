@@ -199,9 +199,10 @@ def read_yaml(text: str, source: str = "YAML") -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}: " if mark else ""
-        begun = text.splitlines()[mark.line : mark.line + 1] if mark else []
-        has_tab = "\t" in "".join(begun)
-        problem = "a tab; indent with spaces" if has_tab else shortened(str(error.problem or error.context))
+        # Only a tab that the reader stopped at: one within a text is allowed.
+        stopped_at = text.splitlines()[mark.line][mark.column :] if mark and mark.line < len(text.splitlines()) else ""
+        is_tab = stopped_at.startswith("\t")
+        problem = "a tab; indent with spaces" if is_tab else shortened(str(error.problem or error.context))
         raise DeclarationError(f"{source}: {line}this is not YAML: {problem}") from None
     except DeclarationError as error:
         raise DeclarationError(f"{source}: {error}") from None
