@@ -160,7 +160,7 @@ def test_a_metric_of_heads_is_one_entry_of_one_table_and_leaves_nothing(write):
 def test_a_name_of_another_plugin_says_whose_it_is(write):
     write(METRIC, "first.py")
     plugins.load("first.py")
-    refused(r"run metric 'seven' exists already; give it another name", METRIC, write)
+    refused(r"run metric 'seven' exists already, of plugin first.py; give it another name", METRIC, write)
 
 
 def test_what_stands_beside_a_plugin_is_not_imported(write, tmp_path, monkeypatch):

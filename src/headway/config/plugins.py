@@ -122,7 +122,7 @@ def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], 
         raise DeclarationError(f"{kind} {name!r} is no name; use letters, digits, dashes and underscores")
     beside = any(entry.kind == kind and entry.name == name for entry in _collected[-1])
     if beside or name in taken or any(key in table for table, key, _ in tables):
-        raise DeclarationError(f"{kind} {name!r} exists already; give it another name")
+        raise DeclarationError(f"{kind} {name!r} exists already{_by_whom(kind, name)}; give it another name")
     for table, key, made in tables:
         table[key] = made
     _collected[-1].append(
@@ -192,6 +192,13 @@ def line_of(function: Callable[..., Any], error: BaseException | None = None) ->
 def _lines(error: BaseException, name: str) -> list[int | None]:
     """Return the lines of a file in the traceback of an error."""
     return [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == name]
+
+
+def _by_whom(kind: str, name: str) -> str:
+    for plugin in _loaded.values():
+        if any(entry.kind == kind and entry.name == name for entry in plugin.entries):
+            return f", of plugin {plugin.given}"
+    return ""
 
 
 def is_registered(digest: str) -> bool:
