@@ -606,10 +606,12 @@ def test_controls_that_a_setting_does_not_reach_are_named():
     )
 
 
-@pytest.mark.parametrize("arms", [3, None, "h1", ["h1"]])
-def test_arms_that_a_scale_makes_something_else_are_refused_in_words(arms):
-    with pytest.raises(DeclarationError, match="arms"):
-        resolve(changed(scales={"laptop": {"arms": arms}}))
+@pytest.mark.parametrize("value", [3, None, "h1", ["h1"], [], 0.5, True])
+@pytest.mark.parametrize("key", ["arms", "task", "model", "training", "evaluation"])
+@pytest.mark.parametrize("base", [BASE, TEXT], ids=["regression", "text"])
+def test_mappings_that_a_scale_makes_something_else_are_refused_in_words(base, key, value):
+    with pytest.raises(DeclarationError, match=rf"scales\.laptop\.{key}: .* was given; write a mapping"):
+        resolve({**base, "scales": {"laptop": {key: value}}})
 
 
 @pytest.mark.parametrize("name", shipped())

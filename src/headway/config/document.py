@@ -211,12 +211,13 @@ class Document(Spec):
 
     def _check_scales(self) -> None:
         for scale, content in self.scales.items():
-            arms = content.get("arms") or {}
-            if not isinstance(arms, Mapping):
-                raise ValueError(
-                    f"scales.{scale}.arms: {shortened(repr(arms))} was given; it is a mapping, arms by name"
-                )
-            for name in arms:
+            for key in content.keys() & {"task", "model", "training", "evaluation", "arms"}:
+                if not isinstance(content[key], Mapping):
+                    raise ValueError(
+                        f"scales.{scale}.{key}: {shortened(repr(content[key]))} was given; write a mapping, "
+                        "or leave the key out"
+                    )
+            for name in content.get("arms", ()):
                 if name not in self.arms:
                     raise ValueError(f"scales.{scale}.arms.{name}: there is no arm {name!r}; {near(name, self.arms)}")
 
