@@ -252,6 +252,22 @@ def test_a_number_that_need_not_be_whole_is_not_rounded():
     }
 
 
+@pytest.mark.parametrize("factor", ["x2", "x0.5", "x1e9", "x" + "9" * 500])
+@pytest.mark.parametrize("base", [10**400, float("inf"), float("nan"), 1e308])
+@pytest.mark.parametrize("path", ["training.steps", "training.learning_rate", "model.d_model", "task.n_ctx"])
+def test_factors_of_huge_numbers_are_refused_in_words(path, base, factor):
+    section, key = path.split(".")
+    content = changed(scales={})
+    with pytest.raises(DeclarationError):
+        resolve({**content, section: {**content[section], key: base}}, settings=[f"{path}={factor}"])
+
+
+@pytest.mark.parametrize("label", [{"x": {}}, {"x": []}, {"x": None, "y": None}, [], 3])
+def test_labels_that_are_no_text_are_refused_in_words(label):
+    with pytest.raises(DeclarationError, match="label"):
+        resolve(changed(scales={}, arms={"one": {"label": label}, "two": {}}))
+
+
 def test_factors_of_what_is_no_number():
     with pytest.raises(
         DeclarationError, match=r"training\.warmup_steps: 'x2' was given; give a whole number, such as 8"

@@ -252,7 +252,7 @@ class Document(Spec):
 def label_of(content: Mapping[str, Any], name: str) -> Any:
     """Return the label of an arm or a control; `{heads}` without quotes, a mapping in YAML, is the text."""
     label = content.get("label", name)
-    if isinstance(label, dict) and len(label) == 1 and set(label.values()) == {None}:
+    if isinstance(label, dict) and list(label.values()) == [None]:
         return f"{{{next(iter(label))}}}"
     return label
 

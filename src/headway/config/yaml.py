@@ -302,13 +302,14 @@ def merge(base: Any, over: Any, key: str = "") -> Any:
     return {**kept, **{key: merge(kept[key], value, key) if key in kept else value for key, value in over.items()}}
 
 
-FACTOR = r"x([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+FACTOR = r"x([0-9]{1,12}(\.[0-9]*)?|\.[0-9]+)"
 """The form of a factor, such as `x0.5`, that multiplies the number that it replaces."""
 
 
 def is_factor(base: Any, over: Any) -> bool:
     """Return whether a value is a factor by which the number that it replaces is multiplied."""
-    numeric = isinstance(base, int | float) and not isinstance(base, bool)
+    # A product of larger numbers would not be finite.
+    numeric = isinstance(base, int | float) and not isinstance(base, bool) and abs(base) < 1e290
     return numeric and isinstance(over, str) and re.fullmatch(FACTOR, over) is not None
 
 
