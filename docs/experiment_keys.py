@@ -56,20 +56,20 @@ _CONTRAST: dict[str, Any] = {
 """The JSON schema of a contrast, in the forms that `contrasts` explains."""
 
 
-_ARM = "the arm that it starts from, each of its runs from the run of its own seed"
-_ARM_ROW = f"| `arm` | text |  | (required) | {_ARM} |"
+_ARM = "the arm whose run of the same seed provides the initial weights"
+_ARM_ROW = f"| `arm` | {_ARM} | text; required |"
 """The row of `init_from.arm`: a file names the arm, while a run holds the id of a run."""
 
 
 def reference() -> str:
-    """Return every key of an experiment's file as Markdown tables: type, unit, default, meaning."""
+    """Return every key of an experiment's file as Markdown tables: meaning, type, unit and default."""
     lines = [
         "# Experiment keys",
         "",
-        "Generated from the declared types by `make docs`. A key without a default must be given, in the",
-        "experiment or in every arm. Numbers follow YAML 1.2; underscores may group digits. Where an arm, a control, a",
-        "scale or `--set` changes a number, `x0.5` means half of what it was; a whole number is rounded.",
-        "Tasks with known answers, such as parity, have the keys of language models.",
+        "`make docs` generates this page from the declared types. A *required* key has no default: give it in",
+        "the experiment or in every arm. Numbers follow YAML 1.2, and underscores may group digits. In an arm, a",
+        "control, a scale or `--set`, `x0.5` halves a number; a whole number is rounded. Tasks with known answers,",
+        "such as parity, have the keys of language models.",
         "",
         *_table("The file", Document),
         *_table("`logging`", Logging),
@@ -77,24 +77,52 @@ def reference() -> str:
     ]
     for run in (TokensRun, IclRun):
         about = "In-context regression" if run is IclRun else "Language models"
-        for part in (part for part in RUN_SECTIONS if part in run.model_fields):
-            lines += _part(f"{about}: `{part}`", list(dict.fromkeys(_nested(run.model_fields[part].annotation))))
-        starts = [run.model_fields["init_from"]] if run.traits.initialises_others else []
-        for member in dict.fromkeys(member for field in starts for member in _nested(field.annotation)):
-            rows = _table(f"{about}: `arms.NAME.init_from`", member)
-            lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
+        sections = {part: part for part in RUN_SECTIONS if part in run.model_fields}
+        if run.traits.initialises_others:
+            sections["init_from"] = "arms.NAME.init_from"
+        for part, path in sections.items():
+            members = dict.fromkeys(_nested(run.model_fields[part].annotation, path))
+            for section in dict.fromkeys(section for section, _ in members):
+                rows = _part(f"{about}: `{section}`", [member for at, member in members if at == section])
+                lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def _part(heading: str, members: list[type[Spec]]) -> list[str]:
-    """Return the tables of a part: the keys that all of its forms share once, then those of each form."""
-    forms = [member for member in members if _choice(member).startswith("`")]
-    rows = [_rows(form) for form in forms]
-    shared = [row for row in rows[0] if all(row in others for others in rows)] if len(forms) > 1 else []
-    lines = [f"## {heading}", "", "Keys of every form.", "", *_HEAD, *shared, ""] if shared else []
+    """Return the tables of a part: the keys that its forms share once, then those of each form."""
+    forms = [member for member in members if _choice(member)]
+    shared = _shared(forms)
+    lines: list[str] = []
     for member in members:
-        lines += _table(heading, member, shared)
-    return lines
+        lines += _table(heading, member, shared if member in forms else ())
+    rows = [_shared_row(name, [form for form in forms if name in form.model_fields], forms) for name in shared]
+    common = [f"## {heading}, shared keys", "", *_HEAD, *rows, ""] if rows else []
+    # A key that some forms lack must not stand before the first form, which most readers want.
+    everywhere = all(name in form.model_fields for name in shared for form in forms)
+    return common + lines if everywhere else lines + common
+
+
+def _shared(forms: list[type[Spec]]) -> list[str]:
+    """Return the keys that all forms have with one meaning and type, or that at least three have."""
+    names = list(dict.fromkeys(name for form in forms for name in form.model_fields))
+    shared = []
+    for name in names:
+        fields = [form.model_fields[name] for form in forms if name in form.model_fields]
+        meanings = {(field.description, _type(field.annotation)) for field in fields}
+        if len(forms) > 1 and len(meanings) == 1 and len(fields) >= min(3, len(forms)):
+            shared.append(name)
+    return shared
+
+
+def _shared_row(name: str, having: list[type[Spec]], forms: list[type[Spec]]) -> str:
+    fields = [form.model_fields[name] for form in having]
+    defaults = list(dict.fromkeys(_default(field) for field in fields))
+    if len(defaults) > 1:
+        named = zip(having, fields, strict=True)
+        defaults = [f"{_choice(form).strip('`').partition(': ')[2]}: {_default(field)}" for form, field in named]
+    lacking = [_choice(form) for form in forms if form not in having]
+    meaning = "".join((fields[0].description or "", f" (not in {', '.join(lacking)})" if lacking else ""))
+    return _cells(name, meaning, fields[0], ", ".join(defaults))
 
 
 def schema() -> dict[str, Any]:
@@ -148,11 +176,11 @@ def _without_discriminators(value: Any) -> Any:
     return [_without_discriminators(item) for item in value] if isinstance(value, list) else value
 
 
-def _nested(annotation: Any) -> Iterable[type[Spec]]:
+def _nested(annotation: Any, path: str) -> Iterable[tuple[str, type[Spec]]]:
     for member in specs_in(annotation):
-        yield member
-        for field in member.model_fields.values():
-            yield from _nested(field.annotation)
+        yield path, member
+        for name, field in member.model_fields.items():
+            yield from _nested(field.annotation, f"{path}.{name}")
 
 
 def _choice(member: type[Spec]) -> str:
@@ -161,28 +189,29 @@ def _choice(member: type[Spec]) -> str:
         for name, f in member.model_fields.items()
         if f.is_required() and len(get_args(f.annotation)) == 1 and isinstance(get_args(f.annotation)[0], str)
     ]
-    return chosen[0] if chosen else member.__name__
+    return chosen[0] if chosen else ""
 
 
-_HEAD = ["| key | type | unit | default | meaning |", "|---|---|---|---|---|"]
-
-
-def _rows(member: type[Spec]) -> list[str]:
-    choice = _choice(member)
-    return [_row(name, field) for name, field in member.model_fields.items() if f"`{name}:" not in choice]
+_HEAD = ["| key | meaning | type, unit; default |", "|---|---|---|"]
 
 
 def _table(heading: str, member: type[Spec], shared: Collection[str] = ()) -> list[str]:
-    choice = "" if member in (Document, Logging, Published) else _choice(member)
-    rows = [row for row in _rows(member) if row not in shared]
+    choice = _choice(member)
+    chosen = choice.strip("`").partition(":")[0]
+    rows = [
+        _cells(name, field.description or "", field, _default(field))
+        for name, field in member.model_fields.items()
+        if name != chosen and name not in shared
+    ]
     sentence = (member.__doc__ or "").strip().splitlines()[0]
     title = f"## {heading}" + (f", {choice}" if choice else "")
     return [title, "", sentence, "", *(_HEAD if rows else []), *rows, *([""] if rows else [])]
 
 
-def _row(name: str, field: FieldInfo) -> str:
+def _cells(name: str, meaning: str, field: FieldInfo, default: str) -> str:
     unit = "" if field.annotation is bool else UNITS.get(name, "")
-    cells = (f"`{name}`", _type(field.annotation), unit, _default(field), field.description or "")
+    value = ", ".join(part for part in (_type(field.annotation), unit) if part)
+    cells = (f"`{name}`", meaning, f"{value}; {default}")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -209,9 +238,9 @@ def _type(annotation: Any) -> str:
 
 def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
-        return "(required)"
+        return "required"
     plain = field.default.content() if isinstance(field.default, Spec) else field.default
-    return "(defaults below)" if plain == {} and isinstance(field.default, Spec) else f"`{json.dumps(plain)}`"
+    return "defaults below" if plain == {} and isinstance(field.default, Spec) else f"`{json.dumps(plain)}`"
 
 
 def main(folder: str) -> None:

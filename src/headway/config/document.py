@@ -105,8 +105,8 @@ class Logging(Spec):
     every: PositiveInt = Field(1_000, description="steps between logged training losses")
     weights: Annotated[Asked, ONCE] = Field(
         (),
-        description="steps whose weights are kept, as a list or as `{log_spaced: N}`, so that `headway look` shows "
-        "circuits and patterns while it trained",
+        description="steps whose weights are kept, as a list or as `{log_spaced: N}`; `headway look` then shows "
+        "circuits and patterns at these steps",
     )
 
 
@@ -122,13 +122,13 @@ class Published(Spec):
 
     claim: str = Field(description="what was published, with its numbers")
     source: str = Field("", description="authors, year and place")
-    setting: str = Field("", description="its models, data and training, as far as they differ from the experiment's")
-    seeds: PositiveInt | None = Field(None, description="seeds of its runs; null: not published")
+    setting: str = Field("", description="the published models, data and training, where they differ")
+    seeds: PositiveInt | None = Field(None, description="seeds of the published runs; null: not published")
     compares: str | None = Field(
-        None, description="the contrast that it is about, by name, or two arms, as `a - b`; null: none of them"
+        None, description="the comparison it is about: a contrast by name, or two arms as `a - b`; null: none"
     )
     says: Literal["better", "worse", "same"] | None = Field(
-        None, description="what it says of the first side of that comparison"
+        None, description="what the claim says of the first side of that comparison"
     )
 
     @model_validator(mode="after")
@@ -147,30 +147,30 @@ class Document(Spec):
     """The top level of an experiment's file."""
 
     name: str = Field(description="names the results directory")
-    about: str = Field("", description="what `headway list` has it below")
-    question: str = Field("", description="what the experiment is to answer, in a sentence")
+    about: str = Field("", description="the heading of the experiment in `headway list`")
+    question: str = Field("", description="the question of the experiment, in a sentence")
     published: Annotated[tuple[Published, ...], BeforeValidator(_as_claims)] = Field(
-        (), description="what was published on the question, a claim each"
+        (), description="published claims on the question"
     )
-    task: dict[str, Any] = Field(description="what the model is asked to do")
-    model: dict[str, Any] = Field({}, description="the model, as far as all arms share it")
-    training: dict[str, Any] = Field({}, description="how it is trained")
-    evaluation: dict[str, Any] = Field({}, description="on what it is judged")
-    probes: dict[str, Any] = Field({}, description="what is measured in the heads")
-    samples: dict[str, Any] | None = Field({}, description="what the model writes before and after training")
-    after: dict[str, Any] = Field({}, description="what is done to the trained model")
-    logging: Logging = Field(Logging(), description="how often a run writes a line, and what it keeps")
+    task: dict[str, Any] = Field(description="the task and its data")
+    model: dict[str, Any] = Field({}, description="the model: what all arms share")
+    training: dict[str, Any] = Field({}, description="hyper-parameters of training")
+    evaluation: dict[str, Any] = Field({}, description="the held-out examples on which models are evaluated")
+    probes: dict[str, Any] = Field({}, description="metrics of heads that are measured during training")
+    samples: dict[str, Any] | None = Field({}, description="text from the model, before and after training")
+    after: dict[str, Any] = Field({}, description="measurements of the trained model")
+    logging: Logging = Field(Logging(), description="how often a run logs a line, and which weights it keeps")
     plugins: tuple[str, ...] = Field(
         (),
-        description="code of your own, which is run: paths of files, from this one, or names that packages offer; see "
-        "docs/your-own.md",
+        description="code of your own, which Headway runs: paths relative to this file, or names that packages "
+        "offer; see docs/your-own.md",
     )
     arms: dict[str, dict[str, Any] | None] = Field(
-        description="what differs, by name; `label` names it in figures (`{parameters}`, `{heads}` and keys such as "
-        "`{model.d_model}` are filled in), and `init_from` the arm that it starts from"
+        description="what differs, by arm; `label` names the arm in figures (with `{parameters}`, `{heads}` and keys "
+        "such as `{model.d_model}` filled in), and `init_from` names the arm that it starts from"
     )
-    controls: dict[str, dict[str, Any]] = Field({}, description="variations that cross the arms when asked for")
-    groups: dict[str, Group] = Field({}, description="arms that are compared among themselves")
+    controls: dict[str, dict[str, Any]] = Field({}, description="variations of every arm; see `--control`")
+    groups: dict[str, Group] = Field({}, description="sets of arms that are compared among themselves")
     contrasts: dict[str, Any] = Field(
         {},
         description="questions of your own, by name: `a - b`, `[a, [b, c]]` or `{better: a, than: [b, c]}` (arms, or "
@@ -178,14 +178,14 @@ class Document(Spec):
     )
     baseline: str | None = Field(None, description="the arm that the others are compared with")
     margin: Annotated[float, Field(gt=0, le=100)] = Field(
-        1.0, description="what matters, in per cent: a difference that is certainly smaller counts as the same"
+        1.0, description="the smallest difference that matters: arms that certainly differ by less are as good"
     )
-    statements: bool = Field(False, description="whether the published statements on heads are judged by its probes")
+    statements: bool = Field(False, description="whether Headway tests published claims on heads with the probes")
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
-        3, description="how many seeds (0 to N - 1), or which"
+        3, description="number of random seeds (0 to N - 1), or a list of them"
     )
     scale: str | None = Field(None, description="the scale this document was resolved for (written by Headway)")
-    scales: dict[str, dict[str, Any]] = Field({}, description="overrides by scale, chosen with --scale")
+    scales: dict[str, dict[str, Any]] = Field({}, description="changes for each scale, chosen with `--scale`")
 
     def control_label(self, control: str) -> str:
         """Return the label of a control in figures and sentences."""

@@ -1,6 +1,6 @@
 """The table of metrics of runs: name, sentence, unit and null; metrics of heads stand in `head_metrics`.
 
-The null is the value when nothing is going on; it is None where it depends on the setting.
+The null is the value for heads that do nothing in particular; it is None where it depends on the setting.
 """
 
 from collections.abc import Callable
@@ -46,11 +46,12 @@ _ALL = (
     _squared("eval_mse", "mean squared error on the fixed evaluation prompts at the training length", "lower",
         primary=True),
     _squared("eval_mse_se", "standard error of eval_mse over the prompts"),
-    _squared("eval_mse_adjusted", "eval_mse with that debiased gradient step on the same prompts as control variate",
-        "lower"),
+    _squared("eval_mse_adjusted",
+        "eval_mse with the best debiased gradient step on the same prompts as a control variate", "lower"),
     _squared("eval_mse_adjusted_se", "standard error of eval_mse_adjusted"),
     _metric("ratio_to_debiased_gd", "ratio",
-        "eval_mse over that of the best debiased gradient step, preconditioned where x is correlated", "lower",
+        "evaluation MSE divided by the MSE of the best debiased gradient step, preconditioned where x is "
+        "correlated", "lower",
         null=1.0),
     _squared("kernel_mse", "mean squared error of the kernel estimator with the model's w and mu", "lower"),
     _squared("reduction_error", "mean squared difference between the model and its kernel estimator", "lower",
@@ -67,45 +68,46 @@ _ALL = (
     _metric("largest_other_ov", "1", "of each head, the largest absolute entry of its OV circuit beside mu", null=0.0),
     _metric("mu_dot_w", "1", "sum over heads of mu w: the step size of the learned estimator", null=0.0),
     _metric("sum_mu", "1", "sum over heads of mu; zero makes the estimator debiased", null=0.0),
-    _nats("eval_loss_nats", "mean loss of the fixed held-out sequences, over every token that is predicted", "lower",
+    _nats("eval_loss_nats", "mean loss over all predicted tokens of the fixed held-out sequences", "lower",
         primary=True),
     _metric("eval_bits_per_byte", "bits per byte",
-        "the same loss in bits per byte of the text that was predicted, which tokenizers can be compared by; "
-        "none where tokens give back less than 99 % of the text", "lower", primary=True),
+        "evaluation loss in bits per byte of the predicted text, to compare tokenizers; none if tokens restore less "
+        "than 99 % of the text", "lower", primary=True),
     _metric("solved", YES_OR_NO,
         "share of runs that solve the task: every input right, or more than a share that the task declares", "higher",
         primary=True),
-    _fraction("accuracy", "share of right answers over what is asked of the model", "higher", primary=True),
-    _fraction("accuracy_by_kind", "the same for each kind of question, such as each number of hops"),
+    _fraction("accuracy", "share of right answers", "higher", primary=True),
+    _fraction("accuracy_by_kind", "accuracy for each kind of question, such as each number of hops"),
     _fraction("accuracy_by_length",
-        "the same by the tokens read before it is asked: 1, 2, 3 to 4, 5 to 8, and so on by powers of two"),
-    _fraction("nmse", "mean squared error over the variance of what is to be said", "lower", primary=True),
+        "accuracy by the number of tokens before the question: 1, 2, 3 to 4, 5 to 8, and so on by powers of two"),
+    _fraction("nmse", "mean squared error divided by the variance of the answers", "lower", primary=True),
     _nats("train_loss_nats", "mean training loss since the last logged step", "lower"),
     _nats("unigram_loss_nats", "held-out loss of the frequencies of single tokens in the training text"),
     _nats("bigram_loss_nats", "held-out loss of the frequencies of pairs of tokens in the training text, smoothed"),
     _nats("entropy_nats",
-        "mean -log probability of the held-out stories under the grammar that wrote them: no model gets below"),
+        "mean -log probability of the held-out stories under their grammar: no model gets below it"),
     _fraction("lane_share",
         "share of the stream's squared norm in the data lane, before each layer and before the final norm"),
     _fraction("repetition",
         "of each 100 tokens of a sample, the share whose last four tokens stood earlier in the sample", null=0.0),
     _fraction("unused_token_share", "share of the sampled tokens that the training text never uses", null=0.0),
-    _fraction("text_kept", "share of the held-out text that its tokens give back"),
+    _fraction("text_kept", "share of the held-out text that its tokens restore"),
     *(
         metric
         for way, said in _WAYS.items()
         for metric in (
             _nats(f"{way}_ablation_largest_nats",
-                f"what the loss rises by without the head that matters most, its context {said}", null=0.0),
-            _nats(f"{way}_ablation_all_nats", f"what the loss rises by without any head, their contexts {said}",
+                f"rise of the loss without the head that matters most, its context {said}", null=0.0),
+            _nats(f"{way}_ablation_all_nats", f"rise of the loss without all heads, their contexts {said}",
                 null=0.0),
             _fraction(f"{way}_ablation_share_that_adds_up",
-                f"single effects of heads, summed, over the effect of all together, contexts {said}", null=1.0),
+                f"sum of the single effects of heads, divided by their joint effect, contexts {said}", null=1.0),
         )
     ),
     _fraction("idle_head_share",
-        "share of the heads without which, at their mean, the loss rises by less than .01 nats per token"),
-    _metric("half_effect_heads", "heads", "the fewest heads that have half of all single effects, at their mean"),
+        "share of the heads whose ablation, to the mean, raises the loss by less than 0.01 nats per token"),
+    _metric("half_effect_heads", "heads",
+        "the fewest heads that together have half of all single effects, ablated to the mean"),
     _metric("n_heads", "heads", "heads in each layer"),
     _metric("total_heads", "heads", "query heads of all layers"),
     _metric("n_layers", "layers", "layers"),

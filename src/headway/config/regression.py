@@ -213,7 +213,7 @@ class Stack(InContextModel):
     n_layers: PositiveInt = Field(description="layers")
     tied: bool = Field(False, description="whether all layers share their weights")
     residual: bool = Field(False, description="whether a layer's output is added to its input")
-    attend_self: bool = Field(False, description="whether a position sees itself; a row that sees nothing gives 0")
+    attend_self: bool = Field(False, description="whether a position sees itself; one without keys gives 0")
 
 
 IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
@@ -323,7 +323,7 @@ class IclRun(RunSpec):
     model: IclModel
     training: TrainingSpec
     evaluation: PromptEvaluation = Field(PromptEvaluation(), description="on what the run is judged")
-    probes: CircuitProbes = Field(CircuitProbes(), description="what is measured in the heads")
+    probes: CircuitProbes = Field(CircuitProbes(), description="metrics of heads that are measured during training")
 
     @model_validator(mode="after")
     def _size(self) -> "IclRun":

@@ -175,8 +175,8 @@ class Batching:
 class Training(Spec):
     """The training settings that all laboratories share."""
 
-    batch_size: PositiveInt = Field(description="examples in a step")
-    learning_rate: float = Field(gt=0, description="step size")
+    batch_size: PositiveInt = Field(description="examples in an optimizer step")
+    learning_rate: float = Field(gt=0, description="learning rate")
 
 
 class InitialRun(Spec):

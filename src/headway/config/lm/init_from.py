@@ -22,11 +22,11 @@ PruningMethod = Literal[
 class StartPruning(Spec):
     """The heads to prune before training, chosen on the run's own training text."""
 
-    by: PruningMethod = Field(description="which heads go first, as of `headway prune`")
+    by: PruningMethod = Field(description="the rule that chooses heads, as in `headway prune`")
     keep: PositiveInt | float | str = Field(
-        description="heads that stay, of those that `model` declares: a number, or a share such as 0.5 or 50%"
+        description="heads that remain, of those that `model` declares: a number, or a share such as 0.5 or 50%"
     )
-    steps: PositiveInt = Field(1, description="how often importance is measured, each time before a share of them goes")
+    steps: PositiveInt = Field(1, description="rounds of pruning; importance is measured before each")
     sequences: PositiveInt = Field(32, description="training sequences that importance is measured on")
 
     def why_not_so_few(self, layout: HeadLayout) -> str:
@@ -44,26 +44,24 @@ class StartPruning(Spec):
 
 
 class Start(InitialRun):
-    """Another run of the same seed, whose weights a run starts from, with fewer heads or with more.
+    """The run of the same seed that provides the initial weights, with heads pruned or added back.
 
-    The optimizer and its step size start anew. Kept weights continue with the data where they left off; `fresh` weights
-    have seen no data.
+    The optimizer and its learning rate start anew. Kept weights continue with the data where they left off; `fresh`
+    weights have seen no data.
     """
 
-    step: PositiveInt | Literal["last"] = Field(
-        "last", description="of that run, whose weights are pruned or gone on with"
-    )
-    prune: StartPruning | None = Field(None, description="heads that are taken away; null: none is")
+    step: PositiveInt | Literal["last"] = Field("last", description="step of that run whose weights are taken")
+    prune: StartPruning | None = Field(None, description="how heads are pruned; null: none is")
     regrow: bool = Field(
         False,
-        description="whether the heads that `model` declares and that run has lost are added back, drawn at random",
+        description="whether heads that `model` declares and that run has lost are added back with random weights",
     )
     weights: Literal["kept", "fresh", "rewound"] = Field(
         "kept",
-        description="of the heads and layers that stay: kept; drawn anew; or rewound to what they were at `rewind_to`",
+        description="weights of the remaining heads and layers: kept, re-initialised, or those of step `rewind_to`",
     )
     rewind_to: NonNegativeInt = Field(
-        0, description="step of that run to which weights are rewound; 0: its first weights"
+        0, description="step of that run to which weights are rewound; 0: its initial weights"
     )
 
     @model_validator(mode="after")

@@ -24,16 +24,16 @@ class HeadProbes(Spec):
     every: PositiveInt = Field(500, description="steps between probes; the first and the last step are probed too")
     dense_until: NonNegativeInt = Field(0, description="every step up to this one is probed")
     sequences: PositiveInt = Field(8, description="held-out sequences, the same at every probe and for every seed")
-    diversity: bool = Field(False, description="how alike a layer's heads are, raw and normalised")
+    diversity: bool = Field(False, description="similarity of a layer's heads, raw and normalised")
     patterns: bool = Field(
         False, description="what heads attend to: entropy, sink, previous token, induction and others"
     )
-    circuits: bool = Field(False, description="what the weights alone say: effective ranks and copying")
+    circuits: bool = Field(False, description="metrics of the weights alone: effective ranks and copying")
     published: bool = Field(False, description="metrics as a published code computes them, for comparison")
-    outputs: bool = Field(False, description="how much each head adds to the stream: its share in its layer's heads")
+    outputs: bool = Field(False, description="what each head adds to the stream, as a share of its layer's heads")
     importance: bool = Field(
         False,
-        description="how much the loss is sensitive to each head, by a gradient: a forward and a backward pass a probe",
+        description="sensitivity of the loss to each head, by a gradient; a forward and a backward pass per probe",
     )
     metrics: Annotated[tuple[MetricName, ...], ONCE] = Field(
         (), description="single metrics by name, beside the families"
@@ -75,12 +75,12 @@ class TokensEvaluation(Spec):
 class Samples(Spec):
     """The text that a model writes before and after training."""
 
-    prompt: str = Field(PROMPT, description="how the text begins; token ids of no known text begin with none")
+    prompt: str = Field(PROMPT, description="first words; for token ids without text, the default is none")
     tokens: PositiveInt = Field(500, description="tokens that are written, within the model's longest context")
     temperature: float = Field(0.9, ge=0, description="divides the logits; 0: always the likeliest token")
     top_k: PositiveInt | None = Field(None, description="only the k likeliest tokens; null: all")
     top_p: float | None = Field(None, gt=0, le=1, description="only the likeliest tokens of this joint probability")
-    count: PositiveInt = Field(1, description="texts")
+    count: PositiveInt = Field(1, description="number of texts")
 
 
 class AblateHeads(Spec):
@@ -90,14 +90,14 @@ class AblateHeads(Spec):
     """
 
     sequences: Annotated[int, Field(ge=2)] = Field(
-        32, description="held-out sequences whose loss is measured; as many others stand in for heads"
+        32, description="held-out sequences whose loss is measured; as many other sequences supply the replacements"
     )
     mean: Literal["positions", "per-position"] = Field(
-        "positions", description="what the mean context of a head is over: positions and sequences, or sequences"
+        "positions", description="a head's mean over sequences and positions, or over sequences at each position"
     )
 
 
 class AfterTraining(Spec):
     """The measurements of the trained model; none by default."""
 
-    ablate: AblateHeads | None = Field(None, description="what the loss does without each head; null: it is not asked")
+    ablate: AblateHeads | None = Field(None, description="the loss without each head; null: not measured")

@@ -31,7 +31,7 @@ OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
 
 
 class Ranks(Spec):
-    """The rank of each projection: it is then a product of two matrices; null: full. One number, or one a layer."""
+    """Ranks of projections, which are then products of two matrices: a number, or one per layer; null: full rank."""
 
     q: PerLayer = Field(None, description="rank of W_Q")
     k: PerLayer = Field(None, description="rank of W_K")
@@ -54,19 +54,18 @@ class TransformerModel(Spec):
     n_kv_heads: PerLayer = Field(None, description="KV heads; null: as many as query heads")
     d_head: Width | None = Field(None, description="width of every head; null: d_model / n_heads")
     attention_scale: Scale = Field(
-        "d_head", description="what logits are multiplied by: none (1), d_head (d_head^-1/2), d_model, or a number"
+        "d_head", description="factor of the scores: none (1), d_head (d_head^-1/2), d_model, or a number"
     )
     windows: tuple[PositiveInt | None, ...] = Field(
-        (None,), description="keys that a query sees, its own included, taken in turn by the layers; null: all"
+        (None,), description="keys that a query sees, with its own; layers take the entries in turn; null: all"
     )
     mask: Attends = Field(
         "past",
-        description="past: a query sees keys up to its own; future: strictly later ones (a published mask, inverted), "
-        "and one that sees nothing gives 0",
+        description="past: a query sees keys up to its own position; future: only later keys (the inverted mask "
+        "of a published code); a query without keys outputs 0",
     )
     positions: Positions = Field(
-        "learned",
-        description="how positions enter; joint: a vector for each pair of token and position, instead of one for each",
+        "learned", description="how positions enter; joint: one vector for each pair of token and position"
     )
     n_positions: Width = Field(2048, description="the longest context")
     rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
@@ -83,7 +82,7 @@ class TransformerModel(Spec):
     tied: bool = Field(True, description="whether the read-out is the token embedding")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that are dropped while training")
     d_embed: Width | None = Field(
-        None, description="columns of the token embedding; the rest of the stream is the data lane; null: d_model"
+        None, description="width of the token embedding; the rest of the stream is the data lane; null: d_model"
     )
     embedding_scale: Literal["none", "d_model"] = Field(
         "none", description="d_model: token embeddings are multiplied by sqrt(d_model) where they enter"
@@ -92,24 +91,24 @@ class TransformerModel(Spec):
         None, gt=0, description="standard deviation of the initial token embedding; null: init_std"
     )
     lane: Literal["same", "switched"] = Field(
-        "same", description="the read-out takes the entries of the embedding, or the last d_embed ones"
+        "same", description="entries that the read-out takes: those of the embedding, or the last d_embed ones"
     )
     positions_in_lane: bool = Field(True, description="whether positions enter the lane too")
     ranks: Ranks = Field(Ranks(), description="ranks of the projections")
     emptied: tuple[int, ...] = Field(
         (),
-        description="layers whose heads were all pruned: what they add is then their output bias, if there is one, and "
-        "where norms come after, their norm stays; a layer declared without heads has neither",
+        description="layers whose heads were all pruned; they keep only their output bias and, with norms after "
+        "the sum, their norm",
     )
     init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
     factor_init: Literal["published", "matched"] = Field(
-        "published", description="factors of low rank start with init_std each, or so that their product has init_std"
+        "published", description="low-rank factors start with init_std each, or so that their product has init_std"
     )
     residual: bool = Field(
-        True, description="whether a sub-layer adds to the stream; false: what it writes is the stream from there on"
+        True, description="whether a sub-layer adds to the stream; false: its output replaces the stream"
     )
     smeared_keys: bool = Field(
-        False, description="a key is mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), s learned for each"
+        False, description="mix each key with the previous one: s k_j + (1 - s) k_(j-1), with s learned per KV head"
     )
     readout: Width | None = Field(
         None, description="width of the read-out, for tasks whose answers are no tokens; null: the vocabulary"
@@ -117,9 +116,9 @@ class TransformerModel(Spec):
     encoder: Width | None = Field(
         None, description="width of the MLP that each input of numbers enters by, instead of a token's embedding"
     )
-    class_token: bool = Field(False, description="a learned vector stands after the inputs, and answers are read there")
+    class_token: bool = Field(False, description="whether a learned vector follows the inputs; answers are read there")
     attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = Field(
-        SOFTMAX, description="what becomes of scores: softmax, or an attention that a plugin registers"
+        SOFTMAX, description="how scores become weights: `softmax`, or an attention that a plugin registers"
     )
 
     @cached_property

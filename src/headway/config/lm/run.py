@@ -85,9 +85,9 @@ class TokensRun(RunSpec):
     model: LanguageModel
     training: TokensTraining
     evaluation: TokensEvaluation = Field(TokensEvaluation(), description="on what the run is judged")
-    probes: HeadProbes = Field(HeadProbes(), description="what is measured in the heads")
+    probes: HeadProbes = Field(HeadProbes(), description="metrics of heads that are measured during training")
     samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
-    after: AfterTraining = Field(AfterTraining(), description="what is done to the trained model")
+    after: AfterTraining = Field(AfterTraining(), description="measurements of the trained model")
     init_from: Start | None = Field(None, description="another run that it starts from; null: its initial weights")
 
     @model_validator(mode="after")

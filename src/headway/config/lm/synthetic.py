@@ -59,8 +59,8 @@ class EndpointTask(SyntheticTask):
     vertices: Annotated[int, Field(ge=2, le=200)] = Field(description="vertices of the graph")
     graph: Literal["complete", "tournament", "cycle", "random"] = Field(
         "complete",
-        description="complete: every edge in both directions; tournament: from each vertex to every later one, without "
-        "cycles; cycle: to the next; random: edges that graph_seed draws",
+        description="complete: every edge in both directions; tournament: from each vertex to every later one; "
+        "cycle: from each vertex to the next; random: edges that `graph_seed` draws",
     )
     edges: Annotated[int, Field(gt=0)] | None = Field(None, description="edges of a random graph")
     graph_seed: NonNegativeInt = Field(0, description="draws a random graph")
@@ -287,7 +287,7 @@ class HopsTask(SyntheticTask):
     length: Annotated[int, Field(gt=1, le=100_000)] = Field(
         99, description="letters of a sequence; k stands before them"
     )
-    hops: Annotated[int, Field(ge=0, le=10_000)] = Field(16, description="the most hops; k is drawn from 0 to it")
+    hops: Annotated[int, Field(ge=0, le=10_000)] = Field(16, description="the largest k; a sequence has 0 to `hops`")
 
     @property
     def n_ctx(self) -> int:
@@ -323,7 +323,7 @@ class RecallTask(SyntheticTask):
     pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(4, description="keys with values at the beginning")
     length: Annotated[int, Field(gt=2, le=100_000)] = Field(64, description="tokens: pairs, then keys among fillers")
     vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = Field(
-        8192, description="tokens: 0 is the filler, of the others the first half are keys, the second half values"
+        8192, description="tokens: 0 is the filler; the first half of the others are keys, the second half values"
     )
 
     @model_validator(mode="after")

@@ -101,8 +101,8 @@ class SyntheticTask(TokensTask):
         None,
         gt=0,
         lt=1,
-        description="a run has solved the task with a larger share of right answers than this; null: with all of them, "
-        "and .99 where inputs cannot be listed",
+        description="share of right answers above which a run has solved the task; null: all answers, or 0.99 if "
+        "inputs cannot be listed",
     )
 
     @property

@@ -49,12 +49,12 @@ class TextTask(TokensTask):
     n_ctx: PositiveInt = Field(description="tokens of a training sequence")
     kind: Literal["text"]
     corpus: str = Field(
-        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or a path, from the working "
-        "directory: a `.txt` (`<|endoftext|>` ends a document), a `.jsonl` (a text per line, in its field `text` or "
-        "`story`; `FILE.jsonl:FIELD` names another), either of them as `.gz`, a folder of them (a document or more per "
-        "file), or a `.npy` (one row of ids of the tokenizer)"
+        description="`stories` (Headway's own grammar), `tinystories` (from the hub), or a path relative to the "
+        "working directory: a `.txt` (`<|endoftext|>` ends a document), a `.jsonl` (a text per line, in its "
+        "field `text` or `story`; `FILE.jsonl:FIELD` names another), either of them as `.gz`, a folder of such files, "
+        "or a `.npy` (one row of token ids)"
     )
-    validation: str | None = Field(None, description="a corpus that is held out; null: held_out of the corpus")
+    validation: str | None = Field(None, description="the corpus of held-out text; null: `held_out` of the corpus")
     held_out: float = Field(
         0.01,
         gt=0,
@@ -62,16 +62,16 @@ class TextTask(TokensTask):
         description="share of the documents that are held out; of a single document, its last characters",
     )
     stories: PositiveInt | None = Field(
-        None, description="documents that are taken, the held-out ones among them; null: all (20,000 of `stories`)"
+        None, description="documents that are used, with the held-out ones; null: all (20,000 of `stories`)"
     )
     tokenizer: str = Field(
         "bytes",
-        description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or the path of a folder, from "
-        "the working directory, with vocab.json and merges.txt or tokenizer.json; `ids-50257` for a `.npy` of the ids "
-        "0 to 50256, of which the last ends a document",
+        description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or a folder with "
+        "tokenizer.json, or with vocab.json and merges.txt; `ids-50257` for a `.npy` of the ids 0 to 50256, of which "
+        "the last ends a document",
     )
     padding: Literal["packed", "published"] = Field(
-        "packed", description="packed: documents one after the other; published: padded, and never told to stop"
+        "packed", description="packed: documents joined; published: padded, and never trained to stop"
     )
 
     @model_validator(mode="after")

@@ -39,10 +39,10 @@ class Regularizer(Spec):
     Papers: Li et al. 2018, arXiv 1810.10183 (disagreement, weight 1 there); Lee et al. 2019, arXiv 1910.04500.
     """
 
-    metric: RegularizedMetric = Field(description="what is measured in every layer")
-    weight: float = Field(1.0, gt=0, description="how much it counts beside the loss in nats")
+    metric: RegularizedMetric = Field(description="the metric that the term measures in every layer")
+    weight: float = Field(1.0, gt=0, description="weight of the term beside the loss")
     schedule: Literal["constant", "rising", "falling"] = Field(
-        "constant", description="of the weight: the same throughout, rising in line to it, or falling in line from it"
+        "constant", description="schedule of the weight: constant, rising linearly to it, or falling linearly from it"
     )
 
     def weight_at(self, step: int, steps: int) -> float:
@@ -93,28 +93,28 @@ class _TokensTraining(Training):
     """The settings that every language model's training has; its length is given in one of three units."""
 
     steps: NonNegativeInt | None = Field(
-        None, description="optimizer steps; or give tokens, or epochs; 0: none, for a run that starts from another"
+        None, description="optimizer steps, unless tokens or epochs are given; 0: for a run that starts from another"
     )
-    tokens: PositiveInt | None = Field(None, description="tokens that are trained on")
-    epochs: float | None = Field(None, gt=0, description="passes over the corpus")
+    tokens: PositiveInt | None = Field(None, description="training tokens, in place of `steps`")
+    epochs: float | None = Field(None, gt=0, description="passes over the corpus, in place of `steps`")
     batch_size: PositiveInt = Field(description="sequences in an optimizer step")
     grad_accumulation: PositiveInt = Field(
         1, description="equal parts of a batch whose gradients are summed, to save memory"
     )
-    learning_rate: float = Field(gt=0, description="step size at its highest")
-    warmup_steps: NonNegativeInt = Field(0, description="steps over which the step size rises from 0")
+    learning_rate: float = Field(gt=0, description="the highest learning rate")
+    warmup_steps: NonNegativeInt = Field(0, description="steps of warm-up: the learning rate rises from 0")
     lr_schedule: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="how the step size falls after that, to 0 at the last step"
+        "linear", description="how the learning rate falls after the warm-up, to 0 at the last step"
     )
     clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient; null: not clipped")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of matrix products; weights stay fp32")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="precision of matrix products; weights stay fp32")
     betas: Betas = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
     eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
     weight_decay: float = Field(0.0, ge=0, description="matrices shrink by this times the learning rate each step")
     regularizers: Annotated[tuple[Regularizer, ...], METRICS_ONCE] = Field(
-        (), description="what is added to the loss so that heads differ"
+        (), description="terms that are added to the loss so that heads differ"
     )
-    drophead: DropHead | None = Field(None, description="how heads are dropped while training; null: none is")
+    drophead: DropHead | None = Field(None, description="how whole heads are dropped during training; null: never")
 
     @model_validator(mode="after")
     def _length_and_parts(self) -> "_TokensTraining":
@@ -141,7 +141,7 @@ class Muon(_TokensTraining):
 
     optimizer: Literal["muon"]
     momentum: float = Field(0.95, ge=0, lt=1, description="share of the previous direction that is kept")
-    adamw_learning_rate: float = Field(gt=0, description="highest step size of what AdamW trains")
+    adamw_learning_rate: float = Field(gt=0, description="the highest learning rate of AdamW's parameters")
 
 
 TokensTraining = Annotated[TokensAdamW | Muon, Field(discriminator="optimizer")]
