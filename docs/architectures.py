@@ -3,7 +3,7 @@
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,66 +162,97 @@ def patched(model_type: str, kind: Any) -> tuple[str, str]:
     return ("all with paths", "") if why is None else ("all", why)
 
 
-def _patched_lines(agreeing: list[tuple[str, Any]]) -> Iterator[str]:
-    found = [(name, *patched(name, kind)) for name, kind in agreeing if kind is transformers.AutoModelForCausalLM]
-    by_what = {what: [(name, why) for name, each, why in found if each == what] for _, what, _ in found}
-    whole = [name for name, _ in by_what["all with paths"]]
-    yield from (
-        f"## {len(whole)} decoders are patched, with paths from head to head",
-        "",
-        "Of these, and of those in the next two lists, heads are also taken away, as headway ablate does. What is",
-        "patched is held against what the model's own attention computes.",
-        "",
-        *_wrapped(whole),
-        "",
-    )
-    for what, title, column in (
-        ("all", "more are patched, but for paths", "why what a head writes does not reach later heads as it is"),
-        ("some", "are patched by contexts and patterns alone", "the check that failed for queries, keys and values"),
-        ("nothing", "are neither patched nor ablated", "why: its class is called causal all the same"),
-    ):
-        yield from (f"## {len(by_what[what])} {title}", "", f"| model_type | {column} |", "|---|---|")
-        yield from (f"| `{name}` | {why} |" for name, why in by_what[what])
-        yield ""
-
-
-def _wrapped(names: list[str]) -> list[str]:
+def _wrapped(names: Iterable[str]) -> list[str]:
     return textwrap.wrap(", ".join(f"`{name}`" for name in names), 118, break_on_hyphens=False, break_long_words=False)
 
 
-def page() -> str:
-    """The page."""
-    kinds = dict(types())
-    found = [(name, *outcome(name, kind)) for name, kind in kinds.items()]
-    agreeing = [name for name, what, _ in found if what == "agrees"]
-    refused = [(name, why) for name, what, why in found if what == "refused"]
-    others = [name for name, what, _ in found if what == "not drawn"]
+_REASONS = {
+    "AttentionInterface": "the attention does not go through the AttentionInterface of transformers",
+    "a gate or a norm": "a gate or a norm stands between the heads and their output projection",
+    "have sinks": "the heads have sinks, which take a share of the weights",
+    "no attention": "there is no attention",
+    "later, as an encoder": "queries see later tokens, as in an encoder",
+    "neither what its output projection": "a layer adds something else than its output projection gives",
+    "norms or weighs the whole stream": "a layer norms or weighs the whole stream",
+    "reads more of earlier layers": "layers share keys and values",
+    "do together what its contexts do": "more than queries and keys decides where heads attend",
+}
+"""What the page says for errors with these words."""
+
+
+def _by_reason(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the types by the reason that the page gives."""
+    by_reason: dict[str, list[str]] = {}
+    for name, error in found:
+        reason = next((reason for words, reason in _REASONS.items() if words in error), error)
+        by_reason.setdefault(reason, []).append(name)
+    return by_reason
+
+
+def _table(found: Iterable[tuple[str, str]]) -> list[str]:
+    rows = (f"| {reason} | {', '.join(f'`{name}`' for name in names)} |" for reason, names in _by_reason(found).items())
+    return ["| why | model_type |", "|---|---|", *rows, ""]
+
+
+def written(
+    outcomes: list[tuple[str, str, str]], patching: list[tuple[str, str, str]], version: str = transformers.__version__
+) -> str:
+    """Return the page, from the outcomes of all types and what can be patched in decoders that agree."""
+    agreeing = [name for name, what, _ in outcomes if what == "agrees"]
+    parts = {
+        part: [(name, why) for name, what, why in patching if what == part]
+        for part in ("all with paths", "all", "some", "nothing")
+    }
+    whole = [name for name, _ in parts["all with paths"]]
+    acted_on = {name for name, what, _ in patching if what != "nothing"}
+    measured = [name for name in agreeing if name not in acted_on]
+    refused = [(name, why) for name, what, why in outcomes if what == "refused"]
+    others = [name for name, what, _ in outcomes if what == "not drawn"]
     lines = [
-        "# Which architectures are traced",
+        "# Which architectures work",
         "",
-        f"Written by `make docs` with transformers {transformers.__version__}, and tested. Of each type that reads",
-        "text a small random model was drawn. A type *agrees* if every attention of it returns softmax(q k) v of its",
-        "trace, to 1e-5; that its heads' contributions add up to what enters the stream is a test of its own",
-        "(`tests/hf/test_interface.py`). The names are those of `model_type` in a config.json.",
+        f"`make docs` writes this page with transformers {version}, and tests check it. For each type that reads text,",
+        "Headway draws a small random model. A type can be x-rayed if every attention returns the softmax(q k) v of",
+        "its trace, to 1e-5. Patching is compared with what the model's own attention computes. The names are the",
+        "`model_type` of a config.json.",
         "",
-        f"## {len(agreeing)} agree",
+        f"## {len(whole)} decoders: x-ray, ablation, activation patching and path patching",
         "",
-        *_wrapped(agreeing),
+        *_wrapped(whole),
         "",
-        *_patched_lines([(name, kinds[name]) for name in agreeing]),
-        f"## {len(refused)} are refused, with a sentence",
+        f"## {len(parts['all'])} decoders: all but path patching",
         "",
-        "| model_type | why |",
-        "|---|---|",
-        *(f"| `{name}` | {why} |" for name, why in refused),
+        *_table(parts["all"]),
+        f"## {len(parts['some'])} decoders: ablation, and patching of outputs and patterns",
         "",
-        f"## {len(others)} were not drawn",
+        *_table(parts["some"]),
+        f"## {len(measured)} models: x-ray alone",
         "",
-        "Their configurations have no small sizes by the usual names, or parts that read no text:",
+        "These are encoders, models with an encoder and a decoder, and types that patching refuses.",
+        "",
+        *_wrapped(measured),
+        "",
+        f"## {len(refused)} are refused",
+        "",
+        *_table(refused),
+        f"## {len(others)} were not tried",
+        "",
+        "Their configurations have no small sizes by the usual names, or parts that read no text. Headway's own reader",
+        "opens `gpt_neo`; see [heads](heads.md).",
         "",
         *_wrapped(others),
     ]
     return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """Return the page, after drawing every type."""
+    kinds = dict(types())
+    outcomes = [(name, *outcome(name, kind)) for name, kind in kinds.items()]
+    decoders = [
+        name for name, what, _ in outcomes if what == "agrees" and kinds[name] is transformers.AutoModelForCausalLM
+    ]
+    return written(outcomes, [(name, *patched(name, kinds[name])) for name in decoders])
 
 
 if __name__ == "__main__":

@@ -58,13 +58,9 @@ def test_the_commands_of_the_readme_are_about_experiments_that_exist(line):
 
 def test_the_numbers_of_architectures_are_those_of_the_generated_list():
     page = (ROOT / "docs/architectures.md").read_text()
-    n_traced = int(re.search(r"^## (\d+) agree$", page, re.MULTILINE)[1])
-    titles = (
-        "decoders are patched, with paths",
-        "more are patched, but for paths",
-        "are patched by contexts and patterns",
-    )
-    n_ablated = sum(int(re.search(rf"^## (\d+) {title}", page, re.MULTILINE)[1]) for title in titles)
+    sizes = {title: int(n) for n, title in re.findall(r"^## (\d+) (\w+(?:: [\w-]+)?)", page, re.MULTILINE)}
+    n_ablated = sizes["decoders: x-ray"] + sizes["decoders: all"] + sizes["decoders: ablation"]
+    n_traced = n_ablated + sizes["models: x-ray"]
     heads = " ".join((ROOT / "docs/heads.md").read_text().split())
     for words in (" ".join(README.split()), heads):
         assert f"Of the {n_traced} architectures of `transformers` that it x-rays, it ablates {n_ablated} (" in words

@@ -15,10 +15,9 @@ from headway.hf.interface import attentions, intercepted, own_function
 
 DOCS = Path(__file__).parents[2] / "docs"
 PATCHED = {
-    "all with paths": "decoders are patched",
-    "all": "more are patched",
-    "some": "are patched by contexts",
-    "nothing": "are neither patched",
+    "all with paths": "decoders: x-ray",
+    "all": "decoders: all but",
+    "some": "decoders: ablation",
 }
 """Titles on the page."""
 PAGE = (DOCS / "architectures.md").read_text()
@@ -29,7 +28,12 @@ KINDS = dict(SCRIPT["types"]())
 def listed(title):
     """The types under a title of the page."""
     (part,) = (part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE) if re.match(rf"\d+ {title}", part))
-    return re.findall(r"^\| `([^`]+)`", part, re.MULTILINE) or re.findall(r"`([^`]+)`", part)
+    return re.findall(r"`([^`]+)`", part)
+
+
+PATCHABLE = [(name, what) for what, title in PATCHED.items() for name in listed(title)]
+MEASURED = listed("models: x-ray alone")
+UNPATCHED = [(name, "nothing") for name in MEASURED if KINDS.get(name) is transformers.AutoModelForCausalLM]
 
 
 def known(name):
@@ -39,7 +43,7 @@ def known(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", listed("agree"))
+@pytest.mark.parametrize("name", [*dict(PATCHABLE), *MEASURED])
 def test_it_agrees(name):
     what, more = SCRIPT["outcome"](name, known(name))
     assert what == "agrees", more
@@ -55,7 +59,7 @@ def test_it_is_refused_with_a_sentence(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "what"), [(name, what) for what, title in PATCHED.items() for name in listed(title)])
+@pytest.mark.parametrize(("name", "what"), PATCHABLE + UNPATCHED)
 def test_it_is_patched_as_far_as_is_said(name, what):
     found, why = SCRIPT["patched"](name, known(name))
     assert found == what, why
@@ -75,9 +79,7 @@ def returning(model, path, contexts, tokens):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name for what, title in PATCHED.items() if what != "nothing" for name in listed(title)]
-)
+@pytest.mark.parametrize("name", list(dict(PATCHABLE)))
 def test_all_contexts_of_a_layer_are_what_its_attention_returned_on_the_clean_text(name):
     found = SCRIPT["decoder"](name, known(name))
     draw = torch.Generator().manual_seed(1)
@@ -97,8 +99,9 @@ def test_all_contexts_of_a_layer_are_what_its_attention_returned_on_the_clean_te
 
 
 def test_there_are_many_and_no_type_is_left_out():
-    assert len(listed("agree")) >= 51
+    assert len(PATCHABLE) + len(MEASURED) >= 51
+    assert len(UNPATCHED) >= 5
     if f"transformers {transformers.__version__}," not in PAGE:
         pytest.skip("the page is of another transformers")
-    said = {*listed("agree"), *listed("are refused"), *listed("were not drawn")}
+    said = {*dict(PATCHABLE), *MEASURED, *listed("are refused"), *listed("were not tried")}
     assert said == set(KINDS)
