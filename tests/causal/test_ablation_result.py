@@ -58,19 +58,19 @@ def said(found, about="mean_ablation_nats"):
 
 def test_the_head_that_matters_is_named_and_of_the_others_nothing_is_said():
     sentence = said(ablation([[0.0, 0.001], [0.52, 0.0]]))
-    assert sentence == "heads at their mean: without L1H0 the loss rises by .52 nats per token (.52 to .52)"
+    assert sentence == "heads at their mean: without L1H0 the loss rises by 0.52 nats per token (0.52 to 0.52)"
 
 
 def test_several_are_named_in_their_order_and_so_is_one_without_which_the_loss_falls():
     sentence = said(ablation([[0.1, 0.3, -0.2]]))
-    assert re.search(r"without L0H1 the loss rises by \.30 nats per token \(.*\), without L0H0 by \.10 \(", sentence)
-    assert re.search(r"; without L0H2 the loss falls by \.20 nats per token \(\.20 to \.20\)$", sentence)
+    assert re.search(r"without L0H1 the loss rises by 0\.30 nats per token \(.*\), without L0H0 by 0\.10 \(", sentence)
+    assert re.search(r"; without L0H2 the loss falls by 0\.20 nats per token \(0\.20 to 0\.20\)$", sentence)
 
 
 def test_of_many_five_are_named():
     sentence = said(ablation([[0.9 - 0.1 * head for head in range(8)]]))
     assert [f"L0H{head}" in sentence for head in range(8)] == [True] * 5 + [False] * 3
-    assert "and without 3 other heads by .40 and less" in sentence
+    assert "and without 3 other heads by 0.40 and less" in sentence
 
 
 def test_silent_where_nothing_is():
@@ -130,7 +130,8 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
     around_0 = np.random.default_rng(0).normal(size=12)
     sentence = said(ablation([[0.2, 0.3]], joint=around_0 - around_0.mean() + 0.01), "joint_effect")
     assert (
-        sentence == "without any head the loss changes by .010 (zero), .010 (mean) and .010 (resample) nats per token"
+        sentence
+        == "without any head the loss changes by 0.010 (zero), 0.010 (mean) and 0.010 (resample) nats per token"
     )
     mixed = ablation([[0.2, 0.3]])
     joint = {"zero": around_0, "mean": np.full(12, 1.0), "resample": around_0}
@@ -160,11 +161,11 @@ def test_what_has_no_sign_is_held_against_sizes_too():
     content = found.to_json()
     assert content["rank_correlation_with_exact"]["zero"]["michel"] == nearly(-0.8)
     assert content["rank_correlation_with_absolute_exact"] == {kind: {"michel": 1.0} for kind in KINDS}
-    assert _title(found, "mean", "michel") == "at the mean: rank correlation −.80 (1.00 of sizes)"
+    assert _title(found, "mean", "michel") == "at the mean: rank correlation −0.80 (1.00 of sizes)"
     assert _title(found, "mean", "integrated") == "at the mean: rank correlation 1.00"
 
 
-@pytest.mark.parametrize(("value", "words"), [(0.2, "L0H0 and L0H1 .20 (.20 to .20)"), (0.0, "no pair is found to")])
+@pytest.mark.parametrize(("value", "words"), [(0.2, "L0H0 and L0H1 0.20 (0.20 to 0.20)"), (0.0, "no pair is found to")])
 def test_pairs(value, words):
     values = np.full((1, 12), value) + 1e-5 * np.arange(12)
     pairs = PairEffects(

@@ -63,7 +63,7 @@ def test_of_heads_that_are_good_for_nothing_there_is_no_share():
         assert found.to_json()["share"] is None
         assert found.to_json()["interval"] == [None, None]
         assert found.sentence.startswith("all heads together are good for ")
-        assert "which is under .010 or not told from nothing, so there is nothing of which some" in found.sentence
+        assert "which is under 0.010 or not told from nothing, so there is nothing of which some" in found.sentence
 
 
 def test_a_way_in_which_heads_are_good_for_nothing_is_said():

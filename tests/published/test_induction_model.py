@@ -1,14 +1,14 @@
 """A two-layer attention-only model that others trained to induct, and the same after a fine-tune that destroyed it.
 
-Published with them: L0H0 puts .74 of its attention on the token before, L1H0 .89 on the token that followed the current
-letter's earlier occurrence, and the model then predicts it 98.2 % of the time. On which inputs is not said; these give
-all three:
+Published with them: L0H0 puts 0.74 of its attention on the token before, L1H0 0.89 on the token that followed the
+current letter's earlier occurrence, and the model then predicts it 98.2 % of the time. On which inputs is not said;
+these give all three:
 
-* previous token: uniformly random letters, all queries but the first; the first six find .77 to .95, the last .12;
+* previous token: uniformly random letters, all queries but the first; the first six find 0.77 to 0.95, the last 0.12;
 * induction: the last of 8 letters repeats one of the first six, at random; the others are uniformly random other ones.
   That is the model's own task ("ABCAB"), so the score is read at the last query, a period of 2 to 7 before it.
 
-On four different letters that are repeated, as other models are read, L1H0 has .90.
+On four different letters that are repeated, as other models are read, L1H0 has 0.90.
 """
 
 import numpy as np
@@ -92,7 +92,7 @@ def test_the_induction_head_reads_the_previous_token_head_through_its_keys():
 
 @pytest.mark.parametrize(("file", "composes"), [("trained", True), ("destroyed", False)])
 def test_composition_is_a_finding_where_the_path_carries_the_score(file, composes):
-    """The weights compose in both, by .48 and .50; after the fine-tune hardly any score is left."""
+    """The weights compose in both, by 0.48 and 0.50; after the fine-tune hardly any score is left."""
     tokens = np.concatenate([on_its_task(period, 40) for period in range(2, CONTEXT)])
     said = " ".join(finding.sentence for finding in headway.xray(read(file), tokens=tokens).findings)
     assert ("K-composition" in said) == composes
@@ -124,7 +124,7 @@ def test_a_path_is_told_by_its_share_of_the_score_where_weights_say_nothing(file
     said = [finding.sentence for finding in xray.findings if "K-composition" in finding.sentence]
     assert bool(said) == composes
     if composes:
-        assert said[0].startswith("on the text, K-composition (into keys): L0H0 → L1H0 .8"), said
+        assert said[0].startswith("on the text, K-composition (into keys): L0H0 → L1H0 0.8"), said
         stored = xray.to_json()["composition"]
         assert stored["shares"]["k"][0][1] > 0.8
         assert stored["nats"]["k"][0][1] > 3

@@ -134,6 +134,17 @@ def number(value: Any, digits: int = 4) -> str:
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}".replace("-", "−")
 
 
+def decimal(value: float, digits: int = 2) -> str:
+    """Return a number with so many decimals.
+
+    Examples:
+        >>> decimal(0.893), decimal(-0.1), decimal(1.0), decimal(-0.001)
+        ('0.89', '−0.10', '1.00', '0.00')
+    """
+    # + 0.0 makes -0.0 plain.
+    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
+
+
 def span(values: Iterable[float], digits: int = 3) -> str:
     """Return the range from the smallest to the largest number, or one number if both have these digits.
 
@@ -231,8 +242,7 @@ class Amount:
     def _number(self, value: float) -> str:
         if self.decimals > 6 or abs(value) >= 1e6:
             return f"{value:.3g}".replace("-", "−")
-        # + 0.0 makes -0.0 plain.
-        return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
+        return decimal(value, self.decimals)
 
 
 def command_line(verb: str, *arguments: object, **options: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.base.text import counted, listed
+from headway.base.text import counted, decimal, listed
 from headway.causal.effects import (
     FELT,
     KINDS,
@@ -51,13 +51,13 @@ def effect_findings(ablation: "Ablation") -> Iterator[Finding]:
 
 
 def nats(value: float) -> str:
-    """Return nats as sentences write them: two decimals, three if small, no leading 0.
+    """Return nats as sentences write them: two decimals, three if small.
 
     Examples:
         >>> nats(0.5234), nats(-0.0312), nats(0.00042), nats(1.5), nats(-0.0001)
-        ('.52', '−.031', '.000', '1.50', '.000')
+        ('0.52', '−0.031', '0.000', '1.50', '0.000')
     """
-    return _written(value, _digits(value))
+    return decimal(value, _digits(value))
 
 
 def within(value: float, ends: Sequence[float]) -> str:
@@ -65,20 +65,15 @@ def within(value: float, ends: Sequence[float]) -> str:
 
     Examples:
         >>> within(0.5234, (0.4719, 0.5688))
-        '.52 (.47 to .57)'
+        '0.52 (0.47 to 0.57)'
     """
     digits = _digits(value)
-    low, high = (_written(end, digits) for end in ends)
-    return f"{_written(value, digits)} ({low} to {high})"
+    low, high = (decimal(end, digits) for end in ends)
+    return f"{decimal(value, digits)} ({low} to {high})"
 
 
 def _digits(value: float) -> int:
     return 2 if abs(value) >= 0.095 else 3
-
-
-def _written(value: float, digits: int) -> str:
-    text = f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
-    return text.replace("0.", ".", 1) if abs(round(value, digits)) < 1 else text
 
 
 def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:

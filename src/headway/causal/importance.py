@@ -170,7 +170,7 @@ def _ascending(scores: np.ndarray) -> list[int]:
 STEPS, RATE = 200, 0.1
 """The steps and the learning rate of Adam, on one number for each unit."""
 TEMPERATURE, STRETCH, LOW = 0.33, 1.2, 0.1
-"""Parameters of the hard concrete distribution: gates are clip(1.2 s - .1, 0, 1)."""
+"""Parameters of the hard concrete distribution: gates are clip(1.2 s - 0.1, 0, 1)."""
 _OPEN = 2.0
 """The initial log odds of a gate: nearly open."""
 _WEIGHT = 0.3
@@ -219,13 +219,13 @@ def budget(model: Transformer, units: Sequence[Unit], text: PruningText) -> list
 
 
 def hard_concrete(odds: Tensor, uniform: Tensor) -> Tensor:
-    """Draw gates: s = sigmoid((log u - log(1 - u) + log a) / .33), then clip(1.2 s - .1, 0, 1)."""
+    """Draw gates: s = sigmoid((log u - log(1 - u) + log a) / 0.33), then clip(1.2 s - 0.1, 0, 1)."""
     s = torch.sigmoid((uniform.log() - (1 - uniform).log() + odds) / TEMPERATURE)
     return (STRETCH * s - LOW).clamp(0, 1)
 
 
 def open_chance(odds: Tensor) -> Tensor:
-    """Return the probability that a gate is above 0: sigmoid(log a - .33 log(.1 / 1.1)).
+    """Return the probability that a gate is above 0: sigmoid(log a - 0.33 log(0.1 / 1.1)).
 
     Examples:
         >>> round(float(open_chance(torch.tensor(0.0))), 3)

@@ -289,7 +289,7 @@ _HEAD = (
         value=PerQuery(lambda q: q.weight_at(q.places - 1), over=with_predecessor)),
     _pattern(name="positional_score",
         sentence="share of queries whose largest weight is on the neighbour that it is on most often, before or after",
-        high="a neighbour head, from .9 on", value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
+        high="a neighbour head, from 0.9 on", value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
     ),
     _pattern(name="fixed_pattern_score",
         sentence="weight above even attention that a head puts on the same keys in two texts, at the same position",

@@ -23,7 +23,7 @@ from functools import partial
 
 import numpy as np
 
-from headway.base.text import counted, number
+from headway.base.text import counted, decimal, number
 from headway.config.metrics import metric_name
 from headway.heads.scores import (
     FAMILY_WISE,
@@ -161,17 +161,6 @@ def findings(
     return sorted(results, key=lambda finding: not finding.found)
 
 
-def brief(value: float, digits: int = 2) -> str:
-    """Return a score to two digits after the point, or to more, without a leading 0.
-
-    Examples:
-        >>> brief(0.893), brief(-0.1), brief(1.0), brief(-0.001)
-        ('.89', '−.10', '1.00', '.00')
-    """
-    text = f"{value + 0.0:.{digits}f}".replace("-0.00", "0.00")
-    return text.replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else text.replace("-", "−")
-
-
 def _values(scores: Mapping[str, HeadScores], metric: str) -> Mapping[str, np.ndarray]:
     return scores[metric].values if metric in scores else {}
 
@@ -222,7 +211,7 @@ def _special(
         return None
     clear = all(head.high < special.least for heads in silent.values() for head in heads)
     on, heads = next(iter(silent.items()))
-    no, from_on = f"{'no' if clear else 'no clear'} {special.called}", f"(from {brief(special.least)} on):"
+    no, from_on = f"{'no' if clear else 'no clear'} {special.called}", f"(from {decimal(special.least)} on):"
     of_all = "; ".join(f"{on} {first}" for on, first in highest.items())
     sentence = f"{no} {from_on} {of_all}" if len(silent) > 1 else f"{no}{_on(on)} {from_on} {highest[on]}"
     return Finding(about=scores[on].metric, sentence=sentence, p=heads[0].p, found=False)
@@ -258,7 +247,7 @@ def _said_of_heads(
     noun = special.called
     if len(enough) > 1:
         noun = noun.replace("head", "heads", 1).replace("that rests", "that rest")
-    sentence = f"{len(enough)} {noun}{_on(on)} (from {brief(special.least)} on): {_named(enough)}{_beside(enough)}"
+    sentence = f"{len(enough)} {noun}{_on(on)} (from {decimal(special.least)} on): {_named(enough)}{_beside(enough)}"
     others = [head for head in heads if head.high >= special.least and head not in enough]
     known = [head for head in others if head.value >= special.least and np.isfinite(head.untrained)]
     if chancy := [head for head in known if head.p > FAMILY_WISE]:
@@ -272,29 +261,29 @@ def _highest(heads: Sequence[_Found], special: _Special) -> str:
     """Return which head is highest; digits enough to show that a score is below the least one."""
     first = heads[0]
     short = next((n for n in range(2, 9) if first.value >= special.least or round(first.value, n) < special.least), 9)
-    sentence = f"{first.name} is highest, {brief(first.value, short)}{_beside([first])}"
+    sentence = f"{first.name} is highest, {decimal(first.value, short)}{_beside([first])}"
     reached = first.value >= special.least and np.isfinite(first.untrained) and first.p > FAMILY_WISE
     return sentence + (", and they may reach that" if reached else "")
 
 
 def _named(heads: Sequence[_Found]) -> str:
-    listed = ", ".join(f"{head.name} {brief(head.value)}" for head in heads[:NAMED])
+    listed = ", ".join(f"{head.name} {decimal(head.value)}" for head in heads[:NAMED])
     return listed + (f" and {len(heads) - NAMED} more" if len(heads) > NAMED else "")
 
 
 def _beside(heads: Sequence[_Found]) -> str:
     """Return intervals, and what untrained heads and positions alone give, in parentheses."""
     first, lowest = heads[0], min(head.low for head in heads)
-    interval = f" {brief(first.low)} to {brief(first.high)}" if len(heads) == 1 else f"s from {brief(lowest)} on"
+    interval = f" {decimal(first.low)} to {decimal(first.high)}" if len(heads) == 1 else f"s from {decimal(lowest)} on"
     parts = [f"95 % CI{interval}"] if any(head.low < head.high for head in heads) else []
     means = {"untrained": [head.untrained for head in heads], "positions alone": [head.by_place for head in heads]}
-    parts += [f"{said} {brief(float(np.mean(of)))}" for said, of in means.items() if np.isfinite(of).all()]
+    parts += [f"{said} {decimal(float(np.mean(of)))}" for said, of in means.items() if np.isfinite(of).all()]
     return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _untrained(heads: Sequence[_Found]) -> str:
     mean = float(np.mean([head.untrained for head in heads]))
-    return f" (untrained {brief(mean)})" if np.isfinite(mean) else ""
+    return f" (untrained {decimal(mean)})" if np.isfinite(mean) else ""
 
 
 def _of_varying(score: HeadScores, constant: Mapping[str, np.ndarray]) -> HeadScores:
@@ -322,7 +311,7 @@ def _constant(score: HeadScores, labels: Mapping[str, str]) -> Iterator[Finding]
     if heads:
         heads.sort(key=lambda head: -head.value)
         several = "s add constants" if len(heads) > 1 else " adds a constant"
-        start = f"{len(heads)} head{several} (from {brief(_CONSTANT)} of the squared output on)"
+        start = f"{len(heads)} head{several} (from {decimal(_CONSTANT)} of the squared output on)"
         yield Finding(about=score.metric, sentence=f"{start}: {_named(heads)}{_untrained(heads)}", found=False)
 
 
@@ -359,9 +348,9 @@ def _said_of_pairs(
 ) -> Finding | None:
     if not enough:
         return None
-    listed = ", ".join(f"{pair.name} ({measure} {brief(pair.value)})" for pair in enough[: NAMED - 2])
+    listed = ", ".join(f"{pair.name} ({measure} {decimal(pair.value)})" for pair in enough[: NAMED - 2])
     more = f" and {counted(len(enough) - NAMED + 2, 'more pair')}" if len(enough) > NAMED - 2 else ""
-    mean = brief(float(np.mean([pair.value for pair in pairs])))
+    mean = decimal(float(np.mean([pair.value for pair in pairs])))
     sentence = f"alike {what}: {listed}{more}; the mean of {counted(len(pairs), 'pair')} is {mean}{_untrained(pairs)}"
     return Finding(about=about, sentence=sentence, p=min(pair.p for pair in enough))
 
@@ -426,22 +415,22 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     sentence = f"{start}{kind.upper()}-composition ({COMPOSITIONS[kind]}): {listed}{more}"
     return Finding(
         about=f"{kind}_composition",
-        sentence=f"{sentence}; {at_random} {brief(composition.null)}",
+        sentence=f"{sentence}; {at_random} {decimal(composition.null)}",
         p=float(p[beyond].min()),
     )
 
 
 def _path_by_weights(composition: Composition, kind: str, pair: tuple[int, int]) -> str:
     of = "output" if kind == "v" else "score"
-    share = brief(composition.shares[kind][pair])
-    return f"{brief(getattr(composition, kind)[pair])} ({share} of the {of} on the text)"
+    share = decimal(composition.shares[kind][pair])
+    return f"{decimal(getattr(composition, kind)[pair])} ({share} of the {of} on the text)"
 
 
 def _path_on_text(composition: Composition, kind: str, pair: tuple[int, int]) -> str:
     drawn = float(composition.drawn_nats[kind][:, *pair].mean())
-    nats = f"{brief(composition.nats[kind][pair])} nats, re-initialised {brief(drawn)}"
-    by_weights = f"by weights alone {brief(getattr(composition, kind)[pair])}"
-    return f"{brief(composition.shares[kind][pair])} of the score ({nats}; {by_weights})"
+    nats = f"{decimal(composition.nats[kind][pair])} nats, re-initialised {decimal(drawn)}"
+    by_weights = f"by weights alone {decimal(getattr(composition, kind)[pair])}"
+    return f"{decimal(composition.shares[kind][pair])} of the score ({nats}; {by_weights})"
 
 
 def _chances_of_paths(composition: Composition, kind: str, tests: int) -> np.ndarray:

@@ -24,8 +24,8 @@ def initial_weights(model: TransformerModel, vocab_size: int, seed: int) -> Weig
     given, biases and smears 0, the weights of norms 1. The factors of a low-rank map are N(0, init_std) each
     (`published`), or as wide as makes the product's entries have init_std (`matched`).
 
-    Paper: published factors give a product of standard deviation init_std^2 sqrt(rank), .0004 sqrt(rank) at init_std
-    .02 (data-lane and low-rank posts, December 2023).
+    Paper: published factors give a product of standard deviation init_std^2 sqrt(rank), 0.0004 sqrt(rank) at init_std
+    0.02 (data-lane and low-rank posts, December 2023).
 
     Examples:
         >>> from headway.config.lm.model import Gpt2

@@ -100,7 +100,7 @@ _CEILING = 0.9
 
 
 def _is_near_ceiling(question: Question, looks: Looking) -> bool:
-    """Return whether errors are compared: .999 and 1 of right answers differ by all errors that there are.
+    """Return whether errors are compared: 0.999 and 1 of right answers differ by all errors that there are.
 
     A plan that is open keeps the comparison that it began with.
     """

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.base.text import TEN_TIMES, Amount, counted, listed, span
+from headway.base.text import TEN_TIMES, Amount, counted, decimal, listed, span
 from headway.base.words import CARRIED_BY, NO_SEEDS, PHRASES, Kind, Verdict, interval_name, verdict_sentence
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
@@ -388,22 +388,22 @@ def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> b
 
 
 def _solved_in(share: Share) -> str:
-    low, high = (f"{100 * float(decimal(end)):g}" for end in share.interval)
+    low, high = (f"{100 * float(share_of_seeds(end)):g}" for end in share.interval)
     return f"{share.yes} of {share.n} seeds (95 % CI {low} to {high} %)"
 
 
-def decimal(value: float) -> str:
+def share_of_seeds(value: float) -> str:
     """Return a share with two digits, or with more where two would read as 0 or 1.
 
     Examples:
-        >>> decimal(0.64), decimal(1.0), decimal(0.0)
-        ('.64', '1.00', '0')
-        >>> decimal(299 / 300), decimal(1 / 300)
-        ('.997', '.003')
+        >>> share_of_seeds(0.64), share_of_seeds(1.0), share_of_seeds(0.0)
+        ('0.64', '1.00', '0')
+        >>> share_of_seeds(299 / 300), share_of_seeds(1 / 300)
+        ('0.997', '0.003')
     """
     if value in (0.0, 1.0):
         return "1.00" if value else "0"
     digits = 2
     while digits < _MOST_DIGITS and round(value, digits) in (0.0, 1.0):
         digits += 1
-    return f"{value:.{digits}f}".removeprefix("0")
+    return decimal(value, digits)

@@ -296,7 +296,7 @@ def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> Non
     assert text.startswith(
         "# How many attention heads does one layer need to learn linear regression in context?\n\n**1 "
     )
-    assert "**1 head vs 2 heads: worse, evaluation MSE +112.9 % (simultaneous 95 % CI " in text
+    assert "**1 head vs 2 heads: worse, evaluation MSE +112.9\xa0% (simultaneous 95\xa0% CI " in text
     assert "(icl-heads.png)" in text
     assert (directory / "answer" / "icl-heads.png").read_bytes().startswith(b"\x89PNG")
     assert "| one head &lt;b&gt;loses&lt;/b&gt; | a paper; seeds: 1 | agrees: 1 head vs 2 heads: worse, " in text

@@ -82,7 +82,7 @@ def drawn(page, what):
 @pytest.mark.slow
 def test_it_opens_with_the_first_head_that_was_found(page, one):
     page.open(one)
-    assert picked(page).startswith("L0H0: previous token score .80, null .10, untrained .10 ± ")
+    assert picked(page).startswith("L0H0: previous token score 0.80, null 0.10, untrained 0.10 ± ")
     assert page.text(".panel h3").startswith("L0H0")
     assert [
         page.value(f"document.querySelectorAll('.row[role=row]')[{r}].querySelectorAll('.cell').length")
@@ -132,7 +132,7 @@ def test_a_metric_colours_the_grid_and_its_null_stands_beside(page, one):
     after = page.value("[...document.querySelectorAll('.cell')].map((cell) => cell.style.background)")
     assert len(set(after)) > 3
     assert page.value("document.querySelector('.row[role=row]:last-child .cell').classList.contains('unknown')")
-    assert page.value("document.querySelector('.row[role=row] .strip').title") == "null: .00 (mean of the row)"
+    assert page.value("document.querySelector('.row[role=row] .strip').title") == "null: 0.00 (mean of the row)"
     page.click(".numbers tr:nth-child(2) button")
     assert page.text(".all h3") == "Previous token score"
     assert page.value("document.querySelector('#choose-metric').value") == "1"
@@ -153,8 +153,8 @@ def test_sorted_rows_begin_with_their_highest_head_and_keys_follow(page, one):
 def test_a_token_that_is_picked_says_where_it_looks_and_who_looks_at_it(page, one):
     page.open(one, "#head=L0H0")
     page.click(".token:nth-of-type(6)")
-    assert page.text(".said").startswith("“mat” (5) looks at  the (4) .79")
-    assert "It is looked at by . (6) .7" in page.text(".said")
+    assert page.text(".said").startswith("“mat” (5) looks at  the (4) 0.79")
+    assert "It is looked at by . (6) 0.7" in page.text(".said")
     assert address(page)["token"] == "5"
     colours = page.value("[...document.querySelectorAll('.token')].map((token) => token.style.background)")
     assert colours[4] != colours[3] == colours[2]
@@ -231,7 +231,7 @@ def test_the_pattern_has_its_tokens_and_says_what_is_under_the_pointer(page, one
     )
     x, y = left + 84 + 8, top + 70 + 3 * 17 + 8
     page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-    assert page.text(".panel .readout") == "“on” (3) looks at “The” (0): .81"
+    assert page.text(".panel .readout") == "“on” (3) looks at “The” (0): 0.81"
     page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + 17 * 6, y=y)
     assert "cannot see" in page.text(".panel .readout")
     page.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1)
@@ -336,11 +336,11 @@ def test_a_decoder_over_an_encoder_has_both_texts(page, tmp_path):
     assert page.value("document.querySelectorAll('.text').length") == 2
     assert texts(page, ".text:first-child .token")[:3] == ["⟨start⟩", "The", " cat"]
     page.click(".text:first-child .token:nth-of-type(2)")
-    assert page.text(".said").startswith("“The” (1) looks at  sat (2) .5")
+    assert page.text(".said").startswith("“The” (1) looks at  sat (2) 0.5")
     assert len(set(styles(page, ".text:last-child .token", "background"))) == 2
     page.open(path, "#head=encoder+L0H0&token=0")
     assert page.value("document.querySelectorAll('.text').length") == 1
-    assert page.text(".said").startswith("“The” (0) looks at  sat (2) .5")  # it looks ahead
+    assert page.text(".said").startswith("“The” (0) looks at  sat (2) 0.5")  # it looks ahead
     page.open(path, "#head=decoder+L1H0")
     assert texts(page, ".text .token")[0] == "⟨start⟩"
 
@@ -373,7 +373,7 @@ def test_the_slider_goes_over_training_for_grid_twins_and_numbers(page, trained)
     assert page.text(".step output") == "step 0"
     assert address(page)["step"] == "0"
     first = picked(page)
-    assert re.match(r"L1H0: sink score \.\d\d, null \.03$", first)
+    assert re.match(r"L1H0: sink score 0\.\d\d, null 0\.03$", first)
     assert "numbers of step 0" in page.text(".panel h3")
     twins = page.text(".lists .list:nth-child(3)")
     last = page.value("document.querySelector('#choose-step').max")
@@ -461,10 +461,10 @@ def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_
 @pytest.mark.slow
 def test_patterns_follow_the_slider_and_say_where_they_are_cut(page, keeping):
     page.open(keeping, "#head=L0H0&head2=L0H0&token=5")
-    assert page.text(".said").startswith("“mat” (5) looks at  the (4) .79")
+    assert page.text(".said").startswith("“mat” (5) looks at  the (4) 0.79")
     to_step(page, 700)
     page.until(f"{WEIGHTS} === '700'")
-    assert page.text(".said").startswith("“mat” (5) looks at The (0) .79")
+    assert page.text(".said").startswith("“mat” (5) looks at The (0) 0.79")
     about = "document.querySelector('.panel .which').textContent"
     assert page.value(about) == "A sequence of the text. Of step 700."
     to_step(page, 1000)
@@ -482,7 +482,7 @@ def test_patterns_follow_the_slider_and_say_where_they_are_cut(page, keeping):
     assert page.value(about) == "A sequence of the text. Of the finished model."
     page.open(keeping, "#head=L0H0&head2=L0H0&token=5&step=2000")
     page.until(f"{WEIGHTS} === '2000'")
-    assert page.text(".said").startswith("“mat” (5) looks at The (0) .79")
+    assert page.text(".said").startswith("“mat” (5) looks at The (0) 0.79")
 
 
 @pytest.mark.slow
@@ -497,7 +497,7 @@ def test_a_run_that_kept_weights_and_was_not_probed_has_a_slider_over_them(page,
     assert page.text(CIRCUITS).endswith("Of step 40.")
     said = "numbers of the finished model: this run was not probed on its way"
     assert page.text(".panel h3").endswith(said)
-    assert picked(page).startswith("L0H0: previous token score .80")
+    assert picked(page).startswith("L0H0: previous token score 0.80")
     page.until(f"{WEIGHTS} === '40'")
 
 
@@ -532,7 +532,7 @@ def test_a_trajectory_shows_a_head_under_a_metric(page, trained):
     page.open(trained, "#metric=sink_score&head=L1H0")
     assert page.value("document.querySelectorAll('svg.trajectory').length") == 2
     said = page.value("document.querySelector('svg.trajectory').getAttribute('aria-label')")
-    assert re.match(r"sink score of L1H0: from \.\d\d at step 0 to \.\d\d at step 12000$", said)
+    assert re.match(r"sink score of L1H0: from 0\.\d\d at step 0 to 0\.\d\d at step 12000$", said)
     page.click("svg.trajectory")
     page.until("location.hash.includes('step=')")
     page.choose("#choose-metric", "0")

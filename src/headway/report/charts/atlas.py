@@ -219,7 +219,7 @@ def _chart(drawn: _Panel, table: Any, size: _Size, marked: Sequence[str]) -> Any
         shown: list[Hint] = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
         layers.append(head_map(of_null, x, y, alt.Color("null:Q", scale=scale), ends=END, gap=size.gap, shown=shown))
     written = _digits(drawn.found.values())
-    if light is not None and written is not None and size.cell >= 25 and size.step >= 18:
+    if light is not None and written is not None and size.cell >= 28 and size.step >= 18:
         layers.append(_numbers(finite, column, x, y, written, light))
         if drawn.nulls:
             layers.append(_numbers(of_null, "null", x, y, written, light))
@@ -254,8 +254,7 @@ def _digits(values: Iterable[np.ndarray]) -> str | None:
         return "abs({v}) >= 99.95 ? format({v}, '.0f') : format({v}, '.1f')"
     if most < 0.005:
         return None
-    rounded = f"format({{v}}, '.{2 if most >= 0.095 else 3}f')"
-    return f"replace(replace({rounded}, /^(-|−)?0\\./, '$1.'), '-', '−')"
+    return f"format({{v}}, '.{2 if most >= 0.095 else 3}f')"
 
 
 def _down(size: _Size) -> Axis:
@@ -272,10 +271,10 @@ def _across(size: _Size, has_null: bool) -> Axis:
     heads = [head + 0.5 for head in range(0, size.widest, every) if (first - head) * size.cell > 30]
     # Two names would not stand beside each other.
     written = {place: strip if len(places) == 1 else strip[0] for place, strip in places.items()}
-    names = "".join(f"abs(datum.value - {place}) < .01 ? '{called}' : " for place, called in written.items())
+    names = "".join(f"abs(datum.value - {place}) < 0.01 ? '{called}' : " for place, called in written.items())
     ticks = {
         "values": [*heads, *(places if has_null else [])],
-        "labelExpr": f"{names}format(datum.value - .5, 'd')",
+        "labelExpr": f"{names}format(datum.value - 0.5, 'd')",
         **dict.fromkeys(("ticks", "domain", "grid", "labelOverlap"), False),
         "labelFontSize": 10,
         "labelColor": QUIET,

@@ -20,7 +20,7 @@ DIVERGING = ("#174a86", "#6ea6d0", "#f2f2f0", "#ef9a7e", "#a01528")
 _DARK = 0.55
 """A number in a cell is white from this share of the range on."""
 _LEAST = 0.1
-"""A bounded metric's range is at least this wide: a score of .01 is not dark because no other is higher."""
+"""A bounded metric's range is at least this wide: a score of 0.01 is not dark because no other is higher."""
 _LEAST_SHARE = 0.05
 """The least range of a metric without bounds, as a share of its largest value: equal values look equal."""
 _DECADES = 50.0

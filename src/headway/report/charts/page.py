@@ -51,7 +51,7 @@ def templates() -> "Environment":
         loader=PackageLoader("headway", "report/templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
-        finalize=lambda value: escape_controls(value) if type(value) is str else value,
+        finalize=lambda value: unbroken(escape_controls(value)) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -59,19 +59,29 @@ def templates() -> "Environment":
     return environment
 
 
-def whole(text: str) -> "Markup":
-    """Return a text in which no line ends within a layout of heads or before a per cent sign.
+def unbroken(text: str) -> str:
+    r"""Return a text in which no line ends before a per cent sign.
 
     Examples:
-        >>> whole("1-2-4-8 loses < 2 %")
-        Markup('<span class="whole">1-2-4-8</span> loses &lt; <span class="whole">2 %</span>')
+        >>> unbroken("2 % and 3 %")
+        '2\xa0% and 3\xa0%'
+    """
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def whole(text: str) -> "Markup":
+    """Return a text in which no line ends within a layout of heads.
+
+    Examples:
+        >>> whole("1-2-4-8 loses < 1")
+        Markup('<span class="whole">1-2-4-8</span> loses &lt; 1')
     """
     from markupsafe import Markup, escape
 
-    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(escape_controls(text)))))
+    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(unbroken(escape_controls(text))))))
 
 
-_WHOLE = re.compile(r"\(?\d+(?:-\d+)+\)?|\d+ %")
+_WHOLE = re.compile(r"\(?\d+(?:-\d+)+\)?")
 
 
 def policy(scripts: Sequence[str]) -> str:

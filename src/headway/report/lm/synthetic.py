@@ -23,7 +23,7 @@ from headway.report.charts.maps import head_map, valued
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import declared
 from headway.stats.shares import Share
-from headway.stats.verdicts import decimal
+from headway.stats.verdicts import share_of_seeds
 
 LABELS = 300
 ROW = 30
@@ -279,7 +279,7 @@ def _row(arm: ArmResults, n_arms: int) -> dict[str, Any] | None:
         "seeds": share.n,
         "best": float(best),
         "possible": _possible(run),
-        "said": f"{decimal(share.value)} ({best:.3f})".replace("0.", "."),
+        "said": f"{share_of_seeds(share.value)} ({best:.3f})",
     }
 
 

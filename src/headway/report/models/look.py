@@ -29,7 +29,7 @@ from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
 from headway.report.charts.files import write_whole
 from headway.report.charts.maps import DIVERGING, SEQUENTIAL, colour_range
-from headway.report.charts.page import policy, script_data, templates
+from headway.report.charts.page import policy, script_data, templates, unbroken
 from headway.stats.lm.diversity import scores_at
 from headway.store.run import Run
 
@@ -82,8 +82,8 @@ def linked(sentence: str, labels: Iterable[str], heads: Collection[str]) -> list
         heads: the names of the model's heads, which get links.
 
     Examples:
-        >>> linked("alike: L0H1 and H3 (.4)", ["L0"], ["L0H1", "L0H3"])
-        [('alike: ', None), ('L0H1', 'L0H1'), (' and ', None), ('H3', 'L0H3'), (' (.4)', None)]
+        >>> linked("alike: L0H1 and H3 (0.4)", ["L0"], ["L0H1", "L0H3"])
+        [('alike: ', None), ('L0H1', 'L0H1'), (' and ', None), ('H3', 'L0H3'), (' (0.4)', None)]
     """
     longest_first = sorted(labels, key=len, reverse=True)
     named = re.compile(rf"\b({'|'.join(map(re.escape, longest_first))})(H\d+)(?:( and )(H\d+))?")
@@ -303,7 +303,7 @@ def _rows(shown: ShownModel) -> list[dict[str, Any]]:
 
 
 def _finding(shown: ShownModel, finding: Finding) -> dict[str, Any]:
-    sentence = finding.sentence[0].upper() + finding.sentence[1:] + "."
+    sentence = unbroken(finding.sentence[0].upper() + finding.sentence[1:] + ".")
     return {"about": finding.about, "parts": linked(sentence, shown.view.found.labels.values(), set(shown.heads))}
 
 

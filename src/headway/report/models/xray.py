@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, listed, number
+from headway.base.text import counted, decimal, join, listed, number
 from headway.base.words import special_heads_sentence
 from headway.config.head_metrics import REPEATED
 from headway.config.metrics import metric_name
-from headway.heads.findings import COMPOSITIONS, Finding, brief
+from headway.heads.findings import COMPOSITIONS, Finding
 from headway.heads.results import XRay
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
@@ -53,8 +53,8 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
         caption=join(
             "Rows: the earlier head, which writes; columns: the later head, which reads, into its queries, keys or "
             f"values. The Frobenius norm of the product over those of its factors: circuits at random to one another "
-            f"have about {brief(found.null)}. Composition of weights alone is a number and no finding: a finding also "
-            "needs a path that carries part of the later head's score or output on the text.",
+            f"have about {decimal(found.null)}. Composition of weights alone is a number and no finding: a finding "
+            "also needs a path that carries part of the later head's score or output on the text.",
             f"Thinned: {len(kept)} of {len(names)} heads are drawn, evenly spaced." if len(kept) < len(names) else "",
         ),
         chart=grid(panels, 3, (18, 18)),
@@ -300,7 +300,7 @@ def _top(xray: XRay, metric: str, name: str) -> str:
     if values is None or not np.isfinite(values).any():
         return "cannot be seen" if metric in REPEATED and values is not None else "–"
     head = int(np.nanargmax(values))
-    return f"H{head} {brief(float(values[head]))}"
+    return f"H{head} {decimal(float(values[head]))}"
 
 
 def _cell(values: Mapping[str, np.ndarray], name: str, head: int) -> str:

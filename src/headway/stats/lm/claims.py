@@ -294,7 +294,7 @@ CLAIMS = (
         also=r2_of_layer_0("whole"),
         chance_above=p_of_swaps_in_layer_0("whole"),
         said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
-        "of what a run does by itself, beyond what other seeds explain; badly is below .5 of that",
+        "of what a run does by itself, beyond what other seeds explain; badly is below 0.5 of that",
         said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
         "of any two curves that move with time",
         bound=0.5,
@@ -344,7 +344,7 @@ CLAIMS = (
         also=r2_of_layer_0("early"),
         chance_above=p_of_swaps_in_layer_0("early"),
         said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
-        "does by itself, beyond what other seeds explain; high is above .5 of that",
+        "does by itself, beyond what other seeds explain; high is above 0.5 of that",
         said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
         "curves that move with time",
         bound=0.5,

@@ -6,7 +6,7 @@ series against the other find an association in 30 to 100 of 100, changes from p
 swapped instead. Each series loses its mean over seeds: the common effect of training cancels, and what each run does
 by itself stays. If the loss goes with the heads, it does so within a seed, and not between the loss of one seed and the
 heads of another. The p is the share of all permutations of the seeds whose R^2 is as large. It is exact for every
-autocorrelation of the series; p below .05 takes four seeds. The R^2 of swapped seeds is also the R^2 of chance, so R^2
+autocorrelation of the series; p below 0.05 takes four seeds. The R^2 of swapped seeds is also the R^2 of chance, so R^2
 beyond it is 0 for unrelated series.
 
 The published R^2 has no interval: moving blocks cover it in 63 to 90 of 100 cases at 15 to 40 points. The seeds' own
@@ -48,7 +48,7 @@ FEWEST = 12
 """The fewest points for an association."""
 
 FEWEST_SEEDS = 4
-"""The fewest seeds for a p: three seeds have 6 permutations, so no p is below .05."""
+"""The fewest seeds for a p: three seeds have 6 permutations, so no p is below 0.05."""
 
 _ALL = 7
 """Seeds up to which every permutation is made."""
@@ -158,7 +158,7 @@ def swapped_shares(
 def p_of_swaps(shares: Float[np.ndarray, "seed seed"]) -> float:
     """The share of permutations of seeds whose mean R^2 is as large as that of seeds with themselves.
 
-    It is exact for the trace of any such table: p is below .05 in at most 5 of 100 experiments with unrelated series.
+    It is exact for the trace of any such table: p is below 0.05 in at most 5 of 100 experiments with unrelated series.
 
     Examples:
         >>> round(p_of_swaps(np.eye(4)), 4), round(p_of_swaps(np.eye(5)[::-1]), 4)

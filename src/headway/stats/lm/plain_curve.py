@@ -2,9 +2,9 @@
 
 The plain models, without a lane and with full matrices, give a curve of loss against the logarithm of trained
 parameters. Between neighbours the logarithm of the loss is straight. Chords of the loss itself lie above a convex
-falling curve, by .04 to .25 %, so models on the curve would seem to lie below it. Each other model is compared with the
-curve at its own size, seed by seed. All these comparisons are one family: their intervals hold together. With one seed
-or two, a comparison has no interval and no finding.
+falling curve, by 0.04 to 0.25 %, so models on the curve would seem to lie below it. Each other model is compared with
+the curve at its own size, seed by seed. All these comparisons are one family: their intervals hold together. With one
+seed or two, a comparison has no interval and no finding.
 
 Paper: the residual-stream data lane (blog, December 2023), which looks for a point below that curve.
 """

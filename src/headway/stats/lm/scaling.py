@@ -43,7 +43,7 @@ PARAMETERS = {PUBLISHED_FORM: ("b", "c"), FREE_FORM: ("a", "b", "c")}
 """The forms, as published first, and their parameters."""
 
 START = 0.05 * 96
-"""The start of the search, b times the median total: b = .05 for the published totals."""
+"""The start of the search, b times the median total: b = 0.05 for the published totals."""
 
 GRID = 400
 """Values of b at which minima are looked for."""
