@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 399_287,
-    "code lines": 37_619,
+    "tokens": 399_839,
+    "code lines": 37_677,
     "dense modules": 80,
     "functions above 400 tokens": 29,
     "comprehensions in 1,000 lines": 77,
