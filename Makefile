@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-rest test-all lint setup docs docs-site pictures reference answers notebook clean
+.PHONY: demo test test-rest test-all lint setup docs docs-site pictures answers notebook clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 3
@@ -36,11 +36,6 @@ docs: $(READY)
 	$(BIN)/python docs/results_schema.py docs
 	$(BIN)/python docs/house.py
 	$(BIN)/python docs/architectures.py
-
-# The reference of the Python interface, as pages.
-reference: $(READY)
-	$(BIN)/python -W error docs/reference.py build/reference
-	@echo 'reference: build/reference/index.html'
 
 # The documentation site, built without a network; a link that leads nowhere is an error.
 docs-site: $(READY)
