@@ -59,7 +59,11 @@ GROUPS = {
 def experiment_of(name: str) -> Experiment:
     """The experiment whose runs an answer rests on: the laptop scale, on TinyStories where it reads text."""
     plain = load(name)
-    return load(name, settings=TEXT) if is_text(plain.arms[0].resolved_spec) else plain
+    if not is_text(plain.arms[0].resolved_spec):
+        return plain
+    # A number of Headway's own stories is no number of documents of another text.
+    takes_some = plain.document.task.get("stories") is not None
+    return load(name, settings=(*TEXT, "task.stories=null") if takes_some else TEXT)
 
 
 def answers() -> dict[str, dict[str, Any]]:

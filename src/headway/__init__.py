@@ -7,6 +7,7 @@
     model = headway.open("results/mine").run("h2", seed=0).model()
 
 * `headway.compare(first, second)` compares the arms of two results directories.
+* `headway.judge(table, arm=..., metric=...)` judges runs that another program trained.
 * `headway.icl` holds the in-context laboratory's models, estimators and theory.
 * `headway.hf.load(folder)` reads a language model of Hugging Face.
 * `headway.open_model(path).trace("Once upon a time")` returns what the heads of a finished model do with a text.
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from headway.api import open as open
     from headway.api import run as run
     from headway.config.load import load as load
+    from headway.judged.judge import judge as judge
     from headway.models.redraw import plain_attention as plain_attention
     from headway.models.trace import Trace as Trace
 
@@ -44,6 +46,7 @@ _HOMES = {
     "run": "headway.api",
     "open": "headway.api",
     "compare": "headway.api",
+    "judge": "headway.judged.judge",
     "look": "headway.analysis.look",
     "open_model": "headway.analysis.open",
     "xray": "headway.analysis.xray",

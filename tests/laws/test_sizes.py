@@ -13,6 +13,7 @@ LONG_FUNCTIONS = {
     "api.py:run": "a line for each option",
     "cli/models.py:patch": "a line for each option",
     "cli/experiments.py:run": "a line for each option",
+    "cli/directories.py:judge": "a line for each option",
     "cli/models.py:look": "a line for each option",
     "analysis/ablate.py:ablate": "the order in which heads are taken away",
     "analysis/look.py:look": "the order in which a model is looked at",

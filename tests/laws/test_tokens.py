@@ -14,13 +14,13 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 399_839,
-    "code lines": 37_677,
-    "dense modules": 80,
-    "functions above 400 tokens": 29,
-    "comprehensions in 1,000 lines": 77,
+    "tokens": 412_810,
+    "code lines": 38_865,
+    "dense modules": 83,
+    "functions above 400 tokens": 31,
+    "comprehensions in 1,000 lines": 79,
     "fragments in Args": 0,
-    "strings that are a dotted name of Headway": 44,
+    "strings that are a dotted name of Headway": 45,
 }
 """The most that there may be."""
 

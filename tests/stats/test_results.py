@@ -145,6 +145,7 @@ def test_the_whole_file(store):
             "warnings",
             "doubts",
             "labels",
+            "notes",
         )
     ]
     assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (2, "small", None, [])

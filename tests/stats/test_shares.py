@@ -10,7 +10,7 @@ from headway.stats.cells import Cells
 from headway.stats.contrasts import Question, judged
 from headway.stats.sequential import Looking, LookPlan
 from headway.stats.shares import Share, compare_shares, difference_interval, mid_p
-from headway.stats.verdicts import Solver, decimal, share_finding
+from headway.stats.verdicts import Solver, share_finding, share_of_seeds
 
 
 def slow_mid_p(b, c):
@@ -124,7 +124,7 @@ def test_a_share_between_none_and_all_is_never_written_as_either():
     assert said == f"a vs b: better, it solved in {shares}"
     for n in (200, 1000, 100_000):
         for value in (1 / n, 1 - 1 / n):
-            assert 0 < float(decimal(value)) < 1
+            assert 0 < float(share_of_seeds(value)) < 1
 
 
 def looked_at(solved, plan=None, unfinished=()):

@@ -70,6 +70,10 @@ CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
 LOOK_AHEAD = "the plan's look at {seeds} seeds would settle it with a chance of about {chance} %"
+WILD_ARMS = (
+    "{arms}: runs vary ten times as much from seed to seed as in the other arms, so that comparisons with them rest on "
+    "their own spread alone"
+)
 ARMS_ADDED = "arms were added after a verdict ({arms}): repeated tests err in more than 5 of 100 experiments"
 RUNS_DROPPED = "runs of a former verdict are gone ({runs}): a choice of runs errs in more than 5 of 100 experiments"
 ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."

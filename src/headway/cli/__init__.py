@@ -1,6 +1,6 @@
 """The command line: a function for each verb.
 
-`experiments` holds the verbs on experiment files, `directories` those on results directories, clusters and plugins, and
+`experiments` holds the verbs on experiment files, `directories` those on results, clusters and plugins, and
 `models` those on finished models. `options` are the options and the output that several verbs share. Every verb imports
 what it needs when it runs, so `headway list` answers at once.
 """

@@ -1,9 +1,11 @@
-"""The verbs on results directories and plugins: status, compare, report, drop, verify, worker, submit, check.
+"""The verbs on results: status, compare, report, judge, drop, verify, worker and submit.
 
-With `worker` and `submit`, other machines join the work on a directory. `check` takes a plugin, the user's code.
+With `worker` and `submit`, other machines join the work on a directory. `judge` takes a table of runs that another
+program trained.
 """
 
 import gc
+import json
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -137,6 +139,80 @@ def _elsewhere(directory: Path, out: Path | None) -> Path | None:
             "another folder"
         )
     return out
+
+
+_OPEN = 3
+"""The exit code of `judge --fail-if-open` where no comparison has a verdict."""
+
+
+@app.command()
+def judge(
+    table: Annotated[
+        str,
+        typer.Argument(metavar="TABLE", help="CSV, TSV, JSON lines, Parquet, a folder of runs, or - for the input."),
+    ],
+    arm: Annotated[str | None, typer.Option(metavar="A,B", help="The column, or columns, that name an arm.")] = None,
+    metric: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the metric.")] = None,
+    seed: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the random seed.")] = None,
+    baseline: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
+    margin: Annotated[str, typer.Option(metavar="SHARE", help="The difference that matters, such as 0.5%.")] = "1%",
+    higher_is_better: Annotated[bool, typer.Option("--higher-is-better", help="As for an accuracy.")] = False,
+    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="As for a loss.")] = False,
+    at: Annotated[str, typer.Option(metavar="last|best|STEP", help="The step whose value counts for a run.")] = "last",
+    step: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the training step.")] = None,
+    unpaired: Annotated[
+        bool, typer.Option("--unpaired", help="Runs are independent: each had a random seed of its own.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(callback=path_of, metavar="DIR", help="Write report.html and results.json there.")
+    ] = None,
+    as_json: opt.AsJson = False,
+    fail_if_open: Annotated[
+        bool, typer.Option("--fail-if-open", help="Exit with 3 if no comparison has a verdict.")
+    ] = False,
+) -> None:
+    """Judge runs that another program trained, read from a table.
+
+    Each arm is compared with a baseline, as in a results directory. Columns that are not named are guessed where one
+    reading is possible. Exits with 0, or with 2 if the table cannot be read.
+
+    Example: headway judge runs.csv --arm optimizer --seed seed --metric val_loss --baseline adamw
+    """
+    from headway.adaptive.until import margin_of
+    from headway.judged.judge import judge as judged
+    from headway.stats.answer import answer
+
+    if higher_is_better and lower_is_better:
+        raise UserError("--higher-is-better and --lower-is-better: give one of them")
+    if out is not None:
+        check_writable(out, f"--out {out}")
+    results = judged(
+        table,
+        arm=None if arm is None else [name.strip() for name in arm.split(",")],
+        metric=metric,
+        seed=seed,
+        step=step,
+        baseline=baseline,
+        better="higher" if higher_is_better else "lower" if lower_is_better else None,
+        at=at,
+        margin=margin_of(margin),
+        unpaired=unpaired,
+    )
+    if as_json:
+        say(json.dumps(results.to_json(), indent=1))
+    else:
+        for warning in results.warnings:
+            tell(f"warning: {warning}")
+        for sentence in answer(results):
+            say(sentence)
+        for note in results.notes:
+            say(note)
+    if out is not None:
+        from headway.report.judged import write_judged
+
+        tell(f"report: {write_judged(results, out)}")
+    if fail_if_open and not any(comparison.is_settled for comparison in results.judged):
+        raise SystemExit(_OPEN)
 
 
 @app.command()

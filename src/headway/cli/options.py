@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "Run": ("list", "show", "plan", "run"),
-    "Results": ("status", "compare", "report", "drop", "verify"),
+    "Results": ("status", "compare", "report", "judge", "drop", "verify"),
     "Models": ("xray", "look", "ablate", "patch", "prune", "generate", "export"),
     "Clusters": ("worker", "submit"),
 }

@@ -1,6 +1,6 @@
 """Figures and pages, made from run folders alone.
 
 * `experiment`: the report of an experiment; `lm`, `regression`: each laboratory's part of it;
-* `models`: the pages of finished models; `charts`: the parts that all pages share;
+* `models`: the pages of finished models; `judged`: the page of judged runs; `charts`: the parts that all pages share;
 * `terminal`: the cost of an experiment; `progress`: the state of its runs.
 """

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -32,6 +32,19 @@ if TYPE_CHECKING:
 
 RunsOfArm = Mapping[str, Mapping[int, Run]]
 """The runs of each arm, by its full name, by seed."""
+
+
+class Measured(Protocol):
+    """A run as far as its final metrics go, whoever trained it."""
+
+    @property
+    def status(self) -> str:
+        """The state of the run: done, failed or unfinished."""
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """The final metrics; None is a value that is not finite."""
+
 
 Weights = Mapping[str, float]
 """The weights of a difference by full name of an arm: above 0 on the first side, below on the second."""
@@ -66,7 +79,7 @@ class Cells:
     asked: Bool[np.ndarray, "arm seed"]
 
     @classmethod
-    def from_runs(cls, arms: Iterable[str], metric: str, runs: RunsOfArm) -> "Cells":
+    def from_runs(cls, arms: Iterable[str], metric: str, runs: Mapping[str, Mapping[int, Measured]]) -> "Cells":
         """Collect the cells of a metric."""
         names = tuple(dict.fromkeys(arms))
         seeds = tuple(sorted({seed for name in names for seed in runs.get(name, {})}))
@@ -281,7 +294,7 @@ def values_of(arm: Arm, metric: str, runs: RunsOfArm) -> dict[int, float | None]
     return {run.seed: run.metrics[metric] for run in done(arm, runs) if has_metric(run, metric)}
 
 
-def has_metric(run: Run, metric: str) -> bool:
+def has_metric(run: Measured, metric: str) -> bool:
     """Return whether a run ended with a number for a metric (None: not finite); lists are not compared."""
     value = run.metrics.get(metric, ()) if run.status == "done" else ()
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

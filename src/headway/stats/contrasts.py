@@ -20,7 +20,7 @@ from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, YES_OR_NO, Metric
 from headway.config.run import PER_BYTE
 from headway.stats.blocks import PlanState, run_plan
-from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, has_metric
+from headway.stats.cells import Cells, Match, Measured, RunsOfArm, Weights, done, has_metric
 from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
 from headway.stats.paired import holm, paired, untested_difference
 from headway.stats.sequential import Looking, LookPlan
@@ -43,13 +43,13 @@ class Question:
     control: str | None
     differences: Sequence[Weights]
     cells: Cells
-    runs: RunsOfArm
+    runs: Mapping[str, Mapping[int, Measured]]
 
     @classmethod
     def from_runs(
         cls,
         differences: Sequence[Weights],
-        runs: RunsOfArm,
+        runs: Mapping[str, Mapping[int, Measured]],
         *,
         metric: str,
         of: Kind = "comparisons",

@@ -1,10 +1,11 @@
 """The statistical result of a difference, and of the family of differences in which it was judged.
 
-One of two rules gives the numbers:
+One of three rules gives the numbers:
 
 * `blocks`: all differences of a question are judged together. A difference and the ends of its interval are 100 ln of a
   ratio, and read as per cent. Of a metric with a value of 0 or below, they are in its own unit.
 * `shares`: metrics that are yes or no per run. Each difference of two shares of seeds is judged by McNemar's test.
+* `unpaired`: runs of a table that have no seed in common. Each difference is judged by Welch's t test.
 """
 
 import math
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from headway.stats.sequential import LookPlan
 
-Rule = Literal["blocks", "paired", "shares"]
+Rule = Literal["blocks", "paired", "shares", "unpaired"]
 """The rule by which a difference is judged; results of earlier versions may hold `paired`, which no longer exists."""
 
 LOGARITHM = "100 ln"
@@ -131,7 +132,7 @@ class Difference:
     @property
     def is_logarithmic(self) -> bool:
         """True if `estimate` is in 100 ln; results of earlier versions have no unit."""
-        return self.rule == "blocks" and self.unit in ("", LOGARITHM)
+        return self.rule in ("blocks", "unpaired") and self.unit in ("", LOGARITHM)
 
     @property
     def share(self) -> float | None:

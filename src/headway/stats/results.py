@@ -90,6 +90,7 @@ class Results:
         warnings: sentences to read before any result is believed.
         doubts: the warnings that may make answers worth nothing.
         labels: the labels of arms in tables and figures, by full name.
+        notes: the reading of a judged table, in sentences; empty for a results directory.
     """
 
     schema: int
@@ -110,11 +111,17 @@ class Results:
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def judged(self) -> tuple[Comparison, ...]:
         """The comparisons of the primary metric."""
         return tuple(comparison for comparison in self.comparisons if comparison.metric == self.primary)
+
+    def by_seed(self, arm: str) -> dict[int, float]:
+        """Return the primary metric of the runs of an arm that have it as a number, by seed."""
+        values = {run.seed: (run.metrics or {}).get(self.primary) for run in self.runs if run.name == arm}
+        return {seed: float(value) for seed, value in values.items() if isinstance(value, int | float)}
 
     @property
     def verdicts(self) -> VerdictTable:

@@ -115,7 +115,7 @@ def kind_of(difference: Difference, family: Family | None, better: str | None, *
 
 def name_of_interval(family: Family | None) -> str:
     """Return the name of a family's intervals, such as `simultaneous 95 % CI`."""
-    if family is None or family.rule != "blocks":
+    if family is None or family.rule == "shares":
         return interval_name(LEVEL, 1)
     return interval_name(family.plan.level, family.size)
 

@@ -45,7 +45,7 @@ def test_the_margin_is_that_of_the_plan_which_verdicts_follow(tmp_path: Path) ->
     keep_plan(path, StoredPlan(margin=0.25, **asked))
     results.write(store)
     material = material_of(store)
-    assert (material.experiment.margin, margin_of(material)) == (1.0, 0.25)
+    assert (material.experiment.margin, margin_of(material.results)) == (1.0, 0.25)
     shown = first_screen(material, "").shown
     assert shown is not None
     assert "Shaded: ± 0.25 %, within which an arm is as good." in shown.legend

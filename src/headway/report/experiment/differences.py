@@ -14,6 +14,7 @@ from headway.report.experiment.data import ReportData
 from headway.stats.cells import matches_of
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference
+from headway.stats.results import Results
 from headway.stats.verdicts import sides_of, verdict_of
 
 WIDER = 3.0
@@ -84,10 +85,10 @@ def shown_differences(material: ReportData) -> DifferenceLists:
     )
 
 
-def margin_of(material: ReportData) -> float:
-    """Return the margin in per cent: that of the plan that verdicts follow, else the document's."""
-    families = [family for family in material.results.families if family.metric == material.results.primary]
-    return families[0].plan.margin if families else material.experiment.margin
+def margin_of(results: Results) -> float:
+    """Return the margin in per cent of the plan that verdicts follow; the usual one before there is a verdict."""
+    families = [family for family in results.families if family.metric == results.primary]
+    return families[0].plan.margin if families else 1.0
 
 
 def smaller(differences: Sequence[ShownDifference], margin: float) -> list[ShownDifference]:
@@ -113,26 +114,34 @@ def _contrasts(material: ReportData, *, in_per_cent: bool) -> Iterator[ShownDiff
             contrast = declared.get(judged.name)
             sides = None if contrast is None else sides_of(contrast, material.experiment)
             values = [_in_unit(judged, value, in_per_cent=in_per_cent) for value in judged.values.values()]
-            yield _shown(material, judged, sides or (judged.label,), values, in_per_cent=in_per_cent)
+            yield _shown(material.results, judged, sides or (judged.label,), values, in_per_cent=in_per_cent)
 
 
 def _comparisons(material: ReportData, *, in_per_cent: bool) -> Iterator[ShownDifference]:
-    arms = {arm.name: arm for arm in material.arms}
-    metric, unfair = material.results.primary, without_merit(material)
-    for judged in material.results.judged:
-        arm, baseline = arms.get(judged.arm), arms.get(judged.baseline)
-        if arm is None or baseline is None or judged.estimate is None:
-            continue
-        if (judged.arm, judged.baseline, judged.group) in unfair:
-            continue
-        values = _at_each_seed(judged, arm.by_seed(metric), baseline.by_seed(metric), in_per_cent=in_per_cent)
-        if values:
-            yield _shown(material, judged, (arm.label, baseline.label), values, in_per_cent=in_per_cent)
+    labels = {arm.name: arm.label for arm in material.arms}
+    unfair = without_merit(material)
+    for shown in compared_arms(material.results, labels, in_per_cent=in_per_cent):
+        judged = shown.judged
+        assert isinstance(judged, Comparison)
+        if (judged.arm, judged.baseline, judged.group) not in unfair:
+            yield shown
 
 
-def _at_each_seed(
-    judged: Comparison, of_arm: Mapping[int, float], of_baseline: Mapping[int, float], *, in_per_cent: bool
-) -> list[float]:
+def compared_arms(results: Results, labels: Mapping[str, str], *, in_per_cent: bool) -> Iterator[ShownDifference]:
+    """Yield the comparisons of the primary metric that have a value, of the arms that have a label."""
+    for judged in results.judged:
+        if not {judged.arm, judged.baseline} <= labels.keys() or judged.estimate is None:
+            continue
+        values = _at_each_seed(judged, results, in_per_cent=in_per_cent)
+        if values or judged.rule == "unpaired":
+            sides = labels[judged.arm], labels[judged.baseline]
+            yield _shown(results, judged, sides, values, in_per_cent=in_per_cent)
+
+
+def _at_each_seed(judged: Comparison, results: Results, *, in_per_cent: bool) -> list[float]:
+    if judged.rule == "unpaired":
+        return []
+    of_arm, of_baseline = (results.by_seed(arm) for arm in (judged.arm, judged.baseline))
     shared = sorted(of_arm.keys() & of_baseline.keys() & set(judged.seeds or of_arm))
     pairs = [(of_arm[seed], of_baseline[seed]) for seed in shared]
     if judged.of_errors:
@@ -149,7 +158,7 @@ def _in_unit(judged: Difference, value: float, *, in_per_cent: bool) -> float:
 
 
 def _shown(
-    material: ReportData,
+    results: Results,
     judged: Comparison | JudgedContrast,
     sides: tuple[str, ...],
     values: Sequence[float],
@@ -157,10 +166,10 @@ def _shown(
     in_per_cent: bool,
 ) -> ShownDifference:
     assert judged.estimate is not None
-    interval = judged.interval if len(values) >= SEEDS else None
+    interval = judged.interval if len(values) >= SEEDS or judged.rule == "unpaired" else None
     ends = interval or (judged.estimate, judged.estimate)
     low, high = sorted(_in_unit(judged, end, in_per_cent=in_per_cent) for end in ends)
-    metric, family = METRICS[material.results.primary], material.results.family(judged)
+    metric, family = METRICS[results.primary], results.family(judged)
     return ShownDifference(
         sides=sides,
         judged=judged,

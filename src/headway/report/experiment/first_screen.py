@@ -32,6 +32,7 @@ from headway.report.experiment.differences import (
 from headway.report.experiment.laboratory import time_taken
 from headway.stats.cells import why_no_verdict
 from headway.stats.learning_rates import rate_controls
+from headway.stats.results import Results
 from headway.stats.verdict_table import short_verdict
 from headway.stats.verdicts import POINTS, quantity
 
@@ -115,7 +116,7 @@ def _answer(material: ReportData, differences: DifferenceLists, statements: Sequ
         return "There is no answer yet: no run has finished."
     main = _without_control(differences.contrasts) or _without_control(differences.arms)
     if main:
-        return headline(material, main)
+        return headline(material.results, main)
     if statements:
         return _sentence(statements[0])
     done = [(run.name, run.seed) for run in material.runs if run.status == "done"]
@@ -127,7 +128,7 @@ def _without_control(differences: Sequence[ShownDifference]) -> list[ShownDiffer
     return [difference for difference in differences if difference.control is None]
 
 
-def headline(material: ReportData, main: Sequence[ShownDifference]) -> str:
+def headline(results: Results, main: Sequence[ShownDifference]) -> str:
     """Return one sentence on comparisons, at least one, that names the quantity; the strongest difference comes first.
 
     Further comparisons are counted in a second sentence.
@@ -137,23 +138,23 @@ def headline(material: ReportData, main: Sequence[ShownDifference]) -> str:
         lead = (clear or main)[0]
         rest = [difference for difference in main if difference is not lead]
         said = f"{verdict_sentence(lead.verdict)}."
-        return _doubted(said, [lead]) + _others(material, rest)
+        return _doubted(said, [lead]) + _others(results, rest)
     known = [difference.verdict for difference in main if difference.has_interval]
-    measured = quantity(METRICS[material.results.primary])
+    measured = quantity(METRICS[results.primary])
     if not known:
         return missing_intervals(measured, max(len(difference.values) for difference in main), len(main))
     all_same = all(difference.judged.outcome == "same" for difference in main)
-    return _doubted(several_sentence(known, len(main), margin_of(material) if all_same else None), main)
+    return _doubted(several_sentence(known, len(main), margin_of(results) if all_same else None), main)
 
 
 def _doubted(said: str, differences: Sequence[ShownDifference]) -> str:
     return f"In doubt: {said}" if any(difference.judged.doubts for difference in differences) else said
 
 
-def _others(material: ReportData, rest: Sequence[ShownDifference]) -> str:
+def _others(results: Results, rest: Sequence[ShownDifference]) -> str:
     if not rest:
         return ""
-    words = {"apart": "clear too", "small": "clear too", "same": f"as good within {margin_of(material):g} %"}
+    words = {"apart": "clear too", "small": "clear too", "same": f"as good within {margin_of(results):g} %"}
     outcomes = ["in doubt" if one.judged.doubts else words.get(one.judged.outcome, "open") for one in rest]
     return f" {others_sentence(Counter(outcomes))}"
 
@@ -196,7 +197,25 @@ def _folded_rows(material: ReportData, differences: DifferenceLists) -> Iterator
 
 
 def _forest(material: ReportData, title: str, shown: Sequence[ShownDifference], differences: DifferenceLists) -> Forest:
-    margin = margin_of(material) if differences.in_per_cent else 0.0
+    finished = {arm.name for arm in material.arms}
+    unfair = any({arm, baseline} <= finished for arm, baseline, _ in without_merit(material))
+    left_out = "Left out: arms with another task, or arms that see the answer." if unfair else ""
+    return forest(material.results, title, shown, in_per_cent=differences.in_per_cent, left_out=left_out)
+
+
+def forest(
+    results: Results, title: str, shown: Sequence[ShownDifference], *, in_per_cent: bool, left_out: str = ""
+) -> Forest:
+    """Return differences as rows on one axis.
+
+    Args:
+        results: the results that they are of.
+        title: the title of the rows.
+        shown: the differences, at least one.
+        in_per_cent: True if they are in per cent, False in the metric's unit.
+        left_out: the sentence on comparisons that are not among them.
+    """
+    margin = margin_of(results) if in_per_cent else 0.0
     on_axis = smaller(shown, margin) or shown
     reach = 1.1 * max([margin, *(difference.reach for difference in on_axis)]) or 1.0
 
@@ -208,8 +227,8 @@ def _forest(material: ReportData, title: str, shown: Sequence[ShownDifference], 
         return ForestRow(
             name=" vs ".join(difference.sides),
             number=_written(difference),
-            verdict=short_verdict(difference.judged, material.results.family(difference.judged)),
-            kind=_kind(material, difference),
+            verdict=short_verdict(difference.judged, results.family(difference.judged)),
+            kind=_kind(results, difference),
             middle=place(difference.mean),
             ends=(place(difference.low), place(difference.high)) if difference.has_interval else None,
             seeds=tuple(map(place, difference.values)) if len(difference.values) > 1 and not beyond else (),
@@ -218,10 +237,10 @@ def _forest(material: ReportData, title: str, shown: Sequence[ShownDifference], 
 
     return Forest(
         title=title,
-        head=_head(material, shown, in_per_cent=differences.in_per_cent),
+        head=_head(results, shown, in_per_cent=in_per_cent),
         rows=tuple(map(row, shown)),
         band=(place(-margin), place(margin)) if margin else None,
-        legend=_legend(material, shown, margin),
+        legend=_legend(shown, margin, left_out),
     )
 
 
@@ -231,20 +250,20 @@ def _written(difference: ShownDifference) -> str:
     return f"{change} ({interval})" if interval else change
 
 
-def _kind(material: ReportData, difference: ShownDifference) -> str:
+def _kind(results: Results, difference: ShownDifference) -> str:
     if difference.judged.doubts or not difference.judged.is_settled:
         return "open"
     if difference.judged.outcome == "same":
         return "same"
-    better = METRICS[material.results.primary].better
+    better = METRICS[results.primary].better
     if better is None:
         return "open"
     return "same" if (difference.mean < 0) == (better == "lower") else "worse"
 
 
-def _head(material: ReportData, shown: Sequence[ShownDifference], *, in_per_cent: bool) -> str:
+def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bool) -> str:
     """Return the head of a column of differences: unit, level, and whether intervals hold at once."""
-    unit = METRICS[material.results.primary].unit
+    unit = METRICS[results.primary].unit
     said = "%" if in_per_cent else "percentage points" if unit in POINTS else unit
     known = [difference for difference in shown if difference.has_interval]
     if not known:
@@ -252,20 +271,18 @@ def _head(material: ReportData, shown: Sequence[ShownDifference], *, in_per_cent
     name = known[0].verdict.interval_name
     if "simultaneous" not in name:
         return f"difference, {said} ({name})"
-    families = [material.results.family(difference.judged) for difference in known]
+    families = [results.family(difference.judged) for difference in known]
     sizes = {(family.of, family.size) for family in families if family is not None}
     at_once = f"{next(iter(sizes))[1]} at once" if len(sizes) == 1 else "each kind at once"
     return f"difference, {said} ({name.removeprefix('simultaneous ')}, {at_once})"
 
 
-def _legend(material: ReportData, shown: Sequence[ShownDifference], margin: float) -> str:
+def _legend(shown: Sequence[ShownDifference], margin: float, left_out: str) -> str:
     several = any(len(difference.values) > 1 for difference in shown)
-    finished = {arm.name for arm in material.arms}
-    unfair = any({arm, baseline} <= finished for arm, baseline, _ in without_merit(material))
     return join(
         "Large point: mean over seeds; small points: seeds; bar: interval." if several else "",
         f"Shaded: ± {margin:g} %, within which an arm is as good." if margin else "",
-        "Left out: arms with another task, or arms that see the answer." if unfair else "",
+        left_out,
     )
 
 
@@ -305,7 +322,7 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
         many = f": {about(more)} more would settle the open ones" if more else ""
         yield f"More seeds: {counted(len(undecided), 'comparison')} of {len(plain)} have no verdict yet{many}."
     if any(one.outcome == "same" for one in plain):
-        yield f"A smaller margin than {margin_of(material):g} %: Headway counts smaller differences as equal."
+        yield f"A smaller margin than {margin_of(material.results):g} %: Headway counts smaller differences as equal."
     yield from cautions
     yield "Another task, model size or length of training: the answer holds for the setting above."
 

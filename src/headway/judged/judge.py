@@ -1,0 +1,316 @@
+"""Judge the runs of a table: verdicts with intervals, after what differs between the arms besides their names."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.base.text import counted, listed, number
+from headway.base.words import WILD_ARMS
+from headway.config.metrics import METRICS, YES_OR_NO, Better, Metric
+from headway.errors import UserError, shortened
+from headway.judged.columns import BASELINES, Asked, Roles, by_run_names, long, roles_of
+from headway.judged.runs import TableRun, confounds, constants, direction, runs_of, settings_of
+from headway.judged.sources import read_table
+from headway.judged.table import RunTable, table_of
+from headway.stats.contrasts import Question, judged
+from headway.stats.evidence import Comparison, Difference, Family
+from headway.stats.results import SCHEMA, Results, RunResult
+from headway.stats.sequential import FEWEST, Looking
+from headway.stats.unpaired import compare_unpaired
+from headway.stats.verdicts import Solver, carried_by, left_out, sentence_of, share_finding
+
+MOST_ARMS = 200
+"""Arms that are compared with one baseline."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A run as the statistics read it."""
+
+    metrics: Mapping[str, Any]
+    status: str = "done"
+
+
+def judge(
+    table: Any,
+    *,
+    arm: str | Sequence[str] | None = None,
+    metric: str | None = None,
+    seed: str | None = None,
+    step: str | None = None,
+    baseline: str | None = None,
+    better: Better | None = None,
+    at: str | int = "last",
+    margin: float = 1.0,
+    unpaired: bool = False,
+) -> Results:
+    """Judge runs that others trained: each arm against a baseline, with simultaneous intervals.
+
+    A column that is not named is guessed where one reading is possible; `Results.notes` says how the table was read.
+
+    Args:
+        table: a path, a folder of runs, `-`, a DataFrame, a mapping of columns, or rows as mappings.
+        arm: the column, or columns, that name an arm.
+        metric: the column of the metric.
+        seed: the column of the random seed.
+        step: the column of the training step.
+        baseline: the arm that the others are compared with; by default the first of the table.
+        better: `lower` or `higher`, where the metric's name does not tell.
+        at: the value of a run: at its `last` step, the `best` of its steps, or at a step.
+        margin: the difference that matters, in per cent.
+        unpaired: True if runs are independent although the table names no seed for them.
+
+    Returns:
+        The results: comparisons, families and notes, as those of a results directory.
+
+    Raises:
+        UserError: if the table cannot be read, or a column has several readings.
+
+    Examples:
+        >>> rows = [{"arm": arm, "seed": seed, "loss": 2 + 0.01 * seed + 0.1 * (arm == "b")}
+        ...     for arm in "ab" for seed in range(4)]
+        >>> judge(rows, baseline="a").judged[0].outcome
+        'apart'
+    """
+    arms = [arm] if isinstance(arm, str) else arm
+    if not 0 < margin <= 100:
+        raise UserError(f"margin {margin:g}: give a share in per cent, above 0 and at most 100")
+    at = str(at)
+    if at not in ("last", "best") and not re.fullmatch(r"\d+(\.\d+)?", at):
+        raise UserError(f"at {shortened(at, 40)}: give last, best, or the number of a step")
+    asked = Asked(arm=arms, seed=seed, metric=metric, step=step, better=better)
+    read = read_table(table) if isinstance(table, str | Path) else table_of(table)
+    read, asked = long(read, asked)
+    read, asked = by_run_names(read, asked)
+    roles = roles_of(read, asked)
+    if at.isdigit() and roles.step is None:
+        raise UserError(f"at {at}: {read.source} has no column of steps; name it with step")
+    runs, left = runs_of(read, roles, at)
+    return _Judge(table=read, roles=roles, runs=runs, at=at, margin=margin, unpaired=unpaired).results(baseline, left)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    table: RunTable
+    roles: Roles
+    runs: Sequence[TableRun]
+    at: str
+    margin: float
+    unpaired: bool
+
+    def results(self, baseline: str | None, left: Sequence[str]) -> Results:
+        """Return the results; `left` says what was left out of the table."""
+        arms = self._arms()
+        against = self._baseline(arms, baseline)
+        pairs = [(arm, against) for arm in arms if arm != against]
+        metric = self._metric()
+        seeds = self._seeds()
+        runs = self._by_seed(seeds)
+        is_paired = self._is_paired(runs, pairs)
+        family, differences = (self._paired if is_paired else self._unpaired)(metric, runs, pairs)
+        comparisons = [
+            self._comparison(pair, difference, family, metric, runs)
+            for pair, difference in zip(pairs, differences, strict=True)
+        ]
+        settings = list(settings_of(self.runs, self.roles))
+        warnings = [*confounds(settings), *self._seeds_said(runs, pairs, is_paired=is_paired)]
+        if family.wild:
+            warnings.append(WILD_ARMS.format(arms=listed(family.wild)))
+        if self.at == "best":
+            warnings.append("the best step of each run is compared, which flatters arms whose metric varies more")
+        notes = [
+            self._how_read(arms, against, seeds),
+            *self.table.notes,
+            *left,
+            constants(settings),
+            carried_by(family, comparisons),
+        ]
+        return Results(
+            schema=SCHEMA,
+            experiment=Path(self.table.source).stem or "table",
+            scale=None,
+            primary=metric.name,
+            runs=tuple(
+                _run_result(arm, seed, _metrics(metric, value))
+                for arm, of_arm in runs.items()
+                for seed, value in of_arm.items()
+            ),
+            baselines={},
+            tasks={},
+            comparisons=tuple(comparisons),
+            families=(family,),
+            warnings=tuple(warnings),
+            labels={arm: arm for arm in arms},
+            notes=tuple(note for note in notes if note),
+        )
+
+    def _arms(self) -> list[str]:
+        arms = list(dict.fromkeys(run.arm for run in self.runs))
+        named = f"{self.table.source}: {listed(self.roles.arm)}"
+        if len(arms) < 2:
+            raise UserError(f"{named} has one value, {arms[0]}; give a column with two arms")
+        if len(arms) > MOST_ARMS:
+            raise UserError(f"{named} has {len(arms):,} values, and at most {MOST_ARMS} are compared; is it the arm?")
+        return arms
+
+    def _baseline(self, arms: Sequence[str], given: str | None) -> str:
+        if given is not None:
+            if given not in arms:
+                raise UserError(f"baseline {given!r}: there is no such arm; choose from: {', '.join(arms)}")
+            return given
+        usual = [arm for arm in arms if arm.lower() in BASELINES]
+        return usual[0] if len(usual) == 1 else arms[0]
+
+    def _metric(self) -> Metric:
+        """Return the metric, and make its name known to the tables and sentences of this process."""
+        name, better = self.roles.metric, self.roles.better
+        values = np.array([value for run in self.runs for value in run.values])
+        unit = ""
+        if better == "higher" and np.isin(values, (0.0, 1.0)).all():
+            unit = YES_OR_NO
+        elif better == "higher" and ((values >= 0) & (values <= 1)).all():
+            unit = "fraction"
+        known = METRICS.get(name)
+        if known is not None and (known.unit != unit or known.better != better):
+            name = f"{name} (table)"
+        declared = Metric(name=name, sentence=self.roles.metric, unit=unit, better=better, primary=True)
+        return METRICS.setdefault(name, declared)
+
+    def _seeds(self) -> dict[str, int]:
+        """Return the number of each seed: its own where all are whole numbers, else its place in their order."""
+        texts = sorted({run.seed for run in self.runs if run.seed is not None}, key=lambda text: (len(text), text))
+        if all(re.fullmatch(r"\d{1,18}", text) for text in texts):
+            return {text: int(text) for text in texts}
+        return {text: place for place, text in enumerate(texts)}
+
+    def _by_seed(self, seeds: Mapping[str, int]) -> dict[str, dict[int, float]]:
+        """Return the value of each run by arm and number of its seed; runs without a seed are counted on."""
+        of_arms: dict[str, dict[int, float]] = {}
+        for run in self.runs:
+            of_arm = of_arms.setdefault(run.arm, {})
+            of_arm[len(of_arm) if run.seed is None else seeds[run.seed]] = run.value
+        return of_arms
+
+    def _is_paired(self, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]) -> bool:
+        """Return whether runs are compared within seeds: every two arms of several runs share enough of them."""
+        if self.unpaired or any(run.seed is None for run in self.runs):
+            return False
+        shared = [len(runs[arm].keys() & runs[baseline].keys()) for arm, baseline in pairs]
+        possible = [min(len(runs[arm]), len(runs[baseline])) for arm, baseline in pairs]
+        return all(both >= FEWEST or most < FEWEST for both, most in zip(shared, possible, strict=True))
+
+    def _paired(
+        self, metric: Metric, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]
+    ) -> tuple[Family, Sequence[Difference]]:
+        ended = {
+            arm: {seed: _Ended(_metrics(metric, value)) for seed, value in of_arm.items()}
+            for arm, of_arm in runs.items()
+        }
+        weights = [{arm: 1.0, baseline: -1.0} for arm, baseline in pairs]
+        question = Question.from_runs(weights, ended, metric=metric.name)
+        # Every run of the table has ended; a seed that an arm lacks is awaited by nobody.
+        return judged(question, Looking(margin=self.margin))
+
+    def _unpaired(
+        self, metric: Metric, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]
+    ) -> tuple[Family, Sequence[Difference]]:
+        values = {arm: [value for value in of_arm.values() if math.isfinite(value)] for arm, of_arm in runs.items()}
+        without_seed = any(run.seed is None for run in self.runs) and not self.unpaired
+        if without_seed:  # nothing tells whether these are several seeds or one
+            values = {arm: [float(np.mean(of_arm))] if of_arm else [] for arm, of_arm in values.items()}
+        return compare_unpaired(values, pairs, metric=metric.name, unit=metric.unit, margin=self.margin)
+
+    def _comparison(
+        self,
+        pair: tuple[str, str],
+        difference: Difference,
+        family: Family,
+        metric: Metric,
+        runs: Mapping[str, Mapping[int, float]],
+    ) -> Comparison:
+        mine, theirs = (runs[arm] for arm in pair)
+        notes = []
+        if family.rule == "unpaired":
+            notes.append(f"unpaired, {len(mine)} and {len(theirs)} runs")
+        else:
+            shared = mine.keys() & theirs.keys()
+            notes += left_out(sorted(s for s in shared if not (math.isfinite(mine[s]) and math.isfinite(theirs[s]))))
+            if alone := len(mine.keys() ^ theirs.keys()):
+                notes.append(f"{counted(alone, 'run')} without a partner of the same seed left out")
+        if family.rule == "shares":
+            first, second = (Solver(label=arm) for arm in pair)
+            sentence = "; ".join([share_finding(difference, first, second, task=self.roles.metric), *notes])
+        else:
+            sentence = sentence_of(difference, family, metric=metric, sides=pair, notes=notes)
+        return Comparison(**vars(difference), arm=pair[0], baseline=pair[1], group=None, verdict=sentence)
+
+    def _how_read(self, arms: Sequence[str], baseline: str, seeds: Mapping[str, int]) -> str:
+        roles = self.roles
+
+        def role(name: str, column: str, more: str) -> str:
+            return f"{name}: {column}{' (guessed)' if name in roles.guessed else ''}{more}"
+
+        shown = f", {', '.join(shortened(arm, 30) for arm in arms[:5])}{', ...' if len(arms) > 5 else ''}"
+        of_step = f" by {roles.step}" if roles.step else ""
+        parts = [
+            f"{counted(len(self.table.rows), 'row')}, {counted(sum(len(run.values) for run in self.runs), 'run')}",
+            role("arm", " and ".join(roles.arm), f" ({len(arms)}{shown}; baseline {baseline})"),
+            role("seed", roles.seed, f" ({len(seeds)})") if roles.seed else "seed: none",
+            role("metric", roles.metric, f" ({direction(roles.better)})"),
+            f"value: {'step ' + self.at if self.at not in ('last', 'best') else self.at}{of_step}",
+        ]
+        return f"read {self.table.source}: {'; '.join(parts)}"
+
+    def _seeds_said(
+        self, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]], *, is_paired: bool
+    ) -> list[str]:
+        """Return sentences on runs without a seed, repeats of a seed, arms of one run, and unpaired seeds."""
+        said = []
+        without = sum(run.seed is None for run in self.runs)
+        if without and not self.unpaired:
+            said.append(
+                f"{counted(without, 'run')} without a seed: nothing tells whether they are several seeds or one, so "
+                "there is no interval; name the column of the seed (--seed), or type --unpaired if each run had a "
+                "random seed of its own"
+            )
+        repeats = [run for run in self.runs if run.seed is not None and len(run.values) > 1]
+        if repeats:
+            said.append(self._repeats_said(repeats))
+        if alone := [arm for arm, of_arm in runs.items() if len(of_arm) == 1]:
+            said.append(
+                f"{listed(alone[:5])}{' and others' if len(alone) > 5 else ''}: one seed, which has no spread; no "
+                "interval rests on it"
+            )
+        compared = {arm for pair in pairs for arm in pair if len(runs[arm]) >= FEWEST}
+        if not is_paired and not without and not self.unpaired and len(compared) > 1:
+            said.append(
+                "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test); with the same "
+                "seeds in all arms, what seeds have in common would cancel: a correlation of 0.5 makes intervals 30 % "
+                "narrower"
+            )
+        return said
+
+    def _repeats_said(self, repeats: Sequence[TableRun]) -> str:
+        seeds = {run.seed for run in repeats}
+        spread = float(np.sqrt(np.nanmean([np.var(run.values, ddof=1) for run in repeats])))
+        which = f"seed {next(iter(seeds))}" if len(seeds) == 1 else f"{len(seeds)} seeds"
+        most = max(len(run.values) for run in repeats)
+        run = self.roles.run
+        other = f"; {run} tells them apart: if it numbers random seeds, type --seed {run}" if run else ""
+        return (
+            f"{which} has up to {most} runs in an arm: they count as one, their mean, since repeats of a seed show the "
+            f"noise of the hardware (sd {number(spread, 3)}) and not that of seeds{other}"
+        )
+
+
+def _run_result(arm: str, seed: int, metrics: Mapping[str, Any]) -> RunResult:
+    return RunResult(arm=arm, control=None, group=None, seed=seed, id="", status="done", metrics=metrics)
+
+
+def _metrics(metric: Metric, value: float) -> dict[str, Any]:
+    return {metric.name: value if math.isfinite(value) else None}

@@ -1,0 +1,263 @@
+"""A table of results, and the texts that hold one: separated text, JSON, JSON lines.
+
+Cells keep what the text says: an empty cell is None, every other cell stays a text, and `number_of` reads a number from
+it.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headway.errors import UserError
+
+Row = dict[str, Any]
+"""A row of a table; a cell that is empty or not there is None or missing."""
+
+SEPARATORS = ",;\t|"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTable:
+    """A table of results.
+
+    Attributes:
+        source: the name of the file or folder, for messages.
+        rows: the rows, in the order of the source.
+        columns: the names of the columns, in the order in which they first occur.
+        decimal_comma: True if numbers such as 3,14 have a decimal comma.
+        notes: sentences on what was left out or read in one of several ways.
+    """
+
+    source: str
+    rows: Sequence[Row]
+    columns: tuple[str, ...]
+    decimal_comma: bool = False
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of_rows(
+        cls, rows: Iterable[Row], source: str, *, decimal_comma: bool = False, notes: Iterable[str] = ()
+    ) -> "RunTable":
+        """Make a table of rows.
+
+        Raises:
+            UserError: if there is no row.
+        """
+        kept = tuple(rows)
+        if not kept:
+            raise UserError(
+                f"{source}: it has no rows; give a table with a row for each run, or for each step of a run"
+            )
+        columns = tuple(dict.fromkeys(column for row in kept for column in row))
+        return cls(source=source, rows=kept, columns=columns, decimal_comma=decimal_comma, notes=tuple(notes))
+
+    def with_rows(self, rows: Iterable[Row], *notes: str) -> "RunTable":
+        """Return the table with other rows, and more notes.
+
+        Raises:
+            UserError: if there is no row.
+        """
+        return self.of_rows(rows, self.source, decimal_comma=self.decimal_comma, notes=(*self.notes, *notes))
+
+    def number(self, cell: Any) -> float | None:
+        """Return the number in a cell; None if there is none."""
+        return number_of(cell, decimal_comma=self.decimal_comma)
+
+    def measurement(self, cell: Any) -> float | None:
+        """Return the number in a cell, 1 and 0 for yes and no; None if there is none."""
+        truth = {"true": 1.0, "false": 0.0}.get(str(cell).strip().lower())
+        return self.number(cell) if truth is None else truth
+
+    def values(self, column: str) -> list[Any]:
+        """Return the cells of a column that are not empty."""
+        return [cell for row in self.rows if (cell := row.get(column)) is not None]
+
+    def is_numeric(self, column: str) -> bool:
+        """Return whether every cell of a column that is not empty is a number, or yes or no."""
+        cells = self.values(column)
+        return bool(cells) and all(self.measurement(cell) is not None for cell in cells)
+
+
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+
+
+def number_of(cell: Any, *, decimal_comma: bool = False) -> float | None:
+    """Return the number in a cell, NaN and infinity included; None if it is a text, a list or a truth value.
+
+    Examples:
+        >>> number_of("3.25"), number_of("3,25", decimal_comma=True), number_of("1,024.5"), number_of("-inf")
+        (3.25, 3.25, 1024.5, -inf)
+        >>> number_of("none"), number_of([1]), number_of("12 %")
+        (None, None, None)
+    """
+    if isinstance(cell, str):
+        text = cell.strip()
+        if decimal_comma:
+            text = text.replace(".", "").replace(",", ".") if "," in text else text
+        elif _THOUSANDS.fullmatch(text):
+            text = text.replace(",", "")
+        if "_" in text:  # Python's own form of a number
+            return None
+        try:
+            return float(text)
+        except ValueError:
+            return None
+    if isinstance(cell, bool) or not hasattr(cell, "__float__"):
+        return None
+    return float(cell)
+
+
+def table_of(values: Any, source: str = "the table") -> RunTable:
+    """Make a table of a DataFrame, of rows as mappings, or of a mapping of columns.
+
+    Raises:
+        UserError: if it is none of these.
+    """
+    if hasattr(values, "to_dict") and hasattr(values, "columns"):
+        frame = values.reset_index() if getattr(values.index, "names", [None]) != [None] else values
+        rows = [{str(key): _plain(cell) for key, cell in row.items()} for row in frame.to_dict("records")]
+        return RunTable.of_rows(rows, source)
+    if isinstance(values, Mapping) and all(isinstance(column, Sequence) for column in values.values()):
+        lengths = {len(column) for column in values.values()}
+        if len(lengths) > 1:
+            raise UserError(
+                f"{source}: its columns have {', '.join(map(str, sorted(lengths)))} values; give them as many"
+            )
+        rows = [dict(zip(values, cells, strict=True)) for cells in zip(*values.values(), strict=True)]
+        return RunTable.of_rows(({str(key): _plain(cell) for key, cell in row.items()} for row in rows), source)
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes):
+        rows = list(values)
+        if all(isinstance(row, Mapping) for row in rows):
+            return RunTable.of_rows(({str(k): _plain(v) for k, v in flat(row).items()} for row in rows), source)
+    raise UserError(f"{source}: give a path, a DataFrame, a mapping of columns, or rows as mappings of column to value")
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell with pandas' and numpy's marks of a missing value as None."""
+    if hasattr(cell, "item") and not hasattr(cell, "__len__"):
+        cell = cell.item()
+    return None if cell is None or type(cell).__name__ in ("NAType", "NaTType") else cell
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> Row:
+    """Return nested mappings as one, with dots between names; `{"value": x}`, as W&B writes it, is x.
+
+    Examples:
+        >>> flat({"loss": 2, "config": {"lr": {"value": 0.1}, "dims": [1, 2]}})
+        {'loss': 2, 'config.lr': 0.1, 'config.dims': [1, 2]}
+    """
+    row: Row = {}
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and set(value) - {"desc"} == {"value"}:
+            value = value["value"]
+        if isinstance(value, Mapping):
+            row |= flat(value, f"{name}.")
+        else:
+            row[name] = value
+    return row
+
+
+def decoded(content: bytes, source: str) -> str:
+    """Return a file's text: UTF-8, or UTF-16 by its byte-order mark.
+
+    Raises:
+        UserError: if it is neither.
+    """
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{source}: byte {error.start:,} is no {encoding[:6].upper()}; save it as UTF-8 text") from None
+    if "\0" in text:
+        raise UserError(f"{source}: it holds zero bytes, so it is no text; give CSV, JSON lines or Parquet")
+    return text
+
+
+def json_rows(text: str, source: str) -> tuple[Iterator[Row], str]:
+    """Return the rows of a JSON list, or of JSON lines, and the source.
+
+    Raises:
+        UserError: if a line is no JSON object.
+    """
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        return _json_lines(text, source), source
+    listed = whole if isinstance(whole, list) else whole.get("log_history", [whole])
+    if not all(isinstance(row, Mapping) for row in listed):
+        raise UserError(f"{source}: it is a list of {type(listed[0]).__name__}; give a list of objects, one a row")
+    return (flat(row) for row in listed), source
+
+
+def _json_lines(text: str, source: str) -> Iterator[Row]:
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    for number, line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if number == lines[-1][0] and len(lines) > 1:
+                return  # the line that is being written
+            raise UserError(f"{source}, line {number}: no JSON ({error}); give an object a line") from None
+        if not isinstance(row, Mapping):
+            raise UserError(f"{source}, line {number}: a {type(row).__name__}; give an object a line")
+        yield flat(row)
+
+
+def separated_rows(text: str, source: str) -> tuple[list[Row], bool, list[str]]:
+    """Return the rows of separated text, whether its numbers have a decimal comma, and notes.
+
+    Raises:
+        UserError: if there is no header, a column's name occurs twice, or a row is longer than the header.
+    """
+    lines = text.splitlines(keepends=True)
+    n_comments = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
+    header_line = lines[n_comments] if n_comments < len(lines) else ""
+    separator = max(SEPARATORS, key=lambda mark: len(next(csv.reader([header_line], delimiter=mark), [])))
+    csv.field_size_limit(10**9)
+    reader = csv.reader(
+        io.StringIO("".join(lines[n_comments:]), newline=""), delimiter=separator, skipinitialspace=True
+    )
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        _check_header(header, source)
+        rows = []
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) > len(header):
+                line = reader.line_num + n_comments
+                raise UserError(
+                    f"{source}, line {line}: {len(cells)} cells under {len(header)} columns; put quotes about cells "
+                    f"that hold {separator!r}"
+                )
+            rows.append({name: cell.strip() or None for name, cell in zip(header, cells, strict=False)})
+    except csv.Error as error:
+        raise UserError(f"{source}, line {reader.line_num + n_comments}: {error}") from None
+    decimal_comma = separator != "," and _has_decimal_commas(rows)
+    notes = ["numbers are read with a decimal comma"] if decimal_comma else []
+    return rows, decimal_comma, notes
+
+
+def _check_header(header: Sequence[str], source: str) -> None:
+    if not header:
+        raise UserError(f"{source}: it has no rows; give a table with a row for each run or step")
+    if sum(number_of(name) is None for name in header) == 0:
+        raise UserError(f"{source}: its first line names no columns; write their names there, such as arm,seed,loss")
+    twice = [name for name, times in Counter(header).items() if name and times > 1]
+    if twice:
+        raise UserError(f"{source}: two columns are named {twice[0]}; rename one of them")
+
+
+def _has_decimal_commas(rows: Sequence[Row]) -> bool:
+    """Return whether numbers have decimal commas: there are some, and no number has a decimal point."""
+    cells = [cell for row in rows for cell in row.values() if cell is not None]
+    with_comma = any(_DECIMAL_COMMA.fullmatch(cell) for cell in cells)
+    return with_comma and not any("." in cell and math.isfinite(number_of(cell) or math.inf) for cell in cells)

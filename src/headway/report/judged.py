@@ -1,0 +1,71 @@
+"""The page of a judged table: the answer, the comparisons, the arms, and how the table was read."""
+
+from pathlib import Path
+
+import numpy as np
+
+from headway.base.files import derived, write_changed_json
+from headway.base.identity import signed
+from headway.base.text import number
+from headway.config.metrics import METRICS
+from headway.report.charts.files import write_whole
+from headway.report.charts.page import Row, Table, render
+from headway.report.experiment.differences import compared_arms
+from headway.report.experiment.first_screen import MOST_ROWS, forest, headline
+from headway.stats.results import Results
+from headway.stats.verdicts import quantity, scope
+
+
+def write_judged(results: Results, out: Path) -> Path:
+    """Write `results.json` and `report.html` into a folder, and return the path of the page.
+
+    Raises:
+        ResultsError: when a file cannot be written.
+    """
+    path = out / "results.json"
+    with derived(path):
+        write_changed_json(path, signed(results.to_json()))
+    return write_whole(out / "report.html", page(results).encode())
+
+
+def page(results: Results) -> str:
+    """Return the results of a table as HTML."""
+    in_per_cent = all(one.is_logarithmic for one in results.judged if one.n_pairs)
+    shown = list(compared_arms(results, results.labels, in_per_cent=in_per_cent))
+    measured = quantity(METRICS[results.primary])
+    strongest = sorted(shown, key=lambda one: (not one.judged.is_told, -abs(one.mean)))
+    first = strongest[:MOST_ROWS] if len(shown) > MOST_ROWS else shown
+    family = results.families[0]
+    return render(
+        "judged.html.j2",
+        [],
+        name=results.experiment,
+        title=f"{measured[:1].upper()}{measured[1:]} of {len(results.labels)} arms",
+        answer=headline(results, shown) if shown else "There is no answer: no two arms have a value.",
+        warnings=results.warnings,
+        forest=forest(results, "", first, in_per_cent=in_per_cent) if shown else None,
+        scope=scope(family, results.judged),
+        verdicts=[comparison.verdict for comparison in results.judged],
+        arms=_arms(results),
+        runs=_runs(results),
+        notes=results.notes,
+    )
+
+
+def _arms(results: Results) -> Table:
+    rows = []
+    for arm, label in results.labels.items():
+        values = np.array(list(results.by_seed(arm).values()))
+        spread = number(float(values.std(ddof=1)), 3) if len(values) > 1 else "–"
+        written = (
+            [number(float(each)) for each in (values.mean(), values.min(), values.max())] if len(values) else ["–"] * 3
+        )
+        rows.append(Row(cells=(label, str(len(values)), written[0], spread, written[1], written[2])))
+    return Table(columns=("arm", "seeds", "mean", "sd", "smallest", "largest"), rows=tuple(rows))
+
+
+def _runs(results: Results) -> Table:
+    seeds = sorted({run.seed for run in results.runs})
+    by_seed = {arm: results.by_seed(arm) for arm in results.labels}
+    rows = [Row(cells=(str(seed), *(number(by_seed[arm].get(seed)) for arm in by_seed))) for seed in seeds]
+    return Table(columns=("seed", *results.labels.values()), rows=tuple(rows))

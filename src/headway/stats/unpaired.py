@@ -1,0 +1,131 @@
+"""Arms whose runs have no seed in common: Welch's t test, with Bonferroni's correction for all comparisons.
+
+Papers: Welch, Biometrika 34 (1947), 28-35; Satterthwaite, Biometrics Bulletin 2 (1946), 110-114.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from headway.stats.blocks import reading, smallest
+from headway.stats.evidence import LOGARITHM, Difference, Family
+from headway.stats.sequential import FEWEST, LookPlan
+from headway.stats.simultaneous import LEVEL, POWER, LargestT, chance_to_settle, detectable_ratio, median_widening
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+_FAR = 1_000
+
+
+def compare_unpaired(
+    values: Mapping[str, Sequence[float]],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    metric: str,
+    unit: str,
+    margin: float,
+) -> tuple[Family, list[Difference]]:
+    """Judge pairs of arms whose runs are independent.
+
+    Differences are in 100 ln of the metric, or in its own unit if a value is 0 or below, as those of paired runs are.
+
+    Args:
+        values: the finite values of each arm.
+        pairs: the arms that are compared, the baseline second.
+        metric: the name of the metric.
+        unit: its unit.
+        margin: the difference that matters, in per cent.
+    """
+    known = [value for of_arm in values.values() for value in of_arm]
+    is_positive = all(value > 0 for value in known)
+    sizes = [float(np.abs(of_arm).mean()) for of_arm in values.values() if len(of_arm)]
+    size = None if is_positive else float(np.median(sizes)) or 1.0
+    n_runs = min((len(of_arm) for of_arm in values.values() if len(of_arm)), default=1)
+    family = Family(
+        of="comparisons",
+        metric=metric,
+        control=None,
+        rule="unpaired",
+        size=len(pairs),
+        plan=LookPlan(looks=(max(1, n_runs),), margin=margin),
+        look=1,
+        level=LEVEL,
+        size_of_values=size,
+    )
+    scaled = {arm: 100 * np.log(of_arm) if is_positive else np.array(of_arm) for arm, of_arm in values.items()}
+    differences = [
+        replace(
+            _with_means(
+                _compared(scaled[arm], scaled[baseline], n_pairs=len(pairs), margin=family.margin),
+                values[arm],
+                values[baseline],
+            ),
+            metric=metric,
+            rule="unpaired",
+            look=1,
+            unit=LOGARITHM if is_positive else unit,
+        )
+        for arm, baseline in pairs
+    ]
+    return family, differences
+
+
+def _with_means(difference: Difference, first: Sequence[float], second: Sequence[float]) -> Difference:
+    if not len(first) or not len(second):
+        return difference
+    means = float(np.mean(first)), float(np.mean(second))
+    between = means[0] - means[1]
+    return replace(difference, means=means, difference=between, relative=between / abs(means[1]) if means[1] else None)
+
+
+def _compared(
+    first: Float[np.ndarray, " run"], second: Float[np.ndarray, " other_run"], *, n_pairs: int, margin: float
+) -> Difference:
+    n = min(len(first), len(second))
+    estimate = float(first.mean() - second.mean()) if n else None
+    if estimate is None or n < FEWEST:
+        return Difference.partly_known(n_pairs=n, estimate=estimate, outcome="few" if n else "none")
+    shares = np.array([np.var(of_arm, ddof=1) / len(of_arm) for of_arm in (first, second)])
+    variance = float(shares.sum())
+    if variance <= (4 * np.finfo(float).eps * max(np.abs(first).max(), np.abs(second).max())) ** 2:
+        return Difference.partly_known(n_pairs=n, estimate=estimate)
+    freedom = variance**2 / float((shares**2 / np.array([len(first) - 1, len(second) - 1])).sum())
+    se = math.sqrt(variance)
+    p = 2 * float(special.stdtr(freedom, -abs(estimate / se)))
+    bound = float(special.stdtrit(freedom, 1 - LEVEL / n_pairs / 2))
+    difference = Difference.partly_known(
+        n_pairs=n,
+        estimate=estimate,
+        interval=(estimate - bound * se, estimate + bound * se),
+        se=se,
+        freedom=freedom,
+        bound=bound,
+        p=p,
+        p_family=min(1.0, n_pairs * p),
+        detectable=se * median_widening(freedom) * detectable_ratio(freedom, bound),
+    )
+    difference = replace(difference, outcome=reading(difference, margin))
+    if difference.outcome != "open":
+        return difference
+    more, chance = _settling(estimate, n * variance, freedom, n, margin=margin, level=LEVEL / n_pairs)
+    return replace(difference, seeds_to_settle=more, chance_to_settle=chance)
+
+
+def _settling(
+    estimate: float, variance: float, freedom: float, n: int, *, margin: float, level: float
+) -> tuple[int, float]:
+    """Return how many more runs of each arm settle a difference in four of five cases, and their chance."""
+    alone = LargestT.of(np.ones((1, 1)))
+
+    def chance(more: int) -> float:
+        return chance_to_settle(estimate, variance, freedom, (n, n + more), alone, margin=margin, level=level)
+
+    more = smallest(lambda more: chance(more) >= POWER, most=_FAR)
+    return more, chance(more)
