@@ -171,6 +171,16 @@ def test_several_columns_make_an_arm_and_those_with_one_value_do_not():
     assert list(results.labels)[:2] == ["optimizer=adam, schedule=cosine", "optimizer=adam, schedule=none"]
 
 
+def test_arms_of_numbers_are_named_by_their_column():
+    table = [
+        {"config.n_head": heads, "seed": seed, "loss": 3 - 0.1 * heads + 0.01 * seed}
+        for heads in (4, 8)
+        for seed in range(4)
+    ]
+    results = judge(table, arm="config.n_head", baseline="8")
+    assert (results.judged[0].arm, results.judged[0].baseline) == ("n_head=4", "n_head=8")
+
+
 def test_yes_and_no_are_judged_as_shares():
     table = [{"arm": arm, "seed": s, "solved": s < n} for arm, n in (("a", 1), ("b", 15)) for s in range(16)]
     results = judge(table, better="higher")

@@ -123,6 +123,16 @@ FILES = {
         {"metric": "loss"},
         says="is read as a seed",
     ),
+    "a column for each run": File(
+        "t.csv",
+        "step,"
+        + ",".join(f"{a}_{s}" for a in VALUES for s in range(4))
+        + "\n1,9,9,9,9,9,9,9,9\n2,"
+        + ",".join(str(v) for a in VALUES for v in VALUES[a])
+        + "\n",
+        {"metric": "loss"},
+        says="is read as a run",
+    ),
     "runs that crashed": File(
         "t.csv",
         "Name,State,arm,seed,loss\n" + _rows(lambda a, s, v: f"r{a}{s},finished,{a},{s},{v}") + "rx,crashed,b,4,99\n",
@@ -187,6 +197,15 @@ def test_folders_of_runs_with_a_history(tmp_path):
 
     _folders(tmp_path, write)
     check(judge(tmp_path, metric="loss"))
+
+
+def test_states_of_the_trainer_of_transformers(tmp_path):
+    def write(folder, value):
+        log = [{"step": 1, "loss": 4.0}, {"step": 2, "eval_loss": value}, {"step": 2, "train_runtime": 33.0}]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": log, "global_step": 2}))
+
+    _folders(tmp_path, write)
+    check(judge(tmp_path, metric="eval_loss"))
 
 
 def test_a_folder_with_a_file_for_each_run(tmp_path):

@@ -190,7 +190,7 @@ def _metric(table: RunTable, taken: set[str | None]) -> str:
 def _arm(table: RunTable, taken: set[str | None]) -> str:
     free = [column for column in table.columns if column not in taken and not _is_apart(column)]
     varying = {c: len({str(cell) for cell in table.values(c)}) for c in free}
-    several = [column for column, n in varying.items() if 1 < n < len(table.rows)]
+    several = [column for column, n in varying.items() if n > 1]
     named = sorted((c for c in several if _last_name(c) in ARMS), key=lambda column: ARMS.index(_last_name(column)))
     texts = [column for column in several if not table.is_numeric(column)]
     for chosen in (named, texts):
@@ -227,9 +227,11 @@ def long(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
     if len(seeds) > 1 and set(seeds) <= set(numeric):
         return _melted(table, seeds, "seed", asked.metric), replace(asked, seed="seed")
     arms = [column for column in numeric if _last_name(column) not in (*SEEDS, *STEPS, *RUNS, *TIMES)]
-    if len(arms) > 1 and not asked.arm:
-        return _melted(table, {arm: arm for arm in arms}, "arm", asked.metric), replace(asked, arm=("arm",))
-    return table, asked
+    if len(arms) < 2 or asked.arm:
+        return table, asked
+    if _split(arms):
+        return _melted(table, {run: run for run in arms}, "run", asked.metric), asked
+    return _melted(table, {arm: arm for arm in arms}, "arm", asked.metric), replace(asked, arm=("arm",))
 
 
 def _melted(table: RunTable, columns: Mapping[str, str], name: str, metric: str) -> RunTable:
@@ -241,7 +243,7 @@ def _melted(table: RunTable, columns: Mapping[str, str], name: str, metric: str)
         for column, value in columns.items()
         if row.get(column) is not None
     ]
-    which = "a seed" if name == "seed" else "an arm"
+    which = {"seed": "a seed", "run": "a run", "arm": "an arm"}[name]
     return table.with_rows(rows, f"each of the columns {', '.join(list(columns)[:6])} is read as {which}")
 
 
@@ -267,18 +269,26 @@ def by_run_names(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
         return table, asked
     if any(_last_name(column) in SEEDS for column in table.columns):
         return table, asked
-    names = dict.fromkeys(str(cell) for cell in table.values(run))
-    split = {name: found for name in names if (found := _NUMBERED.fullmatch(name)) and found["arm"]}
-    arms = {found["arm"] for found in split.values()}
-    if len(split) < len(names) or len(arms) < 2 or len(arms) == len(names):
+    split = _split(str(cell) for cell in table.values(run))
+    if not split:
         return table, asked
-    rows = [
-        {**row, "arm": split[str(row[run])]["arm"], "seed": split[str(row[run])]["seed"]}
-        for row in table.rows
-        if row.get(run) is not None
-    ]
-    first = next(iter(split))
-    note = (
-        f"names of runs are split into arm and seed: {first} is arm {split[first]['arm']}, seed {split[first]['seed']}"
-    )
+    named = [row for row in table.rows if row.get(run) is not None]
+    rows = [{**row, **dict(zip(("arm", "seed"), split[str(row[run])], strict=True))} for row in named]
+    first, (arm, seed) = next(iter(split.items()))
+    note = f"names of runs are split into arm and seed: {first} is arm {arm}, seed {seed}"
     return table.with_rows(rows, note), replace(asked, arm=("arm",), seed="seed")
+
+
+def _split(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the arm and the seed of each name of a run; empty if a name has no number, or no arm has two.
+
+    Examples:
+        >>> _split(["adamw-seed0", "adamw-seed1", "lion_0"])["lion_0"]
+        ('lion', '0')
+    """
+    every = dict.fromkeys(names)
+    split = {
+        name: (found["arm"], found["seed"]) for name in every if (found := _NUMBERED.fullmatch(name)) and found["arm"]
+    }
+    arms = {arm for arm, _ in split.values()}
+    return split if len(split) == len(every) and 1 < len(arms) < len(every) else {}

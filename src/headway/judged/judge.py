@@ -160,9 +160,10 @@ class _Judge:
 
     def _baseline(self, arms: Sequence[str], given: str | None) -> str:
         if given is not None:
-            if given not in arms:
+            named = [arm for arm in arms if given in (arm, arm.partition("=")[2])]
+            if len(named) != 1:
                 raise UserError(f"baseline {given!r}: there is no such arm; choose from: {', '.join(arms)}")
-            return given
+            return named[0]
         usual = [arm for arm in arms if arm.lower() in BASELINES]
         return usual[0] if len(usual) == 1 else arms[0]
 

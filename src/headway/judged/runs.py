@@ -119,12 +119,14 @@ def _groups(table: RunTable, roles: Roles) -> tuple[dict[tuple[str, str | None, 
     seen, n_unnamed = set[str](), 0
     # A column with one value tells no arms apart.
     varying = [c for c in roles.arm if len({text_of(cell) for cell in table.values(c)}) > 1] or list(roles.arm)
+    # A number alone would be no name.
+    is_plain = len(varying) == 1 and not table.is_numeric(varying[0])
     for place, row in enumerate(table.rows):
         arm = {column: text_of(row[column]) for column in varying if row.get(column) is not None}
         if not arm:
             n_unnamed += 1
             continue
-        named = arm[varying[0]] if len(varying) == 1 else ", ".join(f"{column}={cell}" for column, cell in arm.items())
+        named = arm[varying[0]] if is_plain else ", ".join(f"{_short(column)}={cell}" for column, cell in arm.items())
         seed = None if roles.seed is None or row.get(roles.seed) is None else text_of(row[roles.seed])
         run = "" if roles.run is None else text_of(row.get(roles.run))
         if seed is not None or run:
@@ -135,6 +137,11 @@ def _groups(table: RunTable, roles: Roles) -> tuple[dict[tuple[str, str | None, 
             run = str(place)
         groups.setdefault((named, seed, run), []).append(row)
     return groups, n_unnamed
+
+
+def _short(column: str) -> str:
+    """Return a column's name without the mappings that it stands in: `config.model.n_head` is `n_head`."""
+    return column.split(".")[-1].split("/")[-1]
 
 
 def _state(rows: Sequence[Row]) -> str:

@@ -17,6 +17,7 @@ SETTINGS = ("config.json", "config.yaml", "params.json", "args.json", "hparams.y
 """Files with the settings of a run, which become columns."""
 
 SUMMARIES = (
+    "trainer_state.json",
     "wandb-summary.json",
     "summary.json",
     "final.json",
