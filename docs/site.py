@@ -21,7 +21,7 @@ ANSWERS = sorted(page.stem for page in (ROOT / "docs/answers").glob("*.md") if p
 NOTEBOOKS = sorted(page.stem for page in (ROOT / "docs").glob("*.ipynb"))
 PAGES = {
     "Start": ("start", "experiments", "results", "Gallery of answers <answers/README>", "faq", "glossary"),
-    "Guides": ("how-to", "heads", "judge", "machines", "your-own", "toy-models", "commands", *NOTEBOOKS),
+    "Guides": ("how-to", "heads", "judge", "gate", "machines", "your-own", "toy-models", "commands", *NOTEBOOKS),
     "Reference": ("command-line", "experiment-keys", "head-metrics", "architectures", "python"),
     "How it works": ("running", "gpu", "speed", "house", "log", "history/2026-11-22", "changelog", "contributing"),
 }
@@ -77,7 +77,7 @@ def generated() -> dict[str, str]:
         title: f"## {title}{text}" for title, text in re.findall(r"^## ([^\n]+)(.*?)(?=^## |\Z)", readme, re.M | re.S)
     }
     beginning = readme.partition("## ")[0].replace("# Headway", "# The first run", 1)
-    start = [beginning, *(part[name] for name in ("Install", "Three things to do first", "A question is a file"))]
+    start = [beginning, *(part[name] for name in ("Install", "Four things to do first", "A question is a file"))]
     sentences, install = beginning.split("\n\n")[1:3]
     picture = "![A report: its answer in a sentence, and each comparison with its verdict](report.png)"
     trees = (toctree(pages, f":caption: {caption}") for caption, pages in PAGES.items())

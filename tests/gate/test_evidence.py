@@ -30,7 +30,7 @@ def test_the_evidence_is_the_ratio_of_the_densities_of_the_t_statistic(n, mean):
 def test_no_unit_matters():
     values = np.random.default_rng(0).normal(1, 1, 9)
     for unit in (1e-300, 1e-9, 1e9, 1e300):
-        assert log_evidence(values * unit) == pytest.approx(log_evidence(values), abs=1e-9)
+        assert log_evidence(values * unit) == pytest.approx(log_evidence(values))
 
 
 def test_the_levels_of_all_challengers_add_up_to_the_rate():

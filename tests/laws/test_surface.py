@@ -41,7 +41,10 @@ def command_line() -> list[str]:
     """A line for each verb, argument and option, such as `run --seeds`."""
     door = typer.main.get_command(app)
     lines = [f"headway {form}" for parameter in door.params for form in parameter.opts]
+    verbs = dict(door.commands)
     for verb, command in door.commands.items():
+        verbs |= {f"{verb} {inner}": value for inner, value in getattr(command, "commands", {}).items()}
+    for verb, command in verbs.items():
         lines.append(verb)
         for parameter in command.params:
             names = [parameter.metavar] if parameter.param_type_name == "argument" else parameter.opts

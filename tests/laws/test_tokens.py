@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 412_970,
-    "code lines": 38_872,
+    "tokens": 418_734,
+    "code lines": 39_533,
     "dense modules": 83,
     "functions above 400 tokens": 31,
     "comprehensions in 1,000 lines": 79,

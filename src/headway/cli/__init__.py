@@ -1,8 +1,9 @@
 """The command line: a function for each verb.
 
 `experiments` holds the verbs on experiment files, `directories` those on results, clusters and plugins, and
-`models` those on finished models. `options` are the options and the output that several verbs share. Every verb imports
-what it needs when it runs, so `headway list` answers at once.
+`models` those on finished models. `gate` keeps or discards changes to any training command. `options` are the options
+and the output that several verbs share. Every verb imports what it needs when it runs, so `headway list` answers at
+once.
 """
 
 import errno
@@ -15,6 +16,7 @@ from headway.cli import experiments as experiments  # in the order of `headway -
 
 from headway.cli import directories as directories  # isort: skip
 from headway.cli import models as models  # isort: skip
+from headway.cli import gate as gate  # isort: skip
 from headway.base.text import printable
 from headway.cli.options import app as app
 from headway.cli.options import current_words, say
@@ -85,6 +87,7 @@ _LONGEST = 600
 
 _INTERRUPTED = {
     "run": "interrupted; `headway run` again goes on from here",
+    "gate": "interrupted; nothing recorded is lost, and the same command goes on from here",
     "plan": "interrupted; nothing was written, and --no-timing leaves out what takes longest",
 }
 """What to do after Ctrl-C, by verb."""

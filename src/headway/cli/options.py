@@ -28,6 +28,7 @@ VERBS = {
     "Run": ("list", "show", "plan", "run"),
     "Results": ("status", "compare", "report", "judge", "drop", "verify"),
     "Models": ("xray", "look", "ablate", "patch", "prune", "generate", "export"),
+    "Any training command": ("gate",),
     "Clusters": ("worker", "submit"),
 }
 """The verbs as `headway --help` groups them."""

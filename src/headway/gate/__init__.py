@@ -1,4 +1,6 @@
 """Decisions to keep or discard a change, whose rate of useless changes that are kept holds over any number of changes.
 
-* `evidence`: the test.
+* `evidence`: the test;
+* `command`: a training command, and the metric in its output; `journal`: the record of a gate;
+* `trial`: a challenger beside the champion, until a decision; `run_file`: runs that were made elsewhere.
 """

@@ -1,0 +1,175 @@
+"""The verb gate: keep or discard a change to any training command, without being fooled by one lucky run."""
+
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli import options as opt
+from headway.cli.options import app, path_of, say, tell
+from headway.errors import UserError, shortened
+
+gate = typer.Typer(rich_markup_mode=None)
+
+EXIT_CODES = {"keep": 0, "discard": 10, "undecided": 11}
+
+GateDirectory = Annotated[Path, typer.Argument(callback=path_of, metavar="DIR", help="The gate's directory.")]
+
+_NUMBER = re.compile(r"\s*(\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)\s*(%?)\s*")
+_MOST_PAIRS = 1_000
+_FIRST_SEEDS = 2**30
+"""The first seed is below this. It is drawn, so that nobody has chosen a change by runs with it."""
+
+
+@gate.callback(invoke_without_command=True)
+def _gate(ctx: typer.Context) -> None:
+    """Keep or discard changes to a training command, one after the other.
+
+    The chance that any useless change is kept stays below a rate (docs/gate.md).
+    """
+    if ctx.invoked_subcommand is None:
+        raise UserError("headway gate: type `headway gate init DIR ...` first, then `headway gate try DIR ...`")
+
+
+@gate.command()
+def init(
+    directory: GateDirectory,
+    metric: Annotated[str, typer.Option(metavar="NAME", help="The metric that a run prints, such as val_bpb.")],
+    run: Annotated[
+        str, typer.Option(metavar="COMMAND", help="How to run the first champion; {seed} stands for its random seed.")
+    ] = "",
+    name: Annotated[str, typer.Option(metavar="NAME", help="The first champion's name.")] = "baseline",
+    margin: Annotated[
+        str,
+        typer.Option(metavar="X%|X", help="The improvement that matters, in per cent or in the metric's unit."),
+    ] = "0",
+    budget: Annotated[int, opt.whole_number(2, "Pairs of runs for each challenger.", most=_MOST_PAIRS)] = 12,
+    rate: Annotated[
+        str, typer.Option(metavar="X%", help="The chance that any useless change is ever kept; below 50%.")
+    ] = "5%",
+    challengers: Annotated[
+        int, opt.whole_number(1, "Challengers that you plan; more are tested at lower levels.", most=1_000_000)
+    ] = 50,
+    higher_is_better: Annotated[
+        bool, typer.Option("--higher-is-better/--lower-is-better", help="By default a lower metric is better.")
+    ] = False,
+) -> None:
+    """Begin a gate with its first champion.
+
+    Example: headway gate init results/gate --metric val_bpb --run "python train.py --seed {seed}" --margin 0.3%
+    """
+    from headway.gate.command import Candidate
+    from headway.gate.journal import GateSettings, Journal
+
+    margin_value, is_percent = _number(margin, f"--margin {margin}", "0.3% or 0.01")
+    chance = _rate(rate)
+    _check_metric(metric)
+    needed = _needed_pairs(chance, challengers, budget)
+    settings = GateSettings(
+        metric=metric,
+        margin=margin_value,
+        is_percent=is_percent,
+        budget=budget,
+        rate=chance,
+        challengers=challengers,
+        lower_is_better=not higher_is_better,
+        first_seed=secrets.randbelow(_FIRST_SEEDS),
+    )
+    champion = Candidate.typed(name, run, Path.cwd()) if run else Candidate(name=name)
+    Journal.create(directory, settings, champion)
+    say(f"{directory}: a change is kept with {needed} to {budget} pairs of runs; try one with `headway gate try`")
+
+
+@gate.command("try")
+def try_(
+    directory: GateDirectory,
+    run: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="How to run the challenger; {seed} stands for a random seed.")
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            callback=path_of,
+            metavar="FILE",
+            help="Instead: a CSV or JSONL file of runs of both, with arm (champion or challenger), seed and metric.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The challenger's name.")] = None,
+    timeout: Annotated[int | None, opt.whole_number(1, "Seconds after which a run has failed.")] = None,
+) -> None:
+    """Try a challenger: exit 0 to keep it, 10 to discard it, 11 if it stays undecided.
+
+    Runs of the challenger and the champion take turns until the decision. The same command resumes what was
+    interrupted.
+
+    Example: headway gate try results/gate --run "python wider.py --seed {seed}" --name wider
+    """
+    from headway.execute.stop import SignalHandler
+    from headway.gate.run_file import try_results
+    from headway.gate.trial import try_command
+
+    if (run is None) == (results is None):
+        raise UserError("headway gate try: give the challenger's command with --run, or a file of runs with --results")
+    if name is not None and not name.strip():
+        raise UserError("--name '': give the challenger a name, such as wider-mlp")
+    if results is not None:
+        verdict = try_results(directory, results, name=name)
+    else:
+        with SignalHandler().heard():
+            verdict = try_command(directory, run or "", name=name, timeout=timeout, tell=tell)
+    say(json.dumps(verdict, ensure_ascii=False))
+    raise SystemExit(EXIT_CODES[verdict["verdict"]])
+
+
+def _check_metric(metric: str) -> None:
+    """Raise UserError for a name that no run can print as a metric."""
+    if not re.fullmatch(r"[^\s=:\"']+", metric):
+        raise UserError(f"--metric {shortened(repr(metric))}: give one word as runs print it, such as val_bpb")
+
+
+def _rate(text: str) -> float:
+    """Return a chance that was given in per cent.
+
+    Raises:
+        UserError: if the text is none.
+    """
+    chance, is_percent = _number(text, f"--rate {text}", "5%")
+    if not is_percent or not 0 < chance < 50:
+        raise UserError(f"--rate {text}: give a chance in per cent, above 0% and below 50%, such as 5%")
+    return chance / 100
+
+
+def _needed_pairs(chance: float, challengers: int, budget: int) -> int:
+    """Return the pairs with which the first challenger can be kept.
+
+    Raises:
+        UserError: if the budget has fewer.
+    """
+    from headway.gate.evidence import spent_rate
+    from headway.gate.trial import pairs_to_keep
+
+    needed = pairs_to_keep(spent_rate(chance, 1, challengers))
+    if needed > budget:
+        raise UserError(
+            f"--budget {budget}: at --rate {100 * chance:g}% over {challengers} challengers, no change is kept with "
+            f"fewer than {needed} pairs; type --budget {needed} or more, or plan fewer --challengers"
+        )
+    return needed
+
+
+def _number(text: str, asked: str, example: str) -> tuple[float, bool]:
+    """Return a number of 0 or more, and whether it is in per cent.
+
+    Raises:
+        UserError: if the text is none.
+    """
+    written = _NUMBER.fullmatch(text)
+    if not written:
+        raise UserError(f"{asked}: it is no number of 0 or more; type {example}")
+    return float(written[1]), bool(written[2])
+
+
+app.add_typer(gate, name="gate")

@@ -1,0 +1,201 @@
+"""A training command of anybody's: how it is written, run once for a seed, and how its metric is read.
+
+A command is split into words once. The seed takes the place of `{seed}` in a word, and no shell reads the words. Each
+run is a process group of its own, so that nothing of it is left when it is stopped.
+"""
+
+import contextlib
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.base.files import Content, appending, ordinary, remove
+from headway.errors import RunFailed, UserError, shortened
+
+SEED = "{seed}"
+
+_PATIENCE_S = 5.0
+"""Seconds between asking a run to end and ending it."""
+
+_TAIL = 1 << 20
+"""Bytes at the end of an output in which the metric is looked for."""
+
+_LARGEST_PART = 1 << 24
+"""Bytes of a file up to which it is taken for a part of the program and not for its data."""
+
+_NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A command that trains a model: that of the champion or of a challenger.
+
+    Attributes:
+        name: the name in sentences.
+        run: the command as it was typed; empty if runs are read from files.
+        folder: the working directory.
+        files: the hash of each file that the command names, by its word.
+    """
+
+    name: str
+    run: str = ""
+    folder: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def typed(cls, name: str, run: str, folder: Path) -> "Candidate":
+        """Return the candidate of a command as it was typed.
+
+        Raises:
+            UserError: if the command cannot be split into words, has no `{seed}`, or names no program.
+        """
+        asked = f"--run {shortened(repr(run))}"
+        try:
+            words = shlex.split(run)
+        except ValueError as error:
+            raise UserError(f"{asked}: it cannot be split into words ({error}); close the quotes") from None
+        if not any(SEED in word for word in words):
+            raise UserError(
+                f"{asked}: it has no {SEED}, so that all its runs would be one; put {SEED} where the command takes its "
+                f"random seed, such as 'python train.py --seed {SEED}'"
+            )
+        program = words[0] if "/" not in words[0] else str(folder / words[0])
+        if shutil.which(program) is None:
+            raise UserError(f"{asked}: there is no program {words[0]!r}; type the command as your shell takes it")
+        return cls(name=name, run=run, folder=str(folder), files=hashes(words, folder))
+
+    def check_files(self) -> None:
+        """Raise UserError if a file that the command names is no longer what it was.
+
+        Raises:
+            UserError: naming the file.
+        """
+        now = hashes(shlex.split(self.run), Path(self.folder))
+        changed = [name for name, content in self.files.items() if now.get(name) != content]
+        if changed:
+            raise UserError(
+                f"{changed[0]} has changed since the gate was given {self.name}, whose runs would be those of another "
+                "program; put the file back, and give each challenger a file of its own"
+            )
+
+
+def hashes(words: list[str], folder: Path) -> dict[str, str]:
+    """Return the hash of each file that a command names, without large files and programs of the system."""
+    found = {}
+    for word in words:
+        path = folder / word
+        is_program = word == words[0] and (os.path.isabs(word) or "/" not in word)
+        with contextlib.suppress(OSError, ValueError):
+            if not is_program and path.is_file() and path.stat().st_size <= _LARGEST_PART:
+                found[word] = Content.of_file(path, links=True).sha256[:16]
+    return found
+
+
+def run_once(candidate: Candidate, seed: int, log: Path, metric: str, timeout: float | None = None) -> float:
+    """Run a command with a seed, keep its output in a log, and return its metric.
+
+    Raises:
+        RunFailed: if the run has no finite metric; the message is one sentence.
+        OSError: if the log cannot be written.
+    """
+    words = [word.replace(SEED, str(seed)) for word in shlex.split(candidate.run)]
+    remove(log)
+    with open(appending(log), "ab") as output:
+        try:
+            process = subprocess.Popen(
+                words,
+                cwd=candidate.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise RunFailed(f"the command did not start: {error.strerror} ({error.filename})") from None
+    try:
+        code = process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"the run did not end within {timeout:g} s (--timeout); its output: {log}") from None
+    finally:
+        _end(process)
+    if code:
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        raise RunFailed(f"the run ended {how}; its output: {log}")
+    value = metric_in(_tail(log), metric)
+    if value is None:
+        raise RunFailed(f"the run printed no {metric}; its output: {log}")
+    if not math.isfinite(value):
+        raise RunFailed(f"{metric} is {value}; its output: {log}")
+    return value
+
+
+def metric_in(text: str, metric: str) -> float | None:
+    r"""Return the last value of a metric in an output: of a line of JSON, or after `metric=` or `metric:`.
+
+    Examples:
+        >>> metric_in("step 1 loss: 2.5\nstep 2 loss: 2.25 lr: 0.1", "loss")
+        2.25
+        >>> metric_in('{"loss": 2.5}\ndone', "loss")
+        2.5
+    """
+    pattern = re.compile(rf"(?<![\w./-]){re.escape(metric)}[\"']?\s*[=:]\s*({_NUMBER})(?![\w.])", re.IGNORECASE)
+    for line in reversed(text.splitlines()):
+        value = _of_json(line, metric)
+        if value is not None:
+            return value
+        found = pattern.findall(line)
+        if found:
+            return float(found[-1])
+    return None
+
+
+def _of_json(line: str, metric: str) -> float | None:
+    """Return the number under a key of a JSON line; one that is null or a text is not a number."""
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        content: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if metric not in content:
+        return None
+    value = content[metric]
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def _tail(log: Path) -> str:
+    with ordinary(log) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        return file.read().decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a run with everything that it started, if it has not ended by itself."""
+    if process.poll() is not None:
+        return
+    with _unless_gone():
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(_PATIENCE_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        pass
+    finally:
+        with _unless_gone():
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextlib.contextmanager
+def _unless_gone() -> Iterator[None]:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        yield

@@ -1,0 +1,171 @@
+"""The verb gate as it is typed: exit codes, one line of JSON, kills, interrupts, and two callers at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from support.gates import PROGRAM, command
+
+from headway.cli import main
+from headway.gate.journal import JOURNAL, Journal
+
+
+def typed(capsys, *words):
+    former, sys.argv = sys.argv, ["headway", "gate", *words]
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        sys.argv = former
+    return ended.value.code or 0, *capsys.readouterr()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(PROGRAM)
+    return tmp_path
+
+
+INIT = ("init", "gate", "--metric", "loss", "--run", command(0.0), "--margin", "0.02")
+
+
+def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, monkeypatch):
+    monkeypatch.setattr("secrets.randbelow", lambda most: 100)
+    monkeypatch.setattr("secrets.randbits", lambda bits: 1)
+    code, out, _ = typed(capsys, *INIT)
+    assert (code, out) == (
+        0,
+        "gate: a change is kept with 7 to 12 pairs of runs; try one with `headway gate try`\n",
+    )
+    for worth, expected in ((0.1, ("keep", 0)), (0.05, ("discard", 10)), (0.112, ("undecided", 11))):
+        code, out, err = typed(capsys, "try", "gate", "--run", command(worth), "--name", f"worth-{worth}")
+        verdict = json.loads(out)
+        assert (verdict["verdict"], code) == expected
+        assert out.count("\n") == 1
+        assert err.count("pair ") == verdict["pairs"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*INIT, "--rate", "0.05"), "--rate 0.05: give a chance in per cent, above 0% and below 50%, such as 5%"),
+        ((*INIT, "--rate", "0%"), "--rate 0%: give a chance in per cent"),
+        ((*INIT, "--rate", "50%"), "--rate 50%: give a chance in per cent"),
+        ((*INIT, "--margin", "-1%"), "--margin -1%: it is no number of 0 or more; type 0.3% or 0.01"),
+        ((*INIT, "--margin", "small"), "--margin small: it is no number of 0 or more"),
+        ((*INIT, "--metric", "my loss"), "--metric 'my loss': give one word as runs print it, such as val_bpb"),
+        ((*INIT, "--budget", "4"), "no change is kept with fewer than 7 pairs; type --budget 7 or more, or plan fewer"),
+        ((*INIT, "--budget", "1"), "1 is not in the range 2 to 1,000"),
+        ((*INIT, "--run", "python train.py"), "it has no {seed}, so that all its runs would be one"),
+        (("init", "gate"), "Missing option '--metric'"),
+        (("try", "gate", "--run", "true {seed}"), "gate is no gate; begin one with `headway gate init gate --metric"),
+        (("try", "gate"), "give the challenger's command with --run, or a file of runs with --results"),
+        (("try", "gate", "--run", "x", "--results", "y"), "give the challenger's command with --run, or a file"),
+        (("try", "gate", "--run", "true {seed}", "--name", " "), "give the challenger a name, such as wider-mlp"),
+        ((), "type `headway gate init DIR ...` first, then `headway gate try DIR ...`"),
+        (("keep",), "No such command 'keep'"),
+    ],
+)
+def test_bad_input_says_what_to_type(folder, capsys, words, message):
+    code, out, err = typed(capsys, *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (folder / "gate").exists()
+
+
+def test_a_second_gate_in_a_directory_is_refused(folder, capsys):
+    typed(capsys, *INIT)
+    code, _, err = typed(capsys, *INIT)
+    assert code == 2
+    assert "gate is a gate already; go on with `headway gate try gate`" in err
+
+
+def test_a_champion_that_fails_is_an_error(folder, capsys):
+    typed(capsys, *INIT[:5], command(0.0).replace("{seed}", "{seed}x"), *INIT[6:])
+    code, out, err = typed(capsys, "try", "gate", "--run", command(0.1))
+    assert (code, out) == (1, "")
+    assert "error: the champion failed, so nothing is decided (baseline, seed " in err
+    assert err.endswith("-champion.log); try again to go on\n")
+
+
+SLOW = PROGRAM + "import time; time.sleep(0.05)\n"
+
+
+def started(folder, name="better", worth=0.1):
+    words = [sys.executable, "-m", "headway", "gate", "try", "gate", "--run", command(worth), "--name", name]
+    return subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def lines_of(folder):
+    return (folder / "gate" / JOURNAL).read_text().count("\n")
+
+
+def wait_for_lines(folder, n):
+    until = time.monotonic() + 60
+    while lines_of(folder) < n and time.monotonic() < until:
+        time.sleep(0.005)
+    assert lines_of(folder) >= n
+
+
+@pytest.mark.slow
+def test_nothing_recorded_is_lost_by_kills(folder, capsys):
+    (folder / "train.py").write_text(SLOW)
+    typed(capsys, *INIT)
+    known = []
+    for n in (2, 3, 5, 8, 9):
+        process = started(folder)
+        wait_for_lines(folder, n)
+        time.sleep(0.01 * (n % 3))
+        process.kill()
+        process.communicate()
+        lines = (folder / "gate" / JOURNAL).read_text().splitlines()
+        assert lines[: len(known)] == known
+        known = lines
+        Journal.read(folder / "gate")
+    process = started(folder)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert json.loads(out)["challenger"] == 1
+    runs = [json.loads(line) for line in (folder / "gate" / JOURNAL).read_text().splitlines()]
+    named = [(line["role"], line["seed"]) for line in runs if line["kind"] == "run"]
+    assert len(named) == len({*named}) == 14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_stops_the_run_too(folder, capsys, how):
+    (folder / "train.py").write_text(PROGRAM + "import os, time; print(os.getpid(), flush=True); time.sleep(60)\n")
+    typed(capsys, *INIT)
+    process = started(folder)
+    wait_for_lines(folder, 2)
+    logs = folder / "gate" / "logs"
+    until = time.monotonic() + 30
+    while not (written := [log for log in logs.glob("*") if log.read_text().count("\n") == 3]):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(how)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.endswith("interrupted; nothing recorded is lost, and the same command goes on from here\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(written[0].read_text().splitlines()[-1]), 0)
+
+
+@pytest.mark.slow
+def test_of_two_callers_at_once_the_second_gets_one_sentence(folder, capsys):
+    (folder / "train.py").write_text(SLOW)
+    typed(capsys, *INIT)
+    first = started(folder)
+    wait_for_lines(folder, 2)
+    second = started(folder, "other", 0.2)
+    _, err = second.communicate()
+    assert second.returncode == 2
+    assert err.startswith(f"error: gate: process {first.pid} on ")
+    assert err.count("\n") == 1
+    out, _ = first.communicate()
+    assert (first.returncode, json.loads(out)["name"]) == (0, "better")
