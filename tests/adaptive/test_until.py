@@ -165,7 +165,7 @@ def test_seeds_by_hand_after_the_end_change_no_interval_of_the_plan(tmp_path):
     assert [one.seeds for one in after.judged] == [one.seeds for one in before.judged] == [(0, 1, 2), tuple(range(6))]
     assert [one.look for one in after.judged] == [1, 3]
     (warning,) = after.warnings
-    assert warning.startswith("2 seeds stand beyond the plan of looks, which ends at 6, and count for no verdict;")
+    assert warning.startswith("Seeds beyond the end of the plan count for no verdict (2 after 6 seeds).")
 
 
 def test_comparisons_are_settled_where_arms_that_are_not_run_are_declared(tmp_path):
@@ -180,14 +180,15 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     of = experiment({"plain": 0, "alike": 1e-3})
     by_hand(tmp_path / "d", of, 5)
     told, _ = settle(tmp_path / "d", of, HALF)
-    assert told[1] == (
-        "5 seeds had been run before; they are recounted as the looks at 3 and 4, and what was said of them at the "
-        "full level is taken back: looking again like that, chance alone tells apart 9 of 100"
-    )
-    assert told[1] in build(Store.open(tmp_path / "d")).warnings, "and for good"
+    assert told[1:3] == [
+        "5 seeds had been run before the plan was made. They count as its interim analyses at 3 and 4 seeds, and "
+        "former verdicts at the full level no longer hold.",
+        "The former look at 5 seeds raises the rate of false positives to 8.6 %.",
+    ]
+    assert set(told[1:3]) <= set(build(Store.open(tmp_path / "d")).warnings), "and for good"
     straight = settle(tmp_path / "straight", of, HALF)
     assert looks_of(tmp_path / "d") == looks_of(tmp_path / "straight")
-    assert "recounted" not in "".join(straight[0])
+    assert "before the plan" not in "".join(straight[0])
 
 
 def test_looks_that_were_skipped_are_made_on_the_seeds_that_they_would_have_had(tmp_path):
@@ -235,8 +236,8 @@ def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
     assert " after 6 seeds" in ending[1]
     found = build(Store.open(tmp_path / "d"))
     assert found.warnings == (
-        "the plan of looks was to end at 3 seeds and went on to 6: of all its looks together, chance alone tells apart "
-        "10 of 100",
+        "The plan was to end at 3 seeds and now ends at 6. This raises the rate of false positives of the whole plan "
+        "to 10 %.",
     )
     assert scope(found.families[0], found.judged).startswith("a 90 % interval, at look 3 of 3;")
     with pytest.raises(UserError, match=r"^at most 60 seeds: the plan of this directory ends at 6, .* 100 of 100"):

@@ -1,11 +1,13 @@
 """Verdicts as sentences: every kind has its words, which stay short and need no grammar."""
 
+import re
 from dataclasses import replace
+from string import Formatter
 from typing import get_args
 
 import pytest
 
-from headway.base.words import PHRASES, Kind, Verdict, phrase, verdict_sentence
+from headway.base.words import DOUBTFUL, PHRASES, WARNINGS, Kind, Verdict, phrase, verdict_sentence, warning
 
 VERDICT = Verdict(
     kind="better",
@@ -58,3 +60,29 @@ def test_only_an_open_verdict_says_what_would_settle_it():
     assert verdict_sentence(replace(VERDICT, kind="open")).endswith(
         "; about 5 more seeds would settle it with a chance of about 80 %"
     )
+
+
+STORED = {"directory", "failed", "damaged"}
+"""Warnings that quote what was recorded."""
+
+
+@pytest.mark.parametrize("kind", WARNINGS.keys() - STORED)
+def test_every_warning_is_plain_sentences(kind):
+    fields = {field for _, field, _, _ in Formatter().parse(WARNINGS[kind]) if field}
+    said = warning(kind, **dict.fromkeys(fields, "4 heads")).sentence
+    for sentence in re.split(r"(?<=\.) ", said):
+        assert sentence[0].isupper() or sentence[0] in "4`", sentence
+        assert sentence.endswith(".")
+        assert len([word for word in sentence.split() if word != "%"]) <= 25, sentence
+
+
+def test_a_warning_keeps_its_names_and_numbers():
+    found = warning("diverged", runs=("1 of 3 of 1 head", "2 of 3 of 2 heads"))
+    assert found.sentence.startswith("Diverged runs are left out (1 of 3 of 1 head and 2 of 3 of 2 heads).")
+    numbers = warning("unfinished", n=1, runs=2_000)
+    assert (numbers.names, numbers.numbers) == ({}, {"n": 1, "runs": 2_000})
+    assert numbers.sentence.startswith("1 of 2,000 runs are not finished.")
+
+
+def test_every_doubtful_kind_has_a_template():
+    assert DOUBTFUL.keys() <= WARNINGS.keys()

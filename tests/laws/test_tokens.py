@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 418_734,
-    "code lines": 39_533,
+    "tokens": 418_686,
+    "code lines": 39_530,
     "dense modules": 83,
     "functions above 400 tokens": 31,
-    "comprehensions in 1,000 lines": 79,
+    "comprehensions in 1,000 lines": 78,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 45,
 }

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from headway.base import words
 from headway.config.load import resolve
 from headway.stats import results, warnings
 from headway.stats.cells import Cells
@@ -37,6 +38,7 @@ class Ended:
     seal: str = "sealed"
     group: None = None
     execution: dict = field(default_factory=dict)
+    failure: None = None
 
     @property
     def trained(self):
@@ -152,7 +154,7 @@ def test_a_wild_arm_is_judged_by_itself_and_named():
     assert found.comparisons[3].interval == pytest.approx((0.846791, 1.686543), abs=3e-3)
     assert found.families[0].wild == ("a1",)
     (said,) = (one for one in found.warnings if "ten times" in one)
-    assert said.startswith("from seed to seed a1 varies more than ten times as much as the other arms")
+    assert said.startswith("More than ten times the spread of other arms over seeds: a1.")
 
 
 def in_unit(rows, looks):
@@ -290,18 +292,16 @@ def test_the_order_of_arms_matters_no_more_than_the_points_that_are_drawn():
         assert other[now, "a0"].interval == pytest.approx(one[name, "a0"].interval, abs=3e-3)
 
 
-def test_a_warning_is_added_by_a_function_and_its_line_in_the_list(monkeypatch):
+def test_a_warning_is_a_function_its_line_in_the_list_and_a_template(monkeypatch):
     def odd(case):
-        yield f"{case.experiment.name} compares {len(case.comparisons)} arms with a baseline"
+        yield words.warning("odd", name=case.experiment.name, n=len(case.comparisons))
 
-    doubt = {"casts_doubt": True, "doubt": "rates", "answers": lambda case: case.answers, "clause": "by {metric}"}
-    made_up = (warnings.Check(sentences=odd), warnings.Check(sentences=lambda _: ["made up"], **doubt))
-    monkeypatch.setattr(warnings, "WARNINGS", [*warnings.WARNINGS, *made_up])
-    found, (one,) = built(A), built(A).comparisons
-    assert found.warnings == ("text compares 1 arms with a baseline", "made up")
-    assert found.doubts == ("made up",)
-    assert one.doubts == ("rates",)
-    assert one.verdict.endswith("; by evaluation loss")
+    monkeypatch.setitem(words.WARNINGS, "odd", "{name} compares {n} arm(s) with a baseline.")
+    monkeypatch.setitem(words.DOUBTFUL, "odd", "odd")
+    monkeypatch.setattr(warnings, "WARNINGS", [*warnings.WARNINGS, odd])
+    found = built(A)
+    assert found.cautions == (words.Warning(kind="odd", names={"name": "text"}, numbers={"n": 1}),)
+    assert found.warnings == found.doubts == ("text compares 1 arm(s) with a baseline.",)
 
 
 def test_a_family_of_copies_has_the_bound_of_one():

@@ -54,6 +54,7 @@ class FakeRun:
     execution: dict = field(default_factory=lambda: {"trainer": "fused", "threads": 1})
     metrics: dict = field(default_factory=dict)
     seal: str = "sealed"
+    failure: str | None = None
 
     @property
     def trained(self):
@@ -142,6 +143,7 @@ def test_the_whole_file(store):
             "learning_rates",
             "associations",
             "claims",
+            "cautions",
             "warnings",
             "doubts",
             "labels",
@@ -244,7 +246,7 @@ def test_runs_without_a_result_are_listed_and_not_compared(store):
     assert comparison["verdict"].endswith("1 of 2 runs of 1 head failed; 1 of 2 runs of 2 heads is not finished")
     assert content["warnings"] == [
         "1 head, seed 0 failed: the loss was not finite at step 7; lower it",
-        "1 of 4 runs are not finished; `headway run` on this directory finishes them",
+        "1 of 4 runs are not finished. `headway run` on this directory finishes them.",
     ]
 
 
@@ -357,7 +359,7 @@ def test_a_baseline_that_was_not_run_is_missed_aloud(store):
     content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0])).to_json()
     assert [c["n_pairs"] for c in content["comparisons"]] == [0, 0]
     assert content["warnings"] == [
-        "baselines without runs here, so that nothing is compared with them: 2 heads (h2); run them too"
+        "Baselines without runs here, with which nothing is compared: 2 heads (h2). Train them too."
     ]
     assert list(answer(results.build(store))) == [], "the warning has said it"
 
@@ -368,8 +370,7 @@ def test_several_baselines_that_were_not_run_are_one_line(tmp_path, calls):
     store = FakeStore(tmp_path, resolve(document), absent=("h1", "h4")).add("h2", [1.0, 2.0])
     built = results.build(store)
     assert built.warnings == (
-        "baselines without runs here, so that nothing is compared with them: 1 head (h1) and 4 heads (h4); "
-        "run them too",
+        "Baselines without runs here, with which nothing is compared: 1 head (h1) and 4 heads (h4). Train them too.",
     )
 
 
@@ -377,7 +378,7 @@ def test_pairs_that_were_executed_differently_are_warned_about(store):
     store.add("h1", [1.0, 2.0], execution={"trainer": "torch", "threads": 1}).add("h2", [1.0, 2.0])
     (warning,) = results.build(store).to_json()["warnings"]
     assert warning.startswith(
-        "1 head and 2 heads were not executed alike in 2 of 2 pairs (trainer torch against fused)"
+        "1 head and 2 heads were executed differently in 2 of 2 pairs (trainer torch against fused)"
     )
 
 
@@ -428,7 +429,7 @@ def test_of_a_real_store(tmp_path, calls):
         "1 head vs 2 heads: too few seeds, evaluation MSE +50.0 % (1 seed)"
     )
     assert [warning.partition(" ")[2] for warning in content["warnings"]] == [
-        "of 3 runs are not finished; `headway run` on this directory finishes them",
+        "of 3 runs are not finished. `headway run` on this directory finishes them.",
     ]
 
 

@@ -32,7 +32,7 @@ def grown(tmp_path, *counts: int) -> results.Results:
 
 
 def said(found: results.Results) -> list[str]:
-    return [warning for warning in found.warnings if "seeds were added" in warning or "beyond the plan" in warning]
+    return [warning for warning in found.warnings if "Seeds were added" in warning or "beyond the end" in warning]
 
 
 def test_the_first_verdicts_are_a_look_that_says_nothing(tmp_path):
@@ -49,12 +49,14 @@ def test_one_seed_and_two_give_no_verdict_and_are_no_look(tmp_path):
 def test_looking_again_is_counted_and_said(tmp_path):
     (warning,) = said(grown(tmp_path, 3, 5))
     assert warning == (
-        "seeds were added after a look at 3: looking again like this, chance alone tells apart 8 of 100; `headway run` "
-        "with --until plans its looks, and takes back what was said before"
+        "Seeds were added after a verdict at 3 seeds, and repeated testing raises the rate of false positives to "
+        "8.0 %. `headway run` with --until plans interim analyses and corrects for them."
     )
     assert seen(tmp_path / "d") == (3, 5)
     (warning,) = said(grown(tmp_path, 10))
-    assert "after 2 looks at 3 and 5: looking again like this, chance alone tells apart 11 of 100;" in warning
+    assert (
+        "after a verdict at 3 and 5 seeds, and repeated testing raises the rate of false positives to 11 %." in warning
+    )
     assert error_of((3, 5, 10)) == pytest.approx(0.11, abs=5e-4)
 
 
@@ -67,9 +69,9 @@ def test_a_plan_that_is_stored_takes_the_place_of_such_looks(tmp_path):
     keep_plan(tmp_path / "d", plan)
     found = results.write(Store.open(tmp_path / "d"))
     assert said(found) == []
-    assert [warning for warning in found.warnings if "recounted" in warning] == [
-        "5 seeds had been run before; they are recounted as the looks at 3 and 5, and what was said of them at the "
-        "full level is taken back"
+    assert [warning for warning in found.warnings if "before the plan" in warning] == [
+        "5 seeds had been run before the plan was made. They count as its interim analyses at 3 and 5 seeds, and "
+        "former verdicts at the full level no longer hold.",
     ]
     assert seen(tmp_path / "d") == (3, 5)
 
@@ -83,8 +85,8 @@ def test_seeds_beyond_a_plan_count_for_no_verdict_and_that_is_said(tmp_path):
     )
     found = grown(tmp_path, 5)
     assert said(found) == [
-        "2 seeds stand beyond the plan of looks, which ends at 3, and count for no verdict; `headway run` with --until "
-        "0.5% --max-seeds 5 continues the plan"
+        "Seeds beyond the end of the plan count for no verdict (2 after 3 seeds). `headway run` with --until 0.5% "
+        "--max-seeds 5 continues the plan."
     ]
     assert [one.n_pairs for one in found.judged] == [3] * len(before.judged)
 
@@ -110,7 +112,7 @@ def test_arms_that_are_added_after_a_verdict_are_named(tmp_path):
     fabricate_text(tmp_path / "more", document(3))
     (tmp_path / "more/runs/descending-low").rename(path / "runs/descending-low")
     (warning,) = repeated(results.write(Store.open(path)))
-    assert warning.startswith("arms were added after a verdict (")
+    assert warning.startswith("Arms were added after a verdict (")
     assert "descending" in warning
     assert "in more than 5 of 100 experiments" in warning
 
@@ -120,4 +122,4 @@ def test_runs_that_are_dropped_after_a_verdict_are_named(tmp_path):
     store = Store.open(tmp_path / "d")
     store.drop("constant-low", seeds=2)
     (warning,) = repeated(results.write(Store.open(tmp_path / "d")))
-    assert warning.startswith("runs of a former verdict are gone (constant-low seed 2): ")
+    assert warning.startswith("Runs of a former verdict are gone: constant-low seed 2. ")

@@ -27,8 +27,8 @@ def per_cent(margin: float) -> str:
 def planned(plan: StoredPlan) -> Iterator[str]:
     """Yield sentences on a plan: its questions, its interim analyses, and the seeds known before."""
     yield f"{_questions(plan, f' of {metric_name(plan.metric)}')}, all together at level {plan.level:.3g}"
-    yield from recounted(plan.looks, plan.n_before)
-    yield from judged_anew(plan.rules)
+    for warning in (*recounted(plan.looks, plan.n_before), *judged_anew(plan.rules)):
+        yield warning.sentence
 
 
 def _questions(plan: StoredPlan, of: str = "") -> str:

@@ -1,13 +1,14 @@
-"""The sentences of verdicts, one template for each kind.
+"""The sentences of verdicts, warnings and findings, one template for each kind.
 
-A sentence names both sides, the verdict, the quantity, its change, the interval and the number of seeds. The same value
-gives the same sentence in the terminal, the report, the answer page and the notebook. `PHRASES` alone, in a few words,
-stands in tables and figures.
+A value has a kind, names and numbers, and `filled` writes them into the kind's template. The sentence of a verdict
+names both sides, the verdict, the quantity, its change, the interval and the number of seeds. The same value gives the
+same sentence in the terminal, the report, the answer page and the notebook. `PHRASES` alone, in a few words, stands in
+tables and figures.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headway.base.text import Amount, counted, listed, number
@@ -70,12 +71,6 @@ CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
 LOOK_AHEAD = "the plan's look at {seeds} seeds would settle it with a chance of about {chance} %"
-WILD_ARMS = (
-    "{arms}: runs vary ten times as much from seed to seed as in the other arms, so that comparisons with them rest on "
-    "their own spread alone"
-)
-ARMS_ADDED = "arms were added after a verdict ({arms}): repeated tests err in more than 5 of 100 experiments"
-RUNS_DROPPED = "runs of a former verdict are gone ({runs}): a choice of runs errs in more than 5 of 100 experiments"
 ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."
 ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
 SPAN = "between {low} and {high} ({interval}s; {seeds})"
@@ -107,6 +102,127 @@ KNOWN = "The model knows the answer: the clean logit difference is {clean}, the 
 RESTORES = "{head} restores {share} of the {quantity}{evidence}{others}."
 OTHERS_RESTORE = "; further heads: {heads}"
 NONE_RESTORES = "No head alone is found to restore any of the {quantity}."
+
+
+WARNINGS = {
+    "directory": "{text}",
+    "former_search": (
+        "A former search for the best arm (--best) chose which arms got more seeds. Their first seeds flatter these "
+        "arms. Train the arms that matter in a new directory."
+    ),
+    "removed_key": "Headway no longer uses `{key}` of {file}. Intervals may differ from those of a former version.",
+    "failed": "{arm}, seed {seed} failed: {text}",
+    "damaged": "{arm}: a damaged run is left out: {text}",
+    "unfinished": "{n} of {runs} runs are not finished. `headway run` on this directory finishes them.",
+    "absent_baselines": "Baselines without runs here, with which nothing is compared: {baselines}. Train them too.",
+    "unlike_executions": (
+        "{arm} and {baseline} were executed differently in {n} of {pairs} pairs ({differences}). A difference between "
+        "them may come from the execution, above all in speed and memory."
+    ),
+    "no_better_than_bigram": "No better than the bigram model of their text: {arms}. Train longer before you compare.",
+    "lost_text": (
+        "{arm} has no bits per byte that can be compared: its tokens give back {kept} % of the text. Use a tokenizer "
+        "that gives back {least} % or more."
+    ),
+    "still_falling": (
+        "The {quantity} still falls in {n} of {all} arms, most in {most} (at least {least} %). This fall in the last "
+        "tenth of training exceeds the difference in question ({sides}: {apart} %). Train longer, or let the learning "
+        "rate decay."
+    ),
+    "rates_matter": (
+        "The learning rate moves {n} of {all} arms by more than the difference in question ({sides}: {apart} %). The "
+        "largest gain is that of {most}, at least {least} % at x{factor}. Believe the verdicts at the best rates."
+    ),
+    "diverged": "Diverged runs are left out ({runs}). The comparison covers the other runs alone.",
+    "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
+    "wild_arms": (
+        "More than ten times the spread of other arms over seeds: {arms}. Comparisons with these arms rest on their "
+        "own spread."
+    ),
+    "seeds_added": (
+        "Seeds were added after a verdict at {seeds} seeds, and repeated testing raises the rate of false positives to "
+        "{rate} %. `headway run` with --until plans interim analyses and corrects for them."
+    ),
+    "arms_added": "Arms were added after a verdict ({arms}). Repeated testing errs in more than 5 of 100 experiments.",
+    "runs_dropped": "Runs of a former verdict are gone: {runs}. Choosing runs errs in more than 5 of 100 experiments.",
+    "prolonged_plan": (
+        "The plan was to end at {planned} seeds and now ends at {end}. This raises the rate of false positives of the "
+        "whole plan to {rate} %."
+    ),
+    "late_plan": (
+        "{n} seeds had been run before the plan was made. They count as its interim analyses at {seeds} seeds, and "
+        "former verdicts at the full level no longer hold."
+    ),
+    "late_plan_again": "The former look at {n} seeds raises the rate of false positives to {rate} %.",
+    "former_rules": (
+        "The plan was made under version {former} of the rules for comparisons. Headway judges it by version {now}: a "
+        "former verdict may differ."
+    ),
+    "seeds_beyond_plan": (
+        "Seeds beyond the end of the plan count for no verdict ({n} after {last} seeds). `headway run` with --until "
+        "{margin}% --max-seeds {most} continues the plan."
+    ),
+}
+"""The sentences of a warning by its kind."""
+
+DOUBTFUL = {
+    "former_search": "a former search chose the seeds",
+    "no_better_than_bigram": "not trained enough",
+    "lost_text": "no common unit of loss",
+    "still_falling": "not trained enough",
+    "rates_matter": "learning rates matter",
+}
+"""The warnings that may make answers worth nothing, each with a heading."""
+
+IN_DOUBT = {
+    "untrained": "in doubt: no arm of it is better than the bigram model",
+    "falling": "in doubt: the {metric} still falls by more",
+    "rates": "in doubt: the learning rate moves it by more",
+}
+"""The clause in the sentence of an answer by the kind of its doubt."""
+
+
+def filled(template: str, **values: str | tuple[str, ...] | int | float) -> str:
+    """Return a template with its values: names as a list, and numbers with two digits.
+
+    Examples:
+        >>> filled("{n} of {arms}: {loss} nats", n=3, arms=("a", "b"), loss=2.54)
+        '3 of a and b: 2.5 nats'
+    """
+    return template.format(**{name: _filling(value) for name, value in values.items()})
+
+
+def _filling(value: str | tuple[str, ...] | int | float) -> str:
+    if isinstance(value, tuple):
+        return some_names(value, 4)
+    return value if isinstance(value, str) else number(value, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warning:
+    """Something to read before a result is believed.
+
+    Attributes:
+        kind: the key of its template in `WARNINGS`.
+        names: the names in its sentence: of arms, runs, metrics or files.
+        numbers: the numbers in its sentence; shares and rates in per cent.
+    """
+
+    kind: str
+    names: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    numbers: Mapping[str, int | float] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """The sentences of the warning."""
+        return filled(WARNINGS[self.kind], **self.names, **self.numbers)
+
+
+def warning(kind: str, **values: str | tuple[str, ...] | int | float) -> Warning:
+    """Return the warning of a kind with its names and numbers."""
+    numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
+    names = {name: value for name, value in values.items() if isinstance(value, str | tuple)}
+    return Warning(kind=kind, names=names, numbers=numbers)
 
 
 @dataclass(frozen=True, kw_only=True)

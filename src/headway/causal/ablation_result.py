@@ -24,6 +24,7 @@ from headway.causal.effects import (
     HeadEffects,
     Kind,
     MeanOver,
+    beyond,
     felt,
     interval,
     mean_over_tokens,
@@ -82,27 +83,20 @@ def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
     return exact.share_of_joint(kind) if low > 0 or high < 0 else float("nan")
 
 
-def heads_told(effects: HeadEffects) -> int:
-    """Return how many heads have an effect distinct from 0, by intervals that hold for all heads at once."""
-    return sum(low > 0 or high < 0 for _, _, (low, high) in _bounded(effects))
-
-
-def _bounded(effects: HeadEffects) -> list[tuple[Head, float, tuple[float, float]]]:
-    """Return each head with its effect and the ends of its interval, which hold for all heads at once."""
-    ends = (pair for layer in effects.corrected_interval() for pair in layer.tolist())
-    return [(head, effect, (low, high)) for (head, effect), (low, high) in zip(effects.heads(), ends, strict=True)]
-
-
 def _heads(effects: HeadEffects, kind: Kind) -> str:
-    heads = _bounded(effects)
     if len(effects.tokens) < LEAST:
-        return f"heads {SAID[kind]}: {_too_few(len(effects.tokens), len(heads), 'head')}"
-    up = sorted((h for h in heads if h[2][0] > MATTERS), key=lambda h: -h[1])
-    down = sorted((h for h in heads if h[2][1] < -MATTERS), key=lambda h: h[1])
-    said = [*_some(up, "rises"), *_some(down, "falls")]
+        n_heads = sum(map(len, effects.per_sequence))
+        return f"heads {SAID[kind]}: {_too_few(len(effects.tokens), n_heads, 'head')}"
+    mattering = beyond(effects, MATTERS)
+    said = [
+        *_some([each for each in mattering if each[1] > 0], "rises"),
+        *_some([each for each in mattering if each[1] < 0], "falls"),
+    ]
     begun = f"heads {SAID[kind]}"
     said = said or ["no head is found to matter"]
-    rare = [head for head, effect, ends in heads if abs(effect) > MATTERS and np.isnan(ends).any()]
+    ends = np.concatenate(effects.corrected_interval())
+    unknown = zip(effects.heads(), np.isnan(ends).any(1), strict=True)
+    rare = [head for (head, effect), is_unknown in unknown if is_unknown and abs(effect) > MATTERS]
     if rare:
         n = len(effects.tokens)
         least = min(int(felt(effects.per_sequence[layer][number])) for layer, number in rare)
@@ -125,7 +119,7 @@ def _some(heads: Sequence[tuple[Head, float, Sequence[float]]], moves: str) -> l
         return []
     first, *others = heads[:NAMED]
     head, effect, ends = first
-    said = f"without {named(head)} the loss {moves} by {_nats_within(abs(effect), ends)}"
+    said = f"without {named(head)} the loss {moves} by {per_token(abs(effect), _sizes(ends))}"
     if others:
         said += ", " + listed(f"without {named(h)} by {within(abs(e), _sizes(i))}" for h, e, i in others)
     if len(heads) > NAMED:
@@ -133,8 +127,9 @@ def _some(heads: Sequence[tuple[Head, float, Sequence[float]]], moves: str) -> l
     return [said]
 
 
-def _nats_within(value: float, ends: Sequence[float]) -> str:
-    number, _, span = within(value, _sizes(ends)).partition(" ")
+def per_token(value: float, ends: Sequence[float]) -> str:
+    """Return a change of the loss with its unit and its interval."""
+    number, _, span = within(value, ends).partition(" ")
     return f"{number} nats per token {span}"
 
 
@@ -159,7 +154,7 @@ def _joint(ablation: "Ablation") -> str:
 
 def ways_told(ablation: "Ablation") -> list[Kind]:
     """Return the kinds of ablation with some effect distinct from 0; in others only noise has ranks."""
-    return [kind for kind in KINDS if heads_told(ablation.exact.single[kind])]
+    return [kind for kind in KINDS if beyond(ablation.exact.single[kind])]
 
 
 def _pairs(ablation: "Ablation", kind: Kind) -> str:
@@ -364,10 +359,10 @@ class PairEffects:
         """Return both ends of each pair's own interval over sequences, as `HeadEffects.interval` computes them."""
         return interval(self.per_sequence[kind], self.tokens, confidence)
 
-    def corrected_interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
+    def corrected_interval(self, kind: Kind) -> Ends:
         """Return both ends of intervals that hold for all pairs at once; NaN below eight sequences."""
-        trusted = confidence if len(self.tokens) >= LEAST else np.nan
-        return interval(self.per_sequence[kind], self.tokens, trusted, at_once=True)
+        confidence = 0.95 if len(self.tokens) >= LEAST else np.nan
+        return interval(self.per_sequence[kind], self.tokens, confidence, at_once=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -469,7 +464,7 @@ class Ablation(ModelOnText):
             "rank_correlation_with_absolute_exact": {
                 kind: {"michel": five_digits(value)} for kind, value in self.agreement_of_sizes.items()
             },
-            "heads_told_from_0": {kind: heads_told(exact.single[kind]) for kind in KINDS},
+            "heads_told_from_0": {kind: len(beyond(exact.single[kind])) for kind in KINDS},
             "rank_correlation_of_ways": {
                 f"{one} and {other}": five_digits(value) for (one, other), value in self.agreement_of_kinds.items()
             },

@@ -91,6 +91,17 @@ class HeadEffects:
         return joined(parts)
 
 
+def beyond(effects: HeadEffects, least: float = 0.0) -> list[tuple[Head, float, tuple[float, float]]]:
+    """Return the heads whose effect exceeds a size, by intervals that hold for all heads at once.
+
+    Each has its effect and the ends of its interval; the largest effect comes first.
+    """
+    ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))]).tolist()
+    every = [(head, effect, (low, high)) for (head, effect), (low, high) in zip(effects.heads(), ends, strict=True)]
+    found = [each for each in every if each[2][0] > least or each[2][1] < -least]
+    return sorted(found, key=lambda each: -abs(each[1]))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExactEffects:
     """The exact effects of every head on the loss of a text, from losses without it."""

@@ -10,7 +10,7 @@ together. Three measurements show redundancy:
 Numpy alone. Paper: McGrath et al. 2023, arXiv 2307.15771 (self-repair).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Float
 
 from headway.base.text import counted, listed
-from headway.causal.ablation_result import MATTERS, SAID, Ablation, PairEffects, nats, within
-from headway.causal.effects import KINDS, ExactEffects, Head, Kind, interval, mean_over_tokens, named
+from headway.causal.ablation_result import MATTERS, SAID, Ablation, PairEffects, nats, per_token, within
+from headway.causal.effects import KINDS, ExactEffects, Head, Kind, beyond, interval, mean_over_tokens, named
 from headway.heads.findings import Finding
 from headway.heads.scores import five_digits
 
@@ -45,9 +45,8 @@ def heads_beyond(exact: ExactEffects, *signs: int) -> tuple[Head, ...]:
     """
     found = dict[Head, float]()
     for effects, sign in product(exact.single.values(), signs):
-        ends = (pair for layer in effects.corrected_interval() for pair in sign * layer)
-        for (head, effect), end in zip(effects.heads(), ends, strict=True):
-            if min(end) > MATTERS:
+        for head, effect, _ in beyond(effects, MATTERS):
+            if sign * effect > 0:
                 found[head] = max(found.get(head, 0.0), sign * effect)
     return tuple(sorted(found, key=lambda head: -found[head]))
 
@@ -99,7 +98,7 @@ class SelfRepair:
         for at in redundant[:_SAID]:
             one, other = self.pairs.heads[at]
             low, high = self._both.corrected_interval(kind)
-            both = _per_token(float(self._both.mean(kind)[at]), (low[at], high[at]))
+            both = per_token(float(self._both.mean(kind)[at]), (low[at], high[at]))
             alone = [nats(self._mean(single_of(self.exact, head, kind))) for head in (one, other)]
             cosine = self.pairs.cosine[at]
             alike = f" (they write nearly the same: cosine {cosine:.2f})" if cosine > _ALIKE else ""
@@ -123,7 +122,7 @@ class SelfRepair:
             return
         heads = listed(map(named, group.heads)) if len(group.heads) <= _LISTED else f"all {len(group.heads)} heads"
         which = "" if group is self.named else " whose single removal is not found to raise the loss"
-        change, alone = _per_token(self._mean(joint), self._ends(joint)), nats(self._mean(singles))
+        change, alone = per_token(self._mean(joint), self._ends(joint)), nats(self._mean(singles))
         yield f"without {heads}{which} together the loss changes by {change}, but their single effects sum to {alone}"
         for head, left in group.left_in.items():
             back = joint - left[kind]
@@ -164,11 +163,6 @@ class SelfRepair:
             for kind in KINDS
         }
         return {"heads": [named(head) for head in group.heads], **together, "all_but_one": left_in}
-
-
-def _per_token(value: float, ends: Sequence[float]) -> str:
-    number, _, span = within(value, ends).partition(" ")
-    return f"{number} nats per token {span}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ from headway.store.batches import explain_out_of_memory, is_out_of_memory
 from headway.store.checkpoint import Checkpoint, Unrecorded
 from headway.store.environment import changes, processor_seconds, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
-from headway.store.run import Run, Status, update
+from headway.store.run import Failure, Run, Status, update
 from headway.store.run_writer import RunWriter
 from headway.store.storage import exit_code, is_of_storage, what_blocks
 from headway.store.storage import outcome as outcome_of_storage
@@ -239,7 +239,8 @@ class OwnedRun:
             return ELSEWHERE
         except Diverged as error:
             rate = self._run.config["training"].get("learning_rate")
-            return self._ended(FAILED, "failed", f"{error}; lower training.learning_rate (it is {rate})")
+            sentence = f"{error}; lower training.learning_rate (it is {rate})"
+            return self._ended(FAILED, "failed", sentence, "diverged")
         except HeadwayError as error:
             return self._ended(FAILED, "failed", str(error))
         except Exception as error:  # noqa: BLE001 - whatever a study raises is the outcome of this run
@@ -260,10 +261,10 @@ class OwnedRun:
             STOPPED, "interrupted", f"stopped {how}, before its batch came to step {step}; run again to go on"
         )
 
-    def _ended(self, code: int, status: Status, message: str) -> int:
+    def _ended(self, code: int, status: Status, message: str, failure: Failure | None = None) -> int:
         _say(message)
         try:
-            update(self._run, self._lease, status=status, message=message)
+            update(self._run, self._lease, status=status, message=message, failure=failure)
         except LeaseLost as lost:
             _say(str(lost))
             return ELSEWHERE
@@ -358,6 +359,7 @@ class OwnedRun:
             metrics={},
             execution=execution,
             counted_steps=study.steps,
+            failure=None,
             seal=None,
         )
 

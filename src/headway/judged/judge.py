@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, listed, number
-from headway.base.words import WILD_ARMS
+from headway.base.words import warning
 from headway.config.metrics import METRICS, YES_OR_NO, Better, Metric
 from headway.errors import UserError, shortened
 from headway.judged.columns import BASELINES, Asked, Roles, by_run_names, long, roles_of
@@ -120,7 +120,7 @@ class _Judge:
         settings = list(settings_of(self.runs, self.roles))
         warnings = [*confounds(settings), *self._seeds_said(runs, pairs, is_paired=is_paired)]
         if family.wild:
-            warnings.append(WILD_ARMS.format(arms=listed(family.wild)))
+            warnings.append(warning("wild_arms", arms=family.wild).sentence)
         if self.at == "best":
             warnings.append("the best step of each run is compared, which flatters arms whose metric varies more")
         notes = [

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headway.base.text import counted, listed, with_numbers
+from headway.base.words import warning
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.yaml import leaves
@@ -18,7 +19,7 @@ from headway.stats.cells import Match, RunsOfArm, done, labels_of, runs_of_arms
 from headway.stats.contrasts import comparisons
 from headway.stats.results import SCHEMA, Results
 from headway.stats.sequential import Looking
-from headway.stats.warnings import warned, with_doubts
+from headway.stats.warnings import sentences_of, warned, with_doubts
 from headway.store.directory import Store
 from headway.store.run import Run
 from headway.store.verify import directory_warnings
@@ -93,8 +94,8 @@ def compare_directories(first: Store, second: Store) -> Results:
         comparisons=compared,
         families=families,
     )
-    warnings = warned(case)
-    sentences = [*notes, *directory_warnings(second.path), *(sentence for _, sentence in warnings)]
+    sentences = dict.fromkeys([*notes, *directory_warnings(second.path)])
+    own = [warning("directory", text=sentence) for sentence in sentences]
     return Results(
         schema=SCHEMA,
         experiment=f"{here.name} and {there.name}",
@@ -105,8 +106,7 @@ def compare_directories(first: Store, second: Store) -> Results:
         tasks={},
         comparisons=with_doubts(compared, case),
         families=families,
-        warnings=tuple(dict.fromkeys(sentences)),
-        doubts=tuple(sentence for check, sentence in warnings if check.casts_doubt),
+        **sentences_of((*own, *warned(case))),
         labels=labels_of(experiment),
     )
 

@@ -108,7 +108,7 @@ class BlockTest:
             return chance_to_settle(estimate, variance, freedom, (n, n_seeds), largest, margin=margin, level=level)
 
         if len(plan.looks) == 1:
-            more = smallest(lambda more: chance(n + more, plan.level) >= POWER, most=_FAR)
+            more = smallest(lambda more: chance(n + more, plan.level) >= POWER)
             return more, chance(n + more, plan.level)
         answer = None
         for place, n_seeds in enumerate(plan.looks, start=1):
@@ -316,10 +316,10 @@ def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast con
     return both / np.outer(n, n) * (unit @ unit.T)
 
 
-def smallest(enough: Callable[[int], bool], most: int) -> int:
-    """Return the smallest number from 1 on that is enough; `most` if none below it is."""
+def smallest(enough: Callable[[int], bool]) -> int:
+    """Return the smallest number from 1 on that is enough; a far one if none below it is."""
     low, high = 1, 1
-    while high < most and not enough(high):
+    while high < _FAR and not enough(high):
         low, high = high + 1, 2 * high
     while low < high:
         middle = (low + high) // 2

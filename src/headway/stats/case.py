@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.base.text import Amount, counted
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
@@ -27,11 +26,6 @@ from headway.stats.verdicts import sides_of
 from headway.store.run import Run
 
 
-def in_per_cent(share: float) -> str:
-    """Return a share in per cent, with as many digits as it takes."""
-    return Amount.of_share(share, None)(share)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """A difference that was answered, of arms without a control.
@@ -41,13 +35,15 @@ class Answer:
         weights: the weights of its arms, by full name.
         effect: the logarithm of the ratio of its two sides, or of the margin within which they are the same. Shares are
             not symmetric: -67 % and +200 % are the same factor of 3.
-        sentence: the size of the difference between its sides, in words.
+        sides: the names of its sides, or of the contrast.
+        apart: the difference between its sides as a share, or the margin within which they are the same.
     """
 
     difference: Comparison | JudgedContrast
     weights: Weights
     effect: float
-    sentence: str
+    sides: tuple[str, ...]
+    apart: float
 
     def is_exceeded(self, shares: Mapping[str, float]) -> bool:
         """Return whether the larger of two weighted mean changes, one per side, exceeds the answer's difference."""
@@ -112,21 +108,24 @@ class Case:
             if share is None or not judged.is_settled:
                 continue
             margin = margins.get((judged.of, judged.metric, judged.control), self.experiment.margin)
-            same = judged.outcome == "same"
-            effect = abs(math.log1p(margin / 100 if same else max(share, _LEAST_DIFFERENCE - 1)))
+            apart = margin / 100 if judged.outcome == "same" else max(share, _LEAST_DIFFERENCE - 1)
             arms = {judged.arm: 1.0, judged.baseline: -1.0} if isinstance(judged, Comparison) else weights[judged.name]
-            apart = f"as good within {margin:g} %" if same else f"{in_per_cent(abs(share))} apart"
-            named = self._named(judged)
-            said = f"{named} are {apart}" if " and " in named else f"{named} is {apart.removesuffix(' apart')}"
-            answers.append(Answer(difference=judged, weights=arms, effect=effect, sentence=said))
+            answer = Answer(
+                difference=judged,
+                weights=arms,
+                effect=abs(math.log1p(apart)),
+                sides=self._named(judged),
+                apart=abs(apart),
+            )
+            answers.append(answer)
         return answers
 
-    def _named(self, judged: Comparison | JudgedContrast) -> str:
+    def _named(self, judged: Comparison | JudgedContrast) -> tuple[str, ...]:
         if isinstance(judged, Comparison):
-            return " and ".join(self.title(arm) for arm in (judged.arm, judged.baseline))
+            return self.title(judged.arm), self.title(judged.baseline)
         contrast = next(asked for asked in self.experiment.contrasts if asked.name == judged.name)
         sides = sides_of(contrast, self.experiment)
-        return judged.label if sides is None else " and ".join(sides)
+        return (judged.label,) if sides is None else sides
 
     @cached_property
     def plain_arms(self) -> list[Arm]:
@@ -208,29 +207,30 @@ class Case:
         if len(self.means) < 2 or METRICS[self.experiment.primary].better != "lower":
             return Beyond()
         if not self.answers:
-            low, high = min(self.means.values()), max(self.means.values())
-            apart = high / low - 1 if low > 0 else math.inf
+            best, *_, worst = sorted(self.means, key=lambda arm: self.means[arm])
+            apart = self.means[worst] / self.means[best] - 1 if self.means[best] > 0 else math.inf
             arms = {arm: share for arm, share in changes.items() if share > max(apart, _LEAST_CHANGE)}
-            return Beyond(arms=tuple(arms), most=_largest(arms), apart=f"the arms are {in_per_cent(apart)} apart")
+            sides = self.title(best), self.title(worst)
+            return Beyond(arms=tuple(arms), most=_largest(arms), sides=sides, apart=apart)
         exceeded = [answer for answer in self.answers if answer.is_exceeded(changes)]
         if not exceeded:
             return Beyond()
         logs = {arm: math.log1p(share) for arm, share in changes.items()}
         arms = {a: s for a, s in logs.items() if any(a in each.weights and s > each.effect for each in exceeded)}
         first = exceeded[0]
-        more = f", and so of {counted(len(exceeded) - 1, 'other answer')}" if len(exceeded) > 1 else ""
         most = _largest({arm: share for arm, share in arms.items() if arm in first.weights})
-        return Beyond(arms=tuple(arms), answers=tuple(exceeded), most=most, apart=f"{first.sentence}{more}")
+        return Beyond(arms=tuple(arms), answers=tuple(exceeded), most=most, sides=first.sides, apart=first.apart)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beyond:
-    """Arms whose change is too large, the answers that it affects, and the difference that these answers are about."""
+    """Arms whose change is too large, the answers that it affects, and the difference of the first of them."""
 
     arms: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
     most: str = ""
-    apart: str = ""
+    sides: tuple[str, ...] = ()
+    apart: float = 0.0
 
 
 def _largest(shares: Mapping[str, float]) -> str:

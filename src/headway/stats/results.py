@@ -17,6 +17,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from headway.base.files import derived, parsed, plain, read_bytes, write_changed_json
 from headway.base.identity import DIGEST, digest, signed
 from headway.base.text import command_line
+from headway.base.words import Warning
 from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
 from headway.errors import ResultsError
@@ -32,7 +33,7 @@ from headway.stats.lm.plain_curve import SizeComparison
 from headway.stats.lm.scaling import Fit
 from headway.stats.sequential import looks_of
 from headway.stats.verdict_table import VerdictTable, html_text, verdict_table
-from headway.stats.warnings import warned, with_doubts
+from headway.stats.warnings import sentences_of, warned, with_doubts
 from headway.store import document
 from headway.store.directory import Store
 from headway.store.growth import turn
@@ -87,8 +88,9 @@ class Results:
         learning_rates: arms with runs at several learning rates.
         associations: the share of the loss that the diversity of a layer's heads explains.
         claims: published statements on heads, with verdicts.
-        warnings: sentences to read before any result is believed.
-        doubts: the warnings that may make answers worth nothing.
+        cautions: the warnings to read before any result is believed.
+        warnings: the sentences of `cautions`.
+        doubts: the sentences of `cautions` that may make answers worth nothing.
         labels: the labels of arms in tables and figures, by full name.
         notes: the reading of a judged table, in sentences; empty for a results directory.
     """
@@ -108,6 +110,7 @@ class Results:
     learning_rates: tuple[RatesOfArm, ...] = ()
     associations: tuple[LayerAssociation, ...] = ()
     claims: tuple[JudgedStatement, ...] = ()
+    cautions: tuple[Warning, ...] = ()
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -255,7 +258,6 @@ def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
         families=(*of_contrasts, *of_compared),
         rates=at_best_rates(experiment, matches, of_arms, compared, looks),
     )
-    warnings = warned(case)
     results = Results(
         schema=SCHEMA,
         experiment=experiment.name,
@@ -269,8 +271,7 @@ def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
         families=tuple(case.families),
         **vars(extra),
         learning_rates=tuple(case.rates),
-        warnings=tuple(sentence for _, sentence in warnings),
-        doubts=tuple(sentence for check, sentence in warnings if check.casts_doubt),
+        **sentences_of(warned(case)),
         labels=labels_of(experiment),
     )
     note = None if case.now is None else Seen(n_seeds=case.now, runs=case.runs_now)

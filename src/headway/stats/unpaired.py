@@ -21,8 +21,6 @@ from headway.stats.simultaneous import LEVEL, POWER, LargestT, chance_to_settle,
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-_FAR = 1_000
-
 
 def compare_unpaired(
     values: Mapping[str, Sequence[float]],
@@ -127,5 +125,5 @@ def _settling(
     def chance(more: int) -> float:
         return chance_to_settle(estimate, variance, freedom, (n, n + more), alone, margin=margin, level=level)
 
-    more = smallest(lambda more: chance(more) >= POWER, most=_FAR)
+    more = smallest(lambda more: chance(more) >= POWER)
     return more, chance(more)

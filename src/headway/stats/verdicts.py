@@ -334,9 +334,6 @@ def _detectable(differences: Sequence[Difference]) -> list[str]:
     return [f"this experiment can detect differences of about {said} (80 % power)"]
 
 
-_MOST_DIGITS = 9
-
-
 @dataclass(frozen=True, kw_only=True)
 class Solver:
     """A side of a comparison: its name, and whether such a model can solve the task; None if that is unknown.
@@ -397,13 +394,11 @@ def share_of_seeds(value: float) -> str:
 
     Examples:
         >>> share_of_seeds(0.64), share_of_seeds(1.0), share_of_seeds(0.0)
-        ('0.64', '1.00', '0')
+        ('0.64', '1.00', '0.00')
         >>> share_of_seeds(299 / 300), share_of_seeds(1 / 300)
         ('0.997', '0.003')
     """
-    if value in (0.0, 1.0):
-        return "1.00" if value else "0"
     digits = 2
-    while digits < _MOST_DIGITS and round(value, digits) in (0.0, 1.0):
+    while 0 < value < 1 and round(value, digits) in (0.0, 1.0):
         digits += 1
     return decimal(value, digits)

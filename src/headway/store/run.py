@@ -110,6 +110,10 @@ Status = Literal["waiting", "running", "done", "failed", "interrupted", "damaged
 """All but the last stand in run.json; a run is damaged when what the folder holds cannot be relied on."""
 
 
+Failure = Literal["diverged"]
+"""The reasons of a failure that a program may ask for."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
     """A run folder, as it was when it was opened.
@@ -118,7 +122,7 @@ class Run:
     computed (trainer, instruction set, threads, versions, host, ...). `counted_steps` are those of a run whose length
     its corpus decides, None before that was opened. `keeps_weights` are steps whose weights are kept. `seal` is
     the digest of its seal, None before it is done. `batch` are the runs that it is trained together with, None for one
-    that is trained alone.
+    that is trained alone. `failure` is the reason of a failure, None for most.
     """
 
     path: Path
@@ -137,6 +141,7 @@ class Run:
     keeps_weights: tuple[int, ...] = ()
     seal: str | None = None
     batch: RunBatch | None = None
+    failure: Failure | None = None
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -303,6 +308,7 @@ class Run:
         return part_of(self.spec, "train").trained_model(self.trained, self.weights(step))
 
 
+_DIVERGED = "training diverged"
 IDENTITY = ("id", "arm", "control", "group", "seed")
 """The first keys of run.json."""
 
@@ -325,6 +331,9 @@ def read(path: Path) -> Run:
         keeps = tuple(int(step) for step in content["logging"].get("weights", ()))
         named |= {"counted_steps": content.get("steps"), "seal": content.get("seal"), "keeps_weights": keeps}
         named |= {"batch": RunBatch.read(content["batch"]) if "batch" in content else None}
+        # A former version recorded the message alone.
+        was_told = content["status"] == "failed" and _DIVERGED in content["message"]
+        named |= {"failure": "diverged" if was_told or content.get("failure") == "diverged" else None}
         return Run(path=path, log_every=content["logging"]["every"], **named)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ResultsError(f"{path}: run.json is damaged ({error!r}); {anew(path)}") from None
@@ -348,6 +357,7 @@ def document(run: Run) -> str:
         **{key: getattr(run, key) for key in IDENTITY},
         "status": run.status,
         "message": run.message,
+        **({} if run.failure is None else {"failure": run.failure}),
         "config": run.config,
         **({} if run.batch is None else {"batch": run.batch.content}),
         "logging": {"every": run.log_every, **({"weights": run.keeps_weights} if run.keeps_weights else {})},

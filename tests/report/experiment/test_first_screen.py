@@ -7,10 +7,12 @@ import pytest
 from support.fabricate import fabricate, material_of, small
 from support.fabricate_text import fabricate_text, head_progression
 
+from headway.base.words import warning
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import MOST_ROWS, first_screen
 from headway.report.experiment.page import page, progress
 from headway.stats import results
+from headway.stats.warnings import sentences_of
 from headway.store.directory import Store
 
 
@@ -81,10 +83,12 @@ def test_all_the_same_and_all_open_are_one_sentence_with_the_widest_ends(icl: Re
 
 def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportData) -> None:
     doubted = tuple(replace(one, doubts=("falling",)) for one in orders.results.contrasts)
-    why = ("not trained enough to say: the loss still falls",)
-    found = replace(orders, results=replace(orders.results, contrasts=doubted, warnings=why, doubts=why))
+    numbers = {"n": 1, "all": 2, "least": 3.0, "apart": 1.0}
+    why = warning("still_falling", quantity="loss", most="ascending", sides=("ascending", "constant"), **numbers)
+    found = replace(orders, results=replace(orders.results, contrasts=doubted, **sentences_of([why])))
     html = page(found, ())
-    assert html.count("ot trained enough to say") == 1
+    assert html.count("Read with care: not trained enough (1 note)") == 1
+    assert html.count("The loss still falls in 1 of 2 arms") == 1
     assert "worse, in doubt" in html
     said = screen(found).answer
     assert said.startswith("In doubt: ascending vs constant: worse, evaluation loss +")

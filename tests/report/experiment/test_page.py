@@ -15,6 +15,7 @@ from support.fabricate import fabricate, material_of, small
 from support.house import ROOT
 
 from headway.base.text import number
+from headway.base.words import warning
 from headway.config.load import load, resolve
 from headway.report.experiment import laboratory
 from headway.report.experiment.data import ReportData
@@ -32,6 +33,7 @@ from headway.report.experiment.page import (
 from headway.report.regression.report import LABORATORY as regression
 from headway.stats import results
 from headway.stats.results import read
+from headway.stats.warnings import sentences_of
 from headway.store.directory import Store
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -119,15 +121,15 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
 
 @pytest.mark.slow
 def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(heads: ReportData) -> None:
-    doubt = "not trained enough to say: a is no better"
-    found = replace(heads.results, doubts=(doubt,), warnings=("1 of 9 runs is not finished", doubt))
+    told = warning("unfinished", n=1, runs=9), warning("no_better_than_bigram", arms=("a",))
+    found = replace(heads.results, **sentences_of(told))
     written = page(replace(heads, results=found), tuple(figures(heads))[:1])
     box = written[written.index('<section class="answer"') :]
-    care = "<summary>Read with care: not trained enough to say, and 1 further note</summary>"
-    assert box.index("<td>1 head vs 2 heads</td>") < box.index(care) < box.index("A is no better.")
-    assert box.index("A is no better.") < box.index("1 of 9 runs is not finished.") < box.index("How sure is this?")
-    assert written.count("trained enough to say") == 1
-    assert written.count("1 of 9 runs is not finished") == 1
+    care = "<summary>Read with care: not trained enough (2 notes)</summary>"
+    assert box.index("<td>1 head vs 2 heads</td>") < box.index(care) < box.index("No better than the bigram model")
+    assert box.index("No better than") < box.index("1 of 9 runs are not finished.") < box.index("How sure is this?")
+    assert written.count("No better than the bigram model") == 1
+    assert written.count("1 of 9 runs are not finished") == 1
 
 
 def page_of(path: Path) -> str:

@@ -147,7 +147,7 @@ def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, pla
     np.testing.assert_allclose([row["value"] for row in found], at_end, rtol=1e-4)
     assert all(row["low"] <= row["value"] <= row["high"] for row in found)
     assert {row["null"] for row in found} == {0.03}
-    assert "bands reach from the smallest to the largest seed" in figure.caption
+    assert "its band reaches from the smallest to the largest seed" in figure.caption
     assert "Dotted, what it would be if nothing were going on" in figure.caption
 
 
@@ -177,7 +177,7 @@ def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: Repo
     assert len(points) == 2 * 2 * 6
     late = [row["value"] for row in points if row["when"] == "at the end of training" and row["what"] == "4 heads"]
     assert late[0] > late[-1]  # as planted
-    assert "95 % intervals" in figure.caption
+    assert "95 % interval" in figure.caption
 
 
 @pytest.mark.slow

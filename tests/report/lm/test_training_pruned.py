@@ -110,4 +110,4 @@ def test_they_come_first_where_arms_start_from_others_and_nowhere_else():
 def test_one_seed_has_no_interval():
     figure = training.against_kept(material(METHODS, LOSSES, seeds=1))
     assert figure is not None
-    assert "no interval" in figure.caption
+    assert "Lines: one seed." in figure.caption

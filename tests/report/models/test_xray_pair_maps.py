@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from support.fabricate_scores import score
 
-from headway.report.models.xray import CELLS, pair_maps
+from headway.report.charts.maps import CELLS
+from headway.report.models.xray import pair_maps
 
 RAGGED = (24, 12, 6, 1)
 

@@ -189,39 +189,40 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def ends(values: Iterable[float], *, beside: float = 0.0, least: float = 0.002) -> list[float]:
+def ends(values: Iterable[float], *, beside: float = 0.0) -> list[float]:
     """The ends of an axis that holds some values, a share of their range beside them on either side.
 
     Args:
         values: the values; at least one, all finite.
         beside: the share of the values' range that is added on either side.
-        least: the smallest length of the axis, as a share of the largest value: values that are nearly equal look
-            nearly equal.
 
     Examples:
         >>> ends([2.0, 4.0], beside=0.1)
         [1.8, 4.2]
-        >>> ends([1.0, 1.0], least=0.01)
-        [0.995, 1.005]
+        >>> ends([1.0, 1.0])
+        [0.999, 1.001]
     """
     numbers = list(values)
     low, high = min(numbers), max(numbers)
-    shortest = least * max(abs(low), abs(high)) or 1.0
+    # Values that are nearly equal look nearly equal.
+    shortest = 0.002 * max(abs(low), abs(high)) or 1.0
     if high - low < shortest:
         low, high = (low + high - shortest) / 2, (low + high + shortest) / 2
     return [low - beside * (high - low), high + beside * (high - low)]
 
 
-def log_ends(values: Iterable[float], *, left: float = 0.05, right: float = 0.05) -> list[float]:
+def log_ends(values: Iterable[float]) -> list[float]:
     """The ends of a logarithmic axis, shares of the values' range beside them; of nearly equal ones, as of a tenth.
 
+    To the right of the last point its name has to stand.
+
     Examples:
-        >>> log_ends([1.0, 100.0], left=0.0, right=0.5)
-        [1.0, 1000.0]
+        >>> [round(end, 2) for end in log_ends([1.0, 100.0])]
+        [0.83, 229.09]
     """
     numbers = list(values)
     ratio = max(max(numbers) / min(numbers), 1.1)
-    return [min(numbers) / ratio**left, max(numbers) * ratio**right]
+    return [min(numbers) / ratio**0.04, max(numbers) * ratio**0.18]
 
 
 def inline(rows: Iterable[Mapping[str, Any]]) -> "InlineData":

@@ -111,6 +111,19 @@ SEEDS = 3
 """Seeds from which on an interval is drawn: that of two seeds is 13 standard errors wide on either side."""
 
 
+def mean_said(n_seeds: int) -> str:
+    """Return what a point is, in words: a mean over seeds with its interval, or one seed.
+
+    Examples:
+        >>> mean_said(1), mean_said(2), mean_said(3)
+        ('one seed', 'the mean over 2 seeds', 'the mean over 3 seeds, with its 95 % interval (t)')
+    """
+    if n_seeds < 2:
+        return "one seed"
+    interval = ", with its 95 % interval (t)" if n_seeds >= SEEDS else ""
+    return f"the mean over {n_seeds} seeds{interval}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mean:
     """A mean over seeds and the ends of its 95 % interval (t); the mean itself where the seeds are too few for one."""

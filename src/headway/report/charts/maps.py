@@ -105,9 +105,14 @@ def evenly(n: int, limit: int) -> list[int]:
     return sorted({int(at) for at in np.linspace(0, n - 1, min(n, limit)).round()})
 
 
-def largest_side(counts: Sequence[int], most: int, *, least: int, cells: int) -> int:
-    """The heads of a layer to draw at most, so that the maps of all layers together have no more than so many cells."""
-    while most > least and sum(min(n, most) ** 2 for n in counts) > cells:
+CELLS = 20_000
+"""The largest number of cells in a figure: more are slow to draw and too small to see."""
+
+
+def largest_side(counts: Sequence[int]) -> int:
+    """The heads of a layer to draw at most, so that the maps of all layers together do not have too many cells."""
+    most = 64
+    while most > 8 and sum(min(n, most) ** 2 for n in counts) > CELLS:
         most -= 1
     return most
 

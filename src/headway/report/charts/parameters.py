@@ -69,29 +69,22 @@ class Parts:
     def figure(self, title: str) -> Figure:
         """Return the bars as a figure."""
         named = {f"{model} ({compact(sum(parts.values()))})": parts for model, parts in self.counts.items()}
-        chart = replace(self, counts=named).bars(WIDTH, 26, labelLimit=400)
+        chart = replace(self, counts=named).bars()
         caption = "Trained numbers by part, counted from the declaration."
         return Figure(name="parameters", part="Outcome", title=title, caption=caption, chart=chart)
 
-    def bars(self, width: float, row: float, title: str = "parameters", **ticks: Any) -> Any:
-        """A stacked bar per model.
-
-        Args:
-            width: the width of the longest bar, in pixels.
-            row: pixels from one bar to the next.
-            title: the title of the axis of numbers.
-            ticks: options of the axis of models.
-        """
+    def bars(self) -> Any:
+        """A stacked bar per model."""
         rows = [
             {"model": model, "part": part, "parameters": n, "share": n / sum(parts.values()), "order": at}
             for model, parts in self.counts.items()
             for at, (part, n) in enumerate(parts.items())
             if n
         ]
-        chart = alt.Chart(inline(rows), width=width, height=row * len(self.counts)).mark_bar(height=22)
+        chart = alt.Chart(inline(rows), width=WIDTH, height=26 * len(self.counts)).mark_bar(height=22)
         return chart.encode(
-            x=alt.X("parameters:Q", stack="zero", title=title, axis=alt.Axis(format="~s", tickCount=8)),
-            y=Axis("model", order=list(self.counts), ticks=ticks).encoded("y"),
+            x=alt.X("parameters:Q", stack="zero", title="parameters", axis=alt.Axis(format="~s", tickCount=8)),
+            y=Axis("model", order=list(self.counts), ticks={"labelLimit": 400}).encoded("y"),
             color=colours_of_column("part", {part: PART_COLOURS[part] for part in self.names}, "square"),
             order="order:Q",
             tooltip=hints(["model:N", "part:N", ("parameters:Q", ","), ("share:Q", ".1%")]),

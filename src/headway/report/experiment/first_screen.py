@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from headway.base.text import counted, join, number
 from headway.base.words import (
+    DOUBTFUL,
     about,
     missing_intervals,
     others_sentence,
@@ -99,14 +100,13 @@ def first_screen(
     differences = shown_differences(material)
     doubts = material.results.doubts
     cautions = (*doubts, *(one for one in material.results.warnings if one not in doubts), *further)
-    care, rest = _care(cautions)
     return FirstScreen(
         answer=_answer(material, differences, statements),
         setting=_setting(material),
         shown=_open_rows(material, differences),
         folded=tuple(_folded_rows(material, differences)),
-        care=care,
-        cautions=tuple(_sentence(one) for one in rest),
+        care=_care(material, len(cautions)),
+        cautions=tuple(_sentence(one) for one in cautions),
         facts=(progress, *_cost(material)),
     )
 
@@ -327,18 +327,11 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
     yield "Another task, model size or length of training: the answer holds for the setting above."
 
 
-def _care(cautions: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return what a strip of warnings says first, and the sentences below, none of them twice."""
-    if not cautions:
-        return "", ()
-    head, _, rest = cautions[0].partition(": ")
-    more = f", and {counted(len(cautions) - 1, 'further note')}" if len(cautions) > 1 else ""
-    if rest and len(head) <= _SHORT:
-        return f"{head}{more}", (rest, *cautions[1:])
-    return counted(len(cautions), "note"), cautions
-
-
-_SHORT = 60
+def _care(material: ReportData, n: int) -> str:
+    """Return the heading of a list of so many notes, with the first reason for doubt; empty without any."""
+    headings = [DOUBTFUL[caution.kind] for caution in material.results.cautions if caution.kind in DOUBTFUL]
+    notes = counted(n, "note") if n else ""
+    return f"{headings[0]} ({notes})" if headings else notes
 
 
 def _cost(material: ReportData) -> Iterator[str]:

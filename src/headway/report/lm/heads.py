@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.base.text import counted, join, listed
+from headway.base.text import join, listed
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.report.charts.figure import WIDTH, Figure, alt, colours_of_column, grid, inline, panel
-from headway.report.charts.intervals import ENDS, over_seeds, points_with_intervals
-from headway.report.charts.lines import Axis, keyed, line_bands, point_size, rule, step_axis
+from headway.report.charts.intervals import ENDS, mean_said, over_seeds, points_with_intervals
+from headway.report.charts.lines import Axis, band_said, keyed, line_bands, point_size, rule, step_axis
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.lm.common import declared, has_probes, heads_of, measures
 from headway.stats.lm.diversity import attentions, scores_at
@@ -171,9 +171,7 @@ def _caption(
         f"High: {declared.high}.",
         f"A line per layer, the {what} over its {over}." if over else "A line per layer.",
         f"Measured on one fixed batch of held-out text ({listed([f'{n:,}' for n in rows])} positions counted).",
-        f"Mean over {counted(material.n_seeds, 'seed')}; bands reach from the smallest to the largest seed."
-        if material.n_seeds > 1
-        else "One seed, so no band.",
+        band_said(material.n_seeds),
         f"Dotted, what it would be if nothing were going on: {declared.null.sentence}." if has_null else "",
         alone,
         "The metric is on a logarithmic axis." if logarithmic else "",
@@ -229,19 +227,10 @@ def by_layer(material: ReportData, metric: str = "output_dissimilarity") -> Figu
             "Left, the mean over all probed steps, each weighing as long as it lasted; right, that of the probes in "
             f"the last {100 * (1 - END):.0f} % of the steps.",
             f"High: {HEAD_METRICS[metric].high}. Dotted: 0, where nothing is going on.",
-            seeds_said(material),
+            f"Points: {mean_said(material.n_seeds)}.",
         ),
         chart=grid(charts, 2),
     )
-
-
-def seeds_said(material: ReportData) -> str:
-    """Return a sentence on the number of seeds of the means, and on whether they have intervals."""
-    if material.n_seeds == 1:
-        return "One seed."
-    if material.n_seeds == 2:
-        return "Means over 2 seeds."
-    return f"Means over {counted(material.n_seeds, 'seed')} with 95 % intervals."
 
 
 def _layers(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
@@ -309,7 +298,7 @@ def by_kv_heads(material: ReportData) -> Figure | None:
                 for metric in METRICS
                 if any(row["metric"] == metric for row in rows)
             ),
-            seeds_said(material),
+            f"Points: {mean_said(material.n_seeds)}.",
         ),
         chart=grid(charts, 2, (40, 20)),
     )
@@ -382,7 +371,7 @@ def against_loss(material: ReportData) -> Figure | None:
             "A point per arm: its evaluation loss, and a metric of diversity at the end of training, the mean over all "
             "layers.",
             " ".join(f"High {metric_name(m)}: {HEAD_METRICS[m].high}." for m in metrics),
-            seeds_said(material),
+            f"Points: {mean_said(material.n_seeds)}.",
         ),
         chart=grid(charts, 2, (40, 20)),
     )

@@ -14,7 +14,7 @@ import numpy as np
 from headway.base.text import counted, join, listed, number
 from headway.config.lm.run import is_text
 from headway.report.charts import figure, intervals
-from headway.report.charts.intervals import ENDS, SEEDS, names_beside, over_seeds, points_with_intervals, strip
+from headway.report.charts.intervals import ENDS, mean_said, names_beside, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import below_and_above, declared, loss_metric, named_rules
@@ -167,13 +167,7 @@ def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fi
         if fit.other
     ]
     return join(
-        "A point per arm, labelled with its heads layer by layer"
-        + (
-            f": the mean over {counted(material.n_seeds, 'seed')} (short lines)"
-            + (", with its 95 % interval (t)." if material.n_seeds >= SEEDS else "; too few seeds for an interval.")
-            if material.n_seeds > 1
-            else ", one seed."
-        ),
+        f"A point per arm, labelled with its heads layer by layer: {mean_said(material.n_seeds)}. Short lines: seeds.",
         "Curves are least-squares fits per scheme; n is the number of heads." if fits else "",
         "Bands: 95 % of the curves (as published) refitted to resampled seeds, the same for every arm, widened for "
         "their small number."
@@ -202,8 +196,7 @@ def loss_against_parameters(material: ReportData) -> figure.Figure | None:
         return None
     points = [_point_against_parameters(arm) for arm in arms]
     plain = sorted((row for row in points if row["plain"]), key=lambda row: row["parameters"])
-    # To the right of the last point its name has to stand.
-    width = figure.log_ends([row["parameters"] for row in points], left=0.04, right=0.18)
+    width = figure.log_ends([row["parameters"] for row in points])
     title = "trained parameters (millions, logarithmic axis)"
     x = Axis("parameters", title, domain=width, log=True, ticks={"tickCount": 8, "format": "~g"})
     domain = figure.ends([row[end] for row in points for end in ENDS], beside=0.1)
@@ -223,11 +216,7 @@ def loss_against_parameters(material: ReportData) -> figure.Figure | None:
         part="Outcome",
         title="Loss against trained parameters",
         caption=join(
-            "A point per arm, labelled as declared: the mean over "
-            f"{counted(material.n_seeds, 'seed')}"
-            + (", with its 95 % interval (t)." if material.n_seeds >= SEEDS else ".")
-            if material.n_seeds > 1
-            else "A point per arm, one seed.",
+            f"A point per arm, labelled as declared: {mean_said(material.n_seeds)}.",
             "The line joins the plain models, those without a lane and with full matrices: what a plain model of that "
             "size would reach."
             if len(plain) > 1

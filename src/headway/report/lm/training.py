@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, listed, number
+from headway.base.text import join, listed, number
 from headway.config.spec import thinned
 from headway.report.charts.figure import (
     ARM_COLOURS,
@@ -26,7 +26,7 @@ from headway.report.charts.figure import (
     grid,
     panel,
 )
-from headway.report.charts.intervals import ENDS, SEEDS, over_seeds
+from headway.report.charts.intervals import ENDS, SEEDS, mean_said, over_seeds
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles, per_seed, training_curve
@@ -49,8 +49,6 @@ def learning(material: ReportData) -> Figure | None:
     return _figure(
         material,
         {name: [{**row, "x": row["x"] / scale} for row in found] for name, found in rows.items()},
-        name="learning",
-        title="Evaluation loss during training",
         axis=f"tokens trained on ({'millions' if scale == 1e6 else 'thousands'})",
         note="Of arms that start from others, their own training alone."
         if any(arm.shown.run.spec.initial_run for arm in material.arms)
@@ -85,9 +83,7 @@ def _columns(material: ReportData) -> dict[str, list[ArmResults]]:
     return {name: [*arms, *alone] for name, arms in columns.items()}
 
 
-def _figure(
-    material: ReportData, rows: Mapping[str, list[dict[str, Any]]], *, name: str, title: str, axis: str, note: str
-) -> Figure | None:
+def _figure(material: ReportData, rows: Mapping[str, list[dict[str, Any]]], *, axis: str, note: str) -> Figure | None:
     every = [row for found in rows.values() for row in found]
     if not every:
         return None
@@ -115,9 +111,9 @@ def _figure(
     alone = [arm.label for arm in material.arms if len(columns) > 1 and arm.shown.run.group is None]
     where = "Below" if len(columns) > 1 else "Right"
     return Figure(
-        name=name,
+        name="learning",
         part="Training",
-        title=title,
+        title="Evaluation loss during training",
         caption=join(
             f"Loss on {_sequences(material)}.",
             band_said(material.n_seeds),
@@ -192,7 +188,7 @@ def learning_rates(material: ReportData) -> Table | None:
 
 _MUCH = 0.01
 """A share of the loss."""
-_RISE = "rise of the evaluation loss (nats per token)"
+_KEPT = "heads kept (%)"
 _METHODS = {
     "random": (QUIET, (4, 3), "heads drawn at random"),
     "magnitude": (ARM_COLOURS[7], SOLID, "the norm of what a head can write"),
@@ -217,7 +213,7 @@ def against_kept(material: ReportData) -> Figure | None:
         return None
     methods = [method for method in _METHODS if shares[method]]
     rows = [
-        {"what": method, "kept": 100 * kept, "x": 100 * kept, **over_seeds(rises).row("rise"), "seeds": len(rises)}
+        {"what": method, "x": 100 * kept, **over_seeds(rises).row("rise"), "seeds": len(rises)}
         for method in methods
         for kept, rises in [
             (1.0, [0.0]),
@@ -232,10 +228,10 @@ def against_kept(material: ReportData) -> Figure | None:
         caption=join(
             "Each point is the trained model with so many of its heads and no further training, judged on the same "
             "held-out sequences; the rise is that of the same seed.",
-            _lines(material),
+            f"Lines: {mean_said(material.n_seeds)}.",
             "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods) + ".",
         ),
-        chart=_pruned_lines(rows, styles, title="heads kept (%)", reverse=True),
+        chart=_pruned_lines(rows, styles),
     )
 
 
@@ -270,20 +266,12 @@ def _found(material: ReportData) -> list[PrunedAtOnce]:
     return list(pruned_at_once(material.experiment.arms, finals, steps))
 
 
-def _lines(material: ReportData) -> str:
-    if material.n_seeds < SEEDS:
-        return f"Mean of {counted(material.n_seeds, 'seed')}, no interval."
-    return f"Mean of {counted(material.n_seeds, 'seed')}; the band is its 95 % interval (t)."
-
-
-def _pruned_lines(
-    rows: Sequence[dict[str, Any]], styles: Sequence[LineStyle], *, title: str, reverse: bool = False
-) -> Any:
+def _pruned_lines(rows: Sequence[dict[str, Any]], styles: Sequence[LineStyle]) -> Any:
     ticks = {"values": sorted({row["x"] for row in rows}), "format": ",.0f"}
-    scale = {"reverse": True, "nice": False, "zero": False} if reverse else {}
-    x, y = Axis("x", title, log=not reverse, scale=scale, ticks=ticks), Axis("rise", _RISE)
+    x = Axis("x", _KEPT, scale={"reverse": True, "nice": False, "zero": False}, ticks=ticks)
+    y = Axis("rise", "rise of the evaluation loss (nats per token)")
     style = keyed("what", styles, nested=False)
-    shown = ["what:N", ("x:Q", "", title), "rise:Q", "low:Q", "high:Q", "seeds:Q"]
+    shown = ["what:N", ("x:Q", "", _KEPT), "rise:Q", "low:Q", "high:Q", "seeds:Q"]
     lines = line_bands(rows, x, y, style, shade=0.14, points=60, shown=shown)
     return panel([rule([0.0], y=y, dash=(1, 3)), *lines], WIDTH - 60, 420)
 
@@ -312,10 +300,7 @@ def lane_use(material: ReportData) -> Figure | None:
         caption=join(
             "The lane's share of the stream's squared norm, averaged over tokens, before each layer and before the "
             "final norm. Grey: the lane's share of the width, which it would have if all entries were alike.",
-            f"Above, at the end of training: the mean over {counted(material.n_seeds, 'seed')}"
-            + (", with its 95 % interval (t)." if material.n_seeds >= SEEDS else ".")
-            if material.n_seeds > 1
-            else "Above, at the end of training.",
+            f"Above, at the end of training: {mean_said(material.n_seeds)}.",
             f"Below, during training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
             if over
             else "",

@@ -25,7 +25,7 @@ from headway.causal.ablation_result import (
     ways_told,
     within,
 )
-from headway.causal.effects import KINDS, Kind, interval, mean_over_tokens, named
+from headway.causal.effects import KINDS, Kind, beyond, interval, mean_over_tokens, named
 from headway.causal.self_repair import AblationTogether
 from headway.report.charts.atlas import atlas
 from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, alt, ends, grid, panel
@@ -69,10 +69,8 @@ def heads(found: Ablation) -> Table:
 
 
 def _mattering(found: Ablation, kind: Kind) -> str:
-    ends = _joined(found.exact.single[kind].corrected_interval())
-    if np.isnan(ends).any():
-        return "–"
-    return str(((ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)).sum())
+    effects = found.exact.single[kind]
+    return "–" if np.isnan(_joined(effects.corrected_interval())).any() else str(len(beyond(effects, MATTERS)))
 
 
 def percent(value: float) -> str:
@@ -90,7 +88,7 @@ _PANEL = 272
 _ROWS = (_ALL, _OWN, _RANDOM, _NONE)
 
 
-def circuit_losses(found: Ablation, *, part: str) -> Figure | None:
+def circuit_losses(found: Ablation) -> Figure | None:
     """Draw the loss with all heads, the circuit, each random circuit, and no heads; None if not asked for."""
     if found.circuit is None:
         return None
@@ -98,7 +96,7 @@ def circuit_losses(found: Ablation, *, part: str) -> Figure | None:
     panels = [_panel_circuit_losses(each, WAYS[kind], at == 0) for at, (kind, each) in enumerate(found.circuit.items())]
     return Figure(
         name="circuit",
-        part=part,
+        part="The circuit",
         title=f"The loss with {listed(map(named, one.heads))} alone",
         caption="Everything outside a circuit is taken away, in one of three ways. Thick: 95 % interval over "
         f"sequences. Others alone: {random_circuits_said(one)}, a line each. The nearer a circuit is to all heads, "
@@ -200,7 +198,7 @@ MOST = 40
 """The largest number of rows."""
 
 
-def head_intervals(found: Ablation, *, part: str) -> Figure:
+def head_intervals(found: Ablation) -> Figure:
     """The effect of every head, the largest first; of many heads those with the largest effect in some way."""
     single = found.exact.single
     names = [named(head) for head, _ in single["mean"].heads()]
@@ -226,14 +224,14 @@ def head_intervals(found: Ablation, *, part: str) -> Figure:
     )
     return Figure(
         name="effects",
-        part=part,
+        part="Intervals",
         title="What the loss does without each head",
         caption=caption,
         chart=interval_panels([names[at] for at in order], order, panels, unit="nats per token", matters=MATTERS),
     )
 
 
-def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
+def pair_intervals(found: Ablation) -> Figure | None:
     """Draw the interaction of each measured pair; None if no pair was measured."""
     pairs = found.pairs
     if pairs is None or not pairs.heads:
@@ -261,7 +259,7 @@ def pair_intervals(found: Ablation, *, part: str) -> Figure | None:
     )  # fmt: skip
     return Figure(
         name="interactions",
-        part=part,
+        part="Pairs",
         title="What pairs of heads do beyond what each does",
         caption=caption,
         chart=interval_panels([names[at] for at in order], order, panels, unit="nats per token", matters=MATTERS),
@@ -276,7 +274,7 @@ ESTIMATES = {"michel": "Michel's importance", "first-order": "first order", "int
 _WIDE, _HIGH = 250, 190
 
 
-def estimates(found: Ablation, *, part: str) -> Figure | None:
+def estimates(found: Ablation) -> Figure | None:
     """Estimates against exact effects, a point for each head; None of a single head."""
     exact = {kind: found.exact.single[kind].flat() for kind in KINDS}
     if len(exact["zero"]) < 2:
@@ -292,7 +290,7 @@ def estimates(found: Ablation, *, part: str) -> Figure | None:
             panels.append(_panel_estimates(names, exact[kind], values, said, title, diagonal=name != "michel"))
     return Figure(
         name="estimates",
-        part=part,
+        part="Estimates",
         title="What cheap estimates say of each head, against what it does",
         caption="Across: the exact change of the loss without the head, in nats per token; up: the estimate of it. On "
         "the dashed line the estimate is exact. Michel's importance has no sign: "
@@ -354,24 +352,18 @@ def headline(found: Ablation) -> str:
     if np.isnan(ends).all():
         sentence = found.findings[0].sentence
         return f"{sentence[0].upper()}{sentence[1:]}."
-    matter = _heads_that_matter(found)
-    if not matter:
+    mattering = beyond(single, MATTERS)
+    if not mattering:
         return NO_HEAD_MATTERS.format(all=len(ends))
-    names = [named(head) for head, _ in single.heads()]
-    first = names.index(matter[0])
-    low, high = map(float, ends[first])
-    name = interval_name(0.05, len(ends))
-    return heads_matter_sentence(matter, len(ends), float(single.flat()[first]), (low, high), name)
+    _, effect, of_effect = mattering[0]
+    return heads_matter_sentence(
+        _heads_that_matter(found), len(ends), effect, of_effect, interval_name(0.05, len(ends))
+    )
 
 
 def _heads_that_matter(found: Ablation) -> list[str]:
     """Return the names of the heads whose interval lies beyond what matters, the largest effect first."""
-    single = found.exact.single[MOST_TOLD]
-    ends = _joined(single.corrected_interval())
-    beyond = (ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)
-    effects = zip(single.heads(), beyond, strict=True)
-    mattering = [(head, effect) for (head, effect), matters in effects if matters]
-    return [named(head) for head, _ in sorted(mattering, key=lambda one: -abs(one[1]))]
+    return [named(head) for head, *_ in beyond(found.exact.single[MOST_TOLD], MATTERS)]
 
 
 def _together(found: Ablation) -> str:
@@ -405,9 +397,9 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
             caption=join("In nats per token, each head at its mean; red: the loss rises.", framed),
             marked=mattering,
         ),
-        head_intervals(found, part="Intervals"),
-        circuit_losses(found, part="The circuit"),
-        pair_intervals(found, part="Pairs"),
-        estimates(found, part="Estimates"),
+        head_intervals(found),
+        circuit_losses(found),
+        pair_intervals(found),
+        estimates(found),
     ]
     return tuple(figure for figure in drawn if figure is not None)

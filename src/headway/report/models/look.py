@@ -11,7 +11,7 @@
 
 import base64
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.base.text import counted, escape_controls
+from headway.base.text import escape_controls
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.heads.findings import COMPOSITIONS, Finding
@@ -73,16 +73,11 @@ Part = tuple[str, str | None]
 """A piece of a sentence, and the head that it names; None for the rest."""
 
 
-def linked(sentence: str, labels: Iterable[str], heads: Collection[str]) -> list[Part]:
-    """A sentence in pieces.
-
-    Args:
-        sentence: the sentence of a finding.
-        labels: the labels of the attentions.
-        heads: the names of the model's heads, which get links.
+def linked(sentence: str, labels: Iterable[str]) -> list[Part]:
+    """Return the sentence of a finding in pieces; names of heads of attentions with these labels get links.
 
     Examples:
-        >>> linked("alike: L0H1 and H3 (0.4)", ["L0"], ["L0H1", "L0H3"])
+        >>> linked("alike: L0H1 and H3 (0.4)", ["L0"])
         [('alike: ', None), ('L0H1', 'L0H1'), (' and ', None), ('H3', 'L0H3'), (' (0.4)', None)]
     """
     longest_first = sorted(labels, key=len, reverse=True)
@@ -92,16 +87,12 @@ def linked(sentence: str, labels: Iterable[str], heads: Collection[str]) -> list
     for found in named.finditer(sentence):
         label, first, between, second = found.groups()
         parts.append((sentence[at : found.start()], None))
-        parts.append((label + first, _known_links(label + first, heads)))
+        parts.append((label + first, label + first))
         if second:
-            parts += [(between, None), (second, _known_links(label + second, heads))]
+            parts += [(between, None), (second, label + second)]
         at = found.end()
     parts.append((sentence[at:], None))
     return [part for part in parts if part[0]]
-
-
-def _known_links(head: str, heads: Collection[str]) -> str | None:
-    return head if head in heads else None
 
 
 MOST = 60
@@ -304,7 +295,7 @@ def _rows(shown: ShownModel) -> list[dict[str, Any]]:
 
 def _finding(shown: ShownModel, finding: Finding) -> dict[str, Any]:
     sentence = unbroken(finding.sentence[0].upper() + finding.sentence[1:] + ".")
-    return {"about": finding.about, "parts": linked(sentence, shown.view.found.labels.values(), set(shown.heads))}
+    return {"about": finding.about, "parts": linked(sentence, shown.view.found.labels.values())}
 
 
 def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> dict[str, Any]:
@@ -471,11 +462,7 @@ def _shorter(model: ShownModel, largest: int) -> ShownModel:
 
 
 def _cuts(model: ShownModel) -> list[str]:
-    said = [f"{escape_controls(model.view.name)}: {note}" for note in model.view.notes]
-    if len(model.trajectory.moments) < model.trajectory.n_probed:
-        steps = counted(model.trajectory.n_probed, "probed step")
-        said.append(f"{escape_controls(model.view.name)}: {len(model.trajectory.moments)} of {steps} are on the slider")
-    return said
+    return [f"{escape_controls(model.view.name)}: {note}" for note in (*model.view.notes, *_left_out(model))]
 
 
 def _content(shown: Sequence[ShownModel]) -> tuple["Markup", PagedArrays]:

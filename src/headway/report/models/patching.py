@@ -45,7 +45,7 @@ _ROWS = 20
 """Heads whose positions are drawn, at most: those that restore most."""
 
 
-def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
+def site_maps(found: PatchedModel) -> Figure | None:
     """Layers down, heads across, a panel for each site; None where the two texts do not differ."""
     patching = found.patching
     shares = {site: patching.restored_by_heads(site) for site in patching.effects}
@@ -66,7 +66,7 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
         panels.append(panel([cells], side, max(60, 26 * len(layers)), SITES[site]))
     return Figure(
         name="patched",
-        part=part,
+        part=OPENING,
         title="Restored by each head",
         caption="The share of the metric's difference that is restored when one head of the corrupted run is patched "
         "with its activation on the clean text. 100 %: all of it; below 0: away from it. Shares do not add up."
@@ -75,13 +75,13 @@ def site_maps(found: PatchedModel, *, part: str) -> Figure | None:
     )
 
 
-def position_maps(found: PatchedModel, *, part: str) -> list[Figure]:
+def position_maps(found: PatchedModel) -> list[Figure]:
     """Draw, for each site that was patched position by position, the heads that restore most, tokens across."""
-    figures = [_positions(found, site, part) for site in found.patching.effects]
+    figures = [_positions(found, site) for site in found.patching.effects]
     return [figure for figure in figures if figure is not None]
 
 
-def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None:
+def _positions(found: PatchedModel, site: PatchSite) -> Figure | None:
     share = found.patching.restored(site)
     if share.ndim < 2 or not np.isfinite(share).all():
         return None
@@ -99,7 +99,7 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
     alike = ", or the number of a position at which pairs differ" if len(found.patching.clean) > 1 else ""
     return Figure(
         name=f"patched-{site}-by-position",
-        part=part,
+        part="Positions",
         title=f"Position by position: {SITES[site]}",
         caption=f"Tokens of the corrupted text across{alike}: at each alone the head has "
         f"{SITES[site]} from the clean text "
@@ -109,7 +109,7 @@ def _positions(found: PatchedModel, site: PatchSite, part: str) -> Figure | None
     )
 
 
-def patterns(found: PatchedModel, *, part: str) -> Figure:
+def patterns(found: PatchedModel) -> Figure:
     """Draw the attention patterns of heads, clean beside corrupted, queries down."""
     side = min(380, max(140, 16 * len(found.clean)))
     panels = [
@@ -123,7 +123,7 @@ def patterns(found: PatchedModel, *, part: str) -> Figure:
     of_path = len(found.patterns) > 1
     return Figure(
         name="patterns",
-        part=part,
+        part="Patterns",
         title=(
             "Where the heads of the strongest path look"
             if of_path
@@ -164,7 +164,7 @@ MOST = 24
 """The largest number of heads."""
 
 
-def restored_intervals(found: Patching, *, part: str) -> Figure | None:
+def restored_intervals(found: Patching) -> Figure | None:
     """The heads that restore most by some site, those of the first site first; None without intervals."""
     if len(found.clean) < 2 or not found.restorable:
         return None
@@ -182,7 +182,7 @@ def restored_intervals(found: Patching, *, part: str) -> Figure | None:
     n, left_out = len(found.heads), len(found.heads) - len(order)
     return Figure(
         name="patched-intervals",
-        part=part,
+        part="Intervals",
         title="Restored by each head, with intervals",
         caption=join(
             "The share of the metric's difference that is restored. "
@@ -292,11 +292,11 @@ def figures(found: PatchedModel) -> tuple[Figure, ...]:
     """Maps of what comes back, of positions, of paths from head to head, and patterns of the strongest of them."""
     paths = None if found.patching.paths is None else head_path_maps(found.patching.paths)
     drawn = [
-        site_maps(found, part=OPENING),
-        restored_intervals(found.patching, part="Intervals"),
-        *position_maps(found, part="Positions"),
+        site_maps(found),
+        restored_intervals(found.patching),
+        *position_maps(found),
         paths,
-        patterns(found, part="Patterns"),
+        patterns(found),
     ]
     return tuple(figure for figure in drawn if figure is not None)
 

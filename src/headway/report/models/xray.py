@@ -85,11 +85,6 @@ _PLAIN: dict[str, Any] = {
 }  # fmt: skip
 """Ticks of maps: labels alone."""
 
-CELLS = 20_000
-"""The largest number of cells in a figure: more are slow to draw and too small to see."""
-PAIR_MAPS_SIDE = 64
-"""The largest number of heads on the side of a map."""
-
 
 def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Figure | None:
     """Draw a metric of pairs as one map per layer, on one scale; large maps are thinned, with a note.
@@ -111,8 +106,7 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     }
     if not maps:
         return None
-    sizes = [len(value) for value in maps.values()]
-    limit = largest_side(sizes, PAIR_MAPS_SIDE, least=8, cells=CELLS)
+    limit = largest_side([len(value) for value in maps.values()])
     kept = {attention: evenly(len(value), limit) for attention, value in maps.items()}
     columns = min(len(maps), 4)
     side = min(230, (WIDTH - 60) // columns - 34)
