@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
-from headway.gate.evidence import fewest_pairs, log_ratio, spent_rate
+from headway.gate.evidence import bound, spent_rate
 
 NEVER = 10**6
 """The pairs of a challenger that is not kept."""
@@ -61,14 +61,6 @@ NULLS: dict[str, Callable[[np.random.Generator, int, int], np.ndarray]] = {
     "normal, the challenger varies 4 times as much": partial(useless, draw=SPREADS["normal"], unequal=4.0),
     **{name: partial(drifting, drift=drift) for name, drift in DRIFTS.items()},
 }
-
-
-def bound(n: int, level: float) -> float:
-    """Return the sum of n differences over the root of their squares' sum at which the gate keeps."""
-    most = n**0.5
-    if n < fewest_pairs(level) or log_ratio(n, most) < -np.log(level):
-        return np.inf
-    return float(optimize.brentq(lambda x: log_ratio(n, x) + np.log(level), -most, most))
 
 
 def pairs_until_kept(differences: np.ndarray, level: float) -> np.ndarray:

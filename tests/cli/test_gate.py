@@ -93,7 +93,7 @@ def test_a_champion_that_fails_is_an_error(folder, capsys):
     assert err.endswith("-champion.log); try again to go on\n")
 
 
-SLOW = PROGRAM + "import time; time.sleep(0.05)\n"
+SLOW = PROGRAM + "import time; time.sleep(0.2)\n"
 
 
 def started(folder, name="better", worth=0.1):

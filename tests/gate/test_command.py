@@ -116,7 +116,7 @@ def is_running(pid):
 def test_files_that_a_command_names_are_part_of_it(tmp_path):
     (tmp_path / "train.py").write_text("print('loss: 1')")
     candidate = Candidate.typed("wider", f"{sys.executable} train.py {{seed}}", tmp_path)
-    assert [*candidate.files] == ["train.py"]
+    assert "train.py" in candidate.files
     candidate.check_files()
     (tmp_path / "train.py").write_text("print('loss: 0')")
     with pytest.raises(UserError, match=r"train\.py has changed since the gate was given wider.*put the file back"):

@@ -1,4 +1,4 @@
-"""The gate's test: its evidence is a ratio of t densities, its levels add up, and its bounds are where it decides."""
+"""The test of a gate: a ratio of t densities, levels that add up, and intervals that end where it decides."""
 
 import math
 
@@ -8,11 +8,12 @@ from scipy import stats
 
 from headway.gate.evidence import (
     EFFECTS,
+    bound,
     fewest_pairs,
     interval,
     is_positive,
     log_evidence,
-    lower_bound,
+    log_ratio,
     spent_rate,
 )
 
@@ -46,21 +47,27 @@ def test_differences_that_are_equal_decide_at_the_fewest_pairs_and_no_sooner():
     assert not is_positive([0.0] * 30, level)
 
 
-@pytest.mark.parametrize("level", [0.1, 0.0008])
-def test_a_bound_is_where_the_test_decides(level):
+@pytest.mark.parametrize("level", [0.1, 0.0016])
+def test_an_interval_ends_where_the_test_decides(level):
     values = np.random.default_rng(1).normal(5, 1, 12)
-    bound = lower_bound(values, level)
-    assert is_positive(values - bound + 1e-6, level)
-    assert not is_positive(values - bound - 1e-6, level)
+    low, high = interval(values, level)
+    for end, sign in ((low, 1), (high, -1)):
+        assert is_positive(sign * (values - end) + 1e-6, level / 2)
+        assert not is_positive(sign * (values - end) - 1e-6, level / 2)
 
 
-def test_an_interval_lies_around_the_mean_and_needs_some_pairs():
-    values = np.random.default_rng(2).normal(5, 1, 12)
-    low, high = interval(values)
-    assert low < values.mean() < high
-    assert high - values.mean() == pytest.approx(values.mean() - low)
-    assert interval(values[:2]) is None
-    assert interval([1.0] * 12) == pytest.approx((1.0, 1.0))
+def test_an_interval_needs_some_pairs():
+    assert interval([1.0, 2.0]) is None
+    assert interval([1.0] * 12) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("n", [2, 6, 7, 24])
+def test_a_bound_is_what_the_sum_must_reach(n):
+    level, least = 0.0008, bound(n, 0.0008)
+    if n < 7:
+        assert math.isinf(least)
+    else:
+        assert log_ratio(n, least - 1e-6) < -math.log(level) < log_ratio(n, least + 1e-6)
 
 
 def test_an_interval_misses_the_mean_seldom_enough_at_any_look():

@@ -5,6 +5,7 @@ import json
 import pytest
 from support.gates import command, gate
 
+from headway.base.identity import canonical, signed
 from headway.errors import ResultsError
 from headway.gate.command import Candidate
 from headway.gate.journal import CHALLENGER, CHAMPION, JOURNAL, SEAL, Journal
@@ -83,6 +84,35 @@ def test_a_seal_of_anything_is_refused_in_words(tmp_path, content):
     directory = with_a_challenger(tmp_path).directory
     (directory / SEAL).write_text(content)
     with pytest.raises(ResultsError, match="does not seal"):
+        Journal.read(directory)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"kind": "run", "number": 1, "role": "champion", "seed": 3, "value": 1.0},
+        {"kind": "challenger"},
+        {"kind": "verdict", "verdict": {}},
+        {"kind": "challenger", "number": 1, "candidate": {"name": 3}, "seeds": [], "challenger_first": True},
+        {},
+    ],
+)
+def test_a_line_that_is_whole_and_says_something_else_is_refused(tmp_path, content):
+    directory = gate(tmp_path)
+    first = json.loads((directory / JOURNAL).read_text())
+    line = signed({**content, "before": first["digest"]})
+    (directory / JOURNAL).write_text(f"{canonical(first)}\n{canonical(line)}\n")
+    (directory / SEAL).write_text(json.dumps({"lines": 2, "digest": line["digest"]}))
+    with pytest.raises(ResultsError, match="a line does not say what Headway writes; begin a new gate"):
+        Journal.read(directory)
+
+
+def test_settings_that_nobody_can_type_are_refused(tmp_path):
+    directory = gate(tmp_path)
+    first = json.loads((directory / JOURNAL).read_text())
+    line = signed({**first, "settings": {**first["settings"], "budget": 10**9}})
+    (directory / JOURNAL).write_text(canonical(line) + "\n")
+    with pytest.raises(ResultsError, match="a line does not say what Headway writes"):
         Journal.read(directory)
 
 

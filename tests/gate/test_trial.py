@@ -73,7 +73,7 @@ def test_runs_that_do_not_depend_on_their_seed_are_an_error():
 def try_(directory, worth, monkeypatch, **options):
     monkeypatch.chdir(directory.parent)
     told = []
-    options = {"name": None, "timeout": None, "tell": told.append, **options}
+    options = {"name": None, "timeout": None, "trust_code": False, "tell": told.append, **options}
     return try_command(directory, command(worth), **options)
 
 
@@ -141,7 +141,7 @@ def test_a_challenger_whose_file_was_edited_is_another_challenger(tmp_path, monk
         journal.begin(Candidate.typed("wider", run, tmp_path), [100, 101], challenger_first=True)
     (tmp_path / "wider.py").write_text((tmp_path / "train.py").read_text() + "\n")
     monkeypatch.chdir(tmp_path)
-    verdict = try_command(directory, run, name="wider", timeout=None, tell=print)
+    verdict = try_command(directory, run, name="wider", timeout=None, trust_code=False, tell=print)
     assert verdict["challenger"] == 2
 
 
@@ -149,7 +149,7 @@ def test_a_challenger_that_fails_is_discarded(tmp_path, monkeypatch):
     directory = gate(tmp_path)
     monkeypatch.chdir(tmp_path)
     run = command(0.1).replace("{seed}", "{seed}x")
-    verdict = try_command(directory, run, name="broken", timeout=None, tell=print)
+    verdict = try_command(directory, run, name="broken", timeout=None, trust_code=False, tell=print)
     assert (verdict["verdict"], verdict["pairs"], verdict["interval"]) == ("discard", 0, None)
     assert verdict["reason"].startswith("broken, seed 100: the run ended with exit code 1; its output: ")
 
@@ -195,7 +195,16 @@ def test_a_champion_whose_file_was_edited_is_no_champion(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text("print('loss: 5')")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"train\.py has changed since the gate was given baseline"):
-        try_command(directory, command(0.1, file="wider.py"), name=None, timeout=None, tell=print)
+        try_command(directory, command(0.1, file="wider.py"), name=None, timeout=None, trust_code=False, tell=print)
+
+
+def test_a_command_that_stands_in_a_directory_of_somebody_else_is_not_run(tmp_path, monkeypatch):
+    directory = gate(tmp_path)
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache of another user"))
+    with pytest.raises(UserError, match=r"would run '.*' in .*, which you have not typed here; .* --trust-code"):
+        try_(directory, 0.1, monkeypatch, name="better")
+    assert not (directory / "logs").exists()
+    assert try_(directory, 0.1, monkeypatch, name="better", trust_code=True)["verdict"] == "keep"
 
 
 def test_a_challenger_that_cannot_be_kept_is_not_begun(tmp_path, monkeypatch):

@@ -41,7 +41,6 @@ def init(
     run: Annotated[
         str, typer.Option(metavar="COMMAND", help="How to run the first champion; {seed} stands for its random seed.")
     ] = "",
-    name: Annotated[str, typer.Option(metavar="NAME", help="The first champion's name.")] = "baseline",
     margin: Annotated[
         str,
         typer.Option(metavar="X%|X", help="The improvement that matters, in per cent or in the metric's unit."),
@@ -61,12 +60,13 @@ def init(
 
     Example: headway gate init results/gate --metric val_bpb --run "python train.py --seed {seed}" --margin 0.3%
     """
-    from headway.gate.command import Candidate
+    from headway.gate.command import Candidate, allow
     from headway.gate.journal import GateSettings, Journal
 
     margin_value, is_percent = _number(margin, f"--margin {margin}", "0.3% or 0.01")
     chance = _rate(rate)
-    _check_metric(metric)
+    if not re.fullmatch(r"[^\s=:\"']+", metric):
+        raise UserError(f"--metric {shortened(repr(metric))}: give one word as runs print it, such as val_bpb")
     needed = _needed_pairs(chance, challengers, budget)
     settings = GateSettings(
         metric=metric,
@@ -78,7 +78,8 @@ def init(
         lower_is_better=not higher_is_better,
         first_seed=secrets.randbelow(_FIRST_SEEDS),
     )
-    champion = Candidate.typed(name, run, Path.cwd()) if run else Candidate(name=name)
+    champion = Candidate.typed("baseline", run, Path.cwd()) if run else Candidate(name="baseline")
+    allow(champion)
     Journal.create(directory, settings, champion)
     say(f"{directory}: a change is kept with {needed} to {budget} pairs of runs; try one with `headway gate try`")
 
@@ -99,6 +100,9 @@ def try_(
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The challenger's name.")] = None,
     timeout: Annotated[int | None, opt.whole_number(1, "Seconds after which a run has failed.")] = None,
+    trust_code: Annotated[
+        bool, typer.Option("--trust-code", help="Run the champion's command though somebody else typed it.")
+    ] = False,
 ) -> None:
     """Try a challenger: exit 0 to keep it, 10 to discard it, 11 if it stays undecided.
 
@@ -115,19 +119,13 @@ def try_(
         raise UserError("headway gate try: give the challenger's command with --run, or a file of runs with --results")
     if name is not None and not name.strip():
         raise UserError("--name '': give the challenger a name, such as wider-mlp")
-    if results is not None:
-        verdict = try_results(directory, results, name=name)
+    if run is None:
+        verdict = try_results(directory, results or Path(), name=name)
     else:
         with SignalHandler().heard():
-            verdict = try_command(directory, run or "", name=name, timeout=timeout, tell=tell)
+            verdict = try_command(directory, run or "", name=name, timeout=timeout, trust_code=trust_code, tell=tell)
     say(json.dumps(verdict, ensure_ascii=False))
     raise SystemExit(EXIT_CODES[verdict["verdict"]])
-
-
-def _check_metric(metric: str) -> None:
-    """Raise UserError for a name that no run can print as a metric."""
-    if not re.fullmatch(r"[^\s=:\"']+", metric):
-        raise UserError(f"--metric {shortened(repr(metric))}: give one word as runs print it, such as val_bpb")
 
 
 def _rate(text: str) -> float:

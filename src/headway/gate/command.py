@@ -13,18 +13,21 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.base.files import Content, appending, ordinary, remove
+from headway.base.files import Content, appending, ordinary, private_folder, remove, write_text
+from headway.base.identity import digest
 from headway.errors import RunFailed, UserError, shortened
 
 SEED = "{seed}"
 
 _PATIENCE_S = 5.0
 """Seconds between asking a run to end and ending it."""
+
+_GONE = (ProcessLookupError, PermissionError)
+"""Errors of a signal to a group of processes that have ended."""
 
 _TAIL = 1 << 20
 """Bytes at the end of an output in which the metric is looked for."""
@@ -89,15 +92,34 @@ class Candidate:
 
 
 def hashes(words: list[str], folder: Path) -> dict[str, str]:
-    """Return the hash of each file that a command names, without large files and programs of the system."""
+    """Return the hash of each file that a command names, without large files."""
     found = {}
     for word in words:
         path = folder / word
-        is_program = word == words[0] and (os.path.isabs(word) or "/" not in word)
         with contextlib.suppress(OSError, ValueError):
-            if not is_program and path.is_file() and path.stat().st_size <= _LARGEST_PART:
+            if path.is_file() and path.stat().st_size <= _LARGEST_PART:
                 found[word] = Content.of_file(path, links=True).sha256[:16]
     return found
+
+
+def allow(candidate: Candidate) -> None:
+    """Note that this user has typed or read a command, so that gates may run it."""
+    folder, _ = private_folder("commands")
+    write_text(folder / digest([candidate.run, candidate.folder]), "")
+
+
+def check_allowed(candidate: Candidate, directory: Path) -> None:
+    """Raise UserError for a command that stands in a gate's directory, and that this user has not typed.
+
+    Raises:
+        UserError: naming the command.
+    """
+    folder, _ = private_folder("commands")
+    if not (folder / digest([candidate.run, candidate.folder])).exists():
+        raise UserError(
+            f"{directory} would run {shortened(repr(candidate.run))} in {candidate.folder}, which you have not typed "
+            "here; read it, and allow it with --trust-code"
+        )
 
 
 def run_once(candidate: Candidate, seed: int, log: Path, metric: str, timeout: float | None = None) -> float:
@@ -183,19 +205,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a run with everything that it started, if it has not ended by itself."""
     if process.poll() is not None:
         return
-    with _unless_gone():
+    with contextlib.suppress(*_GONE):
         os.killpg(process.pid, signal.SIGTERM)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         process.wait(_PATIENCE_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        pass
-    finally:
-        with _unless_gone():
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-@contextlib.contextmanager
-def _unless_gone() -> Iterator[None]:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        yield
+    with contextlib.suppress(*_GONE):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

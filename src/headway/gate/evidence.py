@@ -17,6 +17,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp
 
 EFFECTS = ((0.7, 0.15), (1.3, 0.3), (2.2, 0.55))
 """Assumed means over the spread of the differences, with their weights: such effects can be found with 4 to 60 pairs.
@@ -29,7 +31,6 @@ FIRST_SHARE = 0.8
 """The share of the rate for the planned challengers. The next as many have this share of what is left, and so on."""
 
 _POINTS = 2_000
-_HALVINGS = 60
 
 
 def spent_rate(rate: float, number: int, planned: int) -> float:
@@ -67,7 +68,7 @@ def log_evidence(differences: Sequence[float]) -> float:
         >>> log_evidence([0.0, 0.0])
         0.0
     """
-    values = np.asarray(differences, dtype=float)
+    values = np.asarray(differences, float)
     largest = np.abs(values).max(initial=0.0)
     if not largest:
         return 0.0
@@ -88,12 +89,12 @@ def log_ratio(n: int, normed_sum: float) -> float:
     step = (2.6 * math.sqrt(n) + 10) / _POINTS
     length = step * (np.arange(_POINTS) + 0.5)
     without_effect = (n - 1) * np.log(length) - length**2 / 2
-    weighted = []
+    with_effects = []
     for effect, weight in EFFECTS:
-        with_effect = without_effect + effect * normed_sum * length
         constant = math.log(weight) - n * effect**2 / 2
-        weighted.append(constant + _log_sum(with_effect))
-    return _log_sum(np.array(weighted)) - _log_sum(without_effect)
+        with_effect = without_effect + effect * normed_sum * length
+        with_effects.append(constant + with_effect)
+    return float(logsumexp(with_effects) - logsumexp(without_effect))
 
 
 def is_positive(differences: Sequence[float], level: float) -> bool:
@@ -103,44 +104,25 @@ def is_positive(differences: Sequence[float], level: float) -> bool:
     return log_evidence(differences) >= -math.log(level)
 
 
-def lower_bound(differences: Sequence[float], level: float) -> float | None:
-    """Return the lower bound of the mean, valid whenever one looks; None while there are too few differences.
+def bound(n: int, level: float) -> float:
+    """Return the sum of n differences over the root of the sum of their squares at which they decide at a level."""
+    most = math.sqrt(n)
 
-    The bound is the largest mean that is rejected.
-    """
-    values = np.asarray(differences, dtype=float)
+    def excess(normed_sum: float) -> float:
+        return log_ratio(n, normed_sum) + math.log(level)
 
-    def is_rejected(mean: float) -> bool:
-        return is_positive([*(values - mean)], level)
-
-    high = float(values.mean())
-    scale = float(np.ptp(values)) or abs(high) * 1e-12 or 1e-300
-    low = high
-    for doubling in range(_HALVINGS):
-        low = high - scale * 2.0**doubling
-        if is_rejected(low):
-            break
-    else:
-        return None
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if is_rejected(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    if n < fewest_pairs(level) or excess(most) < 0:
+        return math.inf
+    return float(brentq(excess, -most, most))
 
 
 def interval(differences: Sequence[float], level: float = 0.05) -> tuple[float, float] | None:
     """Return the confidence interval of the mean, valid whenever one looks; None if there are too few pairs."""
-    low = lower_bound(differences, level / 2)
-    minus_high = lower_bound([-difference for difference in differences], level / 2)
-    if low is None or minus_high is None:
+    n = len(differences)
+    normed_sum = bound(n, level / 2)
+    if math.isinf(normed_sum):
         return None
-    return low, -minus_high
-
-
-def _log_sum(logarithms: np.ndarray) -> float:
-    largest = float(logarithms.max())
-    terms = np.exp(logarithms - largest)
-    return largest + math.log(float(terms.sum()))
+    t = normed_sum * math.sqrt((n - 1) / (n - normed_sum**2))
+    mean = float(np.mean(differences))
+    half = t * float(np.std(differences, ddof=1)) / math.sqrt(n)
+    return mean - half, mean + half

@@ -12,9 +12,9 @@ decided on a damaged record.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from headway.base import files
 from headway.base.identity import DIGEST, is_as_signed, signed
@@ -24,6 +24,8 @@ from headway.gate.command import Candidate
 
 JOURNAL, SEAL, LOGS, LEASE = "journal.jsonl", "seal.json", "logs", ".lease"
 SCHEMA = 1
+
+MOST_PAIRS = 1_000
 
 CHAMPION, CHALLENGER = "champion", "challenger"
 
@@ -46,9 +48,9 @@ class GateSettings:
     metric: str
     margin: float
     is_percent: bool
-    budget: int
-    rate: float
-    challengers: int
+    budget: Annotated[int, Field(ge=2, le=MOST_PAIRS)]
+    rate: Annotated[float, Field(gt=0, lt=0.5)]
+    challengers: Annotated[int, Field(ge=1)]
     lower_is_better: bool
     first_seed: int
 
@@ -87,7 +89,7 @@ class Journal:
     def __init__(self, directory: Path, lines: list[dict[str, Any]]):
         self.directory, self._lines = directory, lines
         self.settings = TypeAdapter(GateSettings).validate_python(lines[0]["settings"])
-        self.champion = _candidate(lines[0]["champion"])
+        self.champion = TypeAdapter(Candidate).validate_python(lines[0]["champion"])
         self.attempts: list[Attempt] = []
         for line in lines[1:]:
             self._take(line)
@@ -134,7 +136,10 @@ class Journal:
         if not lines or lines[0].get("schema") != SCHEMA:
             raise ResultsError(f"{file}: another version of Headway wrote it; use that one, or another directory")
         _check_seal(files.inside(directory, SEAL), [line[DIGEST] for line in lines])
-        return cls(directory, lines)
+        try:
+            return cls(directory, lines)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            raise ResultsError(f"{file}: a line does not say what Headway writes; begin a new gate") from None
 
     @property
     def unfinished(self) -> Attempt | None:
@@ -174,15 +179,8 @@ class Journal:
         """Read a line into the challengers."""
         kind = line["kind"]
         if kind == "challenger":
-            self.attempts.append(
-                Attempt(
-                    number=line["number"],
-                    candidate=_candidate(line["candidate"]),
-                    champion=self.champion,
-                    seeds=list(line["seeds"]),
-                    challenger_first=line["challenger_first"],
-                )
-            )
+            content = {name: value for name, value in line.items() if name not in ("kind", "before", DIGEST)}
+            self.attempts.append(TypeAdapter(Attempt).validate_python({**content, "champion": self.champion}))
         elif kind == "seeds":
             self.attempts[-1].seeds.extend(line["seeds"])
         elif kind == "run":
@@ -203,10 +201,6 @@ def check_is_gate(directory: Path) -> None:
         raise ResultsError(
             f"{directory} is no gate; begin one with `headway gate init {directory} --metric NAME --run COMMAND`"
         )
-
-
-def _candidate(content: Any) -> Candidate:
-    return TypeAdapter(Candidate).validate_python(content)
 
 
 def _sound(text: bytes, before: str, place: str) -> dict[str, Any]:

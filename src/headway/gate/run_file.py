@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.base.text import counted
 from headway.errors import UserError, near, shortened
 from headway.gate.command import Candidate
-from headway.gate.journal import CHALLENGER, CHAMPION, Attempt, Journal
+from headway.gate.journal import CHALLENGER, CHAMPION, Journal
 from headway.gate.trial import Decision, decide, give_up_unfinished, held, named, record, verdict_of
 from headway.judged.sources import read_table
 from headway.judged.table import Row, RunTable
@@ -30,13 +29,14 @@ def try_results(directory: Path, file: Path, *, name: str | None) -> dict[str, A
         attempt = journal.unfinished
         if attempt is None or attempt.candidate.run or (name and name != attempt.candidate.name):
             attempt = None
-        known = 0 if attempt is None else len(attempt.seeds)
-        if attempt is not None and not _begins_with(pairs, attempt):
+        known = {} if attempt is None else attempt.values
+        if attempt is not None and any(pairs.get(seed, {}).get(role) != known[role, seed] for role, seed in known):
             raise UserError(
-                f"--results {file}: it no longer begins with the {counted(known, 'pair')} of {attempt.candidate.name}; "
-                "add runs at its end, or begin another challenger with --name"
+                f"--results {file}: it no longer has the runs of {attempt.candidate.name} that were read before; put "
+                "them back and add others, or begin another challenger with --name"
             )
-        new = dict([*pairs.items()][known : journal.settings.budget])
+        new = {seed: values for seed, values in pairs.items() if (CHAMPION, seed) not in known}
+        new = dict([*new.items()][: journal.settings.budget - len(known) // 2])
         _check_fresh(journal, file, new)
         if attempt is None:
             candidate = named(journal, Candidate(name=""), name)
@@ -54,13 +54,6 @@ def try_results(directory: Path, file: Path, *, name: str | None) -> dict[str, A
         so_far = Decision(outcome="undecided", pairs=len(attempt.seeds))
         verdict = verdict_of(journal, attempt, so_far)
         return {**verdict, "reason": f"{verdict['reason']}; add runs to {file}, up to {journal.settings.budget} pairs"}
-
-
-def _begins_with(pairs: Mapping[int, Mapping[str, float]], attempt: Attempt) -> bool:
-    """Return whether a file begins with the runs that a challenger has."""
-    if [*pairs][: len(attempt.seeds)] != attempt.seeds:
-        return False
-    return all(pairs[seed][role] == value for (role, seed), value in attempt.values.items())
 
 
 def read_pairs(file: Path, metric: str) -> dict[int, dict[str, float]]:

@@ -8,7 +8,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +17,8 @@ import numpy as np
 from headway.base import files
 from headway.base.text import counted, number
 from headway.errors import RunFailed, UserError, shortened
-from headway.gate.command import Candidate, run_once
-from headway.gate.evidence import fewest_pairs, interval, is_positive, log_ratio, spent_rate
+from headway.gate.command import Candidate, allow, check_allowed, run_once
+from headway.gate.evidence import bound, fewest_pairs, interval, is_positive, spent_rate
 from headway.gate.journal import CHALLENGER, CHAMPION, LEASE, LOGS, Attempt, GateSettings, Journal, check_is_gate
 from headway.store.lease import Lease, LeaseHeld
 
@@ -49,7 +49,7 @@ class Decision:
 def pairs_to_keep(level: float) -> int:
     """Return the number of pairs with which a change can be kept, if every pair shows the same improvement."""
     n = fewest_pairs(level)
-    while log_ratio(n, math.sqrt(n)) < -math.log(level):
+    while math.isinf(bound(n, level)):
         n += 1
     return n
 
@@ -103,7 +103,7 @@ def held(directory: Path) -> Iterator[Journal]:
 
 
 def try_command(
-    directory: Path, run: str, *, name: str | None, timeout: float | None, tell: Callable[[str], None]
+    directory: Path, run: str, *, name: str | None, timeout: float | None, trust_code: bool, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """Run a challenger and the champion in pairs until a decision; return the verdict.
 
@@ -112,15 +112,20 @@ def try_command(
         RunFailed: if a run of the champion fails; the same call goes on from there.
     """
     with held(directory) as journal:
+        if trust_code:
+            allow(journal.champion)
         candidate = Candidate.typed(name or "", run, Path.cwd())
+        allow(candidate)
         attempt = journal.unfinished
-        if attempt is None or not _is_same(attempt.candidate, candidate, name):
+        is_named_so = attempt is not None and name in (None, attempt.candidate.name)
+        if attempt is None or not is_named_so or attempt.candidate != replace(candidate, name=attempt.candidate.name):
             candidate = named(journal, candidate, name)
             _check_champion(journal, candidate)
             give_up_unfinished(journal, candidate)
             budget = journal.settings.budget
             first = max(journal.used_seeds, default=journal.settings.first_seed - 1) + 1
             attempt = journal.begin(candidate, [*range(first, first + budget)], bool(secrets.randbits(1)))
+        check_allowed(attempt.champion, directory)
         decision = decide(journal.settings, attempt)
         while decision is None:
             looked = len(attempt.values_of(CHAMPION))
@@ -205,16 +210,6 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     return f"{sides}: {PHRASES[verdict['verdict']]}, {change} ({evidence}; {counted(verdict['pairs'], 'pair')})"
 
 
-def _is_same(former: Candidate, candidate: Candidate, name: str | None) -> bool:
-    """Return whether a call goes on with a challenger that was interrupted."""
-    is_named_so = name is None or name == former.name
-    return is_named_so and (former.run, former.folder, former.files) == (
-        candidate.run,
-        candidate.folder,
-        candidate.files,
-    )
-
-
 def named(journal: Journal, candidate: Candidate, name: str | None) -> Candidate:
     """Return a new challenger with its name, after checking that it can be kept with the pairs there are.
 
@@ -228,9 +223,7 @@ def named(journal: Journal, candidate: Candidate, name: str | None) -> Candidate
             f"{journal.directory}: challenger {coming} needs at least {needed} pairs to be kept, and --budget is "
             f"{journal.settings.budget}; begin a new gate with a larger --budget or more --challengers"
         )
-    return Candidate(
-        name=name or f"challenger-{coming}", run=candidate.run, folder=candidate.folder, files=candidate.files
-    )
+    return replace(candidate, name=name or f"challenger-{coming}")
 
 
 def _check_champion(journal: Journal, candidate: Candidate) -> None:
