@@ -233,7 +233,7 @@ def _plant_twins(declared: TransformerModel, weights: Weights, free: list, names
         if _rows(declared, layer, one, which) != _rows(declared, layer, other, which):
             twin[:] = TWIN * own + np.sqrt(1 - TWIN**2) * twin
     free[:] = [at for at in free if at[0] != layer]  # nothing else changes there
-    names["twins"] = f"L{layer}H{one} and H{other}"
+    names["twins"] = f"L{layer}H{one} and L{layer}H{other}"
 
 
 def _plant_composed(
@@ -444,7 +444,7 @@ def of_kinds(models: int) -> None:
         print(f"{kind:15} {sum(map(bool, found)):3} of {models} pages have a finding; {dict(about)}", flush=True)
     print(f"without graded rows {total} of {models * (len(UNTRAINED) - 1)}; {time.perf_counter() - began:.0f} s")
     told = [
-        any(f"alike queries: {label}H" in f.sentence for f in found)
+        any(f"alike queries (CKA): {label}H" in f.sentence for f in found)
         for label, found in map(shares_subspace, range(models))
     ]
     print(f"shared subspaces: {sum(told)} of {models} found")

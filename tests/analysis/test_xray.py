@@ -508,12 +508,12 @@ def test_induction_heads_are_named_on_drawn_repeats_and_on_the_text(reset):
     said = sentences["induction_score"]
     assert said.found is not reset
     if reset:
-        assert said.sentence.startswith("no induction head (from 0.40 on): on repeated tokens drawn from the text L")
+        assert said.sentence.startswith("no induction heads (from 0.40 on): on repeated tokens drawn from the text L")
         assert "; on the text's own repeats L" in said.sentence
     else:
-        drawn, own = said.sentence.split("; 1 induction head ")
-        start = "induction head on repeated tokens drawn from the text (from 0.40 on): "
-        assert drawn.startswith(f"1 {start}L{layer}H{head} ")
+        drawn, own = said.sentence.split("; induction heads ")
+        start = "induction heads on repeated tokens drawn from the text (from 0.40 on): "
+        assert drawn.startswith(f"{start}L{layer}H{head} ")
         assert own.startswith(f"on the text's own repeats (from 0.40 on): L{layer}H{head} ")
         assert "95 % CI" in drawn
         assert "positions alone" in own

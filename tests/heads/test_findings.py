@@ -48,17 +48,19 @@ def said(found, **options):
 def test_special_heads_are_named_with_what_untrained_ones_show():
     one = planted("induction_score", [[0.01, 0.02], [0.893, 0.1]])
     assert said(one) == [
-        "1 induction head on repeated tokens drawn from the text (from 0.40 on): L1H0 0.89 (untrained 0.05)"
+        "induction heads on repeated tokens drawn from the text (from 0.40 on): L1H0 0.89 (untrained 0.05)"
     ]
     (finding,) = looked_for(one)
     assert finding.p < 1e-3
+    assert finding.heads == ("L1H0",)
+    assert set(finding.named) == {"L1H0"}
     many = planted("previous_token_score", [[0.5, 0.9, 0.6], [0.7, 0.8, 0.95, 0.2]], untrained=0.02, spread=0.005)
     assert said(many) == [
-        "6 previous-token heads (from 0.40 on): L1H2 0.95, L0H1 0.90, L1H1 0.80, L1H0 0.70, L0H2 0.60 and 1 more "
+        "previous-token heads (from 0.40 on): L1H2 0.95, L0H1 0.90, L1H1 0.80, L1H0 0.70, L0H2 0.60 and 1 more "
         "(untrained 0.02)"
     ]
     assert said(planted("sink_score", [[0.6, 0.7]])) == [
-        "2 heads that rest on the first token (from 0.50 on): L0H1 0.70, L0H0 0.60 (untrained 0.05)"
+        "heads that rest on the first token (from 0.50 on): L0H1 0.70 and L0H0 0.60 (untrained 0.05)"
     ]
 
 
@@ -76,11 +78,11 @@ def test_a_head_that_untrained_ones_can_be_is_not_special():
     (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
     assert not finding.found
     assert finding.sentence == (
-        "no clear previous-token head (from 0.40 on): L0H0 is highest, 0.50 (untrained 0.40), and they may reach that"
+        "no clear previous-token heads (from 0.40 on): L0H0 is highest, 0.50 (untrained 0.40), and they may reach that"
     )
     (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
     assert not finding.found
-    assert finding.sentence == "no neighbour head (from 0.90 on): L0H0 is highest, 0.85 (untrained 0.05)"
+    assert finding.sentence == "no neighbour heads (from 0.90 on): L0H0 is highest, 0.85 (untrained 0.05)"
 
 
 def test_without_draws_no_head_stands_out():
@@ -88,7 +90,7 @@ def test_without_draws_no_head_stands_out():
     (finding,) = looked_for({"sink_score": score})
     assert not finding.found
     assert finding.p == 1
-    assert finding.sentence.startswith("no clear head that rests on the first token")
+    assert finding.sentence.startswith("no clear heads that rest on the first token")
 
 
 def with_ends(found, half, **changes):
@@ -105,14 +107,14 @@ def test_a_role_is_named_by_its_interval():
     """And no head is said to fall short of a number that its rounded score reaches."""
     below = planted("positional_score", [[0.899, 0.2]])
     (finding,) = looked_for(below)
-    assert finding.sentence == "no neighbour head (from 0.90 on): L0H0 is highest, 0.899 (untrained 0.05)"
+    assert finding.sentence == "no neighbour heads (from 0.90 on): L0H0 is highest, 0.899 (untrained 0.05)"
     (finding,) = looked_for(with_ends(below, 0.02))
     assert finding.sentence == (
-        "no clear neighbour head (from 0.90 on): L0H0 is highest, 0.899 (95 % CI 0.88 to 0.92; untrained 0.05)"
+        "no clear neighbour heads (from 0.90 on): L0H0 is highest, 0.899 (95 % CI 0.88 to 0.92; untrained 0.05)"
     )
     above = planted("positional_score", [[0.91, 0.93, 0.98]])
     assert said(with_ends(above, 0.02)) == [
-        "2 neighbour heads (from 0.90 on): L0H2 0.98, L0H1 0.93 (95 % CIs from 0.91 on; untrained 0.05); "
+        "neighbour heads (from 0.90 on): L0H2 0.98 and L0H1 0.93 (95 % CIs from 0.91 on; untrained 0.05); "
         "not clear: L0H0 0.91 (95 % CI 0.89 to 0.93; untrained 0.05)"
     ]
     (finding,) = looked_for(with_ends(planted("positional_score", [[0.91, 0.2]]), 0.02))
@@ -130,25 +132,25 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.95, 0.1]]))
     assert finding.about == "text_induction_score"
     assert finding.sentence == (
-        "1 induction head on the text's own repeats (from 0.40 on): L0H0 0.95 (95 % CI 0.93 to 0.97; untrained 0.10; "
+        "induction heads on the text's own repeats (from 0.40 on): L0H0 0.95 (95 % CI 0.93 to 0.97; untrained 0.10; "
         "positions alone 0.10); on repeated tokens drawn from the text L0H0 is highest, 0.03 (untrained 0.05), and "
         "none is clear"
     )
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.15, 0.1]]))
     assert not finding.found
     assert finding.sentence == (
-        "no induction head (from 0.40 on): on repeated tokens drawn from the text L0H0 is highest, 0.03 (untrained "
+        "no induction heads (from 0.40 on): on repeated tokens drawn from the text L0H0 is highest, 0.03 (untrained "
         "0.05); on the text's own repeats L0H0 is highest, 0.15 (95 % CI 0.13 to 0.17; untrained 0.10; positions "
         "alone 0.10)"
     )
     (finding,) = looked_for(planted("induction_score", [[0.03, 0.02]]))
-    assert finding.sentence.startswith("no induction head on repeated tokens drawn from the text (from 0.40 on): ")
+    assert finding.sentence.startswith("no induction heads (from 0.40 on): on repeated tokens drawn from the text ")
 
 
 def test_a_head_that_looks_where_any_text_repeats_is_no_induction_head():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.55, 0.1]], by_place=0.5))
     assert not finding.found
-    assert finding.sentence.startswith("no clear induction head (from 0.40 on): ")
+    assert finding.sentence.startswith("no clear induction heads (from 0.40 on): ")
     assert finding.sentence.endswith(
         "L0H0 is highest, 0.55 (95 % CI 0.53 to 0.57; untrained 0.10; positions alone 0.50)"
     )
@@ -162,11 +164,11 @@ def test_what_no_head_can_see_is_not_looked_for():
 def test_alike_heads_are_named():
     value = np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
     assert said(pairs("output_correlation", value)) == [
-        "alike outputs: L0H0 and H2 (centred cosine 0.83); the mean of 3 pairs is 0.31 (untrained 0.00)"
+        "alike outputs (centred cosine): L0H0 and L0H2 0.83 (untrained 0.00); the mean of 3 pairs is 0.31"
     ]
     assert said(pairs("output_correlation", value, spread=0.8)) == []
     assert said(pairs("query_cka_centred", value, untrained=0.3)) == [
-        "alike queries: L0H0 and H2 (CKA 0.83); the mean of 3 pairs is 0.31 (untrained 0.30)"
+        "alike queries (CKA): L0H0 and L0H2 0.83 (untrained 0.30); the mean of 3 pairs is 0.31"
     ]
 
 
@@ -175,7 +177,7 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
     share = HeadScores(metric="output_constant_share", values={"layers.0.a": np.array([0.96, 0.2, 0.5])}, n_rows=9)
     (finding,) = looked_for(pairs("output_correlation", value) | {share.metric: share})
     assert not finding.found
-    assert finding.sentence == "1 head adds a constant (from 0.90 of the squared output on): L0H0 0.96"
+    assert finding.sentence == "heads that add a constant (from 0.90 of the squared output on): L0H0 0.96"
 
 
 def test_idle_heads_are_named():
@@ -221,11 +223,11 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
     assert counts(confident | even).found
     assert counts(confident | even).sentence == (
-        "1 of 8 metrics of heads and pairs differs from re-initialised heads, most of all L1H0, whose attention "
+        "1 of 8 metrics of heads and pairs differ from re-initialised heads, most of all L1H0, whose attention "
         "confidence is 0.74 against 0.049"
     )
     alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
-    assert "most of all L0H0 and H2, whose output dissimilarity is −0.83" in (
+    assert "most of all L0H0 and L0H2, whose output dissimilarity is −0.83" in (
         counts(pairs("output_dissimilarity", alike)).sentence
     )
     nothing = counts(even)

@@ -42,7 +42,7 @@ def test_an_x_ray_is_silent_whatever_untrained_weights_are(silence, kind):
 def test_a_shared_subspace_is_found(silence):
     for seed in range(3):
         label, found = silence.shares_subspace(seed)
-        assert any(f"alike queries: {label}H" in finding.sentence for finding in found), (seed, label)
+        assert any(f"alike queries (CKA): {label}H" in finding.sentence for finding in found), (seed, label)
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_a_head_with_a_fixed_pattern_is_named_and_is_no_neighbour_head():
     found = headway.xray(Fixed(), tokens=torch.randint(16, (32, 24)))
     assert found.scores["fixed_pattern_score"].values["layers.0.attention"][0] > 0.8
     said = [finding.sentence for finding in (*found.findings, *found.not_found)]
-    assert any(sentence.startswith("1 head with a fixed pattern") for sentence in said)
+    assert any(sentence.startswith("heads with a fixed pattern") for sentence in said)
     assert any("no neighbour head" in sentence for sentence in said)
 
 
@@ -112,4 +112,4 @@ def test_models_trained_on_noise_have_no_roles_and_constant_heads_are_said(silen
         xray = silence.of_noise(seed)
         about = {finding.about for finding in xray.findings}
         assert not any(each.endswith(("_score", "_composition")) for each in about), (seed, xray.findings)
-        assert any("add constants" in finding.sentence for finding in xray.not_found), seed
+        assert any("add a constant" in finding.sentence for finding in xray.not_found), seed

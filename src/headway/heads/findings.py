@@ -17,13 +17,14 @@ largest distance of all is compared with the largest distance of each draw from 
 Numpy alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from headway.base.text import counted, decimal, number
+from headway.base.words import some_names
 from headway.config.metrics import metric_name
 from headway.heads.scores import (
     FAMILY_WISE,
@@ -38,7 +39,7 @@ from headway.heads.scores import (
 )
 
 NAMED = 5
-"""The most heads that a sentence names; for pairs the number is two less."""
+"""The most heads or pairs that a sentence names."""
 COMPOSITIONS = {"q": "into queries", "k": "into keys", "v": "into values"}
 """The kinds of composition, each with the input of the later head."""
 
@@ -54,6 +55,7 @@ class Finding:
             heads that do exactly nothing.
         found: True if something stands out.
         heads: the names of special heads that clearly stand out by that metric, highest first.
+        named: the names of all heads in the sentence.
     """
 
     about: str
@@ -61,6 +63,7 @@ class Finding:
     p: float | None = None
     found: bool = True
     heads: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +77,14 @@ class _Special:
 
 _DRAWN, _OWN = "on repeated tokens drawn from the text", "on the text's own repeats"
 SPECIAL = (
-    _Special(called="induction head", least=0.4, on={"induction_score": _DRAWN, "text_induction_score": _OWN}),
-    _Special(called="previous-token head", least=0.4, on={"previous_token_score": ""}),
+    _Special(called="induction heads", least=0.4, on={"induction_score": _DRAWN, "text_induction_score": _OWN}),
+    _Special(called="previous-token heads", least=0.4, on={"previous_token_score": ""}),
     _Special(
-        called="duplicate-token head", least=0.4, on={"duplicate_token_score": _DRAWN, "text_duplicate_score": _OWN}
+        called="duplicate-token heads", least=0.4, on={"duplicate_token_score": _DRAWN, "text_duplicate_score": _OWN}
     ),
-    _Special(called="neighbour head", least=0.9, on={"positional_score": ""}),
-    _Special(called="head with a fixed pattern", least=0.5, on={"fixed_pattern_score": ""}),
-    _Special(called="head that rests on the first token", least=0.5, on={"sink_score": ""}),
+    _Special(called="neighbour heads", least=0.9, on={"positional_score": ""}),
+    _Special(called="heads with a fixed pattern", least=0.5, on={"fixed_pattern_score": ""}),
+    _Special(called="heads that rest on the first token", least=0.5, on={"sink_score": ""}),
 )
 """The special heads with their least scores.
 
@@ -111,10 +114,30 @@ class _Found:
     value: float
     p: float
     untrained: float
-    name: str
+    heads: tuple[str, ...]
     low: float = np.nan
     high: float = np.nan
     by_place: float = np.nan
+
+    @property
+    def name(self) -> str:
+        """The names of its heads."""
+        return " and ".join(self.heads)
+
+
+def _names(found: Iterable[_Found]) -> tuple[str, ...]:
+    return tuple(head for each in found for head in each.heads)
+
+
+def _each(label: str, n: int) -> list[tuple[str, ...]]:
+    """Return the names of an attention's heads, each on its own."""
+    return [(name,) for name in head_names(label, n)]
+
+
+def _both(label: str, n: int) -> list[tuple[str, ...]]:
+    """Return the names of an attention's pairs of heads."""
+    names = head_names(label, n)
+    return [(names[i], names[j]) for i, j in zip(*np.triu_indices(n, k=1), strict=True)]
 
 
 def findings(
@@ -171,29 +194,29 @@ def _several(scores: Mapping[str, HeadScores], metric: str) -> bool:
 
 
 def _searched(
-    value: np.ndarray, drawn: np.ndarray | None, names: Sequence[str], scale: Scale, tests: int
+    value: np.ndarray, drawn: np.ndarray | None, names: Sequence[tuple[str, ...]], scale: Scale, tests: int
 ) -> Iterator[_Found]:
     """Yield each head or pair of a layer with its chance against the highest of each draw."""
     if drawn is None:
-        yield from (_Found(value=float(v), p=1.0, untrained=np.nan, name=n) for v, n in zip(value, names, strict=True))
+        yield from (_Found(value=float(v), p=1.0, untrained=np.nan, heads=n) for v, n in zip(value, names, strict=True))
         return
     known = np.where(np.isfinite(drawn), drawn, -np.inf)
     highest = known.max(1)
     mean = float(drawn[np.isfinite(drawn)].mean()) if np.isfinite(drawn).any() else np.nan
     for score, name in zip(value, names, strict=True):
         p = min(1.0, tests * chance(float(score), highest, scale))
-        yield _Found(value=float(score), p=p, untrained=mean, name=name)
+        yield _Found(value=float(score), p=p, untrained=mean, heads=name)
 
 
 def _special(
     scores: Mapping[str, HeadScores], labels: Mapping[str, str], special: _Special, kinds: int
 ) -> Finding | None:
     """Return the heads of one kind, by everything on which they are looked for."""
-    found: list[str] = []
-    silent: dict[str, list[_Found]] = {}
-    named: dict[str, list[_Found]] = {}
+    found, every = list[str](), list[_Found]()
+    silent, named = dict[str, list[_Found]](), dict[str, list[_Found]]()
     for on, score in scores.items():
         heads = _heads(score, labels, kinds * len(scores))
+        every += [head for head in heads if head.high >= special.least] or heads[:1]
         enough = [head for head in heads if head.p <= FAMILY_WISE and head.low >= _least(head, special)]
         if enough:
             found.append(_said_of_heads(enough, heads, special, on, score))
@@ -205,20 +228,18 @@ def _special(
         also = [f"{on} {first}, and none is clear" for on, first in highest.items()]
         about, heads = next(iter(named.items()))
         p = min(head.p for enough in named.values() for head in enough)
-        names = tuple(head.name for head in heads)
-        return Finding(about=about, sentence="; ".join([*found, *also]), p=p, heads=names)
+        return Finding(about=about, sentence="; ".join([*found, *also]), p=p, heads=_names(heads), named=_names(every))
     if not silent:
         return None
-    clear = all(head.high < special.least for heads in silent.values() for head in heads)
     on, heads = next(iter(silent.items()))
-    no, from_on = f"{'no' if clear else 'no clear'} {special.called}", f"(from {decimal(special.least)} on):"
-    of_all = "; ".join(f"{on} {first}" for on, first in highest.items())
-    sentence = f"{no} {from_on} {of_all}" if len(silent) > 1 else f"{no}{_on(on)} {from_on} {highest[on]}"
-    return Finding(about=scores[on].metric, sentence=sentence, p=heads[0].p, found=False)
+    sentence = _none_of(special, silent, highest)
+    return Finding(about=scores[on].metric, sentence=sentence, p=heads[0].p, found=False, named=_names(every))
 
 
-def _on(where: str) -> str:
-    return f" {where}" if where else ""
+def _none_of(special: _Special, silent: Mapping[str, list[_Found]], highest: Mapping[str, str]) -> str:
+    clear = all(head.high < special.least for heads in silent.values() for head in heads)
+    of_all = "; ".join(f"{on} {first}".strip() for on, first in highest.items())
+    return f"{'no' if clear else 'no clear'} {special.called} (from {decimal(special.least)} on): {of_all}"
 
 
 def _least(head: _Found, special: _Special) -> float:
@@ -231,7 +252,7 @@ def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Fo
     searched = [name for name, values in score.values.items() if np.isfinite(values).any()]
     for name in searched:
         values = score.values[name]
-        names, drawn = head_names(labels[name], len(values)), score.draws.get(name)
+        names, drawn = _each(labels[name], len(values)), score.draws.get(name)
         unknown = np.full(len(values), np.nan)
         ends = np.where(np.isfinite(given := score.interval.get(name, unknown)), given, values)
         low, high = np.broadcast_to(ends, (2, len(values)))
@@ -244,10 +265,8 @@ def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Fo
 def _said_of_heads(
     enough: Sequence[_Found], heads: Sequence[_Found], special: _Special, on: str, score: HeadScores
 ) -> str:
-    noun = special.called
-    if len(enough) > 1:
-        noun = noun.replace("head", "heads", 1).replace("that rests", "that rest")
-    sentence = f"{len(enough)} {noun}{_on(on)} (from {decimal(special.least)} on): {_named(enough)}{_beside(enough)}"
+    where = f"{special.called} {on}".strip()
+    sentence = f"{where} (from {decimal(special.least)} on): {_named(enough)}{_beside(enough)}"
     others = [head for head in heads if head.high >= special.least and head not in enough]
     known = [head for head in others if head.value >= special.least and np.isfinite(head.untrained)]
     if chancy := [head for head in known if head.p > FAMILY_WISE]:
@@ -267,8 +286,7 @@ def _highest(heads: Sequence[_Found], special: _Special) -> str:
 
 
 def _named(heads: Sequence[_Found]) -> str:
-    listed = ", ".join(f"{head.name} {decimal(head.value)}" for head in heads[:NAMED])
-    return listed + (f" and {len(heads) - NAMED} more" if len(heads) > NAMED else "")
+    return some_names([f"{head.name} {decimal(head.value)}" for head in heads], NAMED)
 
 
 def _beside(heads: Sequence[_Found]) -> str:
@@ -279,11 +297,6 @@ def _beside(heads: Sequence[_Found]) -> str:
     means = {"untrained": [head.untrained for head in heads], "positions alone": [head.by_place for head in heads]}
     parts += [f"{said} {decimal(float(np.mean(of)))}" for said, of in means.items() if np.isfinite(of).all()]
     return f" ({'; '.join(parts)})" if parts else ""
-
-
-def _untrained(heads: Sequence[_Found]) -> str:
-    mean = float(np.mean([head.untrained for head in heads]))
-    return f" (untrained {decimal(mean)})" if np.isfinite(mean) else ""
 
 
 def _of_varying(score: HeadScores, constant: Mapping[str, np.ndarray]) -> HeadScores:
@@ -305,14 +318,18 @@ def _constant(score: HeadScores, labels: Mapping[str, str]) -> Iterator[Finding]
     heads = [
         head
         for name, share in score.values.items()
-        for head in _searched(share, score.draws.get(name), head_names(labels[name], len(share)), "share", 1)
+        for head in _searched(share, score.draws.get(name), _each(labels[name], len(share)), "share", 1)
         if head.value >= _CONSTANT
     ]
     if heads:
         heads.sort(key=lambda head: -head.value)
-        several = "s add constants" if len(heads) > 1 else " adds a constant"
-        start = f"{len(heads)} head{several} (from {decimal(_CONSTANT)} of the squared output on)"
-        yield Finding(about=score.metric, sentence=f"{start}: {_named(heads)}{_untrained(heads)}", found=False)
+        start = f"heads that add a constant (from {decimal(_CONSTANT)} of the squared output on)"
+        yield Finding(
+            about=score.metric,
+            sentence=f"{start}: {_named(heads)}{_beside(heads)}",
+            found=False,
+            named=_names(heads),
+        )
 
 
 def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int) -> list[_Found]:
@@ -322,8 +339,7 @@ def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: in
     for attention in searched:
         value = score.values[attention]
         indices = np.triu_indices(len(value), k=1)
-        names = head_names(labels[attention], len(value))
-        called = [f"{names[i]} and {names[j].removeprefix(labels[attention])}" for i, j in zip(*indices, strict=True)]
+        called = _both(labels[attention], len(value))
         drawn = score.draws[attention][:, *indices]
         # Most pairs are far from standing out, and there may be many.
         pairs += _searched(value[indices], drawn, called, scale, kinds * len(searched))
@@ -348,11 +364,10 @@ def _said_of_pairs(
 ) -> Finding | None:
     if not enough:
         return None
-    listed = ", ".join(f"{pair.name} ({measure} {decimal(pair.value)})" for pair in enough[: NAMED - 2])
-    more = f" and {counted(len(enough) - NAMED + 2, 'more pair')}" if len(enough) > NAMED - 2 else ""
     mean = decimal(float(np.mean([pair.value for pair in pairs])))
-    sentence = f"alike {what}: {listed}{more}; the mean of {counted(len(pairs), 'pair')} is {mean}{_untrained(pairs)}"
-    return Finding(about=about, sentence=sentence, p=min(pair.p for pair in enough))
+    begun = f"alike {what} ({measure}): {_named(enough)}{_beside(pairs)}"
+    sentence = f"{begun}; the mean of {counted(len(pairs), 'pair')} is {mean}"
+    return Finding(about=about, sentence=sentence, p=min(pair.p for pair in enough), named=_names(enough))
 
 
 def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
@@ -365,24 +380,19 @@ def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding |
         values, drawn = (
             np.clip(x, 1e-9, None) * len(score.values[name]) for x in (score.values[name], score.draws[name])
         )
-        of_layer = _searched(
-            1 / values, 1 / drawn, head_names(labels[name], len(values)), "size", kinds * len(searched)
-        )
+        of_layer = _searched(1 / values, 1 / drawn, _each(labels[name], len(values)), "size", kinds * len(searched))
         heads += [(head, len(values)) for head in of_layer if head.p <= FAMILY_WISE and 1 / head.value <= _IDLE]
     if not heads:
         return None
     heads.sort(key=lambda head: -head[0].value)
     listed = ", ".join(
-        f"{head.name} ({_percent(1 / head.value / n)} % of its layer, even {_percent(1 / n)} %)"
+        f"{head.name} ({decimal(100 / head.value / n, 1)} % of its layer, even {decimal(100 / n, 1)} %)"
         for head, n in heads[:3]
     )
     more = f" and {counted(len(heads) - 3, 'more head')}" if len(heads) > 3 else ""
+    idle = [head for head, _ in heads]
     sentence = f"idle, by what they add to the stream: {listed}{more}"
-    return Finding(about=score.metric, sentence=sentence, p=min(head.p for head, _ in heads))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}" if share >= 0.1 else f"{100 * share:.2g}"
+    return Finding(about=score.metric, sentence=sentence, p=min(head.p for head in idle), named=_names(idle))
 
 
 def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, kinds: int) -> Finding | None:
@@ -402,22 +412,20 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     if not by_weights:
         p = _chances_of_paths(composition, kind, tests)
         beyond = carries & (p <= FAMILY_WISE)
-    if not beyond.any():
+    n = int(beyond.sum())
+    if not n:
         return None
     order = np.argsort(np.where(beyond, table if by_weights else share, -1), axis=None)[::-1]
-    order = order[: min(3, int(beyond.sum()))]
-    pairs = [divmod(int(at), table.shape[1]) for at in order]
+    pairs = [divmod(int(at), table.shape[1]) for at in order[:n][:3]]
     names = [f"{labels[attention]}H{head}" for attention, head in composition.heads]
     said_of = _path_by_weights if by_weights else _path_on_text
     listed = ", ".join(f"{names[i]} → {names[j]} {said_of(composition, kind, (i, j))}" for i, j in pairs)
-    more = f" and {counted(int(beyond.sum()) - 3, 'more pair')}" if beyond.sum() > 3 else ""
+    more = f" and {counted(n - 3, 'more pair')}" if n > 3 else ""
     start, at_random = ("strongest ", "at random") if by_weights else ("on the text, ", "weights turned at random")
     sentence = f"{start}{kind.upper()}-composition ({COMPOSITIONS[kind]}): {listed}{more}"
-    return Finding(
-        about=f"{kind}_composition",
-        sentence=f"{sentence}; {at_random} {decimal(composition.null)}",
-        p=float(p[beyond].min()),
-    )
+    sentence += f"; {at_random} {decimal(composition.null)}"
+    named = tuple(names[head] for pair in pairs for head in pair)
+    return Finding(about=f"{kind}_composition", sentence=sentence, p=float(p[beyond].min()), named=named)
 
 
 def _path_by_weights(composition: Composition, kind: str, pair: tuple[int, int]) -> str:
@@ -456,7 +464,7 @@ class _Distances:
     metric: str
     value: np.ndarray
     untrained: np.ndarray
-    names: Sequence[str]
+    names: Sequence[tuple[str, ...]]
     own: np.ndarray
     drawn: np.ndarray
     """The distances of each draw from the other draws: (draw, head or pair)."""
@@ -485,19 +493,17 @@ def _beyond_redraws(scores: Mapping[str, HeadScores], labels: Mapping[str, str],
     most = max(searched, key=lambda found: float(found.own.max()))
     at = int(most.own.argmax())
     furthest = (
-        f"{most.names[at]}, whose {metric_name(most.metric)} is {number(float(most.value[at]), 2)} against "
-        f"{number(float(most.untrained[at]), 2)}"
+        f"{' and '.join(most.names[at])}, whose {metric_name(most.metric)} is {number(float(most.value[at]), 2)} "
+        f"against {number(float(most.untrained[at]), 2)}"
     )
-    draws = len(searched[0].drawn)
-    verb = "differs" if n == 1 else "differ"
-    said = f"{n:,} of {m:,} metrics of heads and pairs {verb} from re-initialised heads, most of all {furthest}"
+    said = f"{n:,} of {m:,} metrics of heads and pairs differ from re-initialised heads, most of all {furthest}"
     if not n:
         said = (
-            f"no metric of heads and pairs was found to differ from re-initialised heads ({m:,} metrics, {draws} "
-            f"draws); the largest difference is that of {furthest}"
+            f"no metric of heads and pairs was found to differ from re-initialised heads ({m:,} metrics, "
+            f"{len(highest)} draws); the largest difference is that of {furthest}"
         )
     p = min(1.0, kinds * chance(float(most.own[at]), highest, "size"))
-    return Finding(about=most.metric, sentence=said, p=p, found=n > 0)
+    return Finding(about=most.metric, sentence=said, p=p, found=n > 0, named=most.names[at])
 
 
 def _distances(score: HeadScores, attention: str, label: str) -> _Distances:
@@ -506,10 +512,10 @@ def _distances(score: HeadScores, attention: str, label: str) -> _Distances:
     A draw is compared with the other draws alone, as the model's own heads are with heads that are not among them.
     """
     value, drawn = score.values[attention], score.draws[attention]
-    names = head_names(label, len(value))
+    names = _each(label, len(value))
     if value.ndim == 2:
         indices = np.triu_indices(len(value), k=1)
-        names = [f"{names[i]} and {names[j].removeprefix(label)}" for i, j in zip(*indices, strict=True)]
+        names = _both(label, len(value))
         value, drawn = value[indices], drawn[:, *indices]
     known = np.isfinite(value) & np.isfinite(drawn).all(0)
     value, drawn, names = value[known], drawn[:, known], [name for name, here in zip(names, known, strict=True) if here]

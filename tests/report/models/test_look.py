@@ -136,11 +136,11 @@ def test_what_was_kept_while_it_trained_is_in_the_page_and_goes_first_where_ther
 
 
 def test_findings_are_in_pieces_that_name_heads():
-    assert linked("alike: encoder L0H1 and H3 (0.4)", ["L0", "encoder L0"])[1:4] == [
-        ("encoder L0H1", "encoder L0H1"), (" and ", None), ("H3", "encoder L0H3"),
+    assert linked("alike: encoder L0H1 and encoder L0H3 (0.4)", ["encoder L0H1", "encoder L0H3"])[1:4] == [
+        ("encoder L0H1", "encoder L0H1"), (" and ", None), ("encoder L0H3", "encoder L0H3"),
     ]  # fmt: skip
-    assert linked("L1H2 → L7H0", ["L1", "L7"]) == [("L1H2", "L1H2"), (" → ", None), ("L7H0", "L7H0")]
-    assert linked("nothing", ["L0"]) == [("nothing", None)]
+    assert linked("L1H2 → L7H0", ["L1H2"]) == [("L1H2", "L1H2"), (" → L7H0", None)]
+    assert linked("nothing", []) == [("nothing", None)]
 
 
 def test_compositions_are_the_strongest_of_each_head():

@@ -11,7 +11,7 @@
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -73,26 +73,16 @@ Part = tuple[str, str | None]
 """A piece of a sentence, and the head that it names; None for the rest."""
 
 
-def linked(sentence: str, labels: Iterable[str]) -> list[Part]:
-    """Return the sentence of a finding in pieces; names of heads of attentions with these labels get links.
+def linked(sentence: str, heads: Collection[str]) -> list[Part]:
+    """Return the sentence of a finding in pieces, those that are one of its heads with their link.
 
     Examples:
-        >>> linked("alike: L0H1 and H3 (0.4)", ["L0"])
-        [('alike: ', None), ('L0H1', 'L0H1'), (' and ', None), ('H3', 'L0H3'), (' (0.4)', None)]
+        >>> linked("alike: L0H1 and L0H13 (0.4)", ["L0H1", "L0H13"])
+        [('alike: ', None), ('L0H1', 'L0H1'), (' and ', None), ('L0H13', 'L0H13'), (' (0.4)', None)]
     """
-    longest_first = sorted(labels, key=len, reverse=True)
-    named = re.compile(rf"\b({'|'.join(map(re.escape, longest_first))})(H\d+)(?:( and )(H\d+))?")
-    parts: list[Part] = []
-    at = 0
-    for found in named.finditer(sentence):
-        label, first, between, second = found.groups()
-        parts.append((sentence[at : found.start()], None))
-        parts.append((label + first, label + first))
-        if second:
-            parts += [(between, None), (second, label + second)]
-        at = found.end()
-    parts.append((sentence[at:], None))
-    return [part for part in parts if part[0]]
+    names = "|".join(map(re.escape, heads)) or "$"
+    texts = re.split(rf"\b({names})\b", sentence)
+    return [(text, text if text in heads else None) for text in texts if text]
 
 
 MOST = 60
@@ -230,7 +220,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "facts": {str(key): escape_controls(str(value)) for key, value in found.model.items()},
         "read": escape_controls(found.read),
         "notes": list(map(escape_controls, notes)),
-        "findings": [_finding(shown, finding) for finding in found.findings],
+        "findings": [_finding(finding) for finding in found.findings],
         "nothing": found.nothing if found.scores else "",
         "rows": _rows(shown),
         "steps": [moment.step for moment in shown.trajectory.moments],
@@ -293,9 +283,9 @@ def _rows(shown: ShownModel) -> list[dict[str, Any]]:
     ]
 
 
-def _finding(shown: ShownModel, finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, Any]:
     sentence = unbroken(finding.sentence[0].upper() + finding.sentence[1:] + ".")
-    return {"about": finding.about, "parts": linked(sentence, shown.view.found.labels.values())}
+    return {"about": finding.about, "parts": linked(sentence, finding.named)}
 
 
 def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> dict[str, Any]:
