@@ -7,7 +7,8 @@ kinds, and on machines that drift. Both runs of a pair move together, and the se
 and the challenger's in turn. A sequence is wrong if any challenger is kept. Beside the gate stand two habits: keep
 whatever beats the best run so far (a running minimum), and a paired t test at the rate after every pair.
 
-True changes: the share that is kept within a number of pairs, and the pairs of a t test with a fixed number of pairs.
+True changes: the share that is kept within a number of pairs of a budget of 24, the pairs after which 80 % are kept
+without a budget, and the pairs of a t test with a fixed number of pairs.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from headway.gate.evidence import bound, spent_rate
+from headway.gate.evidence import bound, fewest_pairs, spent_rate
 
 NEVER = 10**6
 """The pairs of a challenger that is not kept."""
@@ -63,12 +64,25 @@ NULLS: dict[str, Callable[[np.random.Generator, int, int], np.ndarray]] = {
 }
 
 
-def pairs_until_kept(differences: np.ndarray, level: float) -> np.ndarray:
-    """Return the pairs after which each challenger is kept, looked at after every pair."""
+def pairs_until_kept(differences: np.ndarray, level: float, budget: int | None = None) -> np.ndarray:
+    """Return the pairs after which each challenger is kept, looked at after every pair; with a budget, if it lasts."""
     bounds = np.array([bound(n, level) for n in range(1, differences.shape[1] + 1)])
     with np.errstate(invalid="ignore"):
         normed = np.cumsum(differences, 1) / np.sqrt(np.cumsum(differences**2, 1))
-    return first(normed >= bounds - 1e-9)
+    kept = first(normed >= bounds - 1e-9)
+    return kept if budget is None else np.where(kept <= pairs_until_given_up(differences, level, budget), kept, NEVER)
+
+
+def pairs_until_given_up(differences: np.ndarray, level: float, budget: int) -> np.ndarray:
+    """Return the pairs after which the rest of a budget would hardly decide, as `is_hopeless` has it."""
+    n = np.arange(1, budget + 1)
+    sums, squares = (np.cumsum(differences[:, :budget] ** power, 1) for power in (1, 2))
+    mean = sums / n
+    with np.errstate(invalid="ignore", divide="ignore"):
+        hoped = mean + np.sqrt(np.maximum(squares - n * mean**2, 0) / (n - 1))
+        normed = (sums + (budget - n) * hoped) / np.sqrt(squares + (budget - n) * hoped**2)
+    given_up = first((normed < bound(budget, level)) & (n >= fewest_pairs(level)))
+    return np.minimum(given_up, budget)
 
 
 def first(kept: np.ndarray) -> np.ndarray:
@@ -89,15 +103,16 @@ def false_keeps(args: argparse.Namespace) -> None:
     """Print how many sequences keep a useless change, by the gate and by what people do instead."""
     rng = np.random.default_rng(0)
     print(f"{args.sequences:,} sequences of {args.challengers} useless changes, at most {args.budget} pairs each:")
-    print("| runs | gate | t test at every pair |\n|---|---|---|")
+    print("| runs | gate | pairs of each change | t test at every pair |\n|---|---|---|---|")
     for name, draw in NULLS.items():
-        wrong = np.zeros((2, args.sequences), bool)
+        wrong, pairs = np.zeros((2, args.sequences), bool), 0.0
         for number in range(1, args.challengers + 1):
             differences = draw(rng, args.sequences, args.budget)
             level = spent_rate(args.rate, number, args.challengers)
-            wrong[0] |= pairs_until_kept(differences, level) < NEVER
+            wrong[0] |= pairs_until_kept(differences, level, args.budget) < NEVER
+            pairs += pairs_until_given_up(differences, level, args.budget).mean() / args.challengers
             wrong[1] |= t_test_at_every_pair(differences, args.rate) < NEVER
-        print(f"| {name} | {100 * wrong[0].mean():.1f} % | {100 * wrong[1].mean():.0f} % |", flush=True)
+        print(f"| {name} | {100 * wrong[0].mean():.1f} % | {pairs:.0f} | {100 * wrong[1].mean():.0f} % |", flush=True)
     runs = rng.standard_normal((args.sequences, args.challengers + 1))
     kept = (runs[:, 1:] < np.minimum.accumulate(runs, 1)[:, :-1]).sum(1).mean()
     print(f"a running minimum of single runs keeps {kept:.1f} useless changes of {args.challengers}")
@@ -122,7 +137,8 @@ def power(args: argparse.Namespace, n: int = 20_000) -> None:
         for worth in (1.0, 1.5, 2.0, 3.0, 4.0):
             differences = worth + useless(rng, n, 100, draw=SPREADS["normal"])
             pairs = pairs_until_kept(differences, level)
-            shares = " | ".join(f"{np.mean(pairs <= column):.2f}" for column in columns)
+            within = pairs_until_kept(differences, level, columns[-1])
+            shares = " | ".join(f"{np.mean(within <= column):.2f}" for column in columns)
             needed = np.quantile(pairs, 0.8, method="higher")
             print(f"| {worth:g} | {shares} | {needed} | {fixed_pairs(worth / 2**0.5, level)} |", flush=True)
 

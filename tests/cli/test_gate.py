@@ -59,7 +59,10 @@ def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, mo
         ((*INIT, "--margin", "-1%"), "--margin -1%: it is no number of 0 or more; type 0.3% or 0.01"),
         ((*INIT, "--margin", "small"), "--margin small: it is no number of 0 or more"),
         ((*INIT, "--metric", "my loss"), "--metric 'my loss': give one word as runs print it, such as val_bpb"),
-        ((*INIT, "--budget", "4"), "no change is kept with fewer than 7 pairs; type --budget 7 or more, or plan fewer"),
+        (
+            (*INIT, "--budget", "4"),
+            "challenger 1 needs at least 7 pairs to be kept, and --budget is 4; begin a gate with",
+        ),
         ((*INIT, "--budget", "1"), "1 is not in the range 2 to 1,000"),
         ((*INIT, "--run", "python train.py"), "it has no {seed}, so that all its runs would be one"),
         (("init", "gate"), "Missing option '--metric'"),

@@ -11,6 +11,7 @@ from headway.gate.evidence import (
     bound,
     fewest_pairs,
     interval,
+    is_hopeless,
     is_positive,
     log_evidence,
     log_ratio,
@@ -77,3 +78,12 @@ def test_an_interval_misses_the_mean_seldom_enough_at_any_look():
     for values in rng.normal(0, 1, (200, 12)):
         missed += any(is_positive(sign * values[:n], 0.025) for n in range(2, 13) for sign in (1, -1))
     assert missed <= 14
+
+
+def test_what_cannot_be_decided_any_more_is_given_up():
+    rng = np.random.default_rng(4)
+    level = 0.0008
+    nothing, much = rng.normal(0, 1, 24), rng.normal(3, 1, 24)
+    assert next(n for n in range(24) if is_hopeless(nothing[:n], 24, level)) in range(fewest_pairs(level), 16)
+    assert not any(is_hopeless(much[:n], 24, level) for n in range(24))
+    assert is_hopeless(much[:6], 6, level)

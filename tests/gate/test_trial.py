@@ -11,7 +11,7 @@ from headway.errors import RunFailed, UserError
 from headway.gate import trial
 from headway.gate.command import Candidate
 from headway.gate.journal import CHALLENGER, CHAMPION, JOURNAL, Attempt, GateSettings, Journal
-from headway.gate.trial import decide, held, pairs_to_keep, try_command
+from headway.gate.trial import Decision, decide, held, pairs_to_keep, try_command
 
 
 def attempt_of(champion, challenger, number=1):
@@ -37,7 +37,11 @@ def test_a_better_change_is_kept_and_a_worse_one_discarded():
     assert decide(settings_of(), attempt_of(*runs(5.0))).outcome == "keep"
     assert decide(settings_of(), attempt_of(*runs(-5.0))).outcome == "discard"
     assert decide(settings_of(), attempt_of(*runs(0.0))).outcome == "undecided"
-    assert decide(settings_of(), attempt_of(*runs(0.0, n=23))) is None
+    assert decide(settings_of(), attempt_of(*runs(1.0, n=9))) is None
+
+
+def test_a_change_whose_pairs_would_hardly_decide_ends_before_the_budget():
+    assert decide(settings_of(), attempt_of(*runs(0.0))) == Decision(outcome="undecided", pairs=10)
 
 
 def test_a_higher_metric_is_better_if_that_is_said():
@@ -55,8 +59,7 @@ def test_a_margin_discards_what_is_certainly_not_better_by_it():
 def test_later_challengers_are_tested_at_a_lower_level():
     pairs = [decide(settings_of(), attempt_of(*runs(3.0), number=number)).pairs for number in (1, 51, 101)]
     assert pairs[0] < pairs[1] < pairs[2]
-    assert pairs_to_keep(0.0008) == 7
-    assert pairs_to_keep(0.00016) > 7
+    assert [pairs_to_keep(settings_of(), number) for number in (1, 51)] == [7, 8]
 
 
 def test_what_was_looked_at_is_not_looked_at_again():
@@ -212,7 +215,7 @@ def test_a_challenger_that_cannot_be_kept_is_not_begun(tmp_path, monkeypatch):
     with held(directory) as journal:
         journal.begin(Candidate.typed("x", command(0.5), tmp_path), [100], challenger_first=True)
     with pytest.raises(
-        UserError, match="challenger 2 needs at least 7 pairs to be kept, and --budget is 6; begin a new"
+        UserError, match="challenger 2 needs at least 7 pairs to be kept, and --budget is 6; begin a gate"
     ):
         try_(directory, 0.1, monkeypatch, name="y")
     assert len(Journal.read(directory).attempts) == 1

@@ -20,8 +20,6 @@ GateDirectory = Annotated[Path, typer.Argument(callback=path_of, metavar="DIR", 
 
 _NUMBER = re.compile(r"\s*(\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)\s*(%?)\s*")
 _MOST_PAIRS = 1_000
-_FIRST_SEEDS = 2**30
-"""The first seed is below this. It is drawn, so that nobody has chosen a change by runs with it."""
 
 
 @gate.callback(invoke_without_command=True)
@@ -62,12 +60,12 @@ def init(
     """
     from headway.gate.command import Candidate, allow
     from headway.gate.journal import GateSettings, Journal
+    from headway.gate.trial import pairs_to_keep
 
     margin_value, is_percent = _number(margin, f"--margin {margin}", "0.3% or 0.01")
     chance = _rate(rate)
     if not re.fullmatch(r"[^\s=:\"']+", metric):
         raise UserError(f"--metric {shortened(repr(metric))}: give one word as runs print it, such as val_bpb")
-    needed = _needed_pairs(chance, challengers, budget)
     settings = GateSettings(
         metric=metric,
         margin=margin_value,
@@ -76,8 +74,9 @@ def init(
         rate=chance,
         challengers=challengers,
         lower_is_better=not higher_is_better,
-        first_seed=secrets.randbelow(_FIRST_SEEDS),
+        first_seed=secrets.randbelow(2**30),  # drawn, so that nobody has chosen a change by runs with it
     )
+    needed = pairs_to_keep(settings, challenger=1)
     champion = Candidate.typed("baseline", run, Path.cwd()) if run else Candidate(name="baseline")
     allow(champion)
     Journal.create(directory, settings, champion)
@@ -138,24 +137,6 @@ def _rate(text: str) -> float:
     if not is_percent or not 0 < chance < 50:
         raise UserError(f"--rate {text}: give a chance in per cent, above 0% and below 50%, such as 5%")
     return chance / 100
-
-
-def _needed_pairs(chance: float, challengers: int, budget: int) -> int:
-    """Return the pairs with which the first challenger can be kept.
-
-    Raises:
-        UserError: if the budget has fewer.
-    """
-    from headway.gate.evidence import spent_rate
-    from headway.gate.trial import pairs_to_keep
-
-    needed = pairs_to_keep(spent_rate(chance, 1, challengers))
-    if needed > budget:
-        raise UserError(
-            f"--budget {budget}: at --rate {100 * chance:g}% over {challengers} challengers, no change is kept with "
-            f"fewer than {needed} pairs; type --budget {needed} or more, or plan fewer --challengers"
-        )
-    return needed
 
 
 def _number(text: str, asked: str, example: str) -> tuple[float, bool]:

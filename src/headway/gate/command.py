@@ -182,15 +182,10 @@ def metric_in(text: str, metric: str) -> float | None:
 
 def _of_json(line: str, metric: str) -> float | None:
     """Return the number under a key of a JSON line; one that is null or a text is not a number."""
-    if not line.lstrip().startswith("{"):
-        return None
     try:
-        content: Any = json.loads(line)
-    except (ValueError, RecursionError):
+        value: Any = json.loads(line)[metric]
+    except (LookupError, RecursionError, TypeError, ValueError):
         return None
-    if metric not in content:
-        return None
-    value = content[metric]
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 

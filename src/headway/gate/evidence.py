@@ -20,6 +20,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
+Differences = Sequence[float] | np.ndarray
+
 EFFECTS = ((0.7, 0.15), (1.3, 0.3), (2.2, 0.55))
 """Assumed means over the spread of the differences, with their weights: such effects can be found with 4 to 60 pairs.
 
@@ -59,7 +61,7 @@ def fewest_pairs(level: float) -> int:
     return max(2, math.ceil(math.log(1 / level, 4)))
 
 
-def log_evidence(differences: Sequence[float]) -> float:
+def log_evidence(differences: Differences) -> float:
     """Return the logarithm of the e-value against a mean of 0 or below.
 
     Examples:
@@ -97,11 +99,21 @@ def log_ratio(n: int, normed_sum: float) -> float:
     return float(logsumexp(with_effects) - logsumexp(without_effect))
 
 
-def is_positive(differences: Sequence[float], level: float) -> bool:
+def is_positive(differences: Differences, level: float) -> bool:
     """Return whether the differences seen so far have a positive mean for certain, at a level."""
     if len(differences) < fewest_pairs(level):
         return False
     return log_evidence(differences) >= -math.log(level)
+
+
+def is_hopeless(differences: Differences, budget: int, level: float) -> bool:
+    """Return whether no pair of the rest of the budget decides, if all are better by a spread than the mean so far."""
+    n = len(differences)
+    if n < fewest_pairs(level):
+        return False
+    hoped = float(np.mean(differences) + np.std(differences, ddof=1))
+    rest = [hoped] * (budget - n)
+    return not is_positive([*differences, *rest], level)
 
 
 def bound(n: int, level: float) -> float:
@@ -116,7 +128,7 @@ def bound(n: int, level: float) -> float:
     return float(brentq(excess, -most, most))
 
 
-def interval(differences: Sequence[float], level: float = 0.05) -> tuple[float, float] | None:
+def interval(differences: Differences, level: float = 0.05) -> tuple[float, float] | None:
     """Return the confidence interval of the mean, valid whenever one looks; None if there are too few pairs."""
     n = len(differences)
     normed_sum = bound(n, level / 2)

@@ -170,10 +170,9 @@ class Journal:
         with files.derived(self.directory / JOURNAL):
             files.write_text(self.directory / JOURNAL, text)
             files.write_json(self.directory / SEAL, {"lines": len(lines), DIGEST: lines[-1][DIGEST]})
-        new = lines[len(self._lines) :]
-        self._lines = lines
-        for line in new:
+        for line in lines[len(self._lines) :]:
             self._take(line)
+        self._lines = lines
 
     def _take(self, line: dict[str, Any]) -> None:
         """Read a line into the challengers."""

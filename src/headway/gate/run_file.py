@@ -51,9 +51,11 @@ def try_results(directory: Path, file: Path, *, name: str | None) -> dict[str, A
         decision = decide(journal.settings, attempt)
         if decision is not None:
             return record(journal, attempt, decision)
-        so_far = Decision(outcome="undecided", pairs=len(attempt.seeds))
-        verdict = verdict_of(journal, attempt, so_far)
-        return {**verdict, "reason": f"{verdict['reason']}; add runs to {file}, up to {journal.settings.budget} pairs"}
+        pairs_so_far = len(attempt.seeds)
+        todo = (
+            f"{attempt.candidate.name}: {pairs_so_far} of at most {journal.settings.budget} pairs; add runs to {file}"
+        )
+        return verdict_of(journal, attempt, Decision(outcome="undecided", pairs=pairs_so_far, reason=todo))
 
 
 def read_pairs(file: Path, metric: str) -> dict[int, dict[str, float]]:

@@ -18,7 +18,7 @@ from headway.base import files
 from headway.base.text import counted, number
 from headway.errors import RunFailed, UserError, shortened
 from headway.gate.command import Candidate, allow, check_allowed, run_once
-from headway.gate.evidence import bound, fewest_pairs, interval, is_positive, spent_rate
+from headway.gate.evidence import bound, fewest_pairs, interval, is_hopeless, is_positive, spent_rate
 from headway.gate.journal import CHALLENGER, CHAMPION, LEASE, LOGS, Attempt, GateSettings, Journal, check_is_gate
 from headway.store.lease import Lease, LeaseHeld
 
@@ -46,11 +46,21 @@ class Decision:
     reason: str = ""
 
 
-def pairs_to_keep(level: float) -> int:
-    """Return the number of pairs with which a change can be kept, if every pair shows the same improvement."""
+def pairs_to_keep(settings: GateSettings, challenger: int) -> int:
+    """Return the number of pairs with which a challenger can be kept, if every pair shows the same improvement.
+
+    Raises:
+        UserError: if the budget has fewer.
+    """
+    level = spent_rate(settings.rate, challenger, settings.challengers)
     n = fewest_pairs(level)
     while math.isinf(bound(n, level)):
         n += 1
+    if n > settings.budget:
+        raise UserError(
+            f"challenger {challenger} needs at least {n} pairs to be kept, and --budget is {settings.budget}; begin a "
+            f"gate with --budget {n} or more"
+        )
     return n
 
 
@@ -75,12 +85,14 @@ def decide(settings: GateSettings, attempt: Attempt, looked: int = 0) -> Decisio
                 f"not use its seed, or rounds {settings.metric}; make its runs differ by their seeds, and try again "
                 "under another --name"
             )
-        if is_positive([*gains[:n]], level):
+        if is_positive(gains[:n], level):
             return Decision(outcome="keep", pairs=n)
         margin = settings.margin / 100 * abs(champion[:n].mean()) if settings.is_percent else settings.margin
-        if is_positive([*(margin - gains[:n])], DISCARDED_IN_ERROR):
+        if is_positive(margin - gains[:n], DISCARDED_IN_ERROR):
             return Decision(outcome="discard", pairs=n)
-    return Decision(outcome="undecided", pairs=len(gains)) if len(gains) >= settings.budget else None
+        if n >= settings.budget or is_hopeless(gains[:n], settings.budget, level):
+            return Decision(outcome="undecided", pairs=n)
+    return None
 
 
 @contextmanager
@@ -173,13 +185,14 @@ def verdict_of(journal: Journal, attempt: Attempt, decision: Decision) -> dict[s
     """Return a verdict as it is printed and kept."""
     champion, challenger = (attempt.values_of(role)[: decision.pairs] for role in (CHAMPION, CHALLENGER))
     changes = np.array(challenger) - np.array(champion)
-    ends = interval([*changes]) if decision.pairs else None
+    ends = interval(changes) if decision.pairs else None
     verdict = {
         "verdict": decision.outcome,
         "name": attempt.candidate.name,
         "champion": attempt.champion.name,
         "challenger": attempt.number,
         "pairs": decision.pairs,
+        "budget": journal.settings.budget,
         "metric": journal.settings.metric,
         "change": float(changes.mean()) if decision.pairs else None,
         "interval": ends and [*ends],
@@ -199,15 +212,17 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     """Return the sentence of a verdict that rests on pairs of runs.
 
     Examples:
-        >>> content = {"verdict": "keep", "name": "wider", "champion": "base", "pairs": 9, "metric": "loss"}
-        >>> sentence({**content, "change": -0.25, "interval": [-0.375, -0.125]})
+        >>> content = {"name": "wider", "champion": "base", "pairs": 9, "budget": 12, "metric": "loss"}
+        >>> sentence({**content, "verdict": "keep", "change": -0.25, "interval": [-0.375, -0.125]})
         'wider vs base: better, loss −0.2500 (95 % CI −0.3750 to −0.1250; 9 pairs)'
     """
     sides = f"{verdict['name']} vs {verdict['champion']}"
     ends = verdict["interval"]
     evidence = "no interval yet" if ends is None else f"95 % CI {number(ends[0])} to {number(ends[1])}"
     change = f"{verdict['metric']} {number(verdict['change'])}"
-    return f"{sides}: {PHRASES[verdict['verdict']]}, {change} ({evidence}; {counted(verdict['pairs'], 'pair')})"
+    said = f"{sides}: {PHRASES[verdict['verdict']]}, {change} ({evidence}; {counted(verdict['pairs'], 'pair')})"
+    is_given_up = verdict["verdict"] == "undecided" and verdict["pairs"] < verdict["budget"]
+    return f"{said}; more pairs would hardly decide" if is_given_up else said
 
 
 def named(journal: Journal, candidate: Candidate, name: str | None) -> Candidate:
@@ -217,12 +232,7 @@ def named(journal: Journal, candidate: Candidate, name: str | None) -> Candidate
         UserError: if it cannot.
     """
     coming = len(journal.attempts) + 1
-    needed = pairs_to_keep(spent_rate(journal.settings.rate, coming, journal.settings.challengers))
-    if needed > journal.settings.budget:
-        raise UserError(
-            f"{journal.directory}: challenger {coming} needs at least {needed} pairs to be kept, and --budget is "
-            f"{journal.settings.budget}; begin a new gate with a larger --budget or more --challengers"
-        )
+    pairs_to_keep(journal.settings, coming)
     return replace(candidate, name=name or f"challenger-{coming}")
 
 
