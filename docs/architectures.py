@@ -169,7 +169,6 @@ def _wrapped(names: Iterable[str]) -> list[str]:
 _REASONS = {
     "AttentionInterface": "the attention does not go through the AttentionInterface of transformers",
     "a gate or a norm": "a gate or a norm stands between the heads and their output projection",
-    "have sinks": "the heads have sinks, which take a share of the weights",
     "no attention": "there is no attention",
     "later, as an encoder": "queries see later tokens, as in an encoder",
     "neither what its output projection": "a layer adds something else than its output projection gives",

@@ -433,10 +433,6 @@ _heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "in
             r"FalconForCausalLM cannot be traced: its attention \(FalconAttention\) does not go through transformers' "
             "AttentionInterface; take an architecture whose attention does",
         ),
-        (
-            lambda: tiny(transformers.GptOssConfig, **_heads, num_local_experts=2, num_experts_per_tok=1),
-            "GptOssForCausalLM cannot be traced: its heads have sinks, a share of their weights that no key gets",
-        ),
         (lambda: nn.Linear(2, 2), "a model of transformers was expected, but a Linear was given"),
         (
             lambda: Transformer(
@@ -468,8 +464,43 @@ def test_contexts_that_no_linear_map_reads_are_refused():
     assert hooks(model) == 0
 
 
+def with_sinks(spread=1.0):
+    """A GPT-OSS, whose heads have learned sinks."""
+    model = tiny(transformers.GptOssConfig, **_heads, num_local_experts=2, num_experts_per_tok=1, sliding_window=5)
+    torch.manual_seed(3)
+    for name, parameter in model.named_parameters():
+        if name.endswith("sinks"):
+            nn.init.normal_(parameter, std=spread)
+    return model.eval()
+
+
+def test_learned_sinks_take_their_share_of_the_weights():
+    model, tokens = with_sinks(), zoo.tokens_of((2, 12))
+    with torch.no_grad():
+        trace, own = headway.hf.trace(model, tokens), model(tokens, output_attentions=True).attentions
+    for attention, weights in zip(trace.attentions, own, strict=True):
+        assert_same(attention.patterns(), weights)
+        assert_same(attention.patterns(slice(1, 3)), weights[:, 1:3])
+        assert_same(attention.of_head(2).patterns(), weights[:, 2:3])
+        assert_same(attention.patterns() @ attention.v[:, list(attention.kv_of)], attention.z)
+        assert float(weights.sum(3).max()) < 0.99
+    measured = headway.heads.measure.measure([trace])
+    shares = measured["learned_sink_share"]
+    entropies = measured["attention_entropy_nats"]
+    for attention, weights in zip(trace.attentions, own, strict=True):
+        sink = 1 - weights.sum(3)
+        assert_same(shares.values[attention.name], sink.mean((0, 2)).numpy(), dtype=np.float32)
+        entropy = -torch.special.xlogy(weights, weights).sum(3) - torch.special.xlogy(sink, sink)
+        assert_same(entropies.values[attention.name], entropy.mean((0, 2)).numpy(), dtype=np.float32)
+
+
+def test_models_without_sinks_have_no_share_of_them():
+    trace = headway.hf.trace(zoo.model_of("llama"), zoo.tokens_of((2, 12)))
+    assert "learned_sink_share" not in headway.heads.measure.measure([trace])
+
+
 def test_heads_that_do_more_than_attend_are_refused(monkeypatch):
-    """As with sinks: part of the weights goes to no key, which neither q, k nor v shows."""
+    """Part of the weights goes to no key, which neither q, k nor v shows."""
     own = transformers.AttentionInterface._global_mapping["sdpa"]
 
     def sinking(module, *args, **options):

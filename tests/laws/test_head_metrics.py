@@ -23,7 +23,7 @@ MODELS = {
     "rotary, a layer without heads": Llama(family="llama", **SMALL, n_heads="4:2-0-6"),
 }
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-OF_TRACES = [name for name, declared in HEAD_METRICS.items() if declared.family != "circuits"]
+OF_TRACES = [name for name, declared in HEAD_METRICS.items() if declared.family not in ("circuits", "sinks")]
 OF_A_BASIS = {"query_orthogonality_raw", "context_dissimilarity", "disagreement_subspace", "disagreement_output"}
 """What depends on the arbitrary basis of each head."""
 

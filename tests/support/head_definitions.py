@@ -90,6 +90,8 @@ def cases():
         "biased by head": attention(mask=causal(), bias=bias[None]),
         "masks of their own": attention(mask=own_masks),
         "sharp": attention(mask=causal(), spread=60.0),
+        "learned sinks": attention(mask=causal(), sinks=torch.tensor([-1.0, 0.5, 2.0, 40.0])),
+        "learned sinks of shared keys": attention(kv_of=(0, 0, 1, 1), mask=causal(window=4), sinks=bias[0, 0, :4]),
         "a text that does not count": with_broken_padding(attention(mask=causal()),
                                                           RIGHT & torch.tensor([[True], [False], [True]])),
     }  # fmt: skip
@@ -102,8 +104,12 @@ def pattern(trace):
         logits = trace.softcap * torch.tanh(logits / trace.softcap)
     if trace.bias is not None:
         logits = logits + trace.bias
-    weights = torch.exp(logits - logits.masked_fill(~visible(trace), -math.inf).amax(3, keepdim=True)) * visible(trace)
-    return torch.nan_to_num(weights / weights.sum(3, keepdim=True))
+    largest = logits.masked_fill(~visible(trace), -math.inf).amax(3, keepdim=True)
+    weights = torch.exp(logits - largest) * visible(trace)
+    total = weights.sum(3, keepdim=True)
+    if trace.sinks is not None:
+        total = total + torch.exp(trace.sinks.double()[:, None, None] - largest)
+    return torch.nan_to_num(weights / total)
 
 
 def visible(trace):
@@ -286,6 +292,11 @@ def constant_share(slow, head):
     return (rows.mean(0) ** 2).sum() * len(rows) / (rows**2).sum()
 
 
+def outcomes(p):
+    """The weights of a query, with what a learned sink has of them."""
+    return [x for x in (*p, 1 - p.sum()) if x > 1e-15]
+
+
 DEFINITIONS = {
     "query_orthogonality_raw": lambda s: pairs(s, lambda i, j: np.abs(s.stacked(s.q, i).T @ s.stacked(s.q, j)).sum()),
     "query_cka": lambda s: pairs(s, lambda i, j: cka(s.stacked(s.q, i), s.stacked(s.q, j))),
@@ -313,7 +324,10 @@ DEFINITIONS = {
     ),
     "similarity_to_layer_0": stream_similarity,
     "attention_entropy_nats": lambda s: heads(
-        s, lambda h: mean(-sum(x * math.log(x) for x in p if x > 0) for p, _, _ in s.queries(h))
+        s, lambda h: mean(-sum(x * math.log(x) for x in outcomes(p)) for p, _, _ in s.queries(h))
+    ),
+    "learned_sink_share": lambda s: heads(
+        s, lambda h: math.nan if s.trace.sinks is None else mean(1 - p.sum() for p, _, _ in s.queries(h))
     ),
     "attention_confidence": lambda s: heads(s, lambda h: mean(p.max() for p, _, _ in s.queries(h, 2))),
     "sink_score": lambda s: heads(s, lambda h: mean(s.at(h, b, q, s.keys[b][0]) for _, _, (b, q) in s.queries(h))),

@@ -80,28 +80,28 @@ class HeadMetric:
         sentence: the meaning of the metric in words, for figures.
         unit: the unit, such as `0 to 1`.
         of: the object that has a number: a head, a pair or a layer.
-        family: the group that `probes` switch on together; `causes`, the user's `own` and `text`, whose metrics need
-            the tokens that were read, are no such group.
+        family: the group that `probes` switch on together; `causes`, the user's `own`, `sinks`, and `text`, whose
+            metrics need the tokens that were read, are no such group.
         high: the meaning of a high number.
         null: the value under the null model.
         value: the rule that computes the metric from a trace or from weights; None for effects, which interventions
             measure.
         estimate: the rule that estimates the value over all positions from some of them; None: the rule of the value.
         repeated: True for a metric that is measured on repeated random tokens.
-        of_pairs: True for a metric that compares texts, and so is left out of a single text.
+        optional: True for a metric that is left out where nothing counts for it: of a single text, or without sinks.
     """
 
     name: str
     sentence: str
     unit: str
     of: Literal["head", "pair", "layer"]
-    family: Literal["diversity", "patterns", "text", "circuits", "published", "outputs", "causes", "own"]
+    family: Literal["diversity", "patterns", "text", "sinks", "circuits", "published", "outputs", "causes", "own"]
     high: str
     null: Null
     value: OfSums | PerQuery | OfCircuits | None = None
     estimate: OfSums | None = None
     repeated: bool = False
-    of_pairs: bool = False
+    optional: bool = False
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -114,6 +114,11 @@ class HeadMetric:
 def every_query(queries: Any) -> Any:
     """Return all queries that see a key."""
     return queries.n_keys >= 1
+
+
+def with_sink(queries: Any) -> Any:
+    """The queries that count, of attentions whose heads have learned sinks."""
+    return every_query(queries) & queries.has_sink
 
 
 def some_head_sees(queries: Any) -> Any:
@@ -285,6 +290,11 @@ _HEAD = (
         high="attention rests on the first token",
         null=Null("even attention: the mean of 1/m, 0 where it is hidden", "even"),
         value=PerQuery(lambda q: q.weight_at(q.first.expand(-1, q.counted.shape[2])), over=every_query)),
+    # Of models such as GPT-OSS: a logit for each head that takes weight from all keys.
+    _pattern(name="learned_sink_share", family="sinks",
+        sentence="mean weight on a head's learned sink, which no token has", high="a head that is mostly off",
+        null=Null("heads without a sink: 0", _ZERO.value), value=PerQuery(lambda q: q.learned_sink, over=with_sink),
+        optional=True),
     _pattern(name="previous_token_score", sentence="mean weight on the token before", high="a previous-token head",
         value=PerQuery(lambda q: q.weight_at(q.places - 1), over=with_predecessor)),
     _pattern(name="positional_score",
@@ -294,7 +304,7 @@ _HEAD = (
     _pattern(name="fixed_pattern_score",
         sentence="weight above even attention that a head puts on the same keys in two texts, at the same position",
         high="a pattern that positions decide, whatever the tokens", null=Null("even attention: 0", "even"),
-        value=PerQuery(lambda q: q.shared_with_partner, over=paired), of_pairs=True),
+        value=PerQuery(lambda q: q.shared_with_partner, over=paired), optional=True),
     # Paper: Olsson et al. 2022, arXiv 2209.11895. Each text has its own period, so that no fixed distance pays.
     _pattern(name="duplicate_token_score",
         sentence="on random tokens that are repeated, mean weight on the same token one period before",

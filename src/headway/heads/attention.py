@@ -111,6 +111,6 @@ def rows_of(
 def _in_float32(attention: AttentionTrace) -> AttentionTrace:
     if attention.q.dtype not in (torch.float16, torch.bfloat16):
         return attention
-    tensors = {name: getattr(attention, name) for name in ("q", "k", "v", "z", "W_O", "b_O", "bias", "gain")}
+    tensors = {name: getattr(attention, name) for name in ("q", "k", "v", "z", "W_O", "b_O", "bias", "gain", "sinks")}
     floats: dict[str, Any] = {name: x if x is None else x.float() for name, x in tensors.items()}
     return replace(attention, **floats)

@@ -139,7 +139,7 @@ class HeadStream:
             if any(np.isfinite(value).any() for value in score.values.values()):
                 scores[metric.name] = score
             # A window may hide repeated tokens from all heads.
-            elif self._asked is not None and not metric.repeated and not metric.of_pairs:
+            elif self._asked is not None and not metric.repeated and not metric.optional:
                 raise UserError(
                     f"{metric.name} was asked for ({metric.sentence}), but nothing that was traced counts for it; "
                     "give a longer text, or leave it out"

@@ -191,7 +191,7 @@ def logit_variance(masked: MaskedAttention) -> tuple[Float[Tensor, " head"], Flo
     chosen = sorted({n_queries - 1 - i * n_queries // _QUERIES for i in range(_QUERIES)})
     total = torch.zeros(masked.n_heads, dtype=torch.float64, device=attention.q.device)
     number = torch.zeros((), dtype=torch.float64, device=attention.q.device)
-    if attention.scores is not None:  # the null is that of a softmax of logits as they are
+    if attention.scores is not None or attention.sinks is not None:  # the null is that of a plain softmax
         return total, number
     for example in range(len(attention.q)):
         here = slice(example, example + 1)

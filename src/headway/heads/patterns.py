@@ -2,7 +2,8 @@
 
 Every number that a metric needs of attention weights p comes from the logits s of one block of queries, with only the
 keys that any of them sees. With e = exp(s - max s), sum p^2 = sum e^2 / (sum e)^2 and the entropy is ln sum e - sum e
-ln e / sum e. So no T x T matrix of all heads is ever held.
+ln e / sum e. So no T x T matrix of all heads is ever held. A learned sink has a share of sum e and counts as one more
+outcome in the entropy; no key has its weight.
 
 `EvenAttention` gives the same numbers for a head whose attention is even over the keys that it sees, which is the null
 of these metrics.
@@ -75,6 +76,16 @@ class QueryAttention(ABC):
     @abstractmethod
     def overlap(self) -> Values:
         """The sum over keys of the squared mean p of all heads; one for all heads."""
+
+    @property
+    @abstractmethod
+    def learned_sink(self) -> Values:
+        """The weight on the head's learned sink; 0 without one."""
+
+    @property
+    @abstractmethod
+    def has_sink(self) -> Bool[Tensor, "batch some query"]:
+        """True for queries of an attention with learned sinks."""
 
     @abstractmethod
     def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
@@ -161,7 +172,9 @@ class MeasuredAttention(QueryAttention):
     powers: Float[Tensor, "batch head query key"]
     """exp(s - max s), 0 for keys that are not seen."""
     total: Float[Tensor, "batch head query"]
-    """The sum of `powers`: 1 at least, and next to 0 where nothing is seen, so that weights there are 0."""
+    """The sum of `powers` and `sink`: 1 at least, and next to 0 where nothing is seen, so that weights there are 0."""
+    sink: Float[Tensor, "batch head query"] | None = None
+    """exp(s - max s) of the learned sink; None without sinks."""
 
     @cached_property
     def square(self) -> Values:  # noqa: D102 - as in QueryAttention
@@ -170,7 +183,17 @@ class MeasuredAttention(QueryAttention):
     @property
     def entropy(self) -> Values:  # noqa: D102
         # x ln x is 0 at 0, where a key is not seen: 0 times s = -inf would be no number.
-        return self.total.log() - torch.special.xlogy(self.powers, self.powers).sum(3) / self.total
+        of_keys = torch.special.xlogy(self.powers, self.powers).sum(3)
+        of_sink = 0 if self.sink is None else torch.special.xlogy(self.sink, self.sink)
+        return self.total.log() - (of_keys + of_sink) / self.total
+
+    @property
+    def learned_sink(self) -> Values:  # noqa: D102
+        return torch.zeros_like(self.total) if self.sink is None else self.sink / self.total
+
+    @property
+    def has_sink(self) -> Bool[Tensor, "batch head query"]:  # noqa: D102
+        return torch.full_like(self.total, self.sink is not None, dtype=torch.bool)
 
     @property
     def largest(self) -> Values:  # noqa: D102
@@ -231,6 +254,14 @@ class EvenAttention(QueryAttention):
     @property
     def shared_with_partner(self) -> Values:  # noqa: D102
         return torch.zeros_like(self._n_seen)
+
+    @property
+    def learned_sink(self) -> Values:  # noqa: D102
+        return torch.zeros_like(self._n_seen)
+
+    @property
+    def has_sink(self) -> Bool[Tensor, "batch some query"]:  # noqa: D102
+        return torch.ones_like(self._n_seen, dtype=torch.bool)
 
     def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
         return self._seen_at(keys)[1] / self._n_seen
@@ -307,19 +338,32 @@ def cut_block(
         begins=_of_examples(masked.begins, examples, sees.device),
         tokens=None if masked.tokens is None else masked.tokens[examples],
     )
-    measured = _measured(attention.logits(batch=examples, queries=queries, keys=keys), even)
-    moved = None
-    if masked.tokens is not None and len(masked.tokens) > 1:
-        moved = replace(measured, tokens=masked.tokens.roll(1, 0)[examples])
+    measured = _measured(attention.logits(batch=examples, queries=queries, keys=keys), attention.sinks, even)
+    moved = _moved(measured, masked.tokens, examples)
     return Block(measured=measured, even=even, moved=moved, examples=examples, keys=keys)
 
 
-def _measured(logits: Float[Tensor, "batch head query key"], even: EvenAttention) -> MeasuredAttention:
+def _moved(
+    measured: MeasuredAttention, tokens: Int[Tensor, "batch token"] | None, examples: slice
+) -> MeasuredAttention | None:
+    """Return attention beside the tokens of another text; None without another text."""
+    if tokens is None or len(tokens) < 2:
+        return None
+    return replace(measured, tokens=tokens.roll(1, 0)[examples])
+
+
+def _measured(
+    logits: Float[Tensor, "batch head query key"], sinks: Float[Tensor, " head"] | None, even: EvenAttention
+) -> MeasuredAttention:
     """Return the attention of these logits, which are overwritten, in the place of even heads."""
     largest = logits.amax(3, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
+    if sinks is not None:
+        largest = torch.maximum(largest, sinks[:, None, None])
     powers = logits.sub_(largest).exp_()
-    total = powers.sum(3).clamp(min=torch.finfo(powers.dtype).tiny)
-    return MeasuredAttention(powers=powers, total=total, **vars(even))
+    sink = None if sinks is None else (sinks[:, None] - largest[..., 0]).exp()
+    total = powers.sum(3) if sink is None else powers.sum(3) + sink
+    total = total.clamp(min=torch.finfo(powers.dtype).tiny)
+    return MeasuredAttention(powers=powers, total=total, sink=sink, **vars(even))
 
 
 def _of_examples(number: int | Int[Tensor, " batch"], examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"]:

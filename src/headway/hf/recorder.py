@@ -145,11 +145,12 @@ class AttentionRecorder:
             k=k,
             v=v,
             z=returned.transpose(1, 2),
-            kv_of=tuple(head * k.shape[1] // q.shape[1] for head in range(q.shape[1])),
+            kv_of=_shared_keys(q.shape[1], k.shape[1]),
             scale=q.shape[3] ** -0.5 if scale is None else float(scale),
             softcap=options.get("softcap"),
             mask=mask,
             bias=bias,
+            sinks=options.get("s_aux"),
         )
         self._computed = _Computed(
             name=name, module=module, returned=returned, trace=trace, dropout=options.get("dropout") or 0.0
@@ -178,7 +179,7 @@ class AttentionRecorder:
         if not computed.dropout and not _tells(attention):
             raise UserError(
                 f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v; something "
-                "that a trace cannot say (sinks, for one) has a share of their weights"
+                "that a trace cannot say has a share of their weights"
             )
         self.attentions.append(attention)
         arguments = {name: None if name in CACHES else value for name, value in self._given.items()}
@@ -245,6 +246,11 @@ class AttentionRecorder:
         return f"{path}#{before + 1}" if before else path, (int(number[0]) if number else 0) + before
 
 
+def _shared_keys(n_heads: int, n_kv_heads: int) -> tuple[int, ...]:
+    """Return the KV head of each query head."""
+    return tuple(head * n_kv_heads // n_heads for head in range(n_heads))
+
+
 def _by_name(module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a module's call by name, further ones included."""
     signature = inspect.signature(module.forward)
@@ -284,7 +290,7 @@ def _tells(attention: AttentionTrace) -> bool:
     """Return whether the trace reproduces the contexts of the last query, within the coarsest precision."""
     with torch.no_grad():
         exact = replace(attention, q=attention.q.float(), k=attention.k.float())
-        weights = exact.logits(queries=slice(-1, None)).softmax(3)
+        weights = exact.weights(exact.logits(queries=slice(-1, None)))
         expected, contexts = weights @ attention.v[:, list(attention.kv_of)].float(), attention.z[:, :, -1:]
         # NaN where the query sees nothing, or weights are no numbers; there nothing is compared.
         finite = expected.isfinite()
@@ -374,8 +380,6 @@ def traceable(model: PreTrainedModel) -> None:
     if model.config.model_type in CONVERTED:
         return
     found_attentions = attentions(model)
-    if any(hasattr(module, "sinks") for module in found_attentions):
-        raise UserError(f"{kind} cannot be traced: its heads have sinks, a share of their weights that no key gets")
     if found_attentions:
         return
     closed = sorted({type(module).__name__ for module in model.modules() if "Attention" in type(module).__name__})

@@ -115,6 +115,8 @@ class AttentionTrace:
     """True where a query sees a key (causality, window and padding together); None: everywhere."""
     bias: Float[Tensor, "*biased query key"] | None = None
     """A bias added to the logits, after scale and softcap."""
+    sinks: Float[Tensor, " head"] | None = None
+    """The logit of each head's learned sink, whose share of the weights reaches no key; None: there are no sinks."""
     rows: Bool[Tensor, "batch query"] | None = None
     """True for queries that count; padding does not. None: all count."""
     gain: Float[Tensor, "batch query"] | None = None
@@ -152,6 +154,7 @@ class AttentionTrace:
             W_O=self.W_O[its],
             mask=_of_heads(self.mask, its),
             bias=_of_heads(self.bias, its),
+            sinks=None if self.sinks is None else self.sinks[its],
             plain=None,
         )
 
@@ -184,9 +187,10 @@ class AttentionTrace:
     def patterns(self, heads: slice = slice(None)) -> Float[Tensor, "batch some query key"]:
         """Return the attention weights of some heads, 0 for a query that sees nothing.
 
-        Ask in blocks where heads times keys times queries is much.
+        The weights of a query sum to 1, or to less by the share of a learned sink. Ask in blocks where heads times keys
+        times queries is much.
         """
-        weights = self.logits(heads).softmax(3)
+        weights = self.weights(self.logits(heads), heads)
         everything = slice(None)
         # The softmax of a row of -inf is NaN.
         return (
@@ -194,6 +198,15 @@ class AttentionTrace:
             if self.mask is None
             else weights.masked_fill(~_part(self.mask, everything, heads, everything, everything), 0)
         )
+
+    def weights(
+        self, logits: Float[Tensor, "batch some query key"], heads: slice = slice(None)
+    ) -> Float[Tensor, "batch some query key"]:
+        """Return the softmax of the logits of some heads, and of their learned sinks; NaN where nothing is seen."""
+        if self.sinks is None:
+            return logits.softmax(3)
+        sinks = self.sinks[heads, None, None].to(logits.dtype).expand(len(logits), -1, logits.shape[2], 1)
+        return torch.cat([logits, sinks], 3).softmax(3)[..., :-1]
 
     def sees(
         self, batch: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)

@@ -42,7 +42,7 @@ def test_all_that_is_asked_for_is_there_for_every_head():
     study = study_of(probes=ALL)
     measured = probe_of(study).take()
     scores = from_arrays(measured.arrays, NAMES)
-    assert set(scores) == {name for name, metric in HEAD_METRICS.items() if metric.family != "text"}
+    assert set(scores) == {name for name, metric in HEAD_METRICS.items() if metric.family not in ("text", "sinks")}
     for score in scores.values():
         assert set(score.values) == set(NAMES)
         if score.declared.of == "head":
@@ -59,7 +59,7 @@ def test_a_run_without_outputs_keeps_what_it_kept_before_there_were_any():
     """So a stored run that goes on records at its later steps what it recorded at its first."""
     study = study_of(probes={name: True for name in ALL if name != "outputs"})
     kept = {name.split("/")[0] for name in probe_of(study).take().arrays}
-    assert kept == {name for name, metric in HEAD_METRICS.items() if metric.family not in ("outputs", "text")}
+    assert kept == {name for name, metric in HEAD_METRICS.items() if metric.family not in ("outputs", "text", "sinks")}
     only = probe_of(study_of(probes={"outputs": True})).take().arrays
     assert_same([only[f"output_share/{name}"].sum() for name in NAMES], 1, dtype=np.float32)
 
