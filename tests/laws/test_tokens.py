@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 418_693,
-    "code lines": 39_497,
+    "tokens": 419_229,
+    "code lines": 39_544,
     "dense modules": 83,
     "functions above 400 tokens": 31,
     "comprehensions in 1,000 lines": 78,
