@@ -170,9 +170,10 @@ def test_a_name_of_the_hub_is_answered_with_the_line_that_downloads_it(name, fol
     with pytest.raises(UserError) as error:
         open_model(name)
     assert str(error.value).endswith(f"if it is one of the hub: hf download {name} --local-dir {folder}")
-    with pytest.raises(UserError) as error:
-        open_model(tmp_path / "nowhere")
-    assert "hf download" not in str(error.value)
+    for no_name in (tmp_path / "nowhere", "nothere"):
+        with pytest.raises(UserError) as error:
+            open_model(no_name)
+        assert "hf download" not in str(error.value)
 
 
 def test_paths_that_hold_no_language_model(runs, tmp_path):

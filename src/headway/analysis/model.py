@@ -564,7 +564,9 @@ def model_folder(asked: str | Path) -> ModelFolder:
 
 def _download(name: str) -> str:
     """Return how to download a model, if a name may be that of one on the hub of Hugging Face."""
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", name):
+    is_name = re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", name)
+    # Names on the hub have an owner, a version or a size, such as gpt2 or bert-base.
+    if not is_name or not re.search(r"[/\d-]", name):
         return ""
     folder = name.rpartition("/")[2]
     return f". Headway downloads no models; if it is one of the hub: hf download {name} --local-dir {folder}"

@@ -248,7 +248,7 @@ def _values(of_arms: Mapping[str, Sequence[TableRun]], column: str, most: int) -
 
 def _is_measured(column: str) -> bool:
     name = column.lower().split(".")[-1].split("/")[-1].strip("_")
-    measured = (*SEEDS, *STEPS, *RUNS, *TIMES, *STATES, "notes", "user", "tags")
+    measured = (*SEEDS, *STEPS, *RUNS, *TIMES, *STATES, "notes", "user", "tags", "label", "description")
     if name in measured and not column.startswith("config"):
         return True
     return column.startswith("_") or column.endswith(("__MIN", "__MAX")) or better_of(column) is not None
