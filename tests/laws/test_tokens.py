@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 419_229,
-    "code lines": 39_544,
+    "tokens": 419_246,
+    "code lines": 39_545,
     "dense modules": 83,
     "functions above 400 tokens": 31,
     "comprehensions in 1,000 lines": 78,
