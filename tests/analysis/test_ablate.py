@@ -268,8 +268,8 @@ def test_the_induction_model_needs_both_heads_and_the_destroyed_one_neither():
     )
     assert trained.loss_nats < 0.2
     for finding in trained.findings[:3]:
-        assert "without L0H0 " in finding.sentence
-        assert "without L1H0 " in finding.sentence
+        assert "L0H0 " in finding.sentence
+        assert "L1H0 " in finding.sentence
     for finding in destroyed.findings[:3]:
         assert finding.sentence.endswith("no head is found to matter")
     assert destroyed.findings[3].sentence.startswith("without any head the loss changes by 0.0")

@@ -27,7 +27,10 @@ def test_the_planted_head_restores_most_and_is_named():
     found = headway.patch(model, clean, corrupted, metric=metric, sites=("z", "k"), paths=True)
     assert found.heads[int(found.restored("z").argmax())] == second
     name = f"L{second[0]}H{second[1]}"
-    assert f"with its context (z) as on the clean text: {name} restores " in found.sentences[1]
+    assert (
+        f"with its context (z) as on the clean text, the shares of the difference that heads restore: {name} "
+        in found.sentences[1]
+    )
     assert found.sentences[0].endswith(f") over {len(clean)} pairs of texts")
     assert set(found.effects) == {"z", "k"}
     written = json.loads(json.dumps(found.to_json()))
@@ -75,9 +78,9 @@ def test_a_head_that_adds_to_the_difference_is_named_apart():
         heads=((0, 0), (0, 1)), clean=clean, corrupted=0 * clean, effects={"z": effects}, estimates={"z": effects},
         cancels=(False, False),
     )  # fmt: skip
-    assert found.sentences[1].startswith("with its context (z) as on the clean text: L0H0 restores 50 % (")
-    assert "of the difference; L0H1 adds 30 % (" in found.sentences[1]
-    assert found.sentences[1].endswith(" to the difference")
+    assert found.sentences[1].startswith("with its context (z) as on the clean text, the shares of the difference that")
+    assert " heads restore: L0H0 50 % (" in found.sentences[1]
+    assert " and L0H1 −30 % (" in found.sentences[1]
 
 
 @pytest.mark.slow
@@ -128,7 +131,7 @@ def test_equal_heads_have_no_order_and_unknown_answers_no_shares(asks):
     known = sum(said[0].startswith("the model knows the answer") for said in unknown)
     assert known <= 8  # 2.5 expected
     if asks:
-        assert sum("restores" in " ".join(said) for said in unknown) <= known
+        assert sum("heads restore" in " ".join(said) for said in unknown) <= known
     assert all("does not know" in made([0.5], 0.3, clean=-1.0, seed=s).sentences[0] for s in range(20))
 
 

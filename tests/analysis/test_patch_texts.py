@@ -125,7 +125,7 @@ def test_it_says_first_whether_the_model_knows_the_answer(folder, found):
         "the metric is −0.813 on the clean text, 2.93 on the corrupted one, on one pair of texts",
         "no share of this difference is stated, since the model is not found to know the answer",
     ]
-    assert "restores" not in " ".join(finding.sentence for finding in wrong.findings)
+    assert "heads restore" not in " ".join(finding.sentence for finding in wrong.findings)
     assert wrong.to_json()["patching"]["restored"]["z"]["share"] == [None] * 6
     page = patch_page(wrong)
     assert {figure.name for figure in page.figures} == {"patterns"}

@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 419_246,
-    "code lines": 39_545,
+    "tokens": 418_801,
+    "code lines": 39_499,
     "dense modules": 83,
     "functions above 400 tokens": 31,
     "comprehensions in 1,000 lines": 78,

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from headway.base.text import counted, decimal, listed
+from headway.base.words import some_names
 from headway.causal.effects import (
     FELT,
     KINDS,
@@ -87,13 +88,10 @@ def _heads(effects: HeadEffects, kind: Kind) -> str:
     if len(effects.tokens) < LEAST:
         n_heads = sum(map(len, effects.per_sequence))
         return f"heads {SAID[kind]}: {_too_few(len(effects.tokens), n_heads, 'head')}"
-    mattering = beyond(effects, MATTERS)
-    said = [
-        *_some([each for each in mattering if each[1] > 0], "rises"),
-        *_some([each for each in mattering if each[1] < 0], "falls"),
-    ]
-    begun = f"heads {SAID[kind]}"
-    said = said or ["no head is found to matter"]
+    changes = [f"{named(head)} {within(effect, ends)}" for head, effect, ends in beyond(effects, MATTERS)]
+    said = ["no head is found to matter"]
+    if changes:
+        said = [f"change of the loss without a head, in nats per token: {some_names(changes, NAMED)}"]
     ends = np.concatenate(effects.corrected_interval())
     unknown = zip(effects.heads(), np.isnan(ends).any(1), strict=True)
     rare = [head for (head, effect), is_unknown in unknown if is_unknown and abs(effect) > MATTERS]
@@ -103,7 +101,7 @@ def _heads(effects: HeadEffects, kind: Kind) -> str:
         more = n * FELT // least - n
         names = listed(map(named, rare[:NAMED])) if len(rare) <= NAMED else counted(len(rare), "head")
         said.append(f"too few of {n} sequences feel {names} for an interval; give about {more} more")
-    return f"{begun}: {'; '.join(said)}"
+    return f"heads {SAID[kind]}: {'; '.join(said)}"
 
 
 def _too_few(n: int, claims: int, what: str) -> str:
@@ -114,28 +112,10 @@ def _too_few(n: int, claims: int, what: str) -> str:
     )
 
 
-def _some(heads: Sequence[tuple[Head, float, Sequence[float]]], moves: str) -> list[str]:
-    if not heads:
-        return []
-    first, *others = heads[:NAMED]
-    head, effect, ends = first
-    said = f"without {named(head)} the loss {moves} by {per_token(abs(effect), _sizes(ends))}"
-    if others:
-        said += ", " + listed(f"without {named(h)} by {within(abs(e), _sizes(i))}" for h, e, i in others)
-    if len(heads) > NAMED:
-        said += f", and without {counted(len(heads) - NAMED, 'other head')} by {nats(abs(heads[NAMED][1]))} and less"
-    return [said]
-
-
 def per_token(value: float, ends: Sequence[float]) -> str:
     """Return a change of the loss with its unit and its interval."""
     number, _, span = within(value, ends).partition(" ")
     return f"{number} nats per token {span}"
-
-
-def _sizes(ends: Sequence[float]) -> tuple[float, float]:
-    low, high = sorted(map(abs, ends))
-    return low, high
 
 
 def _joint(ablation: "Ablation") -> str:
@@ -166,14 +146,11 @@ def _pairs(ablation: "Ablation", kind: Kind) -> str:
     told = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
     if not told:
         return f"pairs {SAID[kind]}: no pair is found to interact by more than {nats(MATTERS)} nats per token"
-    said = [
-        f"{named(pairs.heads[i][0])} and {named(pairs.heads[i][1])} {within(float(means[i]), (low[i], high[i]))}"
-        for i in told[:NAMED]
-    ]
-    more = f", and {counted(len(told) - NAMED, 'other pair')}" if len(told) > NAMED else ""
+    both = [" and ".join(map(named, pairs.heads[i])) for i in told]
+    said = [f"{name} {within(float(means[i]), (low[i], high[i]))}" for name, i in zip(both, told, strict=True)]
     return (
-        f"pairs {SAID[kind]}, both together minus each alone, in nats per token: {', '.join(said)}{more}; above 0 one "
-        "makes up for the other, below 0 they work together"
+        f"pairs {SAID[kind]}, both together minus each alone, in nats per token: {some_names(said, NAMED)}; above 0 "
+        "one makes up for the other, below 0 they work together"
     )
 
 

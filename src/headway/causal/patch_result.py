@@ -7,7 +7,7 @@ examples that holds for all heads of the model at once. One pair of texts has no
 The results include the patterns of the named heads on the first pair. Numpy alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -15,7 +15,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.base.text import Amount, counted, listed, number
+from headway.base.text import Amount, counted, number
+from headway.base.words import some_names
 from headway.causal.effects import Head, interval, named, share_interval
 from headway.heads.findings import NAMED, Finding
 from headway.heads.results import ModelOnText
@@ -32,9 +33,6 @@ PARTS: Mapping["PatchSite", str] = {
     "v": "its values (v)",
     "pattern": "its pattern",
 }
-
-Row = tuple[Head, float, tuple[float, float]]
-"""A head, the share that it restores, and both ends of its interval."""
 
 
 def patch_sentences(patching: "Patching") -> Iterator[str]:
@@ -107,53 +105,17 @@ def _difference(patching: "Patching") -> str:
     return f"{said}: a difference of {difference} ({low} to {high}) over {counted(n, 'pair')} of texts"
 
 
-def _rows(patching: "Patching", site: "PatchSite") -> list[Row]:
-    shares, ends = patching.restored_by_heads(site), patching.corrected_interval(site)
-    return [
-        (head, float(share), (float(low), float(high)))
-        for head, share, (low, high) in zip(patching.heads, shares, ends, strict=True)
-    ]
-
-
 def _heads(patching: "Patching", site: "PatchSite") -> str:
-    rows = _rows(patching, site)
+    shares, ends = patching.restored_by_heads(site), patching.corrected_interval(site)
     is_one = len(patching.clean) < 2
-    up = sorted((row for row in rows if _side(row, is_one) > 0), key=lambda row: -row[1])
-    down = sorted((row for row in rows if _side(row, is_one) < 0), key=lambda row: row[1])
-    begun = f"with {PARTS[site]} as on the clean text" + (
-        " at one position after the other, summed over positions" if patching.effects[site].ndim > 2 else ""
-    )
-    said = [*_some(up, "restores", "of"), *_some(down, "adds", "to")]
-    if not said:
+    matters = np.abs(shares) >= OF_ONE if is_one else (ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)
+    order = [int(at) for at in np.argsort(-np.abs(shares), kind="stable") if matters[at]]
+    named_shares = [f"{named(patching.heads[at])} {share_within(float(shares[at]), ends[at])}" for at in order]
+    summed = " at one position after the other, summed over positions" if patching.effects[site].ndim > 2 else ""
+    begun = f"with {PARTS[site]} as on the clean text{summed}"
+    if not order:
         return f"{begun}, no head is found to restore any of the difference"
-    return f"{begun}: {'; '.join(said)}"
-
-
-def _side(row: Row, is_one: bool) -> int:
-    """Return 1 for a head that restores, -1 for a head that takes away, and 0 for a head that is not named."""
-    _, share, (low, high) = row
-    if is_one:
-        return int(share >= OF_ONE) - int(share <= -OF_ONE)
-    return int(low > MATTERS) - int(high < -MATTERS)
-
-
-def _some(rows: Sequence[Row], does: str, of: str) -> list[str]:
-    if not rows:
-        return []
-    (head, share, ends), *others = rows[:NAMED]
-    sign = 1 if does == "restores" else -1
-    said = f"{named(head)} {does} {share_within(*_signed(share, ends, sign))} {of} the difference"
-    if others:
-        said += ", " + listed(f"{named(h)} {share_within(*_signed(s, e, sign))}" for h, s, e in others)
-    if len(rows) > NAMED:
-        more = sign * rows[NAMED][1]
-        said += f", and {counted(len(rows) - NAMED, 'other head')} {100 * more:.1f} % and less"
-    return [said]
-
-
-def _signed(share: float, ends: Sequence[float], sign: int) -> tuple[float, tuple[float, float]]:
-    low, high = sorted(sign * end for end in ends)
-    return sign * share, (low, high)
+    return f"{begun}, the shares of the difference that heads restore: {some_names(named_shares, NAMED)}"
 
 
 PatchSite = Literal["z", "q", "k", "v", "pattern"]
