@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-rest test-all lint setup docs docs-site pictures answers notebook clean
+.PHONY: demo test test-rest test-all lint setup docs docs-site pictures answers notebooks clean
 
 demo: $(READY)
 	$(BIN)/headway run icl-heads --seeds 3
@@ -49,8 +49,8 @@ pictures: $(READY)
 answers: $(READY)
 	$(BIN)/python docs/answers.py build/answers
 
-# The notebook, executed anew; it takes about a minute.
-notebook: $(READY)
+# The notebooks, executed again; they take a minute or two each.
+notebooks: $(READY)
 	$(BIN)/python docs/notebook.py
 
 $(READY): pyproject.toml setup.py constraints.txt $(wildcard src/headway/*/*.[ch]pp)

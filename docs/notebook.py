@@ -1,4 +1,4 @@
-"""Docs: executes the cells of a notebook, without Jupyter: `make notebook` puts what came out into the file."""
+"""Docs: executes the cells of notebooks, without Jupyter: `make notebooks` writes their outputs into the files."""
 
 import ast
 import base64
@@ -11,22 +11,22 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-NOTEBOOK = Path(__file__).with_name("from-a-file-to-a-head.ipynb")
+NOTEBOOKS = sorted(Path(__file__).parent.glob("*.ipynb"))
 
 
-def code_cells(path: Path = NOTEBOOK) -> list[dict[str, Any]]:
-    """The code cells of a notebook, in their order."""
+def code_cells(path: Path) -> list[dict[str, Any]]:
+    """Return the code cells of a notebook, in their order."""
     return [cell for cell in read(path)["cells"] if cell["cell_type"] == "code"]
 
 
-def read(path: Path = NOTEBOOK) -> dict[str, Any]:
-    """A notebook's content."""
+def read(path: Path) -> dict[str, Any]:
+    """Return the content of a notebook."""
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
 
 
 def execute(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
-    """Execute a cell in the working directory; its outputs, what it printed and the value of a last expression."""
+    """Execute a cell in the working directory, and return its outputs: printed lines, and a last expression's value."""
     body = ast.parse(source).body
     last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
     printed, value = io.StringIO(), None
@@ -43,7 +43,7 @@ def execute(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def shown(value: Any) -> dict[str, Any]:
-    """How a notebook shows a value: a chart as a picture, anything else as text."""
+    """Return a value as a notebook shows it: a chart as a picture, anything else as text."""
     if not hasattr(value, "_repr_mimebundle_"):
         return {"text/plain": repr(value).splitlines(keepends=True)}
     found = value._repr_mimebundle_(None, None)
@@ -54,9 +54,9 @@ def shown(value: Any) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def write(notebook: Path) -> None:
     """Execute every code cell in a new folder, and write the outputs into the notebook."""
-    content, names = read(), {"__name__": "__main__"}
+    content, names = read(notebook), {"__name__": "__main__"}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         count = 0
@@ -65,9 +65,10 @@ def main() -> None:
                 count += 1
                 cell |= {"execution_count": count, "outputs": execute("".join(cell["source"]), names)}
         os.chdir("/")
-    NOTEBOOK.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    sys.stdout.write(f"notebook: {NOTEBOOK}\n")
+    notebook.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    sys.stdout.write(f"notebook: {notebook}\n")
 
 
 if __name__ == "__main__":
-    main()
+    for path in [Path(name).resolve() for name in sys.argv[1:]] or NOTEBOOKS:
+        write(path)

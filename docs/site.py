@@ -21,7 +21,8 @@ ANSWERS = sorted(page.stem for page in (ROOT / "docs/answers").glob("*.md") if p
 NOTEBOOKS = sorted(page.stem for page in (ROOT / "docs").glob("*.ipynb"))
 PAGES = {
     "Start": ("start", "experiments", "results", "Gallery of answers <answers/README>", "faq", "glossary"),
-    "Guides": ("how-to", "heads", "judge", "gate", "machines", "your-own", "toy-models", "commands", *NOTEBOOKS),
+    "Guides": ("how-to", "heads", "judge", "gate", "machines", "your-own", "toy-models", "commands"),
+    "Notebooks": tuple(NOTEBOOKS),
     "Reference": ("command-line", "experiment-keys", "head-metrics", "architectures", "python"),
     "How it works": ("running", "gpu", "speed", "house", "log", "history/2026-11-22", "changelog", "contributing"),
 }
@@ -52,7 +53,7 @@ START_HERE = """
 | write an experiment | [Experiment keys](experiment-keys.md), and [examples](experiments.md) |
 | understand a verdict | [Answers and results](results.md), and the [glossary](glossary.md) |
 | use a cluster or a GPU | [Running experiments](machines.md) |
-| use Headway from Python | [Python](python.md), and [a notebook](from-a-file-to-a-head.md) |
+| use Headway from Python | [Python](python.md), and a notebook, [from a file to a head](from-a-file-to-a-head.md) |
 | add a task or a metric | [Plug-ins](your-own.md) |
 | solve a problem | [How to](how-to.md), and [questions and answers](faq.md) |
 """
