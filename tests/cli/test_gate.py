@@ -69,7 +69,6 @@ def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, mo
         (("try", "gate", "--run", "true {seed}"), "gate is no gate; begin one with `headway gate init gate --metric"),
         (("try", "gate"), "give the challenger's command with --run, or a file of runs with --results"),
         (("try", "gate", "--run", "x", "--results", "y"), "give the challenger's command with --run, or a file"),
-        (("try", "gate", "--run", "true {seed}", "--name", " "), "give the challenger a name, such as wider-mlp"),
         ((), "type `headway gate init DIR ...` first, then `headway gate try DIR ...`"),
         (("keep",), "No such command 'keep'"),
     ],

@@ -2,6 +2,8 @@
 
 import math
 import os
+import signal
+import subprocess
 import sys
 import time
 
@@ -102,6 +104,23 @@ def test_a_run_that_takes_too_long_leaves_no_process(tmp_path):
     while is_running(child) and time.monotonic() < until:
         time.sleep(0.02)
     assert not is_running(child)
+
+
+def test_an_interrupt_while_a_run_is_started_leaves_no_process(tmp_path, monkeypatch):
+    begun = []
+    popen = subprocess.Popen
+
+    def interrupted(*words, **options):
+        begun.append(popen(*words, **options))
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.2)
+        return begun[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    candidate = Candidate.typed("wider", f'{PYTHON} "import time; time.sleep(60)" {{seed}}', tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_once(candidate, 7, tmp_path / "log", "loss")
+    assert begun[0].returncode == -signal.SIGTERM
 
 
 def is_running(pid):

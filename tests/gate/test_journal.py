@@ -8,7 +8,7 @@ from support.gates import command, gate
 from headway.base.identity import canonical, signed
 from headway.errors import ResultsError
 from headway.gate.command import Candidate
-from headway.gate.journal import CHALLENGER, CHAMPION, JOURNAL, SEAL, Journal
+from headway.gate.journal import CHALLENGER, CHAMPION, JOURNAL, SEAL, Journal, check_is_gate
 
 
 def with_a_challenger(folder):
@@ -123,7 +123,7 @@ def test_a_gate_is_begun_once_and_in_an_empty_directory(tmp_path):
     with pytest.raises(ResultsError, match=r"holds other things \(gate, train.py\); name a new directory"):
         Journal.create(tmp_path, journal.settings, journal.champion)
     with pytest.raises(ResultsError, match="is no gate; begin one with `headway gate init"):
-        Journal.read(tmp_path)
+        check_is_gate(tmp_path)
 
 
 def test_no_link_is_followed_to_a_journal(tmp_path):

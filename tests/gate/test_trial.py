@@ -1,13 +1,14 @@
 """Challengers beside the champion: decisions, resumption, and what may not pass: luck, reused seeds, old runs."""
 
 import json
+import shutil
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from support.gates import command, gate
 
-from headway.errors import RunFailed, UserError
+from headway.errors import LeaseLost, RunFailed, UserError
 from headway.gate import trial
 from headway.gate.command import Candidate
 from headway.gate.journal import CHALLENGER, CHAMPION, JOURNAL, Attempt, GateSettings, Journal
@@ -183,6 +184,15 @@ def test_one_process_at_a_time(tmp_path, monkeypatch):
         pytest.raises(UserError, match=r"process .* works on it; wait until its challenger is decided"),
     ):
         try_(directory, 0.1, monkeypatch)
+
+
+def test_a_gate_that_is_removed_meanwhile_is_not_made_again(tmp_path):
+    directory = gate(tmp_path)
+    with held(directory) as journal:
+        shutil.rmtree(directory)
+        with pytest.raises(LeaseLost, match="was removed while this process worked on it"):
+            journal.begin(Candidate(name="wider"), [100], challenger_first=True)
+    assert not (directory / JOURNAL).exists()
 
 
 def test_a_champion_cannot_be_tried_against_itself(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 418_801,
+    "tokens": 418_861,
     "code lines": 39_499,
     "dense modules": 83,
     "functions above 400 tokens": 31,

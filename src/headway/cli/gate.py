@@ -116,8 +116,6 @@ def try_(
 
     if (run is None) == (results is None):
         raise UserError("headway gate try: give the challenger's command with --run, or a file of runs with --results")
-    if name is not None and not name.strip():
-        raise UserError("--name '': give the challenger a name, such as wider-mlp")
     if run is None:
         verdict = try_results(directory, results or Path(), name=name)
     else:

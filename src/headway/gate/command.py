@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,24 +132,25 @@ def run_once(candidate: Candidate, seed: int, log: Path, metric: str, timeout: f
     """
     words = [word.replace(SEED, str(seed)) for word in shlex.split(candidate.run)]
     remove(log)
-    with open(appending(log), "ab") as output:
+    with open(appending(log), "ab") as output, ThreadPoolExecutor(1) as starter:
+        # An interrupt reaches the main thread alone: in another one, no process is started and not known.
+        started = starter.submit(
+            subprocess.Popen,
+            words,
+            cwd=candidate.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
-            process = subprocess.Popen(
-                words,
-                cwd=candidate.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            code = started.result().wait(timeout)
         except OSError as error:
             raise RunFailed(f"the command did not start: {error.strerror} ({error.filename})") from None
-    try:
-        code = process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        raise RunFailed(f"the run did not end within {timeout:g} s (--timeout); its output: {log}") from None
-    finally:
-        _end(process)
+        except subprocess.TimeoutExpired:
+            raise RunFailed(f"the run did not end within {timeout:g} s (--timeout); its output: {log}") from None
+        finally:
+            _end(started)
     if code:
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         raise RunFailed(f"the run ended {how}; its output: {log}")
@@ -171,11 +173,9 @@ def metric_in(text: str, metric: str) -> float | None:
     """
     pattern = re.compile(rf"(?<![\w./-]){re.escape(metric)}[\"']?\s*[=:]\s*({_NUMBER})(?![\w.])", re.IGNORECASE)
     for line in reversed(text.splitlines()):
-        value = _of_json(line, metric)
-        if value is not None:
+        if (value := _of_json(line, metric)) is not None:
             return value
-        found = pattern.findall(line)
-        if found:
+        if found := pattern.findall(line):
             return float(found[-1])
     return None
 
@@ -196,10 +196,11 @@ def _tail(log: Path) -> str:
         return file.read().decode(errors="replace")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(started: "Future[subprocess.Popen[bytes]]") -> None:
     """End a run with everything that it started, if it has not ended by itself."""
-    if process.poll() is not None:
+    if started.exception() or started.result().poll() is not None:
         return
+    process = started.result()
     with contextlib.suppress(*_GONE):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):

@@ -21,6 +21,7 @@ from headway.base.identity import DIGEST, is_as_signed, signed
 from headway.base.identity import canonical as one_line
 from headway.errors import ResultsError
 from headway.gate.command import Candidate
+from headway.store.lease import Lease
 
 JOURNAL, SEAL, LOGS, LEASE = "journal.jsonl", "seal.json", "logs", ".lease"
 SCHEMA = 1
@@ -86,8 +87,8 @@ class Attempt:
 class Journal:
     """The record of a gate, opened by the one process that holds its lease."""
 
-    def __init__(self, directory: Path, lines: list[dict[str, Any]]):
-        self.directory, self._lines = directory, lines
+    def __init__(self, directory: Path, lines: list[dict[str, Any]], lease: Lease | None = None):
+        self.directory, self._lines, self._lease = directory, lines, lease
         self.settings = TypeAdapter(GateSettings).validate_python(lines[0]["settings"])
         self.champion = TypeAdapter(Candidate).validate_python(lines[0]["champion"])
         self.attempts: list[Attempt] = []
@@ -116,14 +117,13 @@ class Journal:
         return cls(directory, [line])
 
     @classmethod
-    def read(cls, directory: Path) -> "Journal":
-        """Read the record of a gate.
+    def read(cls, directory: Path, lease: Lease | None = None) -> "Journal":
+        """Read the record of a gate; only who holds its lease may add to it.
 
         Raises:
-            ResultsError: if there is none, or it is damaged.
+            ResultsError: if it cannot be read, or is damaged.
         """
         file = files.inside(directory, JOURNAL)
-        check_is_gate(directory)
         try:
             content = files.read_bytes(file)
         except OSError as error:
@@ -137,7 +137,7 @@ class Journal:
             raise ResultsError(f"{file}: another version of Headway wrote it; use that one, or another directory")
         _check_seal(files.inside(directory, SEAL), [line[DIGEST] for line in lines])
         try:
-            return cls(directory, lines)
+            return cls(directory, lines, lease)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ResultsError(f"{file}: a line does not say what Headway writes; begin a new gate") from None
 
@@ -162,7 +162,10 @@ class Journal:
 
         Raises:
             ResultsError: if they cannot be written; the record is then as it was.
+            LeaseLost: if the directory was removed, or another process took over.
         """
+        if self._lease is not None:
+            self._lease.check()
         lines = list(self._lines)
         for content in contents:
             lines.append(signed({**content, "before": lines[-1][DIGEST]}))

@@ -111,7 +111,7 @@ def held(directory: Path) -> Iterator[Journal]:
             "machine is gone"
         ) from None
     with lease:
-        yield Journal.read(directory)
+        yield Journal.read(directory, lease)
 
 
 def try_command(
