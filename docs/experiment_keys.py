@@ -208,9 +208,14 @@ def _table(heading: str, member: type[Spec], shared: Collection[str] = ()) -> li
     return [title, "", sentence, "", *(_HEAD if rows else []), *rows, *([""] if rows else [])]
 
 
+_PER_LAYER = "integer or text or list of (integer or null)"
+
+
 def _cells(name: str, meaning: str, field: FieldInfo, default: str) -> str:
     unit = "" if field.annotation is bool else UNITS.get(name, "")
-    value = ", ".join(part for part in (_type(field.annotation), unit) if part)
+    # A default of null says that null may be given.
+    kind = _type(field.annotation).removesuffix(" or null" if default == "`null`" else "")
+    value = ", ".join(part for part in (kind.replace(_PER_LAYER, "a number, or one per layer"), unit) if part)
     cells = (f"`{name}`", meaning, f"{value}; {default}")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -227,7 +232,7 @@ def _type(annotation: Any) -> str:
     inner = [_type(arg) for arg in get_args(annotation) if isinstance(arg, type | str) or get_args(arg)]
     origin = str(getattr(annotation, "__origin__", ""))
     if isinstance(annotation, type) and not inner:
-        names = {"int": "integer", "float": "number", "str": "text", "bool": "true or false", "Any": "any"}
+        names = {"int": "integer", "float": "number", "str": "text", "bool": "boolean", "Any": "any"}
         return names.get(annotation.__name__, "mapping")
     if "tuple" in origin:
         return "list of " + (f"({inner[0]})" if " or " in inner[0] else inner[0])
