@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 418_861,
+    "tokens": 418_854,
     "code lines": 39_499,
     "dense modules": 83,
-    "functions above 400 tokens": 31,
+    "functions above 400 tokens": 29,
     "comprehensions in 1,000 lines": 78,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 45,

@@ -399,7 +399,8 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     """Return the pairs that compose most, if they exceed circuits turned at random and carry the score on the text."""
     if kind not in composition.chances:
         return None
-    table, chances = np.asarray(getattr(composition, kind)), composition.chances[kind]
+    table = np.asarray(getattr(composition, kind))
+    chances = composition.chances[kind]
     tests = kinds * (1 + (kind in composition.drawn_nats))
     p = np.minimum(1, np.nan_to_num(chances * np.isfinite(chances).sum() * tests, nan=1.0))
     # Composition of weights alone is a number: the path must also carry what the later head does on the text.
@@ -408,7 +409,7 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     if kind in composition.nats:
         carries &= composition.nats[kind] >= _CARRIED_NATS
     beyond = carries & (p <= FAMILY_WISE) & (table >= _COMPOSED * composition.null)
-    by_weights = bool(beyond.any())
+    by_weights = beyond.any()
     if not by_weights:
         p = _chances_of_paths(composition, kind, tests)
         beyond = carries & (p <= FAMILY_WISE)

@@ -81,8 +81,7 @@ def linked(sentence: str, heads: Collection[str]) -> list[Part]:
         [('alike: ', None), ('L0H1', 'L0H1'), (' and ', None), ('L0H13', 'L0H13'), (' (0.4)', None)]
     """
     names = "|".join(map(re.escape, heads)) or "$"
-    texts = re.split(rf"\b({names})\b", sentence)
-    return [(text, text if text in heads else None) for text in texts if text]
+    return [(text, text if text in heads else None) for text in re.split(rf"\b({names})\b", sentence) if text]
 
 
 MOST = 60

@@ -26,27 +26,30 @@ from headway.report.regression.heads import covered, declared
 RATIOS = np.geomspace(0.02, 2.0, 80)
 
 
+LIMITS = {
+    "best gradient descent step": (theory.proportional_gd_risk, figure.INK, [4, 2]),
+    "ridge (Bayes)": (theory.proportional_bayes_risk, "#a07d4b", [8, 3, 2, 3]),
+}
+"""The risk, colour and dashes of each limit of large d and L."""
+
+
 def proportional(material: ReportData) -> figure.Figure | None:
     """The risks when d and L grow together, and where the arms ended; None where the theory does not hold."""
     reference = _reference(material)
     if reference is None:
         return None
     noise = theory.EffectiveLoss.of(declared(reference.shown).task).noise
-    limits = {
-        "best gradient descent step": (theory.proportional_gd_risk, figure.INK, [4, 2]),
-        "ridge (Bayes)": (theory.proportional_bayes_risk, "#a07d4b", [8, 3, 2, 3]),
-    }
     arms = [
         arm
         for arm in material.arms
         if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))
     ]
-    palette = {name: colour for name, (_, colour, _) in limits.items()} | {arm.label: arm.colour for arm in arms}
+    palette = {name: colour for name, (_, colour, _) in LIMITS.items()} | {arm.label: arm.colour for arm in arms}
     colour = figure.colours_of_column("what", palette, "stroke", orient="right")
     x = Axis("ratio", "d / L", log=True)
     y = Axis("risk", "risk ÷ variance of beta·x", log=True, scale={"nice": True})
     shown, layers = ["what:N", "ratio:Q", "risk:Q"], []
-    for what, (risk, _, dash) in limits.items():
+    for what, (risk, _, dash) in LIMITS.items():
         rows = [{"what": what, "ratio": ratio, "risk": risk(float(ratio), noise)} for ratio in RATIOS]
         layers += line_bands(rows, x, y, colour, spread=None, strokeDash=dash, shown=shown)
     for at, arm in enumerate(arms):  # rings around one another, so that arms that ended alike can all be seen
