@@ -66,7 +66,7 @@ STORED = {"directory", "failed", "damaged"}
 """Warnings that quote what was recorded."""
 
 
-@pytest.mark.parametrize("kind", WARNINGS.keys() - STORED)
+@pytest.mark.parametrize("kind", sorted(WARNINGS.keys() - STORED))
 def test_every_warning_is_plain_sentences(kind):
     fields = {field for _, field, _, _ in Formatter().parse(WARNINGS[kind]) if field}
     said = warning(kind, **dict.fromkeys(fields, "4 heads")).sentence
