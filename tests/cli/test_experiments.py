@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from headway.config.shipped import shipped
 
@@ -372,9 +373,9 @@ def test_help_names_every_verb_once_with_its_whole_summary():
         env={**os.environ, "COLUMNS": "80"},
     ).stdout
     grouped = [name for names in VERBS.values() for name in names]
-    registered = [command.name or command.callback.__name__ for command in app.registered_commands]
+    registered = typer.main.get_command(app).commands
     assert sorted(grouped) == sorted(registered)
     assert "..." not in said.partition("Run:")[2]
-    for command in app.registered_commands:
-        name, summary = command.name or command.callback.__name__, command.callback.__doc__.partition("\n")[0]
+    for name, command in registered.items():
+        summary = command.help.partition("\n")[0]
         assert len([line for line in said.splitlines() if line.split() == [name, *summary.split()]]) == 1

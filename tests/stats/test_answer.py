@@ -50,9 +50,9 @@ def test_what_holds_for_a_family_stands_below_its_verdicts():
     assert list(answer(given)) == [
         "a beats b",
         "c beats d",
-        "no interval before 3 seeds have ended; lower evaluation loss is better",
+        "no interval before 3 seeds have ended; lower is better",
         "e",
-        "no interval at 3 seeds: it takes 3 seeds that all arms of a difference have; lower evaluation loss is better",
+        "no interval at 3 seeds: it takes 3 seeds that all arms of a difference have; lower is better",
     ]
 
 

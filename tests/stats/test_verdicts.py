@@ -125,7 +125,7 @@ def test_before_a_look_there_is_only_an_estimate():
     assert say(told(-1.0, 0, 0, "open", n_pairs=2, **NO_TEST), waiting) == (
         "descending vs constant: no verdict yet, evaluation loss −1.0 % (2 seeds of 3)"
     )
-    assert scope(waiting, []) == "no interval before 3 seeds have ended; lower evaluation loss is better"
+    assert scope(waiting, []) == "no interval before 3 seeds have ended; lower is better"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_holds_for_a_family_is_told_once():
     assert scope(replace(FAMILY, size=2), found) == (
         "95 % intervals that hold for all 2 comparisons at once, at look 2 of 2; this experiment can detect "
         "differences of about 2.0 to 2.4 % (80 % power); "
-        "lower evaluation loss is better"
+        "lower is better"
     )
     both = "95 % intervals that hold at once for the 2 comparisons here and 11 more that were asked, at look 2 of 2; "
     assert scope(FAMILY, found).startswith(both), "what was not run is not counted, and its correction stays"
@@ -176,7 +176,7 @@ def test_what_holds_for_a_family_is_told_once():
     assert scope(alone, found[:1]).startswith(said)
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert scope(replace(FAMILY, look=1), few) == (
-        "no interval at 3 seeds: it takes 3 seeds that all arms of a difference have; lower evaluation loss is better"
+        "no interval at 3 seeds: it takes 3 seeds that all arms of a difference have; lower is better"
     )
     alike = [replace(few[0], outcome="none", n_pairs=3)]
     assert "no interval at 3 seeds: no difference varies from seed to seed; lower" in scope(

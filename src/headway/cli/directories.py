@@ -56,7 +56,9 @@ def compare(
     directory: opt.Directory,
     other: Annotated[
         Path | None,
-        typer.Argument(callback=path_of, metavar="[OTHER]", help="Another one, whose arms are compared with DIR's."),
+        typer.Argument(
+            callback=path_of, metavar="[OTHER]", help="Another results directory, whose arms are compared with DIR's."
+        ),
     ] = None,
     out: Elsewhere = None,
     plugins: opt.Plugins = None,
@@ -173,8 +175,8 @@ def judge(
 ) -> None:
     """Judge runs that another program trained, read from a table.
 
-    Each arm is compared with a baseline, as in a results directory. Columns that are not named are guessed where one
-    reading is possible. Exits with 0, or with 2 if the table cannot be read.
+    Each arm is compared with a baseline, as in a results directory. Columns that are not named are inferred where only
+    one reading is possible. Exits with 0, or with 2 if the table cannot be read.
 
     Example: headway judge runs.csv --arm optimizer --seed seed --metric val_loss --baseline adamw
     """
@@ -220,9 +222,9 @@ def drop(
     directory: opt.Directory,
     names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
     seeds: Annotated[
-        str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, by their numbers: 2, 0,2 or 0-2.")
+        str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, such as `2`, `0,2` or `0-2`.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Delete them; nothing is left.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete them for good.")] = False,
 ) -> None:
     """Move runs of an arm to DIR/dropped.
 
@@ -285,7 +287,7 @@ def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
     return store
 
 
-Slots = Annotated[int | None, opt.whole_number(1, "Runs at a time; by default a core or a GPU each.", most=10_000)]
+Slots = Annotated[int | None, opt.whole_number(1, "Runs at a time; by default one for each core or GPU.", most=10_000)]
 
 _STOPPED, _LEFT = 130, 75
 """Exit codes of a worker, the latter EX_TEMPFAIL of sysexits.h: a scheduler's script then puts its job back."""

@@ -25,7 +25,7 @@ def _page_folder(verb: str) -> Any:
 
 
 LengthOf = Annotated[int | None, opt.whole_number(2, "Tokens of each; by default its context, at most 256.")]
-SequencesOf = "At most so many of each text; by default 8,192 tokens, and at least 32."
+SequencesOf = "The most sequences of each text; by default 8,192 tokens, and at least 32."
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
 ]
@@ -36,12 +36,12 @@ def generate(
     checkpoint: opt.Checkpoint,
     prompt: Annotated[str, typer.Option(help="How the text begins; nothing: at the start of a text.")] = "",
     tokens: Annotated[
-        int | None, opt.whole_number(1, "At most so many; by default 200, or what fits its training context.")
+        int | None, opt.whole_number(1, "The most tokens; by default 200, or what fits its training context.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Divides the logits; 0: always the likeliest token.")] = 0.9,
     top_k: Annotated[int | None, opt.whole_number(1, "Only the K likeliest tokens.", metavar="K")] = None,
     top_p: Annotated[
-        float | None, typer.Option(metavar="P", help="Only the likeliest tokens of this joint probability.")
+        float | None, typer.Option(metavar="P", help="Only the likeliest tokens up to this cumulative probability.")
     ] = None,
     seed: Annotated[int, opt.whole_number(0, "The same seed, the same text.", most=2**63 - 1)] = 0,
     tokenizer: opt.TokenizerOf = None,
@@ -63,7 +63,7 @@ def export(
 ) -> None:
     """Write a language model as a folder that transformers loads.
 
-    A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other takes its code along.
+    A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other is exported with its code.
 
     Example: headway export results/head-progression/runs/constant-low/seed-0 OUT
     """
@@ -100,7 +100,7 @@ def xray(
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, opt.whole_number(1, "At most so many sequences of the text; by default 4,096 tokens.")
+        int | None, opt.whole_number(1, "The most sequences of the text; by default 4,096 tokens.")
     ] = None,
     length: Annotated[int | None, opt.whole_number(2, "Tokens of each; by default its context, at most 512.")] = None,
     draws: opt.Draws = None,
@@ -168,8 +168,8 @@ def ablate(
 
     Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
     Heads are also taken away together, and those that stand in for each other are named.
-    With --circuit everything outside some heads is taken away, too.
-    Before any number the model is checked: a head masked must be the head removed.
+    With --circuit, everything outside the given heads is ablated too.
+    The model is checked first: masking a head must give the same result as removing it.
 
     Example: headway ablate gpt2 --text mine.txt
     """
@@ -383,7 +383,7 @@ def look(
     """Write a page on which you pick a head and see its patterns.
 
     Patterns on a text and on repeated tokens, token by token; circuits in tokens; numbers beside what untrained heads
-    show; alike and composed heads; of a run with probes also while it trained.
+    show; similar and composed heads; of a run with probes also while it trained.
 
     Example: headway look gpt2 --text mine.txt
     """

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 VERBS = {
     "Run": ("list", "show", "plan", "run"),
-    "Results": ("status", "compare", "report", "judge", "drop", "verify"),
+    "Results": ("status", "compare", "report", "drop", "verify"),
     "Models": ("xray", "look", "ablate", "patch", "prune", "generate", "export"),
-    "Any training command": ("gate",),
+    "Any training command": ("judge", "gate"),
     "Clusters": ("worker", "submit"),
 }
 """The verbs as `headway --help` groups them."""
@@ -83,9 +83,7 @@ NameOrDirectory = Annotated[
         help="One that comes with Headway, a YAML file, or a results directory that is to be gone on with.",
     ),
 ]
-Scale = Annotated[
-    str | None, typer.Option(metavar="NAME", help="One of its scales; laptop by default, and quick on text.")
-]
+Scale = Annotated[str | None, typer.Option(metavar="NAME", help="The scale; laptop by default, and quick on text.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
 Controls = Annotated[
@@ -95,7 +93,7 @@ Controls = Annotated[
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
 Checkpoint = Annotated[
     Path,
-    typer.Argument(callback=path_of, metavar="CHECKPOINT", help="A run's folder, or a folder of Hugging Face."),
+    typer.Argument(callback=path_of, metavar="CHECKPOINT", help="A run's folder, or a Hugging Face model folder."),
 ]
 Directory = Annotated[Path, typer.Argument(callback=path_of, metavar="DIR", help="A results directory.")]
 TextOrOwn = Annotated[
@@ -103,8 +101,8 @@ TextOrOwn = Annotated[
     typer.Option(
         callback=path_of,
         metavar="FILE",
-        help="A text file, documents parted by <|endoftext|>, or a .npy of tokens (sequence, pos); of a run by default "
-        "what it was judged on.",
+        help="A text file, documents separated by <|endoftext|>, or a .npy of tokens (sequence, pos); for a run, by "
+        "default its evaluation data.",
     ),
 ]
 TextOrExamples = Annotated[
@@ -112,8 +110,8 @@ TextOrExamples = Annotated[
     typer.Option(
         callback=path_of,
         metavar="FILE",
-        help="A text file, documents parted by <|endoftext|>, or another corpus; of a task that is no text by default "
-        "its examples.",
+        help="A text file, documents separated by <|endoftext|>, or another corpus; for a task other than text, by "
+        "default its examples.",
     ),
 ]
 AsJson = Annotated[
@@ -129,13 +127,13 @@ TokenizerOf = Annotated[
 ]
 Draws = Annotated[
     int | None,
-    whole_number(0, "How often untrained heads are drawn to compare with; by default 16.", "--null-draws"),
+    whole_number(0, "The number of draws of untrained heads to compare with; by default 16.", "--null-draws"),
 ]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU where there is one.")]
+Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU if one is available.")]
 
 Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
 OnDevice = Annotated[
-    str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs where there are any, a run each.")
+    str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs if there are any, one for each run.")
 ]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 

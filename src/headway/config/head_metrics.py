@@ -251,7 +251,7 @@ _HEAD = (
         sentence="mean over queries of m sum p^2 - 1, m the keys seen: it does not fall with m as the diversity does",
         unit="1", value=PerQuery(lambda q: q.n_keys * q.square - 1, over=two_keys)),
     _layers(name="disagreement_subspace",
-        sentence="minus the mean cosine of all pairs of heads' values, a head with itself included",
+        sentence="minus the mean cosine of all pairs of heads' values, each head with itself included",
         high="different values",
         null=Null(
             "independent heads: -1/H, lower where heads share values",
@@ -264,7 +264,7 @@ _HEAD = (
         null=Null("even attention: minus the sum over queries of 1/m", "even"),
         value=PerQuery(lambda q: -q.overlap, over=some_head_sees, per="text")),
     _layers(name="disagreement_output",
-        sentence="minus the mean cosine of all pairs of heads' contexts, a head with itself included",
+        sentence="minus the mean cosine of all pairs of heads' contexts, each head with itself included",
         high="different contexts",
         null=Null(
             "independent heads: -1/H; untrained ones agree more, since they read the same stream",
@@ -345,10 +345,10 @@ _HEAD = (
     HeadMetric(name="output_constant_share",
         sentence="share of the squared size of a head's output that is the same vector at every position",
         unit="0 to 1", of="head", family="outputs", high="a head that adds a constant",
-        null=Null("not known: averages over many keys are nearly constant, untrained or not"),
+        null=Null("no reference: averages over many keys are nearly constant, trained or not"),
         value=OfSums("headway.heads.sums.constant_share", _MEAN_OUTPUTS)),
     HeadMetric(name="output_share",
-        sentence="share of the head in the squared size of what its layer's heads add to the stream", unit="0 to 1",
+        sentence="share of the head in the squared norm of what its layer's heads add to the stream", unit="0 to 1",
         of="head", family="outputs", high="most of what the layer's heads add is this head's",
         null=Null("an even split: 1/H", OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
         # Contributions that cancel or reinforce one another do so in the stream: shares compare the heads' own sizes.
@@ -363,9 +363,9 @@ REPEATED = tuple(metric.name for metric in _HEAD if metric.repeated)
 
 
 _WAYS = {
-    "zero": "its context set to zero",
-    "mean": "its context at its mean over another text",
-    "resample": "its context from a sequence of another text",
+    "zero": "the head's context set to zero",
+    "mean": "the head's context at its mean over another text",
+    "resample": "the head's context from a sequence of another text",
 }
 NATS = "nats per token"
 """The unit of numbers that may lie above or below 0."""
@@ -389,15 +389,16 @@ def _effects(name: str, sentence: str, high: str) -> tuple[HeadMetric, ...]:
 
 # fmt: off
 _CAUSES = (
-    *_effects("ablation", "change of the loss with {way}, exactly", "the loss rises without it"),
+    *_effects("ablation", "exact change of the loss with {way}", "the loss rises without it"),
     HeadMetric(name="michel_importance_nats",
         sentence="mean over sequences of |dL/dxi|, xi a gate on the head (Michel et al. 2019): an estimate, without a "
         "sign",
         unit="nats per token and gate", of="head", family="causes", high="the loss is sensitive to it",
-        null=Null("not known: it is above 0 for every head")),
-    *_effects("attribution", "the gradient times the change with {way}: an estimate to first order",
+        null=Null("no reference: it is above 0 for every head")),
+    *_effects("attribution", "first-order estimate: the gradient times the change to {way}",
         "the loss would rise without it"),
-    *_effects("integrated", "the gradient along the way from all heads to none, with {way}: shares of the joint effect",
+    *_effects("integrated",
+        "integrated gradient from all heads to none, with {way}: each head's share of the joint effect",
         "it has much of the joint effect"),
 )
 # fmt: on

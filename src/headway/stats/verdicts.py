@@ -282,7 +282,7 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
             f"test of pairs (mid-p) with Holm's correction{_at_look(family)}"
         )
     metric = METRICS[family.metric]
-    better = "" if metric.better is None else f"; {metric.better} {quantity(metric)} is better"
+    better = "" if metric.better is None else f"; {metric.better} is better"
     if family.of_errors:
         better = f"; near a ceiling {of_errors(metric).name} are compared; lower is better"
     if family.look is None:

@@ -145,11 +145,15 @@ def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: ReportDat
 
 
 def test_the_page_says_what_its_intervals_leave_out(heads: ReportData, html: str, directory: Path) -> None:
-    said = "Intervals are over seeds; all arms are judged on the same 100,000 prompts, whose own luck (standard error "
-    assert regression.luck(heads) == said + "0.0040) they share."
+    said = (
+        "Intervals are over seeds; all arms are evaluated on the same 100,000 prompts, and share their sampling error "
+    )
+    assert regression.luck(heads) == said + "(standard error 0.0040)."
     assert html.count(regression.luck(heads)) == 1
     several = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=2)
-    assert "; all arms of a task are judged" in regression.luck(material_of(Store.open(fabricate(directory, several))))
+    assert "; all arms of a task are evaluated" in regression.luck(
+        material_of(Store.open(fabricate(directory, several)))
+    )
 
 
 def test_without_an_interval_there_is_nothing_to_say_of_it(heads: ReportData) -> None:

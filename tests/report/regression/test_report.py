@@ -101,7 +101,7 @@ def test_validation_on_few_prompts_has_a_band_of_their_luck_and_the_final_error(
     material = with_luck(directory, 0.2, seeds)
     figure = training.loss(material)
     assert figure is not None
-    assert "Bands on the right also hold the 95 % interval over their prompts." in figure.caption
+    assert "Bands on the right also include the 95 % interval over prompts." in figure.caption
     assert "no band" not in figure.caption
     _, validation = figure.spec["hconcat"] if "hconcat" in figure.spec else figure.spec["concat"]
     marks = [layer["mark"]["type"] for layer in validation["layer"]]

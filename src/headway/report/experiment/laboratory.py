@@ -78,7 +78,7 @@ def _family_table(
         title += f", {material.experiment.control_label(one.control)}"
     hints = {
         "p, of the family": "corrected for the number of comparisons that were judged together",
-        "detectable": "the true difference that this very verdict finds four times in five",
+        "detectable": "the smallest true difference that this comparison detects with 80 % power",
     }
     return "" if family is None else scope(family, [member for _, member in found]), Table(
         columns=(title, *COMPARED.values()),

@@ -157,7 +157,8 @@ class TokensReportSlice(ReportSlice):
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
         arms = "all arms" if material.one_task else "all arms of a task"
-        return f"Intervals are over seeds; {arms} are judged on the same held-out sequences, whose own luck they share."
+        same = "evaluated on the same held-out sequences, and share their sampling error"
+        return f"Intervals are over seeds; {arms} are {same}."
 
     def statements(self, material: ReportData) -> list[Statement]:
         """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""

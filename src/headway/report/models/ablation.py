@@ -337,7 +337,7 @@ def ablation_page(found: Ablation) -> ModelPage:
         title=f"Ablation of heads: {found.name}",
         headline=headline(found),
         second=_together(found),
-        read=f"Loss of {found.read}; in place of heads stands what they do on {found.other}",
+        read=f"Loss of {found.read}; ablated heads are replaced by what they do on {found.other}",
         found=found,
         overview=ways(found),
         heads=heads(found),

@@ -184,7 +184,7 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "Heads: query heads, over so many KV heads where there are fewer, x their width. Then means over heads, or "
+        "Heads: query heads / KV heads (if fewer) x width of a head. Then means over heads, or "
         "over pairs of heads, beside them in parentheses those of untrained heads on the same stream, and the highest "
         "head of each layer."
     )

@@ -183,7 +183,7 @@ def _caption(arms: list[ArmResults]) -> str:
         f"Strong lines: seed {' or '.join(map(str, seeds))}"
         + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
         + (f" of {others}." if others > OTHERS else "."),
-        "The order of heads and their signs are free, so seeds are not averaged." if others else "",
+        "The order and the signs of heads are arbitrary, so seeds are not averaged." if others else "",
         f"Dashed ({', '.join(theory)}): mu*(w), the best mu for the w of that step in the theory's effective loss "
         "(left out while w is so small that it is far larger)."
         if theory
@@ -239,7 +239,7 @@ def final_circuits(arm: ArmResults) -> figure.Figure:
             "The OV of every layer is multiplied by the final map."
             if isinstance(declared(arm.shown).model, Stack)
             else "",
-            "All QK share one scale and all OV another, both centred at 0; a line parts the x block from y.",
+            "All QK share one scale and all OV another, both centred at 0; a line separates the x block from y.",
         ),
         chart=figure.grid(grids, 1, (16, 16)).resolve_scale(color="independent"),
     )
@@ -267,7 +267,7 @@ def circuit_steps(arm: ArmResults) -> figure.Figure | None:
         part="Heads",
         title=f"QK circuits during training: {arm.label}",
         caption=f"Seed {arm.shown.seed}. A row per head, a column per probed step, one scale for all, centred at 0; "
-        f"a line parts the x block from y.{PALE * untrained}",
+        f"a line separates the x block from y.{PALE * untrained}",
         chart=_maps(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
     )
 

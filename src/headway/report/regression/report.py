@@ -115,7 +115,7 @@ class IclReportSlice(ReportSlice):
         same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
         known = f" (standard error {span(errors, 2)})" if errors else ""
         arms = "all arms" if material.one_task else "all arms of a task"
-        return f"Intervals are over seeds; {arms} are judged on {same}, whose own luck{known} they share."
+        return f"Intervals are over seeds; {arms} are evaluated on {same}, and share their sampling error{known}."
 
 
 def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]:

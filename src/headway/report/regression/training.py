@@ -98,13 +98,13 @@ def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> st
     evaluation = declared(material.arms[0].shown).evaluation
     luck = any(len(per_seed(arm, "eval_mse_adjusted_se")[0]) for arm in material.arms)
     return join(
-        "Left: mean squared error on the fresh prompts of training, averaged since the last logged step. "
+        "Left: mean squared error on fresh training prompts, averaged since the last logged step. "
         f"Right: on {evaluation.prompts_during:,} fixed prompts, adjusted by debiased GD on the same prompts. "
         f"Points: the final evaluation on {evaluation.prompts:,} prompts."
         if len(rows) == 2
         else f"The {' and '.join(PANELS[m] for m in rows)}.",
         "" if material.n_seeds == 1 and luck else band_said(material.n_seeds),
-        "Bands on the right also hold the 95 % interval over their prompts." if luck else "",
+        "Bands on the right also include the 95 % interval over prompts." if luck else "",
         "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
         "evaluation."
         if material.one_task
