@@ -34,8 +34,8 @@ _WITHOUT_RATIO = ("fraction", YES_OR_NO, "1")
 """Units of metrics that may be 0: a yes or a no, or a share of them, has no ratio to another."""
 
 
-def margin_of(text: object) -> float:
-    """A margin in per cent.
+def margin_of(text: object, option: str = "until") -> float:
+    """A margin in per cent; errors name the option that gave it.
 
     Raises:
         UserError: when it is none.
@@ -44,7 +44,7 @@ def margin_of(text: object) -> float:
         >>> margin_of("0.5%"), margin_of("2 %")
         (0.5, 2.0)
     """
-    said = f"until {shortened(str(text))}"
+    said = f"{option} {shortened(str(text))}"
     written = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%\s*", str(text))
     if not written:
         as_number = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+))\s*", str(text))

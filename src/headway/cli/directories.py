@@ -197,7 +197,7 @@ def judge(
         baseline=baseline,
         better="higher" if higher_is_better else "lower" if lower_is_better else None,
         at=at,
-        margin=margin_of(margin),
+        margin=margin_of(margin, "--margin"),
         unpaired=unpaired,
     )
     if as_json:

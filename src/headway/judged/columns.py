@@ -136,9 +136,12 @@ def better_of(metric: str) -> Better | None:
         >>> better_of("val/loss"), better_of("eval_accuracy"), better_of("entropy")
         ('lower', 'higher', None)
     """
-    if metric in METRICS:
-        return METRICS[metric].better
+    known = METRICS.get(metric)
+    if known is not None and known.sentence != metric:  # not one that was declared for a table
+        return known.better
     words = set(_WORDS.findall(metric.lower()))
+    if words & {"neg", "negative", "minus", "to"}:  # of steps to an accuracy, fewer are better
+        return None
     lower, higher = bool(words & set(_LOWER)), bool(words & set(_HIGHER))
     return None if lower == higher else "lower" if lower else "higher"
 
@@ -164,7 +167,10 @@ def _same(table: RunTable, first: str, second: str) -> bool:
 
 def _run_column(table: RunTable, taken: set[str | None]) -> str | None:
     found = [column for column in table.columns if _last_name(column) in RUNS and column not in taken]
-    several = [column for column in found if len({str(cell) for cell in table.values(column)}) > 1]
+    counts = {column: len({str(cell) for cell in table.values(column)}) for column in found}
+    has_steps = any(_last_name(column) in STEPS for column in table.columns)
+    # A number of every row tells no runs with steps apart.
+    several = [column for column, n in counts.items() if 1 < n < len(table.rows) + (not has_steps)]
     return min(several, key=lambda column: RUNS.index(_last_name(column)), default=None)
 
 
@@ -207,7 +213,7 @@ def _listed(table: RunTable) -> str:
 
 _OF_RUN = re.compile(r"(?P<run>.+) - (?P<metric>.+)")
 _NUMBERED = re.compile(r"(?P<arm>.*?)[-_. ]*(?:seed|s|run)?[-_=. ]*(?P<seed>\d+)", re.IGNORECASE)
-_SEED_COLUMN = re.compile(r"(?:seed|s|run|trial)?[-_=. ]*(\d+)", re.IGNORECASE)
+_SEED_COLUMN = re.compile(r"(?:seed|s|run|trial)[-_=. ]*(\d+)", re.IGNORECASE)
 
 
 def long(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
@@ -226,7 +232,8 @@ def long(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
     numeric = [column for column in table.columns if table.is_numeric(column)]
     if len(seeds) > 1 and set(seeds) <= set(numeric):
         return _melted(table, seeds, "seed", asked.metric), replace(asked, seed="seed")
-    arms = [column for column in numeric if _last_name(column) not in (*SEEDS, *STEPS, *RUNS, *TIMES)]
+    roles = (*SEEDS, *STEPS, *RUNS, *TIMES)
+    arms = [c for c in numeric if _last_name(c) not in roles and len(set(map(str, table.values(c)))) > 1]
     if len(arms) < 2 or asked.arm:
         return table, asked
     if _split(arms):
@@ -267,7 +274,7 @@ def by_run_names(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
     run = next((column for column in table.columns if _last_name(column) in ("run", "run_name", "name")), None)
     if run is None or asked.arm or asked.seed:
         return table, asked
-    if any(_last_name(column) in SEEDS for column in table.columns):
+    if any(_last_name(column) in (*SEEDS, *ARMS) for column in table.columns):
         return table, asked
     split = _split(str(cell) for cell in table.values(run))
     if not split:
@@ -280,15 +287,18 @@ def by_run_names(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
 
 
 def _split(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the arm and the seed of each name of a run; empty if a name has no number, or no arm has two.
+    """Return the arm and the seed of each name of a run; empty if a name has no number, or arms share none.
 
     Examples:
         >>> _split(["adamw-seed0", "adamw-seed1", "lion_0"])["lion_0"]
         ('lion', '0')
     """
     every = dict.fromkeys(names)
-    split = {
-        name: (found["arm"], found["seed"]) for name in every if (found := _NUMBERED.fullmatch(name)) and found["arm"]
-    }
-    arms = {arm for arm, _ in split.values()}
-    return split if len(split) == len(every) and 1 < len(arms) < len(every) else {}
+    found = {name: match for name in every if (match := _NUMBERED.fullmatch(name)) and match["arm"]}
+    # The end of a decimal, such as lr0.1, is no seed.
+    split = {name: (match["arm"], match["seed"]) for name, match in found.items() if not re.search(r"\d\.\d+$", name)}
+    of_arms: dict[str, set[str]] = {}
+    for arm, seed in split.values():
+        of_arms.setdefault(arm, set()).add(seed)
+    shared = set.intersection(*of_arms.values()) if of_arms else set()
+    return split if len(split) == len(every) and 1 < len(of_arms) < len(every) and shared else {}

@@ -3,7 +3,8 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -170,17 +171,19 @@ class _Judge:
     def _metric(self) -> Metric:
         """Return the metric, and make its name known to the tables and sentences of this process."""
         name, better = self.roles.metric, self.roles.better
-        values = np.array([value for run in self.runs for value in run.values])
-        unit = ""
+        values = np.array([run.value for run in self.runs])
+        unit = "1"
         if better == "higher" and np.isin(values, (0.0, 1.0)).all():
             unit = YES_OR_NO
         elif better == "higher" and ((values >= 0) & (values <= 1)).all():
             unit = "fraction"
         known = METRICS.get(name)
-        if known is not None and (known.unit != unit or known.better != better):
+        if known is not None and known.sentence != name:  # one of Headway's own
+            if (known.unit, known.better) == (unit, better):
+                return known
             name = f"{name} (table)"
-        declared = Metric(name=name, sentence=self.roles.metric, unit=unit, better=better, primary=True)
-        return METRICS.setdefault(name, declared)
+        METRICS[name] = Metric(name=name, sentence=name, unit=unit, better=better, primary=True)
+        return METRICS[name]
 
     def _seeds(self) -> dict[str, int]:
         """Return the number of each seed: its own where all are whole numbers, else its place in their order."""
@@ -192,18 +195,16 @@ class _Judge:
     def _by_seed(self, seeds: Mapping[str, int]) -> dict[str, dict[int, float]]:
         """Return the value of each run by arm and number of its seed; runs without a seed are counted on."""
         of_arms: dict[str, dict[int, float]] = {}
+        free = count(max(seeds.values(), default=-1) + 1)  # no two runs without a seed are a pair
         for run in self.runs:
             of_arm = of_arms.setdefault(run.arm, {})
-            of_arm[len(of_arm) if run.seed is None else seeds[run.seed]] = run.value
+            of_arm[next(free) if run.seed is None else seeds[run.seed]] = run.value
         return of_arms
 
     def _is_paired(self, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]) -> bool:
-        """Return whether runs are compared within seeds: every two arms of several runs share enough of them."""
-        if self.unpaired or any(run.seed is None for run in self.runs):
-            return False
+        """Return whether runs are compared within seeds: some arm shares enough of them with the baseline."""
         shared = [len(runs[arm].keys() & runs[baseline].keys()) for arm, baseline in pairs]
-        possible = [min(len(runs[arm]), len(runs[baseline])) for arm, baseline in pairs]
-        return all(both >= FEWEST or most < FEWEST for both, most in zip(shared, possible, strict=True))
+        return not self.unpaired and max(shared) >= FEWEST
 
     def _paired(
         self, metric: Metric, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]
@@ -243,6 +244,12 @@ class _Judge:
             notes += left_out(sorted(s for s in shared if not (math.isfinite(mine[s]) and math.isfinite(theirs[s]))))
             if alone := len(mine.keys() ^ theirs.keys()):
                 notes.append(f"{counted(alone, 'run')} without a partner of the same seed left out")
+        if difference.n_pairs == 0 and family.rule == "blocks":
+            finite = {arm: [value for value in runs[arm].values() if math.isfinite(value)] for arm in pair}
+            means = {arm: [float(np.mean(values))] if values else [] for arm, values in finite.items()}
+            _, (known,) = compare_unpaired(means, [pair], metric=metric.name, unit=metric.unit, margin=self.margin)
+            difference = replace(known, rule=family.rule)
+            notes = [f"no common seed, {len(mine)} and {len(theirs)} runs"]
         if family.rule == "shares":
             first, second = (Solver(label=arm) for arm in pair)
             sentence = "; ".join([share_finding(difference, first, second, task=self.roles.metric), *notes])

@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.base.text import counted, listed
@@ -15,6 +17,9 @@ from headway.judged.table import Row, RunTable, number_of
 
 UNFINISHED = ("failed", "crashed", "killed", "error", "running", "timeout", "oom", "preempted", "cancelled")
 """States of runs that have no result."""
+
+_MISSING = ("", "na", "nan", "null", "none", "n/a")
+"""Texts of a seed that is missing."""
 
 _FEW_VALUES = 6
 _MOST_NAMED = 8
@@ -41,24 +46,39 @@ class TableRun:
     @property
     def value(self) -> float:
         """The mean over repeats of the seed."""
-        return math.fsum(self.values) / len(self.values) if all(map(math.isfinite, self.values)) else math.nan
+        return (
+            sum(value / len(self.values) for value in self.values) if all(map(math.isfinite, self.values)) else math.nan
+        )
 
 
 def text_of(cell: Any) -> str:
-    """Return a cell as text; a whole number has no decimals, so that 3 and 3.0 are one seed.
+    """Return a cell as text; 3.0 that is a number reads 3, as 3 does where a column has no gaps.
 
     Examples:
-        >>> text_of(3.0), text_of("3.0"), text_of("none"), text_of([4, 8])
-        ('3', '3', 'none', '[4, 8]')
+        >>> text_of(3.0), text_of("1.0"), text_of("none"), text_of([4, 8])
+        ('3', '1.0', 'none', '[4, 8]')
     """
     if isinstance(cell, list | tuple | dict):
         return json.dumps(cell)
-    text = str(cell).strip()
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else text
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return unicodedata.normalize("NFC", str(cell).strip())
+
+
+def seed_of(cell: Any) -> str | None:
+    """Return a seed as text; None where the cell says that it is missing.
+
+    Examples:
+        >>> seed_of("3.0"), seed_of("a-3"), seed_of("NA"), seed_of(float("nan"))
+        ('3', 'a-3', None, None)
+    """
+    if cell is None:
+        return None
+    text = text_of(cell)
+    if text.lower() in _MISSING:
+        return None
+    whole = re.fullmatch(r"(\d+)\.0+", text)
+    return whole[1] if whole else text
 
 
 def runs_of(table: RunTable, roles: Roles, at: str = "last") -> tuple[list[TableRun], list[str]]:
@@ -74,6 +94,8 @@ def runs_of(table: RunTable, roles: Roles, at: str = "last") -> tuple[list[Table
     """
     notes = list[str]()
     groups, n_unnamed = _groups(table, roles)
+    if len({arm for arm, _, _ in groups}) > 1:
+        _check_one_run(table, roles, groups)
     if n_unnamed:
         notes.append(f"{counted(n_unnamed, 'row')} without an arm {'is' if n_unnamed == 1 else 'are'} left out")
     states = Counter(state for rows in groups.values() if (state := _state(rows)))
@@ -90,20 +112,17 @@ def runs_of(table: RunTable, roles: Roles, at: str = "last") -> tuple[list[Table
             continue
         # Runs without a seed are runs of their own; runs of one seed are repeats of it.
         key = (arm, seed, "" if seed is not None else str(place))
-        former = runs.get(key)
-        runs[key] = TableRun(
-            arm=arm,
-            seed=seed,
-            values=(*(former.values if former else ()), *values),
-            settings=(*(former.settings if former else ()), _settings(rows)),
-            last_step=max((step for step, _ in steps if step is not None), default=None),
+        known = [step for step, _ in steps if step is not None]
+        run = TableRun(
+            arm=arm, seed=seed, values=values, settings=(_settings(rows),), last_step=max(known, default=None)
         )
+        runs[key] = _after(runs.get(key), run, min(known, default=None))
     if not runs:
         raise UserError(
             f"{table.source}: no run has a number in {roles.metric}" + (f" at step {at}" if at.isdigit() else "")
         )
     if logged_again:
-        notes.append(f"{counted(logged_again, 'run')} logged steps again; the later row of a step counts")
+        notes.append(f"{counted(logged_again, 'run')} logged steps again; the last row counts")
     if states:
         named = listed(f"{n} {state}" for state, n in states.items())
         notes.append(f"{counted(states.total(), 'run')} without a result: {named}")
@@ -113,23 +132,32 @@ def runs_of(table: RunTable, roles: Roles, at: str = "last") -> tuple[list[Table
     return list(runs.values()), notes
 
 
+def _after(former: TableRun | None, run: TableRun, first_step: float | None) -> TableRun:
+    """Return a run after another of its seed: its repeat, or its end if it began where the other stopped."""
+    goes_on = former and former.last_step is not None and first_step is not None and first_step > former.last_step
+    if former is None or goes_on:
+        return run
+    return replace(run, values=former.values + run.values, settings=former.settings + run.settings)
+
+
 def _groups(table: RunTable, roles: Roles) -> tuple[dict[tuple[str, str | None, str], list[Row]], int]:
     """Return the rows of each run, by arm, seed and name of the run, and how many rows have no arm."""
     groups: dict[tuple[str, str | None, str], list[Row]] = {}
     seen, n_unnamed = set[str](), 0
+    drops_repeats = roles.step is not None or roles.run is not None or _is_written_twice(table)
     # A column with one value tells no arms apart.
     varying = [c for c in roles.arm if len({text_of(cell) for cell in table.values(c)}) > 1] or list(roles.arm)
     # A number alone would be no name.
     is_plain = len(varying) == 1 and not table.is_numeric(varying[0])
     for place, row in enumerate(table.rows):
-        arm = {column: text_of(row[column]) for column in varying if row.get(column) is not None}
+        arm = {column: text_of(row[column]) for column in varying if not _is_missing(row.get(column))}
         if not arm:
             n_unnamed += 1
             continue
         named = arm[varying[0]] if is_plain else ", ".join(f"{_short(column)}={cell}" for column, cell in arm.items())
-        seed = None if roles.seed is None or row.get(roles.seed) is None else text_of(row[roles.seed])
+        seed = None if roles.seed is None else seed_of(row.get(roles.seed))
         run = "" if roles.run is None else text_of(row.get(roles.run))
-        if seed is not None or run:
+        if drops_repeats and (seed is not None or run):
             if (content := repr(row)) in seen:  # a row that was written twice
                 continue
             seen.add(content)
@@ -137,6 +165,70 @@ def _groups(table: RunTable, roles: Roles) -> tuple[dict[tuple[str, str | None, 
             run = str(place)
         groups.setdefault((named, seed, run), []).append(row)
     return groups, n_unnamed
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def _is_written_twice(table: RunTable) -> bool:
+    """Return whether every row occurs equally often, and more than once."""
+    times = set(Counter(map(repr, table.rows)).values())
+    return len(times) == 1 and min(times) > 1
+
+
+def _check_one_run(table: RunTable, roles: Roles, groups: Mapping[tuple[str, str | None, str], list[Row]]) -> None:
+    """Raise UserError if rows of a run differ in a setting, or nothing tells runs apart.
+
+    Raises:
+        UserError: naming the column that has to be part of the arm, or the role that is missing.
+    """
+    of_seeds: dict[tuple[str, str | None], list[Row]] = {}
+    for (arm, seed, _), rows in groups.items():
+        of_seeds.setdefault((arm, seed), []).extend(rows)
+    measured = {key: [row for row in rows if row.get(roles.metric) is not None] for key, rows in of_seeds.items()}
+    if roles.seed is not None:
+        for column in table.columns:
+            is_number = better_of(column) is not None and table.is_numeric(column)
+            if column not in roles.used and not _is_measured(column) and not is_number:
+                _check_setting(table, roles, column, measured)
+    if roles.step is None or roles.run is not None:
+        return
+    for (arm, seed, _), rows in groups.items():
+        steps = Counter(row.get(roles.step) for row in rows if row.get(roles.metric) is not None)
+        if seed is None and max(steps.values(), default=0) > 1:
+            raise UserError(
+                f"{table.source}: rows of {arm} have one {roles.step} and no seed, and nothing tells runs apart; type "
+                "--seed NAME, or leave the column of steps out of the table"
+            )
+
+
+def _check_setting(
+    table: RunTable, roles: Roles, column: str, of_seeds: Mapping[tuple[str, str | None], Sequence[Row]]
+) -> None:
+    """Raise UserError if rows of one arm and seed differ in a column whose values recur in other seeds."""
+    values = {key: {text_of(row.get(column)) for row in rows} for key, rows in of_seeds.items()}
+    varying = {key: of_seed for key, of_seed in values.items() if len(of_seed) > 1}
+    times = Counter(value for of_seed in values.values() for value in of_seed)
+    if not varying or len(values) < 2:
+        return
+    recurs = all(times[value] > 1 for of_seed in varying.values() for value in of_seed)
+    at_one_step = roles.step is None or any(_repeats_steps(rows, roles, column) for rows in of_seeds.values())
+    if recurs and at_one_step:
+        (arm, seed), several = next(iter(varying.items()))
+        shown = ", ".join(sorted(several)[:3])
+        raise UserError(
+            f"{table.source}: {column} has several values in arm {arm}, seed {seed} ({shown}); type --arm "
+            f"{','.join((*roles.arm, column))}, or keep the rows of one value"
+        )
+
+
+def _repeats_steps(rows: Sequence[Row], roles: Roles, column: str) -> bool:
+    """Return whether a step of one seed has rows with several values of a column."""
+    seen: dict[str, set[str]] = {}
+    for row in rows:
+        seen.setdefault(text_of(row.get(roles.step or "")), set()).add(text_of(row.get(column)))
+    return any(len(values) > 1 for values in seen.values())
 
 
 def _short(column: str) -> str:
@@ -148,8 +240,9 @@ def _state(rows: Sequence[Row]) -> str:
     """Return the state of a run that has no result; empty if it finished or nothing is said."""
     for row in reversed(rows):
         for column, cell in row.items():
-            if column.lower() in STATES and isinstance(cell, str) and cell.strip().lower() in UNFINISHED:
-                return cell.strip().lower()
+            if column.lower() in STATES and isinstance(cell, str):
+                state = cell.strip().lower()
+                return state if state in UNFINISHED else ""
     return ""
 
 
@@ -163,12 +256,15 @@ def _by_step(table: RunTable, roles: Roles, rows: Sequence[Row]) -> tuple[list[t
         step = None if roles.step is None else table.number(row.get(roles.step))
         if value is None:
             continue
-        if step is None:
+        if step is None or math.isnan(step):
             without_step.append((None, value))
             continue
         again = again or int(step in of_steps)
+        of_steps.pop(step, None)
         of_steps[step] = value
-    return without_step + sorted(of_steps.items(), key=lambda item: item[0] or 0.0), again
+    # Rows that log a step again come from a run that went back, and stand in the order of time.
+    logged = list(of_steps.items()) if again else sorted(of_steps.items(), key=lambda item: item[0] or 0.0)
+    return without_step + logged, again
 
 
 def _chosen(steps: Sequence[tuple[float | None, float]], roles: Roles, at: str) -> tuple[float, ...]:
@@ -226,7 +322,7 @@ def settings_of(runs: Sequence[TableRun], roles: Roles) -> Iterator[Setting]:
         if column in roles.used or _is_measured(column):
             continue
         values = _values(of_arms, column, most)
-        if values is not None:
+        if values is not None and not _is_metric(column, values):
             yield Setting(column=column, values=values)
 
 
@@ -246,12 +342,21 @@ def _values(of_arms: Mapping[str, Sequence[TableRun]], column: str, most: int) -
     return values
 
 
+def _is_metric(column: str, values: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a column has the name of a metric, and numbers that differ within an arm."""
+    differ = any(len(of_arm) > 1 for of_arm in values.values())
+    return (
+        differ and better_of(column) is not None and all(number_of(v) is not None for of in values.values() for v in of)
+    )
+
+
 def _is_measured(column: str) -> bool:
+    """Return whether a column is known by its name to be no setting."""
     name = column.lower().split(".")[-1].split("/")[-1].strip("_")
     measured = (*SEEDS, *STEPS, *RUNS, *TIMES, *STATES, "notes", "user", "tags", "label", "description")
     if name in measured and not column.startswith("config"):
         return True
-    return column.startswith("_") or column.endswith(("__MIN", "__MAX")) or better_of(column) is not None
+    return column.startswith("_") or column.endswith(("__MIN", "__MAX"))
 
 
 def confounds(settings: Sequence[Setting]) -> list[str]:
@@ -259,10 +364,9 @@ def confounds(settings: Sequence[Setting]) -> list[str]:
     said = []
     for setting in settings:
         values = [set(of_arm) for of_arm in setting.values.values()]
-        aliases = all(
-            len(of) == 1 and _is_alias(next(iter(of)), arm) for arm, of in zip(setting.values, values, strict=True)
-        )
-        if all(of_arm == values[0] for of_arm in values) or aliases:
+        rests = {_rest(of_arm[0], arm) if len(of_arm) == 1 else None for arm, of_arm in setting.values.items()}
+        is_alias = len(rests) == 1 and None not in rests
+        if all(of_arm == values[0] for of_arm in values) or is_alias:
             continue
         named = [f"{' or '.join(of_arm[:3])} in {arm}" for arm, of_arm in setting.values.items()]
         shown = "; ".join(shortened(part, 60) for part in named[:4]) + ("; ..." if len(named) > 4 else "")
@@ -271,9 +375,15 @@ def confounds(settings: Sequence[Setting]) -> list[str]:
     return said[:_MOST_NAMED] + more
 
 
-def _is_alias(value: str, arm: str) -> bool:
-    """Return whether a value is only another way to write the arm; a number may be another setting's."""
-    return number_of(value) is None and (value in arm or arm in value)
+def _rest(value: str, arm: str) -> frozenset[str] | None:
+    """Return the words of a value that are not those of its arm; None if it has none of the arm's, or is a number.
+
+    Values whose rest is the same in every arm are another way to write the arms.
+    """
+    if number_of(value) is not None:
+        return None
+    words, of_arm = (frozenset(re.findall(r"\w+", text.lower())) for text in (value, arm))
+    return words - of_arm if words & of_arm else None
 
 
 def constants(settings: Sequence[Setting]) -> str:

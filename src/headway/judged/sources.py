@@ -55,7 +55,7 @@ def read_table(source: str | Path) -> RunTable:
             f"{source}: there is no such file or folder; give a table, a folder of runs, or - for the input"
         )
     if path.suffix.lower() in (".parquet", ".pq"):
-        return table_of(_pandas(path).read_parquet(path), path.name)
+        return table_of(_parquet(path), path.name)
     if ".tfevents." in path.name:
         raise UserError(f"{path}: give the folder of the event files, so that each run keeps its name")
     if path.stat().st_size > MOST_BYTES:
@@ -71,12 +71,15 @@ def _of_text(content: bytes, source: str) -> RunTable:
     return RunTable.of_rows(rows, source, decimal_comma=decimal_comma, notes=notes)
 
 
-def _pandas(path: Path) -> Any:
+def _parquet(path: Path) -> Any:
     try:
         import pandas
     except ImportError:
         raise UserError(f"{path}: pandas reads Parquet; `pip install headway[pandas] pyarrow`") from None
-    return pandas
+    try:
+        return pandas.read_parquet(path)
+    except Exception as error:  # noqa: BLE001 - whatever the reader raises
+        raise UserError(f"{path}: it cannot be read as Parquet ({error}); write it again, or give CSV") from None
 
 
 def read_folder(path: Path) -> tuple[list[Row], str]:
@@ -89,14 +92,18 @@ def read_folder(path: Path) -> tuple[list[Row], str]:
         UserError: if there is no file with results, or one cannot be read.
     """
     events = sorted(path.rglob("*.tfevents.*"))
-    if events:
-        return list(_of_events(path, events)), path.name
     runs: dict[Path, list[Path]] = {}
     for file in sorted(path.rglob("*")):
         is_hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
         has_results = file.name in SUMMARIES or file.name == "metrics.json" or file.suffix in RECORDS
         if has_results and not is_hidden and file.is_file():
             runs.setdefault(file.parent, []).append(file)
+    if events and runs:
+        raise UserError(
+            f"{path}: it has event files and {next(iter(runs.values()))[0].name}; give a folder of one kind"
+        )
+    if events:
+        return list(_of_events(path, events)), path.name
     if not runs:
         known = ", ".join(["metrics.jsonl", "metrics.csv", *SUMMARIES[:2]])
         raise UserError(
@@ -122,7 +129,7 @@ def _of_run(path: Path, folder: Path, files: Sequence[Path]) -> Iterator[Row]:
         names = ", ".join(file.name for file in histories)
         raise UserError(f"{folder}: it has several files with steps ({names}); leave one of them there")
     settings = {key: value for name in SETTINGS for key, value in _settings(folder / name).items()}
-    about = {**settings, **_of_name(folder.relative_to(path))}
+    about = {**_of_name(folder.relative_to(path)), **settings}
     for file in histories or files:
         for row in _records(file):
             yield {**about, **row}
@@ -146,7 +153,9 @@ def _settings(file: Path) -> Row:
     text = decoded(file.read_bytes(), str(file))
     try:
         content = json.loads(text) if file.suffix == ".json" else _yaml(text)
-    except ValueError as error:
+        if not isinstance(content, Mapping):
+            raise ValueError("it holds no settings by name")
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: it cannot be read ({error}); mend it or move it away") from None
     return {key: value for key, value in flat(content).items() if not key.startswith("_wandb")}
 
@@ -192,7 +201,8 @@ def _of_events(path: Path, files: Sequence[Path]) -> Iterator[Row]:
     for folder in dict.fromkeys(file.parent for file in files):
         events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
         events.Reload()
-        about, steps = _of_name(folder.relative_to(path)), dict[int, Row]()
+        settings = {key: value for name in SETTINGS for key, value in _settings(folder / name).items()}
+        about, steps = {**_of_name(folder.relative_to(path)), **settings}, dict[int, Row]()
         for tag in events.Tags()["scalars"]:
             for event in events.Scalars(tag):
                 steps.setdefault(event.step, {})[tag] = event.value

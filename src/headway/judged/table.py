@@ -84,7 +84,8 @@ class RunTable:
         return bool(cells) and all(self.measurement(cell) is not None for cell in cells)
 
 
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}((,\d{3})+\.\d*|(,\d{3}){2,})")
+"""Numbers with commas between thousands; 2,000 alone might be 2 with three decimals, and is read as neither."""
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 
 
@@ -111,7 +112,10 @@ def number_of(cell: Any, *, decimal_comma: bool = False) -> float | None:
             return None
     if isinstance(cell, bool) or not hasattr(cell, "__float__"):
         return None
-    return float(cell)
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf
 
 
 def table_of(values: Any, source: str = "the table") -> RunTable:
@@ -140,10 +144,11 @@ def table_of(values: Any, source: str = "the table") -> RunTable:
 
 
 def _plain(cell: Any) -> Any:
-    """Return a cell with pandas' and numpy's marks of a missing value as None."""
+    """Return a cell with pandas' and numpy's marks of a missing value, NaN among them, as None."""
     if hasattr(cell, "item") and not hasattr(cell, "__len__"):
         cell = cell.item()
-    return None if cell is None or type(cell).__name__ in ("NAType", "NaTType") else cell
+    is_missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
+    return None if is_missing or (isinstance(cell, float) and math.isnan(cell)) else cell
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> Row:
@@ -175,7 +180,10 @@ def decoded(content: bytes, source: str) -> str:
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise UserError(f"{source}: byte {error.start:,} is no {encoding[:6].upper()}; save it as UTF-8 text") from None
+        raise UserError(
+            f"{source}: byte {error.start:,} is no {encoding.removesuffix('-sig').upper()}; save it as UTF-8 text, or "
+            "unpack it first"
+        ) from None
     if "\0" in text:
         raise UserError(f"{source}: it holds zero bytes, so it is no text; give CSV, JSON lines or Parquet")
     return text
@@ -189,26 +197,30 @@ def json_rows(text: str, source: str) -> tuple[Iterator[Row], str]:
     """
     try:
         whole = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _json_lines(text, source), source
-    listed = whole if isinstance(whole, list) else whole.get("log_history", [whole])
-    if not all(isinstance(row, Mapping) for row in listed):
-        raise UserError(f"{source}: it is a list of {type(listed[0]).__name__}; give a list of objects, one a row")
+    listed = whole.get("log_history", [whole]) if isinstance(whole, Mapping) else whole
+    if not isinstance(listed, list) or not all(isinstance(row, Mapping) for row in listed):
+        raise UserError(f"{source}: it holds other values than objects; give a list of objects, one a row")
     return (flat(row) for row in listed), source
 
 
 def _json_lines(text: str, source: str) -> Iterator[Row]:
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     for number, line in lines:
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == lines[-1][0] and len(lines) > 1:
                 return  # the line that is being written
             raise UserError(f"{source}, line {number}: no JSON ({error}); give an object a line") from None
         if not isinstance(row, Mapping):
             raise UserError(f"{source}, line {number}: a {type(row).__name__}; give an object a line")
         yield flat(row)
+
+
+_MOST_LINES = 3
+"""Lines of a cell, above which its quotes were left open."""
 
 
 def separated_rows(text: str, source: str) -> tuple[list[Row], bool, list[str]]:
@@ -232,11 +244,13 @@ def separated_rows(text: str, source: str) -> tuple[list[Row], bool, list[str]]:
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
-            if len(cells) > len(header):
-                line = reader.line_num + n_comments
+            line = reader.line_num + n_comments
+            if any(cell.count("\n") > _MOST_LINES for cell in cells):
+                raise UserError(f"{source}, line {line}: a cell has many lines; close its quotes")
+            if len(cells) != len(header):
                 raise UserError(
-                    f"{source}, line {line}: {len(cells)} cells under {len(header)} columns; put quotes about cells "
-                    f"that hold {separator!r}"
+                    f"{source}, line {line}: {len(cells)} cells under {len(header)} columns; give each row as many, "
+                    f"and put quotes about cells that hold {separator!r}"
                 )
             rows.append({name: cell.strip() or None for name, cell in zip(header, cells, strict=False)})
     except csv.Error as error:
@@ -257,7 +271,6 @@ def _check_header(header: Sequence[str], source: str) -> None:
 
 
 def _has_decimal_commas(rows: Sequence[Row]) -> bool:
-    """Return whether numbers have decimal commas: there are some, and no number has a decimal point."""
-    cells = [cell for row in rows for cell in row.values() if cell is not None]
-    with_comma = any(_DECIMAL_COMMA.fullmatch(cell) for cell in cells)
-    return with_comma and not any("." in cell and math.isfinite(number_of(cell) or math.inf) for cell in cells)
+    """Return whether numbers have decimal commas: there are some, and no commas between thousands before a point."""
+    cells = [cell for row in rows for cell in row.values() if cell is not None and "," in cell]
+    return any(map(_DECIMAL_COMMA.fullmatch, cells)) and not any(map(_THOUSANDS.fullmatch, cells))
