@@ -239,8 +239,8 @@ def test_planted_heads_are_named_and_no_others():
     found = headway.ablate(model, text=inputs, reference=other)
     for finding in found.findings[:3]:
         for layer, head in heads:
-            assert f"without L{layer}H{head} " in finding.sentence
-        assert finding.sentence.count("without") == 2
+            assert f"L{layer}H{head} " in finding.sentence
+        assert len(re.findall(r"L\d+H\d+", finding.sentence)) == 2
 
 
 def test_nothing_is_named_where_nothing_is():

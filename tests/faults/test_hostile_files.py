@@ -176,7 +176,12 @@ def test_what_is_no_file_is_refused(tmp_path):
         (LANGUAGE, "kind: text", "kind: [text]", "task.kind: ['text'] is not known"),
         (LANGUAGE, "steps: 10", "steps: " + "'" + "y" * 100_000 + "'", "was given; give a whole number, such as 8"),
         (LANGUAGE, "steps: 10", "steps: {{7*7}}", "text that begins with a bracket stands in quotes"),
-        (LANGUAGE, "arms: {plain", "scales: {big: {arms: 7}}\narms: {plain", "scales.big.arms: 7 was given; it is a"),
+        (
+            LANGUAGE,
+            "arms: {plain",
+            "scales: {big: {arms: 7}}\narms: {plain",
+            "scales.big.arms: 7 was given; write a mapping",
+        ),
         (LANGUAGE, "arms: {plain", "scales: {big: {arms: {7: 1}}}\narms: {plain", "there is no arm 7"),
         (LANGUAGE, "arms: {plain: {}}", "seeds: 1e300\narms: {plain: {}}", "seeds"),
         (LANGUAGE, "arms: {plain: {}}", "arms: {plain: {}}\nprobes: {metrics: [" + "x, " * 20_000 + "x]}", "and 19,"),

@@ -15,7 +15,7 @@ from headway.stats.cells import Cells
 from headway.stats.contrasts import Question, judged
 from headway.stats.results import Results
 from headway.stats.sequential import Looking
-from headway.stats.unpaired import compare_unpaired
+from headway.stats.welch import compare_unpaired
 
 
 def rows(values, **more):

@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 420_238,
-    "code lines": 39_606,
+    "tokens": 420_220,
+    "code lines": 39_603,
     "dense modules": 83,
     "functions above 400 tokens": 29,
     "comprehensions in 1,000 lines": 78,

@@ -91,6 +91,18 @@ def listed(parts: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def some_names(names: Sequence[str], most: int = 5) -> str:
+    """Return names of which at most so many are given.
+
+    Examples:
+        >>> some_names(["L0H1", "L0H2"]), some_names(["L0H1", "L0H2", "L1H0"], 2)
+        ('L0H1 and L0H2', 'L0H1, L0H2 and 1 more')
+    """
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return listed(names)
+
+
 def counted(n: int, noun: str) -> str:
     """Return a number with its noun in the singular or the plural.
 

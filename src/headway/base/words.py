@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headway.base.text import Amount, counted, listed, number
+from headway.base.text import Amount, counted, number, some_names
 
 Kind = Literal[
     "better", "worse", "higher", "lower", "differs", "same", "alike", "zero", "open", "waiting", "few", "none"
@@ -514,15 +514,3 @@ def restored_sentence(quantity: str, shares: Mapping[str, float], interval: tupl
         evidence="" if interval is None else f" (simultaneous 95 % CI {write(*interval)})",
         others=OTHERS_RESTORE.format(heads=some_names(further, 3)) if further else "",
     )
-
-
-def some_names(names: Sequence[str], most: int = 5) -> str:
-    """Return names of which at most so many are given.
-
-    Examples:
-        >>> some_names(["L0H1", "L0H2"]), some_names(["L0H1", "L0H2", "L1H0"], 2)
-        ('L0H1 and L0H2', 'L0H1, L0H2 and 1 more')
-    """
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return listed(names)

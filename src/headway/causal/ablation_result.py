@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.base.text import counted, decimal, listed
-from headway.base.words import some_names
+from headway.base.text import counted, decimal, listed, some_names
 from headway.causal.effects import (
     FELT,
     KINDS,

@@ -15,8 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.base.text import Amount, counted, number
-from headway.base.words import some_names
+from headway.base.text import Amount, counted, number, some_names
 from headway.causal.effects import Head, interval, named, share_interval
 from headway.heads.findings import NAMED, Finding
 from headway.heads.results import ModelOnText

@@ -23,8 +23,7 @@ from functools import partial
 
 import numpy as np
 
-from headway.base.text import counted, decimal, number
-from headway.base.words import some_names
+from headway.base.text import counted, decimal, number, some_names
 from headway.config.metrics import metric_name
 from headway.heads.scores import (
     FAMILY_WISE,

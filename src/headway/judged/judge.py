@@ -22,8 +22,8 @@ from headway.stats.contrasts import Question, judged
 from headway.stats.evidence import Comparison, Difference, Family
 from headway.stats.results import SCHEMA, Results, RunResult
 from headway.stats.sequential import FEWEST, Looking
-from headway.stats.unpaired import compare_unpaired
 from headway.stats.verdicts import Solver, carried_by, left_out, sentence_of, share_finding
+from headway.stats.welch import compare_unpaired
 
 MOST_ARMS = 200
 """Arms that are compared with one baseline."""

@@ -19,7 +19,7 @@ from headway.stats.cells import Match, RunsOfArm, done, labels_of, runs_of_arms
 from headway.stats.contrasts import comparisons
 from headway.stats.results import SCHEMA, Results
 from headway.stats.sequential import Looking
-from headway.stats.warnings import sentences_of, warned, with_doubts
+from headway.stats.warnings import warned, warnings_in_words, with_doubts
 from headway.store.directory import Store
 from headway.store.run import Run
 from headway.store.verify import directory_warnings
@@ -106,7 +106,7 @@ def compare_directories(first: Store, second: Store) -> Results:
         tasks={},
         comparisons=with_doubts(compared, case),
         families=families,
-        **sentences_of((*own, *warned(case))),
+        **warnings_in_words((*own, *warned(case))),
         labels=labels_of(experiment),
     )
 

@@ -33,7 +33,7 @@ from headway.stats.lm.plain_curve import SizeComparison
 from headway.stats.lm.scaling import Fit
 from headway.stats.sequential import looks_of
 from headway.stats.verdict_table import VerdictTable, html_text, verdict_table
-from headway.stats.warnings import sentences_of, warned, with_doubts
+from headway.stats.warnings import warned, warnings_in_words, with_doubts
 from headway.store import document
 from headway.store.directory import Store
 from headway.store.growth import turn
@@ -271,7 +271,7 @@ def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
         families=tuple(case.families),
         **vars(extra),
         learning_rates=tuple(case.rates),
-        **sentences_of(warned(case)),
+        **warnings_in_words(warned(case)),
         labels=labels_of(experiment),
     )
     note = None if case.now is None else Seen(n_seeds=case.now, runs=case.runs_now)

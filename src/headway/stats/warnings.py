@@ -318,7 +318,7 @@ def warned(case: Case) -> tuple[Warning, ...]:
     return tuple(warning for warnings_of in WARNINGS for warning in warnings_of(case))
 
 
-def sentences_of(warnings: Sequence[Warning]) -> dict[str, Any]:
+def warnings_in_words(warnings: Sequence[Warning]) -> dict[str, Any]:
     """Return the fields of `Results` that hold warnings and their sentences."""
     return {
         "cautions": tuple(warnings),

@@ -12,7 +12,7 @@ from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import MOST_ROWS, first_screen
 from headway.report.experiment.page import page, progress
 from headway.stats import results
-from headway.stats.warnings import sentences_of
+from headway.stats.warnings import warnings_in_words
 from headway.store.directory import Store
 
 
@@ -85,7 +85,7 @@ def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportDat
     doubted = tuple(replace(one, doubts=("falling",)) for one in orders.results.contrasts)
     numbers = {"n": 1, "all": 2, "least": 3.0, "apart": 1.0}
     why = warning("still_falling", quantity="loss", most="ascending", sides=("ascending", "constant"), **numbers)
-    found = replace(orders, results=replace(orders.results, contrasts=doubted, **sentences_of([why])))
+    found = replace(orders, results=replace(orders.results, contrasts=doubted, **warnings_in_words([why])))
     html = page(found, ())
     assert html.count("Read with care: not trained enough (1 note)") == 1
     assert html.count("The loss still falls in 1 of 2 arms") == 1

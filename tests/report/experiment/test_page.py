@@ -33,7 +33,7 @@ from headway.report.experiment.page import (
 from headway.report.regression.report import LABORATORY as regression
 from headway.stats import results
 from headway.stats.results import read
-from headway.stats.warnings import sentences_of
+from headway.stats.warnings import warnings_in_words
 from headway.store.directory import Store
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -122,7 +122,7 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
 @pytest.mark.slow
 def test_what_makes_answers_worth_nothing_stands_above_them_and_not_again_below(heads: ReportData) -> None:
     told = warning("unfinished", n=1, runs=9), warning("no_better_than_bigram", arms=("a",))
-    found = replace(heads.results, **sentences_of(told))
+    found = replace(heads.results, **warnings_in_words(told))
     written = page(replace(heads, results=found), tuple(figures(heads))[:1])
     box = written[written.index('<section class="answer"') :]
     care = "<summary>Read with care: not trained enough (2 notes)</summary>"
