@@ -28,9 +28,9 @@ UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
     "training.regularizers": ((), "regularizers read what every head does, which the batched program does not record"),
     "training.precision": ("fp32", "bf16 rounds products of matrices otherwise where they are batched"),
     "training.optimizer": ("adamw", "only AdamW's step is written for many runs at once"),
-    "training.grad_accumulation": (1, "a batch that is put through in parts is one that is large enough alone"),
-    "model.attention": (SOFTMAX, "an attention of one's own need not be one that torch can batch over weights"),
-    "init_from": (None, "runs that start from others may each have heads of their own"),
+    "training.grad_accumulation": (1, "a batch that is split into parts is large enough to be trained alone"),
+    "model.attention": (SOFTMAX, "a custom attention may not be one that torch can vectorise over weights"),
+    "init_from": (None, "runs that start from other runs may each have different heads"),
 }
 """Settings that keep a run out of a batched program: by key, the value that does not, and the reason.
 
