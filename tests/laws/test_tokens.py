@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 420_220,
-    "code lines": 39_603,
+    "tokens": 420_118,
+    "code lines": 39_597,
     "dense modules": 83,
-    "functions above 400 tokens": 29,
+    "functions above 400 tokens": 28,
     "comprehensions in 1,000 lines": 78,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 45,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headway.config.metrics import METRICS, Better
+from headway.config.metrics import METRICS, Better, Metric
 from headway.errors import UserError, shortened
 from headway.judged.table import Row, RunTable
 
@@ -136,8 +136,7 @@ def better_of(metric: str) -> Better | None:
         >>> better_of("val/loss"), better_of("eval_accuracy"), better_of("entropy")
         ('lower', 'higher', None)
     """
-    known = METRICS.get(metric)
-    if known is not None and known.sentence != metric:  # not one that was declared for a table
+    if known := headways(metric):
         return known.better
     words = set(_WORDS.findall(metric.lower()))
     if words & {"neg", "negative", "minus", "to"}:  # of steps to an accuracy, fewer are better
@@ -146,17 +145,23 @@ def better_of(metric: str) -> Better | None:
     return None if lower == higher else "lower" if lower else "higher"
 
 
-def _last_name(column: str) -> str:
+def headways(name: str) -> Metric | None:
+    """Return a metric of Headway's own; one that was declared for a table has its name as its sentence."""
+    known = METRICS.get(name)
+    return None if known is None or known.sentence == name else known
+
+
+def last_name(column: str) -> str:
     """Return the last part of a column's name, in small letters: `config.Seed` is a `seed`."""
     return re.split(r"[./]", column.lower())[-1].strip().strip("_").replace(" ", "_").replace("-", "_")
 
 
 def _named(table: RunTable, names: Sequence[str], taken: Iterable[str], option: str) -> str | None:
     """Return the one column that has one of these names; None if there is none."""
-    found = [column for column in table.columns if _last_name(column) in names and column not in taken]
+    found = [column for column in table.columns if last_name(column) in names and column not in taken]
     # The names are ordered from the usual to the rare, and a column of that very name wins.
-    found.sort(key=lambda column: (names.index(_last_name(column)), "." in column or "/" in column))
-    if len(found) > 1 and _last_name(found[0]) == _last_name(found[1]) and not _same(table, found[0], found[1]):
+    found.sort(key=lambda column: (names.index(last_name(column)), "." in column or "/" in column))
+    if len(found) > 1 and last_name(found[0]) == last_name(found[1]) and not _same(table, found[0], found[1]):
         raise UserError(f"{table.source}: {found[0]} and {found[1]} could be meant; type {option} with one of them")
     return found[0] if found else None
 
@@ -166,17 +171,22 @@ def _same(table: RunTable, first: str, second: str) -> bool:
 
 
 def _run_column(table: RunTable, taken: set[str | None]) -> str | None:
-    found = [column for column in table.columns if _last_name(column) in RUNS and column not in taken]
+    found = [column for column in table.columns if last_name(column) in RUNS and column not in taken]
     counts = {column: len({str(cell) for cell in table.values(column)}) for column in found}
-    has_steps = any(_last_name(column) in STEPS for column in table.columns)
+    has_steps = any(last_name(column) in STEPS for column in table.columns)
     # A number of every row tells no runs with steps apart.
     several = [column for column, n in counts.items() if 1 < n < len(table.rows) + (not has_steps)]
-    return min(several, key=lambda column: RUNS.index(_last_name(column)), default=None)
+    return min(several, key=lambda column: RUNS.index(last_name(column)), default=None)
 
 
 def _is_apart(column: str) -> bool:
     """Return whether a column holds neither a metric nor what was set: a time, a state, or the ends of a band."""
-    return column.endswith(("__MIN", "__MAX")) or _last_name(column) in (*TIMES, *STATES)
+    return is_end_of_band(column) or last_name(column) in (*TIMES, *STATES)
+
+
+def is_end_of_band(column: str) -> bool:
+    """Return whether a column is the smallest or the largest of several runs, as W&B exports them."""
+    return column.endswith(("__MIN", "__MAX"))
 
 
 def _metric(table: RunTable, taken: set[str | None]) -> str:
@@ -197,7 +207,7 @@ def _arm(table: RunTable, taken: set[str | None]) -> str:
     free = [column for column in table.columns if column not in taken and not _is_apart(column)]
     varying = {c: len({str(cell) for cell in table.values(c)}) for c in free}
     several = [column for column, n in varying.items() if n > 1]
-    named = sorted((c for c in several if _last_name(c) in ARMS), key=lambda column: ARMS.index(_last_name(column)))
+    named = sorted((c for c in several if last_name(c) in ARMS), key=lambda column: ARMS.index(last_name(column)))
     texts = [column for column in several if not table.is_numeric(column)]
     for chosen in (named, texts):
         if len(chosen) == 1:
@@ -224,7 +234,7 @@ def long(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
     """
     of_runs = {column: found for column in table.columns if (found := _OF_RUN.fullmatch(column))}
     others = [column for column in table.columns if column not in of_runs]
-    if of_runs and all(_last_name(column) in (*STEPS, *TIMES) for column in others):
+    if of_runs and all(last_name(column) in (*STEPS, *TIMES) for column in others):
         return _by_runs(table, {c: (m["run"], m["metric"]) for c, m in of_runs.items()}, others), asked
     if asked.metric is None or asked.metric in table.columns:
         return table, asked
@@ -233,7 +243,7 @@ def long(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
     if len(seeds) > 1 and set(seeds) <= set(numeric):
         return _melted(table, seeds, "seed", asked.metric), replace(asked, seed="seed")
     roles = (*SEEDS, *STEPS, *RUNS, *TIMES)
-    arms = [c for c in numeric if _last_name(c) not in roles and len(set(map(str, table.values(c)))) > 1]
+    arms = [c for c in numeric if last_name(c) not in roles and len(set(map(str, table.values(c)))) > 1]
     if len(arms) < 2 or asked.arm:
         return table, asked
     if _split(arms):
@@ -271,10 +281,10 @@ def by_run_names(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
 
     They are split where nothing else names arms and seeds, every name ends with a number, and arms share numbers.
     """
-    run = next((column for column in table.columns if _last_name(column) in ("run", "run_name", "name")), None)
+    run = next((column for column in table.columns if last_name(column) in ("run", "run_name", "name")), None)
     if run is None or asked.arm or asked.seed:
         return table, asked
-    if any(_last_name(column) in (*SEEDS, *ARMS) for column in table.columns):
+    if any(last_name(column) in (*SEEDS, *ARMS) for column in table.columns):
         return table, asked
     split = _split(str(cell) for cell in table.values(run))
     if not split:

@@ -14,7 +14,7 @@ from headway.base.text import counted, listed, number
 from headway.base.words import warning
 from headway.config.metrics import METRICS, YES_OR_NO, Better, Metric
 from headway.errors import UserError, shortened
-from headway.judged.columns import BASELINES, Asked, Roles, by_run_names, long, roles_of
+from headway.judged.columns import BASELINES, Asked, Roles, by_run_names, headways, long, roles_of
 from headway.judged.runs import TableRun, confounds, constants, direction, runs_of, settings_of
 from headway.judged.sources import read_table
 from headway.judged.table import RunTable, table_of
@@ -24,6 +24,12 @@ from headway.stats.results import SCHEMA, Results, RunResult
 from headway.stats.sequential import FEWEST, Looking
 from headway.stats.verdicts import Solver, carried_by, left_out, sentence_of, share_finding
 from headway.stats.welch import compare_unpaired
+
+RunsOfTable = Mapping[str, Mapping[int, float]]
+"""The metric of each run, by arm and number of its seed."""
+
+Pairs = Sequence[tuple[str, str]]
+"""The arms that are compared, the baseline second."""
 
 MOST_ARMS = 200
 """Arms that are compared with one baseline."""
@@ -177,8 +183,7 @@ class _Judge:
             unit = YES_OR_NO
         elif better == "higher" and ((values >= 0) & (values <= 1)).all():
             unit = "fraction"
-        known = METRICS.get(name)
-        if known is not None and known.sentence != name:  # one of Headway's own
+        if known := headways(name):
             if (known.unit, known.better) == (unit, better):
                 return known
             name = f"{name} (table)"
@@ -201,14 +206,12 @@ class _Judge:
             of_arm[next(free) if run.seed is None else seeds[run.seed]] = run.value
         return of_arms
 
-    def _is_paired(self, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]) -> bool:
+    def _is_paired(self, runs: RunsOfTable, pairs: Pairs) -> bool:
         """Return whether runs are compared within seeds: some arm shares enough of them with the baseline."""
         shared = [len(runs[arm].keys() & runs[baseline].keys()) for arm, baseline in pairs]
         return not self.unpaired and max(shared) >= FEWEST
 
-    def _paired(
-        self, metric: Metric, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]
-    ) -> tuple[Family, Sequence[Difference]]:
+    def _paired(self, metric: Metric, runs: RunsOfTable, pairs: Pairs) -> tuple[Family, Sequence[Difference]]:
         ended = {
             arm: {seed: _Ended(_metrics(metric, value)) for seed, value in of_arm.items()}
             for arm, of_arm in runs.items()
@@ -218,22 +221,22 @@ class _Judge:
         # Every run of the table has ended; a seed that an arm lacks is awaited by nobody.
         return judged(question, Looking(margin=self.margin))
 
-    def _unpaired(
-        self, metric: Metric, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]
+    def _unpaired(self, metric: Metric, runs: RunsOfTable, pairs: Pairs) -> tuple[Family, Sequence[Difference]]:
+        # Without a seed, nothing tells whether runs are of several seeds or one.
+        as_one = any(run.seed is None for run in self.runs) and not self.unpaired
+        return self._of_values(metric, runs, pairs, as_one=as_one)
+
+    def _of_values(
+        self, metric: Metric, runs: RunsOfTable, pairs: Pairs, *, as_one: bool
     ) -> tuple[Family, Sequence[Difference]]:
+        """Compare the finite values of arms; those of an arm count as one value, their mean, if `as_one`."""
         values = {arm: [value for value in of_arm.values() if math.isfinite(value)] for arm, of_arm in runs.items()}
-        without_seed = any(run.seed is None for run in self.runs) and not self.unpaired
-        if without_seed:  # nothing tells whether these are several seeds or one
+        if as_one:
             values = {arm: [float(np.mean(of_arm))] if of_arm else [] for arm, of_arm in values.items()}
         return compare_unpaired(values, pairs, metric=metric.name, unit=metric.unit, margin=self.margin)
 
     def _comparison(
-        self,
-        pair: tuple[str, str],
-        difference: Difference,
-        family: Family,
-        metric: Metric,
-        runs: Mapping[str, Mapping[int, float]],
+        self, pair: tuple[str, str], difference: Difference, family: Family, metric: Metric, runs: RunsOfTable
     ) -> Comparison:
         mine, theirs = (runs[arm] for arm in pair)
         notes = []
@@ -245,9 +248,7 @@ class _Judge:
             if alone := len(mine.keys() ^ theirs.keys()):
                 notes.append(f"{counted(alone, 'run')} without a partner of the same seed left out")
         if difference.n_pairs == 0 and family.rule == "blocks":
-            finite = {arm: [value for value in runs[arm].values() if math.isfinite(value)] for arm in pair}
-            means = {arm: [float(np.mean(values))] if values else [] for arm, values in finite.items()}
-            _, (known,) = compare_unpaired(means, [pair], metric=metric.name, unit=metric.unit, margin=self.margin)
+            _, (known,) = self._of_values(metric, {arm: runs[arm] for arm in pair}, [pair], as_one=True)
             difference = replace(known, rule=family.rule)
             notes = [f"no common seed, {len(mine)} and {len(theirs)} runs"]
         if family.rule == "shares":
@@ -274,9 +275,7 @@ class _Judge:
         ]
         return f"read {self.table.source}: {'; '.join(parts)}"
 
-    def _seeds_said(
-        self, runs: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]], *, is_paired: bool
-    ) -> list[str]:
+    def _seeds_said(self, runs: RunsOfTable, pairs: Pairs, *, is_paired: bool) -> list[str]:
         """Return sentences on runs without a seed, repeats of a seed, arms of one run, and unpaired seeds."""
         said = []
         without = sum(run.seed is None for run in self.runs)

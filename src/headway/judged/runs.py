@@ -12,7 +12,7 @@ from typing import Any
 from headway.base.text import counted, listed
 from headway.config.metrics import Better
 from headway.errors import UserError, shortened
-from headway.judged.columns import RUNS, SEEDS, STATES, STEPS, TIMES, Roles, better_of
+from headway.judged.columns import RUNS, SEEDS, STATES, STEPS, TIMES, Roles, better_of, is_end_of_band, last_name
 from headway.judged.table import Row, RunTable, number_of
 
 UNFINISHED = ("failed", "crashed", "killed", "error", "running", "timeout", "oom", "preempted", "cancelled")
@@ -46,9 +46,9 @@ class TableRun:
     @property
     def value(self) -> float:
         """The mean over repeats of the seed."""
-        return (
-            sum(value / len(self.values) for value in self.values) if all(map(math.isfinite, self.values)) else math.nan
-        )
+        if not all(map(math.isfinite, self.values)):
+            return math.nan
+        return sum(value / len(self.values) for value in self.values)
 
 
 def text_of(cell: Any) -> str:
@@ -93,16 +93,19 @@ def runs_of(table: RunTable, roles: Roles, at: str = "last") -> tuple[list[Table
         UserError: if no run has a value, or `best` is asked of a metric without a better direction.
     """
     notes = list[str]()
+    where = "" if at in ("last", "best") else f" at step {at}"
     groups, n_unnamed = _groups(table, roles)
     if len({arm for arm, _, _ in groups}) > 1:
         _check_one_run(table, roles, groups)
     if n_unnamed:
         notes.append(f"{counted(n_unnamed, 'row')} without an arm {'is' if n_unnamed == 1 else 'are'} left out")
-    states = Counter(state for rows in groups.values() if (state := _state(rows)))
+    of_states = [column for column in table.columns if column.lower() in STATES]
+    states = Counter[str]()
     runs: dict[tuple[str, str | None, str], TableRun] = {}
     logged_again = without = 0
     for place, ((arm, seed, _), rows) in enumerate(groups.items()):
-        if _state(rows):
+        if state := _state(rows, of_states):
+            states[state] += 1
             continue
         steps, again = _by_step(table, roles, rows)
         logged_again += again
@@ -118,16 +121,13 @@ def runs_of(table: RunTable, roles: Roles, at: str = "last") -> tuple[list[Table
         )
         runs[key] = _after(runs.get(key), run, min(known, default=None))
     if not runs:
-        raise UserError(
-            f"{table.source}: no run has a number in {roles.metric}" + (f" at step {at}" if at.isdigit() else "")
-        )
+        raise UserError(f"{table.source}: no run has a number in {roles.metric}{where}")
     if logged_again:
         notes.append(f"{counted(logged_again, 'run')} logged steps again; the last row counts")
     if states:
         named = listed(f"{n} {state}" for state, n in states.items())
         notes.append(f"{counted(states.total(), 'run')} without a result: {named}")
     if without:
-        where = f" at step {at}" if at not in ("last", "best") else ""
         notes.append(f"{counted(without, 'run')} without a number in {roles.metric}{where}: left out")
     return list(runs.values()), notes
 
@@ -144,7 +144,8 @@ def _groups(table: RunTable, roles: Roles) -> tuple[dict[tuple[str, str | None, 
     """Return the rows of each run, by arm, seed and name of the run, and how many rows have no arm."""
     groups: dict[tuple[str, str | None, str], list[Row]] = {}
     seen, n_unnamed = set[str](), 0
-    drops_repeats = roles.step is not None or roles.run is not None or _is_written_twice(table)
+    has_names = roles.step is not None or roles.run is not None
+    drops_repeats = has_names or (roles.seed is not None and _is_written_twice(table))
     # A column with one value tells no arms apart.
     varying = [c for c in roles.arm if len({text_of(cell) for cell in table.values(c)}) > 1] or list(roles.arm)
     # A number alone would be no name.
@@ -187,11 +188,11 @@ def _check_one_run(table: RunTable, roles: Roles, groups: Mapping[tuple[str, str
     for (arm, seed, _), rows in groups.items():
         of_seeds.setdefault((arm, seed), []).extend(rows)
     measured = {key: [row for row in rows if row.get(roles.metric) is not None] for key, rows in of_seeds.items()}
-    if roles.seed is not None:
+    if roles.seed is not None and any(len(rows) > 1 for rows in measured.values()):
         for column in table.columns:
-            is_number = better_of(column) is not None and table.is_numeric(column)
-            if column not in roles.used and not _is_measured(column) and not is_number:
-                _check_setting(table, roles, column, measured)
+            if column in roles.used or _is_measured(column) or (better_of(column) and table.is_numeric(column)):
+                continue
+            _check_setting(table, roles, column, measured)
     if roles.step is None or roles.run is not None:
         return
     for (arm, seed, _), rows in groups.items():
@@ -236,11 +237,11 @@ def _short(column: str) -> str:
     return column.split(".")[-1].split("/")[-1]
 
 
-def _state(rows: Sequence[Row]) -> str:
-    """Return the state of a run that has no result; empty if it finished or nothing is said."""
+def _state(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Return the state of a run that has no result, by the columns of states; empty if it finished."""
     for row in reversed(rows):
-        for column, cell in row.items():
-            if column.lower() in STATES and isinstance(cell, str):
+        for column in columns:
+            if isinstance(cell := row.get(column), str):
                 state = cell.strip().lower()
                 return state if state in UNFINISHED else ""
     return ""
@@ -352,11 +353,10 @@ def _is_metric(column: str, values: Mapping[str, Sequence[str]]) -> bool:
 
 def _is_measured(column: str) -> bool:
     """Return whether a column is known by its name to be no setting."""
-    name = column.lower().split(".")[-1].split("/")[-1].strip("_")
     measured = (*SEEDS, *STEPS, *RUNS, *TIMES, *STATES, "notes", "user", "tags", "label", "description")
-    if name in measured and not column.startswith("config"):
+    if last_name(column) in measured and not column.startswith("config"):
         return True
-    return column.startswith("_") or column.endswith(("__MIN", "__MAX"))
+    return column.startswith("_") or is_end_of_band(column)
 
 
 def confounds(settings: Sequence[Setting]) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.config.yaml import read_yaml
 from headway.errors import UserError
 from headway.judged.table import Row, RunTable, decoded, flat, json_rows, separated_rows, table_of
 
@@ -58,9 +59,13 @@ def read_table(source: str | Path) -> RunTable:
         return table_of(_parquet(path), path.name)
     if ".tfevents." in path.name:
         raise UserError(f"{path}: give the folder of the event files, so that each run keeps its name")
-    if path.stat().st_size > MOST_BYTES:
-        raise UserError(f"{path}: it has more than {MOST_BYTES / 1e9:g} GB; keep the columns and the rows that count")
-    return _of_text(path.read_bytes(), path.name)
+    return _of_text(_content(path), path.name)
+
+
+def _content(file: Path) -> bytes:
+    if file.stat().st_size > MOST_BYTES:
+        raise UserError(f"{file}: it has more than {MOST_BYTES / 1e9:g} GB; keep the columns and the rows that count")
+    return file.read_bytes()
 
 
 def _of_text(content: bytes, source: str) -> RunTable:
@@ -91,9 +96,10 @@ def read_folder(path: Path) -> tuple[list[Row], str]:
     Raises:
         UserError: if there is no file with results, or one cannot be read.
     """
-    events = sorted(path.rglob("*.tfevents.*"))
+    every = sorted(path.rglob("*"))
+    events = [file for file in every if ".tfevents." in file.name]
     runs: dict[Path, list[Path]] = {}
-    for file in sorted(path.rglob("*")):
+    for file in every:
         is_hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
         has_results = file.name in SUMMARIES or file.name == "metrics.json" or file.suffix in RECORDS
         if has_results and not is_hidden and file.is_file():
@@ -128,17 +134,22 @@ def _of_run(path: Path, folder: Path, files: Sequence[Path]) -> Iterator[Row]:
     if len(histories) > 1:
         names = ", ".join(file.name for file in histories)
         raise UserError(f"{folder}: it has several files with steps ({names}); leave one of them there")
-    settings = {key: value for name in SETTINGS for key, value in _settings(folder / name).items()}
-    about = {**_of_name(folder.relative_to(path)), **settings}
+    about = _about(path, folder)
     for file in histories or files:
         for row in _records(file):
             yield {**about, **row}
 
 
+def _about(path: Path, folder: Path) -> Row:
+    """Return the columns that the names of a run's folders and its files of settings make."""
+    about = _of_name(folder.relative_to(path))
+    for name in SETTINGS:
+        about |= _settings(folder / name)
+    return about
+
+
 def _records(file: Path) -> Iterator[Row]:
-    if file.stat().st_size > MOST_BYTES:
-        raise UserError(f"{file}: it has more than {MOST_BYTES / 1e9:g} GB; keep the rows that count")
-    text = decoded(file.read_bytes(), str(file))
+    text = decoded(_content(file), str(file))
     if file.suffix in (".csv", ".tsv"):
         rows, decimal_comma, _ = separated_rows(text, str(file))
         if decimal_comma:
@@ -152,21 +163,12 @@ def _settings(file: Path) -> Row:
         return {}
     text = decoded(file.read_bytes(), str(file))
     try:
-        content = json.loads(text) if file.suffix == ".json" else _yaml(text)
+        content = json.loads(text) if file.suffix == ".json" else read_yaml(text)
         if not isinstance(content, Mapping):
             raise ValueError("it holds no settings by name")
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: it cannot be read ({error}); mend it or move it away") from None
     return {key: value for key, value in flat(content).items() if not key.startswith("_wandb")}
-
-
-def _yaml(text: str) -> Mapping[str, Any]:
-    from headway.config.yaml import read_yaml
-
-    content = read_yaml(text)
-    if not isinstance(content, Mapping):
-        raise ValueError("it is no mapping")
-    return content
 
 
 def _of_name(name: Path) -> Row:
@@ -201,8 +203,7 @@ def _of_events(path: Path, files: Sequence[Path]) -> Iterator[Row]:
     for folder in dict.fromkeys(file.parent for file in files):
         events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
         events.Reload()
-        settings = {key: value for name in SETTINGS for key, value in _settings(folder / name).items()}
-        about, steps = {**_of_name(folder.relative_to(path)), **settings}, dict[int, Row]()
+        about, steps = _about(path, folder), dict[int, Row]()
         for tag in events.Tags()["scalars"]:
             for event in events.Scalars(tag):
                 steps.setdefault(event.step, {})[tag] = event.value

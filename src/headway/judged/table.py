@@ -227,7 +227,7 @@ def separated_rows(text: str, source: str) -> tuple[list[Row], bool, list[str]]:
     """Return the rows of separated text, whether its numbers have a decimal comma, and notes.
 
     Raises:
-        UserError: if there is no header, a column's name occurs twice, or a row is longer than the header.
+        UserError: if there is no header, a name occurs twice, or a row has another number of cells.
     """
     lines = text.splitlines(keepends=True)
     n_comments = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
@@ -252,7 +252,7 @@ def separated_rows(text: str, source: str) -> tuple[list[Row], bool, list[str]]:
                     f"{source}, line {line}: {len(cells)} cells under {len(header)} columns; give each row as many, "
                     f"and put quotes about cells that hold {separator!r}"
                 )
-            rows.append({name: cell.strip() or None for name, cell in zip(header, cells, strict=False)})
+            rows.append({name: cell.strip() or None for name, cell in zip(header, cells, strict=True)})
     except csv.Error as error:
         raise UserError(f"{source}, line {reader.line_num + n_comments}: {error}") from None
     decimal_comma = separator != "," and _has_decimal_commas(rows)

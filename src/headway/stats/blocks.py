@@ -24,14 +24,13 @@ import numpy as np
 from scipy import special
 
 from headway.stats.evidence import Difference, Outcome
+from headway.stats.paired import bound_alone, p_alone, tested
 from headway.stats.sequential import FEWEST, LookPlan
 from headway.stats.simultaneous import (
     LEVEL,
     POWER,
     LargestT,
     chance_to_settle,
-    detectable_ratio,
-    median_widening,
 )
 
 if TYPE_CHECKING:
@@ -194,38 +193,20 @@ def _judged(contrast: _Contrast, spread: Spread | None, largest: LargestT, level
     if estimate is None or not contrast.has_spread:
         return Difference.partly_known(n_pairs=contrast.n, estimate=estimate)
     freedom, se = contrast.n - 1.0, math.sqrt(contrast.own / contrast.n)
-    p = _p_alone(estimate / se, freedom)
+    p = p_alone(estimate / se, freedom)
     if contrast.is_apart or spread is None:  # it shares no spread with the family: Bonferroni
         p_family = min(1.0, largest.size * p)
-        bound = _bound_alone(freedom, level / largest.size)
+        bound = bound_alone(freedom, level / largest.size)
     else:
-        bound = _bound_alone(freedom, level)
+        bound = bound_alone(freedom, level)
         variance, pooled_freedom = spread.moderated(contrast)
         pooled_se = math.sqrt(variance / contrast.n)
         pooled_bound = largest.bound(pooled_freedom, level)
         p_family = max(p, largest.p(estimate / pooled_se, pooled_freedom))
-        p = max(p, _p_alone(estimate / pooled_se, pooled_freedom))
+        p = max(p, p_alone(estimate / pooled_se, pooled_freedom))
         if pooled_bound * pooled_se > bound * se:
             se, freedom, bound = pooled_se, pooled_freedom, pooled_bound
-    return Difference.partly_known(
-        n_pairs=contrast.n,
-        estimate=estimate,
-        interval=(estimate - bound * se, estimate + bound * se),
-        se=se,
-        freedom=freedom,
-        bound=bound,
-        p=p,
-        p_family=p_family,
-        detectable=se * median_widening(freedom) * detectable_ratio(freedom, bound),
-    )
-
-
-def _p_alone(t: float, freedom: float) -> float:
-    return 2 * float(special.stdtr(freedom, -abs(t)))
-
-
-def _bound_alone(freedom: float, level: float) -> float:
-    return float(special.stdtrit(freedom, 1 - level / 2))
+    return tested(contrast.n, estimate, se, freedom, bound, p=p, p_family=p_family)
 
 
 def _wild(

@@ -1,4 +1,4 @@
-"""Values of an arm and a baseline paired by seed, and Holm's correction.
+"""Values of an arm and a baseline paired by seed, the t interval of a difference, and Holm's correction.
 
 Runs of one seed share their training data and, as far as shapes allow, their initial weights. So the unit is the
 difference within a seed.
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy import special
 
 from headway.stats.evidence import Difference
-from headway.stats.simultaneous import LEVEL
+from headway.stats.simultaneous import LEVEL, detectable_ratio, median_widening
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -88,6 +88,33 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
+def tested(
+    n: int, estimate: float, se: float, freedom: float, bound: float, *, p: float, p_family: float
+) -> Difference:
+    """Return a difference of n seeds with its t interval, `bound` standard errors wide, and what it can detect."""
+    return Difference.partly_known(
+        n_pairs=n,
+        estimate=estimate,
+        interval=(estimate - bound * se, estimate + bound * se),
+        se=se,
+        freedom=freedom,
+        bound=bound,
+        p=p,
+        p_family=p_family,
+        detectable=se * median_widening(freedom) * detectable_ratio(freedom, bound),
+    )
+
+
+def p_alone(t: float, freedom: float) -> float:
+    """Return the two-sided p of a t statistic, as if it were asked alone."""
+    return 2 * float(special.stdtr(freedom, -abs(t)))
+
+
+def bound_alone(freedom: float, level: float) -> float:
+    """Return the two-sided bound of a t statistic at a level, as if it were asked alone."""
+    return float(special.stdtrit(freedom, 1 - level / 2))
+
+
 def interval_of_mean(
     values: Sequence[float] | Float[np.ndarray, " value"], level: float = LEVEL
 ) -> tuple[float, tuple[float, float] | None]:
@@ -103,7 +130,7 @@ def interval_of_mean(
         return mean, None
     n = len(values)
     standard_error = float(np.std(values, ddof=1)) / math.sqrt(n)
-    half = float(stdtrit(n - 1, 1 - level / 2)) * standard_error
+    half = bound_alone(n - 1, level) * standard_error
     return mean, (mean - half, mean + half)
 
 

@@ -300,7 +300,7 @@ WARNINGS: list[Callable[[Case], Iterable[Warning]]] = [
     former_rules,
     seeds_beyond_plan,
 ]
-"""What yields each warning, in the order in which warnings are told."""
+"""The function behind each warning, in the order in which warnings are told."""
 
 
 def doubted(case: Case) -> dict[Doubt, Iterable[Answer]]:

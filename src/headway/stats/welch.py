@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from headway.stats.blocks import reading, smallest
 from headway.stats.evidence import LOGARITHM, Difference, Family
+from headway.stats.paired import bound_alone, p_alone, tested
 from headway.stats.sequential import FEWEST, LookPlan
-from headway.stats.simultaneous import LEVEL, POWER, LargestT, chance_to_settle, detectable_ratio, median_widening
+from headway.stats.simultaneous import LEVEL, POWER, LargestT, chance_to_settle
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -58,29 +58,32 @@ def compare_unpaired(
         size_of_values=size,
     )
     scaled = {arm: 100 * np.log(of_arm) if is_positive else np.array(of_arm) for arm, of_arm in values.items()}
-    differences = [
-        replace(
-            _with_means(
-                _compared(scaled[arm], scaled[baseline], n_pairs=len(pairs), margin=family.margin),
-                values[arm],
-                values[baseline],
-            ),
-            metric=metric,
-            rule="unpaired",
-            look=1,
-            unit=LOGARITHM if is_positive else unit,
+    differences = []
+    for arm, baseline in pairs:
+        tested_alone = _compared(scaled[arm], scaled[baseline], n_pairs=len(pairs), margin=family.margin)
+        difference = _with_means(tested_alone, values[arm], values[baseline])
+        differences.append(
+            replace(
+                difference,
+                metric=metric,
+                rule="unpaired",
+                look=1,
+                unit=LOGARITHM if is_positive else unit,
+            )
         )
-        for arm, baseline in pairs
-    ]
     return family, differences
 
 
 def _with_means(difference: Difference, first: Sequence[float], second: Sequence[float]) -> Difference:
     if not len(first) or not len(second):
         return difference
-    means = float(np.mean(first)), float(np.mean(second))
-    between = means[0] - means[1]
-    return replace(difference, means=means, difference=between, relative=between / abs(means[1]) if means[1] else None)
+    mean, subtracted = float(np.mean(first)), float(np.mean(second))
+    return replace(
+        difference,
+        means=(mean, subtracted),
+        difference=mean - subtracted,
+        relative=(mean - subtracted) / abs(subtracted) if subtracted else None,
+    )
 
 
 def _compared(
@@ -90,25 +93,18 @@ def _compared(
     estimate = float(first.mean() - second.mean()) if n else None
     if estimate is None or n < FEWEST:
         return Difference.partly_known(n_pairs=n, estimate=estimate, outcome="few" if n else "none")
-    shares = np.array([np.var(of_arm, ddof=1) / len(of_arm) for of_arm in (first, second)])
-    variance = float(shares.sum())
-    if variance <= (4 * np.finfo(float).eps * max(np.abs(first).max(), np.abs(second).max())) ** 2:
+    arms = (first, second)
+    freedoms = np.array([len(arm) - 1 for arm in arms])
+    variances = np.array([np.var(arm, ddof=1) / len(arm) for arm in arms])
+    variance = float(variances.sum())
+    largest = max(np.abs(arm).max() for arm in arms)
+    rounding = 4 * np.finfo(float).eps * largest
+    if variance <= rounding**2:
         return Difference.partly_known(n_pairs=n, estimate=estimate)
-    freedom = variance**2 / float((shares**2 / np.array([len(first) - 1, len(second) - 1])).sum())
+    freedom = variance**2 / float((variances**2 / freedoms).sum())
     se = math.sqrt(variance)
-    p = 2 * float(special.stdtr(freedom, -abs(estimate / se)))
-    bound = float(special.stdtrit(freedom, 1 - LEVEL / n_pairs / 2))
-    difference = Difference.partly_known(
-        n_pairs=n,
-        estimate=estimate,
-        interval=(estimate - bound * se, estimate + bound * se),
-        se=se,
-        freedom=freedom,
-        bound=bound,
-        p=p,
-        p_family=min(1.0, n_pairs * p),
-        detectable=se * median_widening(freedom) * detectable_ratio(freedom, bound),
-    )
+    p, bound = p_alone(estimate / se, freedom), bound_alone(freedom, LEVEL / n_pairs)
+    difference = tested(n, estimate, se, freedom, bound, p=p, p_family=min(1.0, n_pairs * p))
     difference = replace(difference, outcome=reading(difference, margin))
     if difference.outcome != "open":
         return difference
