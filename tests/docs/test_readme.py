@@ -63,7 +63,7 @@ def test_the_numbers_of_architectures_are_those_of_the_generated_list():
     n_traced = n_ablated + sizes["models: x-ray"]
     heads = " ".join((ROOT / "docs/heads.md").read_text().split())
     for words in (" ".join(README.split()), heads):
-        assert f"Of the {n_traced} architectures of `transformers` that it x-rays, it ablates {n_ablated} (" in words
+        assert f"x-rays {n_traced} architectures of `transformers`, and ablates {n_ablated} of them (" in words
     assert f"It patches the same {n_ablated} architectures" in heads
 
 

@@ -23,14 +23,14 @@ from headway.config.spec import Spec, check_numbers, renamed
 from headway.errors import DeclarationError
 
 UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
-    "model.dropout": (0.0, "dropout draws while it computes, from one generator of the process"),
-    "training.drophead": (None, "the heads that are dropped are drawn for each step of each run"),
-    "training.regularizers": ((), "regularizers read what every head does, which the batched program does not record"),
-    "training.precision": ("fp32", "bf16 rounds products of matrices otherwise where they are batched"),
-    "training.optimizer": ("adamw", "only AdamW's step is written for many runs at once"),
-    "training.grad_accumulation": (1, "a batch that is split into parts is large enough to be trained alone"),
-    "model.attention": (SOFTMAX, "a custom attention may not be one that torch can vectorise over weights"),
-    "init_from": (None, "runs that start from other runs may each have different heads"),
+    "model.dropout": (0.0, "dropout draws from one random generator, which all runs of a process share"),
+    "training.drophead": (None, "each run draws its dropped heads anew at every step"),
+    "training.regularizers": ((), "regularizers need a trace of the heads, which the batched program does not record"),
+    "training.precision": ("fp32", "batched matrix products in bf16 round differently"),
+    "training.optimizer": ("adamw", "only AdamW can update many runs at once"),
+    "training.grad_accumulation": (1, "a run that has to split its batches is large enough to be trained alone"),
+    "model.attention": (SOFTMAX, "torch may be unable to vectorise a custom attention over weights"),
+    "init_from": (None, "runs that start from other runs may have different heads"),
 }
 """Settings that keep a run out of a batched program: by key, the value that does not, and the reason.
 
