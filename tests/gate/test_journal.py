@@ -16,7 +16,7 @@ def with_a_challenger(folder):
     attempt = journal.begin(Candidate.typed("wider", command(0.1), folder), [100, 101], challenger_first=True)
     for seed in attempt.seeds:
         for role in (CHALLENGER, CHAMPION):
-            journal.add({"kind": "run", "number": 1, "role": role, "seed": seed, "value": seed / 3})
+            journal.add({"event": "run", "number": 1, "role": role, "seed": seed, "value": seed / 3})
     return journal
 
 
@@ -32,7 +32,7 @@ def test_what_was_recorded_is_read_again(tmp_path):
 
 def test_a_challenger_that_is_kept_is_the_next_champion(tmp_path):
     journal = with_a_challenger(tmp_path)
-    journal.add({"kind": "verdict", "number": 1, "verdict": {"verdict": "keep"}})
+    journal.add({"event": "verdict", "number": 1, "verdict": {"verdict": "keep"}})
     again = Journal.read(journal.directory)
     assert again.champion.name == "wider"
     assert again.attempts[0].champion.name == "baseline"
@@ -62,7 +62,7 @@ def test_a_line_that_was_taken_out_is_missed(tmp_path, left_out):
 def test_a_journal_of_before_is_not_put_back_in_silence(tmp_path):
     journal = with_a_challenger(tmp_path)
     before = (journal.directory / JOURNAL).read_text()
-    journal.add({"kind": "verdict", "number": 1, "verdict": {"verdict": "discard"}})
+    journal.add({"event": "verdict", "number": 1, "verdict": {"verdict": "discard"}})
     (journal.directory / JOURNAL).write_text(before)
     with pytest.raises(ResultsError, match="lines are missing or were added"):
         Journal.read(journal.directory)
@@ -71,7 +71,7 @@ def test_a_journal_of_before_is_not_put_back_in_silence(tmp_path):
 def test_a_seal_that_is_behind_is_that_of_a_killed_process(tmp_path):
     journal = with_a_challenger(tmp_path)
     before = (journal.directory / SEAL).read_text()
-    journal.add({"kind": "verdict", "number": 1, "verdict": {"verdict": "discard"}})
+    journal.add({"event": "verdict", "number": 1, "verdict": {"verdict": "discard"}})
     (journal.directory / SEAL).write_text(before)
     assert Journal.read(journal.directory).unfinished is None
     (journal.directory / SEAL).write_text(json.dumps({"lines": 1, "digest": "0"}))
@@ -90,10 +90,10 @@ def test_a_seal_of_anything_is_refused_in_words(tmp_path, content):
 @pytest.mark.parametrize(
     "content",
     [
-        {"kind": "run", "number": 1, "role": "champion", "seed": 3, "value": 1.0},
-        {"kind": "challenger"},
-        {"kind": "verdict", "verdict": {}},
-        {"kind": "challenger", "number": 1, "candidate": {"name": 3}, "seeds": [], "challenger_first": True},
+        {"event": "run", "number": 1, "role": "champion", "seed": 3, "value": 1.0},
+        {"event": "challenger"},
+        {"event": "verdict", "verdict": {}},
+        {"event": "challenger", "number": 1, "candidate": {"name": 3}, "seeds": [], "challenger_first": True},
         {},
     ],
 )

@@ -90,7 +90,7 @@ def test_a_gate_keeps_and_discards_and_the_kept_challenger_is_the_next_champion(
     second = try_(directory, 0.0, monkeypatch, name="worse")
     assert (second["verdict"], second["champion"], second["challenger"]) == ("discard", "better", 2)
     lines = [json.loads(line) for line in (directory / JOURNAL).read_text().splitlines()]
-    seeds = [[line["seed"] for line in lines if line["kind"] == "run" and line["number"] == n] for n in (1, 2)]
+    seeds = [[line["seed"] for line in lines if line["event"] == "run" and line["number"] == n] for n in (1, 2)]
     assert not set(seeds[0]) & set(seeds[1])
     assert min(seeds[0]) == 100
 
@@ -99,7 +99,7 @@ def test_the_runs_of_a_pair_change_places(tmp_path, monkeypatch):
     directory = gate(tmp_path)
     try_(directory, 0.1, monkeypatch)
     lines = [json.loads(line) for line in (directory / JOURNAL).read_text().splitlines()]
-    roles = [line["role"] for line in lines if line["kind"] == "run"]
+    roles = [line["role"] for line in lines if line["event"] == "run"]
     pairs = [*zip(roles[::2], roles[1::2], strict=True)]
     assert {*pairs} == {(CHAMPION, CHALLENGER), (CHALLENGER, CHAMPION)}
     assert all(former != following for former, following in pairwise(pairs))

@@ -109,7 +109,7 @@ class Journal:
             )
         if others:
             raise ResultsError(f"{directory} holds other things ({', '.join(others[:3])}); name a new directory")
-        first = {"kind": "gate", "schema": SCHEMA, "settings": asdict(settings), "champion": asdict(champion)}
+        first = {"event": "gate", "schema": SCHEMA, "settings": asdict(settings), "champion": asdict(champion)}
         line = signed({**first, "before": ""})
         with files.derived(directory / JOURNAL):
             if not files.create_text(directory / JOURNAL, one_line(line) + "\n"):
@@ -154,7 +154,7 @@ class Journal:
     def begin(self, candidate: Candidate, seeds: list[int], challenger_first: bool) -> Attempt:
         """Record a new challenger."""
         content = {"candidate": asdict(candidate), "seeds": seeds, "challenger_first": challenger_first}
-        self.add({"kind": "challenger", "number": len(self.attempts) + 1, **content})
+        self.add({"event": "challenger", "number": len(self.attempts) + 1, **content})
         return self.attempts[-1]
 
     def add(self, *contents: Mapping[str, Any]) -> None:
@@ -179,15 +179,15 @@ class Journal:
 
     def _take(self, line: dict[str, Any]) -> None:
         """Read a line into the challengers."""
-        kind = line["kind"]
-        if kind == "challenger":
-            content = {name: value for name, value in line.items() if name not in ("kind", "before", DIGEST)}
+        event = line["event"]
+        if event == "challenger":
+            content = {name: value for name, value in line.items() if name not in ("event", "before", DIGEST)}
             self.attempts.append(TypeAdapter(Attempt).validate_python({**content, "champion": self.champion}))
-        elif kind == "seeds":
+        elif event == "seeds":
             self.attempts[-1].seeds.extend(line["seeds"])
-        elif kind == "run":
+        elif event == "run":
             self.attempts[-1].values[line["role"], line["seed"]] = line["value"]
-        elif kind == "verdict":
+        elif event == "verdict":
             self.attempts[-1].verdict = line["verdict"]
             if line["verdict"]["verdict"] == "keep":
                 self.champion = self.attempts[-1].candidate

@@ -44,9 +44,9 @@ def try_results(directory: Path, file: Path, *, name: str | None) -> dict[str, A
             attempt = journal.begin(candidate, [], challenger_first=False)
         lines: list[dict[str, Any]] = []
         for seed, values in new.items():
-            lines.append({"kind": "seeds", "number": attempt.number, "seeds": [seed]})
+            lines.append({"event": "seeds", "number": attempt.number, "seeds": [seed]})
             for role, value in values.items():
-                lines.append({"kind": "run", "number": attempt.number, "role": role, "seed": seed, "value": value})
+                lines.append({"event": "run", "number": attempt.number, "role": role, "seed": seed, "value": value})
         journal.add(*lines)
         decision = decide(journal.settings, attempt)
         if decision is not None:

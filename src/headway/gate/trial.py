@@ -163,12 +163,12 @@ def _run_pair(
         try:
             value = run_once(candidate, seed, log, journal.settings.metric, timeout)
         except RunFailed as error:
-            journal.add({"kind": "failed", **line, "reason": str(error)})
+            journal.add({"event": "failed", **line, "reason": str(error)})
             told = f"{candidate.name}, seed {seed}: {error}"
             if role == CHALLENGER:
                 return Decision(outcome="discard", pairs=pair, reason=told)
             raise RunFailed(f"the champion failed, so nothing is decided ({told}); try again to go on") from None
-        journal.add({"kind": "run", **line, "value": value})
+        journal.add({"event": "run", **line, "value": value})
     told = ", ".join(f"{role} {number(attempt.values[role, seed])}" for role in (CHAMPION, CHALLENGER))
     tell(f"pair {pair + 1} of at most {len(attempt.seeds)}, seed {seed}: {told}")
     return None
@@ -177,7 +177,7 @@ def _run_pair(
 def record(journal: Journal, attempt: Attempt, decision: Decision) -> dict[str, Any]:
     """Write a verdict down and return it."""
     verdict = verdict_of(journal, attempt, decision)
-    journal.add({"kind": "verdict", "number": attempt.number, "verdict": verdict})
+    journal.add({"event": "verdict", "number": attempt.number, "verdict": verdict})
     return verdict
 
 

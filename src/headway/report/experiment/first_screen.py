@@ -169,7 +169,9 @@ def _strongest_first(differences: Sequence[ShownDifference]) -> list[ShownDiffer
 
 def _standing_open(differences: DifferenceLists) -> tuple[list[ShownDifference], list[ShownDifference]]:
     """Return the differences without a control that stand open, and those that are folded."""
-    asked, arms = _without_control(differences.contrasts), _without_control(differences.arms)
+    asked = _without_control(differences.contrasts)
+    drawn = {(*one.sides, one.mean) for one in asked}
+    arms = [one for one in _without_control(differences.arms) if (*one.sides, one.mean) not in drawn]
     if len(asked) + len(arms) <= MOST_ROWS:
         return [*asked, *arms], []
     first, rest = (asked, arms) if asked else (arms, [])
@@ -186,8 +188,8 @@ def _open_rows(material: ReportData, differences: DifferenceLists) -> Forest | N
 def _folded_rows(material: ReportData, differences: DifferenceLists) -> Iterator[Forest]:
     _, rest = _standing_open(differences)
     if rest:
-        all_arms = rest == _without_control(differences.arms)
-        title = "Each arm against its baseline" if all_arms else "Further comparisons"
+        arms = _without_control(differences.arms)
+        title = "Each arm against its baseline" if all(one in arms for one in rest) else "Further comparisons"
         yield _forest(material, title, rest, differences)
     rate_only = rate_controls(material.experiment)
     for control in material.controls:

@@ -236,7 +236,7 @@ def sureness(material: ReportData) -> list[tuple[str, list[str]]]:
                 sentences.append(carried)
     if missing := without_pairs(results):
         told.setdefault("", []).append(missing)
-    return list(told.items()) if material.arms else []
+    return [(held, list(dict.fromkeys(said))) for held, said in told.items()] if material.arms else []
 
 
 def progress(material: ReportData) -> str:
