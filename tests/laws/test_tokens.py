@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 420_118,
-    "code lines": 39_597,
+    "tokens": 420_186,
+    "code lines": 39_599,
     "dense modules": 83,
     "functions above 400 tokens": 28,
     "comprehensions in 1,000 lines": 78,

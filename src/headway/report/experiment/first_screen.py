@@ -186,10 +186,10 @@ def _open_rows(material: ReportData, differences: DifferenceLists) -> Forest | N
 
 
 def _folded_rows(material: ReportData, differences: DifferenceLists) -> Iterator[Forest]:
-    _, rest = _standing_open(differences)
+    shown, rest = _standing_open(differences)
     if rest:
-        arms = _without_control(differences.arms)
-        title = "Each arm against its baseline" if all(one in arms for one in rest) else "Further comparisons"
+        all_arms = all(one in differences.arms for one in rest) and shown[0] not in differences.arms
+        title = "Each arm against its baseline" if all_arms else "Further comparisons"
         yield _forest(material, title, rest, differences)
     rate_only = rate_controls(material.experiment)
     for control in material.controls:
