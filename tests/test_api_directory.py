@@ -66,7 +66,7 @@ def test_the_command_says_when_the_table_has_no_rows(tmp_path):
     path = fabricate(tmp_path / "results", experiment, waiting)
     ended = CliRunner().invoke(app, ["compare", str(path), "--format", "csv"])
     assert ended.stdout.count("\n") == 1
-    assert "the table has no rows" in ended.stderr
+    assert "the table is empty" in ended.stderr
 
 
 def test_results_of_a_file_without_labels_are_read(directory, tmp_path):

@@ -288,5 +288,5 @@ def test_no_other_results_are_replaced_by_those_that_are_written_elsewhere(train
     with pytest.raises(UserError, match=r"it stands inside .*; name a folder outside of the results directory"):
         compare(path, out=path / "runs")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="it is a file; give a folder"):
+    with pytest.raises(UserError, match="it is a file; name a folder"):
         compare(path, out=tmp_path / "file")

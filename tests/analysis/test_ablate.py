@@ -347,7 +347,7 @@ def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
     (tmp_path / "file").write_text("")
     done = verb("ablate", ragged, "--text", "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)
     assert done.returncode == 2
-    assert "it is a file; give a folder" in done.stderr
+    assert "it is a file; name a folder" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -66,7 +66,7 @@ def test_a_run_its_checkpoint_and_its_export_are_one_model(runs, tmp_path):
     exported = verb("export", folder, tmp_path / "hf", cwd=tmp_path)
     assert exported.returncode == 0, exported.stderr
     assert exported.stdout == (
-        f"headway: {tmp_path / 'hf'}; load it with trust_remote_code=True, for its code goes along\n"
+        f"headway: {tmp_path / 'hf'}; it has its own code, so load it with trust_remote_code=True\n"
     )
     paths = (folder, folder / "checkpoint", tmp_path / "hf")
     opened = [open_model(path) for path in paths]

@@ -247,7 +247,7 @@ def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
     (tmp_path / "file").write_text("")
     done = verb("xray", ragged, "--text", tmp_path / "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)
     assert done.returncode == 2
-    assert "it is a file; give a folder" in done.stderr
+    assert "it is a file; name a folder" in done.stderr
 
 
 def test_the_page_is_one_file_that_fetches_nothing(written):

@@ -209,7 +209,7 @@ def test_the_output_folder_is_tried_first(tmp_path, monkeypatch):
     check_out(tmp_path / "new" / "deep")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--out .*file: it is a file; give a folder"):
+    with pytest.raises(UserError, match=r"--out .*file: it is a file; name a folder"):
         check_out(tmp_path / "file")
     with pytest.raises(UserError, match="file is a file; name another folder with --out"):
         check_out(tmp_path / "file" / "inside")

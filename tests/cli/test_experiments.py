@@ -246,7 +246,7 @@ def test_python_opens_what_the_command_wrote(finished):
     [
         (("run", "icl-hed"), "no experiment 'icl-hed'; did you mean icl-heads"),
         (("run", "icl-heads", "--arms", "h3"), "no arm 'h3'"),
-        (("run", "icl-heads", "--seeds", "two"), "--seeds two: give how many"),
+        (("run", "icl-heads", "--seeds", "two"), "--seeds two: give a number"),
         (("run", "icl-heads", "--seeds", "0"), "seeds 0: give how many (1 to 10,000)"),
         (("run", "icl-heads", "--set", "training.steps=0"), "training.steps: 0 was given"),
         (("run", "icl-heads", "--set", "task.noise_variance=-1"), "task.noise_variance: -1 was given"),
@@ -299,7 +299,7 @@ def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(fi
     assert "a damaged run is left out" in results["warnings"][0]
     done = headway("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", out)
     assert done.returncode == 1
-    assert "tries them again; what is damaged is left alone until it is put aside" in done.stderr
+    assert "tries them again; move damaged runs aside first (`headway drop`)" in done.stderr
     assert (out / "runs/h1/seed-0/run.json").read_text() == "{bad"
 
 

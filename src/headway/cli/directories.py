@@ -56,9 +56,7 @@ def compare(
     directory: opt.Directory,
     other: Annotated[
         Path | None,
-        typer.Argument(
-            callback=path_of, metavar="[OTHER]", help="Another results directory, whose arms are compared with DIR's."
-        ),
+        typer.Argument(callback=path_of, metavar="[OTHER]", help="Another results directory to compare with."),
     ] = None,
     out: Elsewhere = None,
     plugins: opt.Plugins = None,
@@ -69,8 +67,8 @@ def compare(
 ) -> None:
     """Compare the arms, and write results.json.
 
-    With OTHER, each of its arms is compared with the arm of its name in DIR, or else with DIR's baseline. The task, the
-    data and the evaluation have to be the same. Nothing is written.
+    With OTHER, each of its arms is compared with DIR's arm of the same name, or else with DIR's baseline. Both
+    directories need the same task, data and evaluation. Headway then writes nothing.
 
     Example: headway compare results/icl-heads --format csv
     """
@@ -106,7 +104,7 @@ def report(
 ) -> None:
     """Write the report and its figures.
 
-    Headway leaves look.html alone if it is newer than the runs that it shows, and writes all else anew.
+    Draws every figure again. Keeps look.html if it is newer than its runs.
 
     Example: headway report results/icl-heads --answer
     """
@@ -133,7 +131,7 @@ def _elsewhere(directory: Path, out: Path | None) -> Path | None:
     if out.resolve().is_relative_to(directory.resolve()):
         raise UserError(f"--out {out}: it stands inside {directory}; name a folder outside of the results directory")
     if out.is_file():
-        raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
+        raise UserError(f"--out {out}: it is a file; name a folder, new or old")
     check_writable(out, f"--out {out}")
     if (out / "experiment.yaml").exists():
         raise UserError(
@@ -151,22 +149,22 @@ _OPEN = 3
 def judge(
     table: Annotated[
         str,
-        typer.Argument(metavar="TABLE", help="CSV, TSV, JSON lines, Parquet, a folder of runs, or - for the input."),
+        typer.Argument(metavar="TABLE", help="CSV, TSV, JSON lines, Parquet, a folder of runs, or - for stdin."),
     ],
     arm: Annotated[str | None, typer.Option(metavar="A,B", help="The column, or columns, that name an arm.")] = None,
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the metric.")] = None,
     seed: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the random seed.")] = None,
     baseline: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
     margin: Annotated[str, typer.Option(metavar="SHARE", help="The difference that matters, such as 0.5%.")] = "1%",
-    higher_is_better: Annotated[bool, typer.Option("--higher-is-better", help="As for an accuracy.")] = False,
-    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="As for a loss.")] = False,
-    at: Annotated[str, typer.Option(metavar="last|best|STEP", help="The step whose value counts for a run.")] = "last",
+    higher_is_better: Annotated[bool, typer.Option("--higher-is-better", help="Higher is better.")] = False,
+    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="Lower is better.")] = False,
+    at: Annotated[str, typer.Option(metavar="last|best|STEP", help="The step whose value counts.")] = "last",
     step: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the training step.")] = None,
     unpaired: Annotated[
-        bool, typer.Option("--unpaired", help="Runs are independent: each had a random seed of its own.")
+        bool, typer.Option("--unpaired", help="Do not pair runs: each had a random seed of its own.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(callback=path_of, metavar="DIR", help="Write report.html and results.json there.")
+        Path | None, typer.Option(callback=path_of, metavar="DIR", help="Folder for report.html and results.json.")
     ] = None,
     as_json: opt.AsJson = False,
     fail_if_open: Annotated[
@@ -175,8 +173,8 @@ def judge(
 ) -> None:
     """Judge runs that another program trained, read from a table.
 
-    Each arm is compared with a baseline, as in a results directory. Columns that are not named are inferred where only
-    one reading is possible. Exits with 0, or with 2 if the table cannot be read.
+    Compares each arm with a baseline, as in a results directory. Guesses a column that you do not name if only one
+    reading is possible. Exits with 0, or with 2 if it cannot read the table.
 
     Example: headway judge runs.csv --arm optimizer --seed seed --metric val_loss --baseline adamw
     """
@@ -224,7 +222,7 @@ def drop(
     seeds: Annotated[
         str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, such as `2`, `0,2` or `0-2`.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Delete them for good.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete the runs for good.")] = False,
 ) -> None:
     """Move runs of an arm to DIR/dropped.
 
@@ -287,7 +285,7 @@ def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
     return store
 
 
-Slots = Annotated[int | None, opt.whole_number(1, "Runs at a time; by default one for each core or GPU.", most=10_000)]
+Slots = Annotated[int | None, opt.whole_number(1, "Runs at a time. Default: one for each core or GPU.", most=10_000)]
 
 _STOPPED, _LEFT = 130, 75
 """Exit codes of a worker, the latter EX_TEMPFAIL of sysexits.h: a scheduler's script then puts its job back."""
@@ -301,17 +299,17 @@ def worker(
     runs_per_gpu: opt.RunsPerGpu = 1,
     trainer: opt.Trainer = "auto",
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Store and stop then: after 1h50m, or at 18:30.")
+        str | None, typer.Option(metavar="TIME", help="When to store checkpoints and stop: 1h50m (from now) or 18:30.")
     ] = None,
     tell_left: Annotated[
-        bool, typer.Option("--tell-left", help="Exit with 75 after SIGUSR1, or when time is up, if runs are left.")
+        bool, typer.Option("--tell-left", help="Exit with 75 if runs remain after SIGUSR1 or after --until.")
     ] = False,
 ) -> None:
     """Join the work on a results directory, from any machine.
 
-    Takes runs that nobody works on, the longest first, until nothing is left or it is time. SIGTERM, Ctrl-C and SIGUSR1
-    store a checkpoint of each and let go. Exits with 0, with 1 when runs failed meanwhile, with 2 for a user's error,
-    and with 130 when a signal stopped it.
+    Trains free runs, the longest first, until no runs remain or --until has passed. After SIGTERM, Ctrl-C or SIGUSR1,
+    it stores checkpoints and releases its runs. Exits with 0, with 1 if runs failed, with 2 for an error in the
+    command, and with 130 after a signal.
 
     Example: headway worker results/icl-heads
     """
@@ -347,8 +345,8 @@ def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
 @app.command()
 def submit(
     directory: opt.Directory,
-    array: Annotated[int, typer.Option(metavar="N", help="Jobs, each a worker.")] = 1,
-    time: Annotated[str, typer.Option(metavar="TIME", help="The limit of a job, as in 2:00:00.")] = "1:00:00",
+    array: Annotated[int, typer.Option(metavar="N", help="The number of jobs; each is a worker.")] = 1,
+    time: Annotated[str, typer.Option(metavar="TIME", help="The time limit of a job, such as 2:00:00.")] = "1:00:00",
     sbatch: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Further options of sbatch; repeatable.")
     ] = None,
@@ -359,7 +357,7 @@ def submit(
 ) -> None:
     """Start workers with Slurm that join a results directory.
 
-    Each stores before its time limit, and comes back into the queue by itself while something is left.
+    Each job stores checkpoints before its time limit, and returns to the queue while runs remain.
 
     Example: headway submit results/icl-heads --array 20
     """

@@ -54,13 +54,13 @@ def plan(
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
     out: Annotated[
         Path | None,
-        typer.Option(callback=path_of, metavar="FILE", help="The picture as a png, svg, pdf or html file."),
+        typer.Option(callback=path_of, metavar="FILE", help="Write the picture as a png, svg, pdf or html file."),
     ] = None,
 ) -> None:
     """State parameters, FLOPs, memory and time of each arm.
 
-    Parameters are counted by part; the time is that of a short trial on this machine. Says which arms are matched, and
-    refuses what `run` would refuse for its data.
+    Counts parameters by part, times a short trial on this machine, and names arms of equal size. Fails if `run` could
+    not read its data.
 
     Example: headway plan head-progression
     """
@@ -112,38 +112,38 @@ def run(
     ] = None,
     at_most: Annotated[
         int | None,
-        typer.Option("--max-seeds", metavar="N", help="Seeds where --until ends; by default 12."),
+        typer.Option("--max-seeds", metavar="N", help="The largest number of seeds with --until. Default: 12."),
     ] = None,
-    workers: Annotated[int | None, opt.whole_number(1, "Runs at a time; by default a core each.", most=10_000)] = None,
+    workers: Annotated[int | None, opt.whole_number(1, "Runs at a time. Default: one per core.", most=10_000)] = None,
     trainer: opt.Trainer = "auto",
     together: Annotated[
         str,
         typer.Option(
             "--batch-runs",
             metavar="auto|N|1",
-            help="Runs of one shape trained as one program; auto: small ones.",
+            help="Train up to N runs of one shape as one program; auto: only small runs.",
         ),
     ] = "auto",
     device: opt.OnDevice = "auto",
     runs_per_gpu: opt.RunsPerGpu = 1,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="auto|ADDRESS", help="Work on a Ray cluster that `ray start` started."),
+        typer.Option(metavar="auto|ADDRESS", help="Use a Ray cluster that `ray start` started."),
     ] = None,
     timing: Annotated[
         bool | None,
-        typer.Option("--timing/--no-timing", help="Time each language model alone; by default where it takes little."),
+        typer.Option("--timing/--no-timing", help="Time each language model on its own. Default: if that is quick."),
     ] = None,
     figures: opt.Figures = True,
     look: opt.Look = None,
     directory: Annotated[
-        Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="By default results/NAME-SCALE.")
+        Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="Default: results/NAME-SCALE.")
     ] = None,
 ) -> None:
     """Train every arm and seed, compare the arms, write a report.
 
-    On the same directory again, it finishes what is missing and repeats nothing; headway run DIR does so with what was
-    asked for there. Ctrl-C is safe. With --until, seeds are added, at planned looks, until every question is settled.
+    In a directory with results, it trains only the missing runs; `headway run DIR` resumes what you asked for there.
+    Ctrl-C is safe. With --until, Headway adds seeds by a group-sequential plan.
 
     Example: headway run icl-heads --seeds 3
     """
@@ -178,10 +178,10 @@ def run(
     unfinished = [run for run in (store.run(run.name, run.seed) for run in runs) if run.status != "done"]
     if unfinished:
         damaged = any(run.status == "damaged" for run in unfinished)
-        again = "tries them again" + ("; what is damaged is left alone until it is put aside" if damaged else "")
+        again = "tries them again" + ("; move damaged runs aside first (`headway drop`)" if damaged else "")
         raise RunFailed(
-            f"{len(unfinished)} of {len(runs)} runs gave no result; the reasons stand above and in log.txt of each "
-            f"run folder. `headway run` again {again}"
+            f"{len(unfinished)} of {len(runs)} runs gave no result; see the reasons above and in log.txt of each run's "
+            f"folder. The same command {again}"
         )
 
 
@@ -217,4 +217,4 @@ def _seeds(text: str | None) -> int | list[int] | None:
     try:
         return [int(part) for part in text.split(",") if part] if "," in text else int(text)
     except ValueError:
-        raise UserError(f"--seeds {shortened(text)}: give how many, such as 5, or which, such as 3,5") from None
+        raise UserError(f"--seeds {shortened(text)}: give a number, such as 5, or a list, such as 3,5") from None

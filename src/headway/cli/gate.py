@@ -26,7 +26,7 @@ _MOST_PAIRS = 1_000
 def _gate(ctx: typer.Context) -> None:
     """Keep or discard changes to a training command, one after the other.
 
-    The chance that any useless change is kept stays below a rate (docs/gate.md).
+    The chance that it ever keeps a useless change stays below a rate (docs/gate.md).
     """
     if ctx.invoked_subcommand is None:
         raise UserError("headway gate: type `headway gate init DIR ...` first, then `headway gate try DIR ...`")
@@ -37,7 +37,7 @@ def init(
     directory: GateDirectory,
     metric: Annotated[str, typer.Option(metavar="NAME", help="The metric that a run prints, such as val_bpb.")],
     run: Annotated[
-        str, typer.Option(metavar="COMMAND", help="How to run the first champion; {seed} stands for its random seed.")
+        str, typer.Option(metavar="COMMAND", help="The command of the first champion; {seed} stands for a random seed.")
     ] = "",
     margin: Annotated[
         str,
@@ -48,10 +48,10 @@ def init(
         str, typer.Option(metavar="X%", help="The chance that any useless change is ever kept; below 50%.")
     ] = "5%",
     challengers: Annotated[
-        int, opt.whole_number(1, "Challengers that you plan; more are tested at lower levels.", most=1_000_000)
+        int, opt.whole_number(1, "Planned challengers; later ones are tested at lower levels.", most=1_000_000)
     ] = 50,
     higher_is_better: Annotated[
-        bool, typer.Option("--higher-is-better/--lower-is-better", help="By default a lower metric is better.")
+        bool, typer.Option("--higher-is-better/--lower-is-better", help="Default: a lower metric is better.")
     ] = False,
 ) -> None:
     """Begin a gate with its first champion.
@@ -87,26 +87,25 @@ def init(
 def try_(
     directory: GateDirectory,
     run: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="How to run the challenger; {seed} stands for a random seed.")
+        str | None, typer.Option(metavar="COMMAND", help="The challenger's command; {seed} stands for a random seed.")
     ] = None,
     results: Annotated[
         Path | None,
         typer.Option(
             callback=path_of,
             metavar="FILE",
-            help="Instead: a CSV or JSONL file of runs of both, with arm (champion or challenger), seed and metric.",
+            help="Instead of --run: a CSV or JSONL file of runs with arm (champion or challenger), seed and metric.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The challenger's name.")] = None,
-    timeout: Annotated[int | None, opt.whole_number(1, "Seconds after which a run has failed.")] = None,
+    timeout: Annotated[int | None, opt.whole_number(1, "Seconds after which a run counts as failed.")] = None,
     trust_code: Annotated[
-        bool, typer.Option("--trust-code", help="Run the champion's command though somebody else typed it.")
+        bool, typer.Option("--trust-code", help="Run the champion's command even if somebody else typed it.")
     ] = False,
 ) -> None:
     """Try a challenger: exit 0 to keep it, 10 to discard it, 11 if it stays undecided.
 
-    Runs of the challenger and the champion take turns until the decision. The same command resumes what was
-    interrupted.
+    Runs the challenger and the champion in turn until the decision. The same command resumes an interrupted try.
 
     Example: headway gate try results/gate --run "python wider.py --seed {seed}" --name wider
     """

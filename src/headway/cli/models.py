@@ -20,30 +20,28 @@ if TYPE_CHECKING:
 
 
 def _page_folder(verb: str) -> Any:
-    what = f"A folder that is made; by default results/{verb}-NAME."
+    what = f"The folder of the page. Default: results/{verb}-NAME."
     return typer.Option(callback=path_of, metavar="DIR", help=what)
 
 
-LengthOf = Annotated[int | None, opt.whole_number(2, "Tokens of each; by default its context, at most 256.")]
-SequencesOf = "The most sequences of each text; by default 8,192 tokens, and at least 32."
-TrustCode = Annotated[
-    bool, typer.Option("--trust-code", help="Run code that comes with the folder, where it needs some.")
-]
+LengthOf = Annotated[int | None, opt.whole_number(2, "Tokens of each sequence. Default: the context, at most 256.")]
+SequencesOf = "The most sequences to read. Default: 8,192 tokens in all, but at least 32 sequences."
+TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run code that comes with the model.")]
 
 
 @app.command()
 def generate(
     checkpoint: opt.Checkpoint,
-    prompt: Annotated[str, typer.Option(help="How the text begins; nothing: at the start of a text.")] = "",
+    prompt: Annotated[str, typer.Option(help="The first words of the text.")] = "",
     tokens: Annotated[
-        int | None, opt.whole_number(1, "The most tokens; by default 200, or what fits its training context.")
+        int | None, opt.whole_number(1, "The most tokens. Default: 200, or as many as fit into the training context.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Divides the logits; 0: always the likeliest token.")] = 0.9,
     top_k: Annotated[int | None, opt.whole_number(1, "Only the K likeliest tokens.", metavar="K")] = None,
     top_p: Annotated[
         float | None, typer.Option(metavar="P", help="Only the likeliest tokens up to this cumulative probability.")
     ] = None,
-    seed: Annotated[int, opt.whole_number(0, "The same seed, the same text.", most=2**63 - 1)] = 0,
+    seed: Annotated[int, opt.whole_number(0, "The random seed.", most=2**63 - 1)] = 0,
     tokenizer: opt.TokenizerOf = None,
 ) -> None:
     """Write text with a trained language model.
@@ -59,11 +57,11 @@ def generate(
 @app.command()
 def export(
     checkpoint: opt.Checkpoint,
-    directory: Annotated[Path, typer.Argument(callback=path_of, metavar="OUT", help="A folder that is made.")],
+    directory: Annotated[Path, typer.Argument(callback=path_of, metavar="OUT", help="The folder to write.")],
 ) -> None:
     """Write a language model as a folder that transformers loads.
 
-    A model that is a GPT-Neo, GPT-2, Llama or Mistral becomes a stock folder; any other is exported with its code.
+    A GPT-Neo, GPT-2, Llama or Mistral loads as such. The folder of any other model has its own code.
 
     Example: headway export results/head-progression/runs/constant-low/seed-0 OUT
     """
@@ -79,7 +77,7 @@ def export(
 
 
 def _say_written(model_type: str, folder: Path) -> None:
-    code = "; load it with trust_remote_code=True, for its code goes along" if model_type == "headway" else ""
+    code = "; it has its own code, so load it with trust_remote_code=True" if model_type == "headway" else ""
     say(f"{model_type}: {folder}{code}")
 
 
@@ -92,17 +90,17 @@ def xray(
         typer.Option(
             callback=path_of,
             metavar="FILE",
-            help="The targets that the decoder of a T5, BART or Marian reads, one a line, for the sources that are the "
-            "lines of --text; by default it reads the text of its encoder.",
+            help="Targets for the decoder of a T5, BART or Marian, one for each line of --text. Default: the decoder "
+            "reads the encoder's text.",
         ),
     ] = None,
     out: Annotated[Path | None, _page_folder("xray")] = None,
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, opt.whole_number(1, "The most sequences of the text; by default 4,096 tokens.")
+        int | None, opt.whole_number(1, "The most sequences to read. Default: 4,096 tokens in all.")
     ] = None,
-    length: Annotated[int | None, opt.whole_number(2, "Tokens of each; by default its context, at most 512.")] = None,
+    length: Annotated[int | None, opt.whole_number(2, "Tokens of each. Default: the context, at most 512.")] = None,
     draws: opt.Draws = None,
     plugin: opt.Plugins = None,
     device: opt.Device = "auto",
@@ -110,7 +108,7 @@ def xray(
 ) -> None:
     """Measure every attention head of a model on a text.
 
-    Names heads that are special, alike or idle; draws the atlas of all heads and maps of their pairs.
+    Names induction heads and other special heads, similar heads and idle heads. Draws every metric of every head.
 
     Example: headway xray gpt2 --text mine.txt
     """
@@ -148,13 +146,13 @@ def ablate(
     text: opt.TextOrOwn = None,
     circuit: Annotated[
         str | None,
-        typer.Option(metavar="L0H0,L1H0", help="Also what these heads keep alone, beside random ones of their number."),
+        typer.Option(metavar="L0H0,L1H0", help="Also ablate all other heads, beside random circuits of this size."),
     ] = None,
     targets: Annotated[
-        str | None, typer.Option(metavar="FILE.npy", help="The target at each token of --text FILE.npy, -1 for none.")
+        str | None, typer.Option(metavar="FILE.npy", help="The target of each token of --text FILE.npy; -1: none.")
     ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also what every pair does that was removed together.")
+        bool, typer.Option("--pairs", help="Also list the effect of every pair of heads that was ablated together.")
     ] = False,
     out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: opt.AsJson = False,
@@ -166,10 +164,9 @@ def ablate(
 ) -> None:
     """Ablate each head, and measure how the loss changes.
 
-    Every head is taken away in all three ways, with intervals; cheap estimates stand beside, and how far they agree.
-    Heads are also taken away together, and those that stand in for each other are named.
-    With --circuit, everything outside the given heads is ablated too.
-    The model is checked first: masking a head must give the same result as removing it.
+    Ablates each head by three methods (zero, mean, resample), with intervals, beside cheap gradient estimates. Also
+    ablates heads together, and names heads that replace each other. Checks first that masking a head gives the same
+    result as removing it.
 
     Example: headway ablate gpt2 --text mine.txt
     """
@@ -202,26 +199,26 @@ def prune(
     by: Annotated[
         Literal["taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"],
         typer.Option(
-            help="taylor: gradients of gates; ablation: exact effects; gates: learned, with an L0 penalty; budget: "
-            "learned, a relaxed top-k; alike: of the most alike two the one that adds less; alike-either: one of them "
-            "that is drawn; output: what adds least; magnitude: the norm of what a head can write; random: the floor "
-            "of all others."
+            help="taylor: gradients of gates; ablation: exact effects; gates: learned gates with an L0 penalty; "
+            "budget: learned gates with a relaxed top-k; alike: of the two most similar heads, the one with the "
+            "smaller output; alike-either: either of them, at random; output: the smallest output; magnitude: the "
+            "smallest norm of W_V W_O; random: a random order."
         ),
     ],
-    keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads that stay: 24, 50% or 0.5.")],
-    out: Annotated[Path, typer.Option(callback=path_of, metavar="FOLDER", help="A folder that is made.")],
+    keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads to keep: 24, 50% or 0.5.")],
+    out: Annotated[Path, typer.Option(callback=path_of, metavar="FOLDER", help="The folder to write.")],
     text: opt.TextOrExamples = None,
-    steps: Annotated[int, opt.whole_number(1, "Importance is measured anew after each.", most=10_000)] = 1,
+    steps: Annotated[int, opt.whole_number(1, "Rounds of pruning; each measures importance again.", most=10_000)] = 1,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[int | None, opt.whole_number(1, SequencesOf)] = None,
     length: LengthOf = None,
     device: opt.Device = "auto",
-    seed: Annotated[int, opt.whole_number(0, "Of what is drawn.", most=2**63 - 1)] = 0,
+    seed: Annotated[int, opt.whole_number(0, "The random seed.", most=2**63 - 1)] = 0,
 ) -> None:
     """Write a model without some of its heads.
 
-    Heads that share keys and values go together; a layer may lose all. What it costs in loss and saves in time and
-    memory is measured.
+    Heads that share keys and values are pruned together; a layer may lose all of its heads. Headway measures the change
+    of the loss, and the saved time and memory.
 
     Example: headway prune gpt2 --by taylor --keep 0.5 --text mine.txt --out pruned
     """
@@ -288,23 +285,23 @@ def patch(
         str, typer.Option(metavar="TEXT|FILE", help="A text after which the answer is right; or a file, one a line.")
     ],
     corrupted: Annotated[
-        str, typer.Option(metavar="TEXT|FILE", help="One of as many tokens, after which it is not; as --clean.")
+        str, typer.Option(metavar="TEXT|FILE", help="As --clean, with as many tokens, but the answer is wrong.")
     ],
     answer: Annotated[
         str,
         typer.Option(
-            metavar="WORD|FILE", help="What should follow, of several tokens the first; one for all, or one a line."
+            metavar="WORD|FILE", help="The right next word (its first token counts), or a file with a word a line."
         ),
     ],
     wrong: Annotated[
         str | None,
-        typer.Option(metavar="WORD|FILE", help="What should not; by default the answer's probability is asked about."),
+        typer.Option(metavar="WORD|FILE", help="The wrong next word. Default: measure the answer's log probability."),
     ] = None,
     sites: Annotated[
-        str, typer.Option(metavar="A,B", help="What of a head is put back, in turn: z, q, k, v, pattern.")
+        str, typer.Option(metavar="A,B", help="What to patch of a head, one by one: z (output), q, k, v, pattern.")
     ] = "z,q,k,v,pattern",
-    by_position: Annotated[bool, typer.Option("--by-position", help="Each position by itself.")] = False,
-    paths: Annotated[bool, typer.Option(help="Direct effects between heads: through queries, keys, values.")] = True,
+    by_position: Annotated[bool, typer.Option("--by-position", help="Patch each position on its own.")] = False,
+    paths: Annotated[bool, typer.Option(help="Path patching, through queries, keys and values.")] = True,
     out: Annotated[Path | None, _page_folder("patch")] = None,
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
@@ -313,8 +310,8 @@ def patch(
 ) -> None:
     """Patch activations from a clean text into a corrupted one.
 
-    Draws what comes back with each head's context, queries, keys, values and pattern, which head acts on which later
-    one, and where the heads of the strongest path look. Of files with a text in each line there are intervals.
+    Measures how much of the logit difference each head restores, and which head acts on which later head. If you give
+    files with a text a line, effects have intervals.
 
     Example: headway patch gpt2 --clean "He said that" --corrupted "She said that" --answer " he"
     """
@@ -353,37 +350,37 @@ def look(
         typer.Argument(
             callback=_paths_of,
             metavar="MODEL...",
-            help="A run's folder, a folder of Hugging Face, or a results directory with its arms; two stand side by "
-            "side.",
+            help="A run's folder, a Hugging Face model folder, or a results directory; the page shows two models side "
+            "by side.",
         ),
     ],
     text: opt.TextOrOwn = None,
     heads: Annotated[
-        str | None, typer.Option(metavar="L0H3,L2", help="Keep the patterns of these heads and layers; default: all.")
+        str | None, typer.Option(metavar="L0H3,L2", help="Store patterns of these heads and layers only. Default: all.")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            callback=path_of, metavar="FILE", help="A page; by default results/look-NAME.html, or DIR/look.html."
+            callback=path_of, metavar="FILE", help="The page. Default: results/look-NAME.html, or DIR/look.html."
         ),
     ] = None,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, opt.whole_number(1, "So many of the text, and of repeated tokens; by default 4.")
+        int | None, opt.whole_number(1, "Sequences of the text, and of repeated tokens. Default: 4.")
     ] = None,
-    length: Annotated[int | None, opt.whole_number(2, "Tokens of each; by default its context, at most 128.")] = None,
+    length: Annotated[int | None, opt.whole_number(2, "Tokens of each. Default: the context, at most 128.")] = None,
     draws: opt.Draws = None,
     plugin: opt.Plugins = None,
     largest: Annotated[
-        float, typer.Option(min=0.6, max=2000, metavar="MB", help="What would make the page larger is left out.")
+        float, typer.Option(min=0.6, max=2000, metavar="MB", help="The limit of the page; the rest is left out.")
     ] = 10,
     device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
     """Write a page on which you pick a head and see its patterns.
 
-    Patterns on a text and on repeated tokens, token by token; circuits in tokens; numbers beside what untrained heads
-    show; similar and composed heads; of a run with probes also while it trained.
+    Shows the head's patterns on the text and on repeated tokens, its circuits, its metrics beside those of random
+    heads, and similar heads. If the run has probes, a slider replays training.
 
     Example: headway look gpt2 --text mine.txt
     """

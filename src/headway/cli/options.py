@@ -75,22 +75,22 @@ def path_of(given: Any) -> Any:
     return given
 
 
-Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="One that comes with Headway, or a YAML file.")]
+Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="A shipped experiment, or a YAML file.")]
 NameOrDirectory = Annotated[
     str,
     typer.Argument(
         metavar="EXPERIMENT",
-        help="One that comes with Headway, a YAML file, or a results directory that is to be gone on with.",
+        help="A shipped experiment, a YAML file, or a results directory to resume.",
     ),
 ]
-Scale = Annotated[str | None, typer.Option(metavar="NAME", help="The scale; laptop by default, and quick on text.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a value; repeatable.")]
-Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Only these arms.")]
+Scale = Annotated[str | None, typer.Option(metavar="NAME", help="The scale, such as quick, laptop (default) or paper.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a key; repeatable.")]
+Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Use only these arms.")]
 Controls = Annotated[
     list[str] | None,
-    typer.Option("--control", metavar="NAME", help="Cross the arms with it, or all that fit a-*; repeatable."),
+    typer.Option("--control", metavar="NAME", help="Add a control to every arm, or all like a-*; repeatable."),
 ]
-Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="How many seeds (0 to N-1), or which: 3,5 or 7,")]
+Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="A number (5: seeds 0 to 4) or a list: 3,5 or 7,")]
 Checkpoint = Annotated[
     Path,
     typer.Argument(callback=path_of, metavar="CHECKPOINT", help="A run's folder, or a Hugging Face model folder."),
@@ -101,8 +101,8 @@ TextOrOwn = Annotated[
     typer.Option(
         callback=path_of,
         metavar="FILE",
-        help="A text file, documents separated by <|endoftext|>, or a .npy of tokens (sequence, pos); for a run, by "
-        "default its evaluation data.",
+        help="A text file (<|endoftext|> separates documents) or a .npy of tokens (sequence, pos). Default for a run: "
+        "its evaluation data.",
     ),
 ]
 TextOrExamples = Annotated[
@@ -110,45 +110,45 @@ TextOrExamples = Annotated[
     typer.Option(
         callback=path_of,
         metavar="FILE",
-        help="A text file, documents separated by <|endoftext|>, or another corpus; for a task other than text, by "
-        "default its examples.",
+        help="A text file (<|endoftext|> separates documents) or another corpus. Default for tasks other than text: "
+        "the task's examples.",
     ),
 ]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print everything as JSON; files are then written only with --out.")
+    bool, typer.Option("--json", help="Print the results as JSON. Files are then written only with --out.")
 ]
 TokenizerOf = Annotated[
     str | None,
     typer.Option(
         callback=path_of,
         metavar="FOLDER",
-        help="Or bytes, gpt2, or ids (texts are token ids); where the checkpoint has none.",
+        help="A tokenizer's folder, bytes, gpt2 or ids (the text is token ids), if the checkpoint has no tokenizer.",
     ),
 ]
 Draws = Annotated[
     int | None,
-    whole_number(0, "The number of draws of untrained heads to compare with; by default 16.", "--null-draws"),
+    whole_number(0, "Random copies of each layer to compare with. Default: 16.", "--null-draws"),
 ]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes a GPU if one is available.")]
+Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto uses a GPU if there is one.")]
 
-Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused is native code.")]
+Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused: native code; torch: PyTorch.")]
 OnDevice = Annotated[
-    str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto takes GPUs if there are any, one for each run.")
+    str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto uses GPUs if there are any, one for each run.")
 ]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
 Plugins = Annotated[
     list[str] | None,
-    typer.Option("--plugin", metavar="FILE", help="Code of your own, which is run (docs/your-own.md); repeatable."),
+    typer.Option("--plugin", metavar="FILE", help="Run a plug-in: code of your own (docs/your-own.md); repeatable."),
 ]
 
 Look = Annotated[
     bool | None,
     typer.Option(
-        "--look/--no-look", help="Write look.html too, on finished language models; by default with the figures."
+        "--look/--no-look", help="Also write look.html for finished language models. Default: if figures are written."
     ),
 ]
-Figures = Annotated[bool, typer.Option(help="Write figures as files too; the report holds them anyway.")]
+Figures = Annotated[bool, typer.Option(help="Also write figures as files; the report has them in any case.")]
 
 
 def _print_version(asked: bool) -> None:
@@ -206,8 +206,8 @@ def current_words(words: list[str]) -> list[str]:
     """
     if words[:1] == ["check"]:
         raise UserError(
-            "`headway check` is gone: what a plug-in registers is checked when it is first used, and errors name its "
-            "file and line; test it with pytest (docs/your-own.md)"
+            "`headway check` is gone: Headway checks the parts of a plug-in when it first uses them, and errors name "
+            "the file and line; test it with pytest (docs/your-own.md)"
         )
     kept, values = words[:1], 0
     for word in words[1:]:
@@ -290,7 +290,7 @@ def print_verdict_table(results: "Results", form: "TableFormat") -> None:
         warn(warning)
     table = results.verdicts
     if not table.rows:
-        warn("no comparison has a pair of finished seeds yet, and the table has no rows")
+        warn("no comparison has a pair of finished seeds yet, so the table is empty")
     say(table.written(form), end="")
 
 
@@ -303,7 +303,7 @@ def check_out(out: Path | None, *, draws: bool = True) -> None:
     from headway.report.charts.files import check_drawable
 
     if out is not None and out.exists() and not out.is_dir():
-        raise UserError(f"--out {out}: it is a file; give a folder, which is made if need be")
+        raise UserError(f"--out {out}: it is a file; name a folder, new or old")
     if draws:
         check_drawable()
     said = f"--out {out}" if out is not None else "the page would stand in results/, and"
