@@ -113,5 +113,5 @@ def test_a_callback_takes_a_run_and_a_line(write):
 def test_check_is_gone_and_says_so():
     from headway.cli.options import current_words
 
-    with pytest.raises(UserError, match=r"^`headway check` is gone: what a plug-in registers is checked when it is"):
+    with pytest.raises(UserError, match=r"^`headway check` is gone: Headway checks the parts of a plug-in when it"):
         current_words(["check", "mine.py"])

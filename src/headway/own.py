@@ -65,8 +65,8 @@ def task(kind: type[T]) -> type[T]:
     for field, declared in kind.model_fields.items():
         if _is_no_key(declared.annotation):
             raise DeclarationError(
-                f"task {named[0]}: its field {field} cannot stand in a YAML file as it is; make a list a "
-                "tuple[int, ...], and an array or a set a cached_property"
+                f"task {named[0]}: a YAML file cannot hold its field {field}; make a list a tuple[int, ...], and an "
+                "array or a set a cached_property"
             )
     register("task", named[0], kind, (TASKS, named[0], kind), (RUN_KINDS, named[0], run_of_own(kind)))
     return kind

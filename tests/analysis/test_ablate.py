@@ -298,7 +298,7 @@ def test_texts_that_are_too_short(ragged, text, tmp_path):
         text=tmp_path / "tiny.txt",
     )
     refused(
-        "it gives 2 sequences of 12 tokens, but 3 are needed: two for an interval, and another to stand in",
+        "it gives 2 sequences of 12 tokens, but ablation needs 3: two for an interval and one as replacement",
         ragged, text=tmp_path / "tiny.txt", length=12,
     )  # fmt: skip
     refused(
@@ -313,7 +313,9 @@ def test_texts_that_are_too_short(ragged, text, tmp_path):
 
 
 def test_the_text_itself_cannot_stand_in(ragged, text):
-    refused("reference: it is the text itself, so heads would be replaced", ragged, text=text, reference=str(text))
+    refused(
+        "reference: it is the text itself, so no output of a head would change", ragged, text=text, reference=str(text)
+    )
     refused("mean 'position' is no way to take a mean; did you mean positions", ragged, text=text, mean="position")
 
 
@@ -328,7 +330,7 @@ def test_models_of_which_no_head_can_be_taken_yet(text, tmp_path):
     sizes = {"vocab_size": 257, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
     bert = transformers.BertConfig(**sizes, intermediate_size=32, max_position_embeddings=64)
     path = other_model(tmp_path / "bert", transformers.BertForMaskedLM, bert)
-    refused("bert is a BertForMaskedLM, an encoder: .* but not yet taken away", path, text=text)
+    refused("bert is a BertForMaskedLM, an encoder. .* they need a decoder", path, text=text)
 
 
 def test_what_is_no_model_of_ours(text):

@@ -106,7 +106,7 @@ def test_by_default_a_text_stays_within_what_was_trained(runs):
     assert len(opened.tokenizer.encode(opened.write("Once", temperature=0.0, stop=False))) == 32
     with pytest.warns(RuntimeWarning, match="the text has 40 tokens, but the model was trained on 32"):
         opened.write("Once", n_tokens=36, temperature=0.0, stop=False)
-    with pytest.raises(UserError, match=r"4 tokens and 61 more make 65, but the model's longest text is 64"):
+    with pytest.raises(UserError, match=r"4 tokens of the prompt and 61 more are 65, but the model takes 64"):
         opened.write("Once", n_tokens=61)
 
 
@@ -246,11 +246,11 @@ def test_a_text_and_tokens_of_every_kind_are_traced(runs):
     ("given", "message"),
     [
         ([[1, 2], [3]], "sequences of different lengths were given; give those of one length at a time"),
-        ([], r"whole numbers were expected, \(pos\) or \(batch, pos\), .* is of shape \(0,\) and type float64"),
-        ("", r"what was given is of shape \(0,\) and type float64"),
-        (3, r"what was given is of shape \(\) and type int64"),
-        ([1.5, 2.0], r"what was given is of shape \(2,\) and type float64"),
-        (np.zeros((1, 2, 3), int), r"what was given is of shape \(1, 2, 3\) and type int64"),
+        ([], r"whole numbers of shape \(pos\) or \(batch, pos\); .* of shape \(0,\) and type float64"),
+        ("", r"you gave an array of shape \(0,\) and type float64"),
+        (3, r"you gave an array of shape \(\) and type int64"),
+        ([1.5, 2.0], r"you gave an array of shape \(2,\) and type float64"),
+        (np.zeros((1, 2, 3), int), r"you gave an array of shape \(1, 2, 3\) and type int64"),
         ([True, False], "and type bool"),
         (["a dog", "dogs"], "sequences of different lengths were given"),
         ([1, 257], "token 257 was given, but the model out-ragged-seed-0 has tokens 0 to 256; tokenizer: give the one"),

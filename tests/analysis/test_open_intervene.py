@@ -96,7 +96,7 @@ def test_what_is_no_decoder_is_not_yet_ablated(text, tmp_path):
     torch.manual_seed(0)
     config = transformers.T5Config(vocab_size=257, d_model=16, d_kv=4, num_heads=4, num_layers=2, d_ff=32)
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
-    said = "t5 is a T5ForConditionalGeneration, an encoder and a decoder over it: .*, but not yet taken away"
+    said = "t5 is a T5ForConditionalGeneration, an encoder and a decoder over it. .* they need a decoder"
     with pytest.raises(UserError, match=said):
         headway.ablate(tmp_path / "t5", text=text)
 
@@ -211,5 +211,5 @@ def test_what_is_not_measured_is_told(tmp_path):
 def test_an_encoder_is_not_patched(tmp_path):
     torch.manual_seed(0)
     transformers.BertForMaskedLM(transformers.BertConfig(**SIZES, intermediate_size=32)).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"is a BertForMaskedLM, an encoder: .*, but not yet taken away or patched, "):
+    with pytest.raises(UserError, match=r"is a BertForMaskedLM, an encoder. .* Ablation and patching measure "):
         headway.patch(tmp_path, [[1, 2]], [[3, 4]], metric=lambda x: x[:, -1, 0])

@@ -94,11 +94,11 @@ def refused(said, folder, **given):
 
 def test_what_is_refused_is_said(folder):
     refused(
-        r"the clean text has 16 tokens and the corrupted one 3; give two .*Clean: \[A\] \[ \] \[h\].*\[i\] \[b\] \[i\]",
+        r"the clean text has 16 tokens and the corrupted text 3; .*Clean: \[A\] \[ \] \[h\].*\[i\] \[b\] \[i\]",
         folder,
         corrupted="ibi",
     )
-    refused("answer '': it adds no token of its own to the clean text", folder, answer="")
+    refused("answer '': it adds no token to the clean text", folder, answer="")
     refused("answer 'a' and wrong 'ab' begin with the same token", folder, wrong="ab")
     refused("sites: 'y' is nothing of a head that can be patched", folder, sites=("y",))
     refused("sites: none was given; choose from", folder, sites=())

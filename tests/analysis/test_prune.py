@@ -179,7 +179,7 @@ def test_what_cannot_be_pruned(grouped, plain, text, tmp_path):
     refused("0 steps were asked for", plain, text=text, steps=0)
     refused("it has only .* tokens, fewer than one sequence of 24", plain, text=short(tmp_path))
     refused("held_out .*: it has only .* tokens", plain, text=text, held_out=short(tmp_path))
-    refused("more are to go, but by this method only", plain, text=text, by="alike", keep=1)
+    refused("more should be pruned, but this method can prune only", plain, text=text, by="alike", keep=1)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").write_text("")
     refused("full exists and is not an empty folder; choose another name", plain, text=text, out=tmp_path / "full")

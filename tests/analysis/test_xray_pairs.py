@@ -165,13 +165,13 @@ def test_targets_are_written_by_the_tokenizer_of_targets_and_cut_before_its_last
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("1 2\n3\n4\n", "5\n6\n", "target.txt has no text on line 3, but .* give as many lines in both, and none that"),
-        ("1 2\n", "5\n6\n", "source.txt has no text on line 2, but "),
-        ("", "5\n6\n", "source.txt has no text on line 1, but "),
+        ("1 2\n3\n4\n", "5\n6\n", "target.txt has no text on line 3; .* give as many lines in both, and no empty"),
+        ("1 2\n", "5\n6\n", "source.txt has no text on line 2; "),
+        ("", "5\n6\n", "source.txt has no text on line 1; "),
         ("", "", "a line has no tokens, or there is no line; write a source and a target on each"),
-        ("1\n\n2\n", "5\n6\n7\n", "source.txt has no text on line 2, but "),
-        ("1\n3\n2\n", "5\n6\n \n", "target.txt has no text on line 3, but "),
-        ("1 2\n" * 4000, "5\n" * 3999, "target.txt has no text on line 4000, but "),
+        ("1\n\n2\n", "5\n6\n7\n", "source.txt has no text on line 2; "),
+        ("1\n3\n2\n", "5\n6\n \n", "target.txt has no text on line 3; "),
+        ("1 2\n" * 4000, "5\n" * 3999, "target.txt has no text on line 4000; "),
         ("1\nno\n", "5\n6\n", "tokenizer ids: 'no' is no token id"),
         ("500\n" * 40, "5 6\n" * 40, "input_ids: token 500 is outside the vocabulary"),
         ("1 2\n" * 40, "5 600\n" * 40, "labels: token 600 is outside the vocabulary"),
@@ -190,7 +190,7 @@ def test_files_that_are_no_pairs(source, target, message, tmp_path):
 
 @pytest.mark.parametrize("name", ["gpt-2", "bert", "opt"])
 def test_a_model_without_an_encoder_and_a_decoder_takes_no_second_text(name, files):
-    with pytest.raises(UserError, match=r"decoder_text .*target.txt: it is for a T5, BART or Marian .* is a .*; leave"):
+    with pytest.raises(UserError, match=r"decoder_text .*target.txt: only a T5, BART or Marian .* is a .* Leave"):
         of_files(zoo.model_of(name), files)
 
 
@@ -200,11 +200,11 @@ def test_a_model_without_an_encoder_and_a_decoder_takes_no_second_text(name, fil
         ({}, "give one of text= and tokens="),
         (
             {"tokens": np.ones((2, 9), int)},
-            r"decoder_text .*target.txt: it is for .* reads a text file, but .* its text is .*tokens.*; leave",
+            r"decoder_text .*target.txt: only a T5, .* a text file .*tokens.* Leave",
         ),
         (
             {"text": np.ones((2, 9), int)},
-            r"decoder_text .*target.txt: it is for .* reads a text file, but .* its text is .*tokens.*; leave",
+            r"decoder_text .*target.txt: only a T5, .* a text file .*tokens.* Leave",
         ),
     ],
 )

@@ -179,7 +179,7 @@ def test_wrong_requests_get_errors_that_teach():
         ablate(module, inputs, torch.stack((targets[0], torch.full_like(targets[1], -1))), stand_ins)
     with pytest.raises(UserError, match="the other text has 3 sequences of 69 tokens, but what they stand in"):
         substitutes(module, inputs, OTHER[:, :69])
-    with pytest.raises(UserError, match="stands in the other text too, which has no different one"):
+    with pytest.raises(UserError, match="is in the other text, too, which has no other sequence"):
         substitutes(module, inputs, inputs[:1])
     with pytest.raises(UserError, match="mean 'position' is no way to take a mean; did you mean positions"):
         substitutes(module, inputs, OTHER, mean_over="position")

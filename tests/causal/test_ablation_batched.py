@@ -68,5 +68,5 @@ def close(one, other):
 
 
 def test_the_text_itself_does_not_stand_in():
-    with pytest.raises(UserError, match="stands in the other text too, which has no different one"):
+    with pytest.raises(UserError, match="is in the other text, too, which has no other sequence"):
         OtherText.read(built(MODELS["GQA"]), INPUTS, INPUTS[:1])

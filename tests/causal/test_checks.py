@@ -18,7 +18,7 @@ def test_sound_models_pass(model):
 
 
 def refused(said, name="published"):
-    with pytest.raises(UserError, match=f"the check that failed: {said}.* Nothing that would be said of its heads"):
+    with pytest.raises(UserError, match=f"the check that failed: {said}.* Effects of heads would be wrong"):
         check_interventions(built(MODELS[name]), text(30))
 
 

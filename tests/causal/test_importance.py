@@ -156,7 +156,7 @@ def test_the_planted_heads_are_the_last_to_go():
 
 def test_too_few_heads_for_alike_and_no_steps():
     module = built(MODELS["rotary"])
-    with pytest.raises(UserError, match=r"by this method only \d+ can: heads that share keys and values go together"):
+    with pytest.raises(UserError, match=r"can prune only \d+: heads that share keys and values are pruned together"):
         prune_to_number(module, 2, METHODS["alike"], TEXT)
     with pytest.raises(UserError, match="0 steps were asked for; give 1 or more"):
         prune_to_number(module, 4, METHODS["random"], TEXT, steps=0)

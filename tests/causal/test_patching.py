@@ -196,7 +196,7 @@ def test_what_cannot_be_patched_is_said():
     runs = runs_of("plain")
     with pytest.raises(UserError, match=r"a clean text of \[3, 8\] and a corrupted one of \[3, 7\]"):
         TwoRuns(runs.model, runs.clean_tokens, runs.tokens[:, 1:], answer)
-    with pytest.raises(UserError, match=r"metric: \[\] came back for 3 examples; give a function from logits"):
+    with pytest.raises(UserError, match=r"metric: it returned \[\] for 3 examples; turn logits"):
         TwoRuns(runs.model, runs.clean_tokens, runs.tokens, lambda logits: answer(logits).mean())
     for said, choice in (
         ("this model's norms come after its sub-layers", {"norm_place": "after"}),

@@ -114,8 +114,8 @@ def test_precision_and_mode_stay():
 
 def test_masks_of_another_layout_are_refused():
     module = built(MODELS["ragged"])
-    said = "which heads to keep was given for 3-12-47 heads of the layers, but the model's layout is 3-12-48; give a"
+    said = "keep has the layout 3-12-47, but the model's layout is 3-12-48; give a"
     with pytest.raises(UserError, match=said):
         pruned(module, [[True] * 3, [True] * 12, [True] * 47])
-    with pytest.raises(UserError, match="for no heads of the layers"):
+    with pytest.raises(UserError, match="keep has the layout of no layers"):
         pruned(module, [])

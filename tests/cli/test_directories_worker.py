@@ -133,4 +133,4 @@ def test_a_directory_of_a_later_headway_is_refused(directory):
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 7}))
     done = headway("worker", directory)
     assert done.returncode == 2
-    assert "was written by a later Headway (its runs have schema 7" in done.stderr
+    assert "was written by a later version of Headway (schema 7" in done.stderr

@@ -64,7 +64,7 @@ def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, mo
             "challenger 1 needs at least 7 pairs to be kept, and --budget is 4; begin a gate with",
         ),
         ((*INIT, "--budget", "1"), "1 is not in the range 2 to 1,000"),
-        ((*INIT, "--run", "python train.py"), "it has no {seed}, so that all its runs would be one"),
+        ((*INIT, "--run", "python train.py"), "it has no {seed}, so all its runs would be equal"),
         (("init", "gate"), "Missing option '--metric'"),
         (("try", "gate", "--run", "true {seed}"), "gate is no gate; begin one with `headway gate init gate --metric"),
         (("try", "gate"), "give the challenger's command with --run, or a file of runs with --results"),

@@ -588,9 +588,9 @@ def test_the_length_given_last_replaces_the_others():
 
 
 def test_a_setting_that_a_later_one_replaces_is_refused():
-    with pytest.raises(DeclarationError, match=r"setting training.steps: a later one replaces it, or the whole"):
+    with pytest.raises(DeclarationError, match=r"training.steps: a later setting replaces it, or its whole section"):
         load("head-progression", settings=["training.steps=30", "training.optimizer=adamw"])
-    with pytest.raises(DeclarationError, match=r"setting training.steps: a later one replaces it"):
+    with pytest.raises(DeclarationError, match=r"setting training.steps: a later setting replaces it"):
         load("head-progression", settings=["training.steps=30", "training.tokens=2000"])
 
 

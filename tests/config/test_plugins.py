@@ -166,7 +166,7 @@ def test_a_name_of_another_plugin_says_whose_it_is(write):
 def test_what_stands_beside_a_plugin_is_not_imported(write, tmp_path, monkeypatch):
     write("x = 1\n", "beside_it.py")
     monkeypatch.syspath_prepend(str(tmp_path))
-    refused("it imports beside_it.py from beside it, which would not be kept", f"import beside_it\n{METRIC}", write)
+    refused("it imports beside_it.py from its folder, which the results", f"import beside_it\n{METRIC}", write)
     assert "beside_it" not in sys.modules
 
 
@@ -241,9 +241,9 @@ def test_a_directory_of_somebody_else_runs_nothing_until_it_is_allowed(write, tm
     # What is kept is known by its name.
     plugins.remove_plugin(store.experiment.plugins[0])
     kept.write_text(kept.read_text() + "# changed\n")
-    with pytest.raises(ResultsError, match="it was changed since runs were made with it, of which its name says so"):
+    with pytest.raises(ResultsError, match="the file was changed after runs were made with it"):
         headway.open("results")
-    with pytest.raises(DeclarationError, match="it was changed since runs were made with it, of which its name says"):
+    with pytest.raises(DeclarationError, match="the file was changed after runs were made with it"):
         headway.open("results", plugins=[kept])
 
 

@@ -46,10 +46,10 @@ def test_json_lines_have_a_text_or_else_a_story(tmp_path):
     [
         (
             '{"txt": "one", "id": 2}',
-            "line 2: an object with txt, id, where a text is looked for in the fields text and",
+            "line 2: an object with txt, id, but Headway reads the fields text and",
         ),
-        ('{"text": 3}', "line 2: an object with text, where a text is looked for"),
-        ('["one"]', "line 2: no object, where a text is looked for"),
+        ('{"text": 3}', "line 2: an object with text, but Headway reads"),
+        ('["one"]', "line 2: no object, but Headway reads"),
         ("one", r"line 2: no JSON \(.*\); give one JSON object a line"),
     ],
 )

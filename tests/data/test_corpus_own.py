@@ -61,7 +61,7 @@ def test_documents_come_from_numpy_from_datasets_and_from_functions(write):
             [np.array([1]), np.array([0.5])],
             r"document 1 is float64 of shape \(1,\), where it is a row of whole numbers",
         ),
-        ([np.array([6])], r"document 0 holds id 6, but task.tokenizer has the ids 0 to 5 and one that ends a document"),
+        ([np.array([6])], r"document 0 holds id 6, but task.tokenizer has the ids 0 to 5 and an end of document"),
         ([np.array([-1])], "document 0 holds id -1"),
     ],
 )

@@ -231,11 +231,11 @@ WRONG_TASKS = [
     (drawing(LAST, "    by_chance = 0.5\n"), "make anything else a method, a property or a cached_property"),
     (
         drawing(LAST, "    model_config = ConfigDict(arbitrary_types_allowed=True)\n    table: np.ndarray = None\n"),
-        "cannot stand in a YAML file as it is; make a list a tuple[int, ...], and an array or a set a cached_property",
+        "a YAML file cannot hold its field table; make a list a tuple[int, ...], and an array or a set a cached",
     ),
     (
         drawing(LAST, "    table: list[int] = [1]\n"),
-        "its field table cannot stand in a YAML file as it is; make a list",
+        "a YAML file cannot hold its field table; make a list",
     ),
 ]
 

@@ -171,7 +171,7 @@ LOSSY = {
 @pytest.mark.parametrize(("kind", "unknown", "model"), LOSSY.values(), ids=LOSSY)
 def test_a_tokenizer_that_could_lose_text_is_refused_before_anything_is_encoded(kind, unknown, model, tmp_path):
     lacks = "it names no unknown token" if unknown is None else f"its unk_token {unknown} is not in its vocabulary"
-    message = rf"its {kind} model has no token for what it does not know \({lacks}, .*; add a token such as <unk> to"
+    message = rf"its {kind} model could lose parts of a text \({lacks}, .*; add a token such as <unk>"
     with pytest.raises(UserError, match=message):
         open_tokenizer(kept(tmp_path, model()), list)
     # One that a stored run was trained with is still read, and what it cannot encode is a user's error.
@@ -209,7 +209,7 @@ def test_a_word_level_tokenizer_without_an_unknown_token_is_refused_before_train
     folder = word_level(tmp_path / "words", "a", "dog")
     (tmp_path / "text.txt").write_text("a dog\n<|endoftext|>\na cat\n<|endoftext|>\n" * 50)
     task = TextTask(kind="text", corpus=str(tmp_path / "text.txt"), tokenizer=folder, n_ctx=8)
-    with pytest.raises(UserError, match=rf"tokenizer {folder}: its WordLevel model has no token for what it does not"):
+    with pytest.raises(UserError, match=rf"tokenizer {folder}: its WordLevel model could lose parts of a text"):
         open_corpus(task)
 
 

@@ -128,7 +128,7 @@ def test_a_directory_of_a_later_headway_is_refused(tmp_path):
     directory = directory_of(tmp_path)
     file = Store.open(directory).runs()[0].path / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 7}))
-    with pytest.raises(ResultsError, match=r"by a later Headway \(its runs have schema 7, and .* knows 1\)"):
+    with pytest.raises(ResultsError, match=r"by a later version of Headway \(schema 7 of .*; this version has 1\)"):
         work(joining(directory))
 
 
@@ -176,7 +176,7 @@ def test_a_directory_that_cannot_be_written_is_one_error_that_names_it(tmp_path,
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("headway.execute.join.tempfile.TemporaryFile", refused)
-    said = rf"{directory} cannot be written .* \(Permission denied\), .* made writable"
+    said = rf"{directory}: you cannot write there .* \(Permission denied\), .* make it writable"
     with pytest.raises(ResultsError, match=said):
         work(joining(directory))
     assert statuses(directory) == ["waiting"] * 4

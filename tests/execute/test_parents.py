@@ -195,8 +195,8 @@ def test_a_step_that_was_not_stored_is_said_with_what_to_do(done, tmp_path):
     run = Store.create(directory, of).add(of.arm("later"), 0)
     assert train(run) == FAILED
     message = Run.open(run.path).message
-    assert "weights of step 30 of dense seed 0 were asked for, and it stored those of steps 10, 20 and 40" in message
-    assert f"`headway drop {directory} dense --seeds 0` puts it aside, and `headway run` trains it anew" in message
+    assert "an arm starts from step 30 of dense seed 0, which stored only steps 10, 20 and 40" in message
+    assert f"type `headway drop {directory} dense --seeds 0`, then `headway run` trains it again" in message
 
 
 def test_a_damaged_beginning_is_damage(done, tmp_path):

@@ -163,9 +163,7 @@ def test_where_a_token_is_asked_for_and_neither_side_has_one_it_is_told_what_to_
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     asked = "import os, sys; sys.exit(os.environ['RAY_AUTH_MODE'] == 'token' and 'no token was found')"
     monkeypatch.setattr(ray_cluster, "_ASK", asked)
-    said = (
-        "ray auto: the cluster has no token, and RAY_AUTH_MODE=token is set here, where no token is; unset RAY_AUTH_M"
-    )
+    said = "ray auto: RAY_AUTH_MODE=token is set here, but neither this machine nor the cluster has a token; unset "
     with pytest.raises(UserError, match=said):
         ray_cluster._lets_in("auto", "here:1")
     monkeypatch.delenv("RAY_AUTH_MODE")

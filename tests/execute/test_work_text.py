@@ -178,8 +178,8 @@ def test_a_corpus_that_was_changed_is_an_error_when_a_run_goes_on(tmp_path):
     corpus.write_text(corpus.read_text().replace("cats", "cows"))
     assert train(run) == FAILED
     message = Run.open(run.path).message
-    assert message.startswith("the tokens of its corpus are not those that the run began with (")
-    assert message.endswith("put them back, or delete the run's folder to run it again")
+    assert message.startswith("the text or its tokenizer was changed after the run began (tokens ")
+    assert message.endswith("restore them, or delete the run's folder to run it again")
 
 
 @pytest.mark.parametrize(

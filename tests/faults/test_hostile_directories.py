@@ -103,7 +103,7 @@ def test_a_folder_that_is_a_link_is_refused_with_a_sentence(directory, outside, 
     before = moved(directory / place.replace("ARM", arm_of(directory).name), outside)
     for verb in verbs.split():
         with pytest.raises(
-            ResultsError, match="is a symbolic link, and Headway follows no link inside a directory of r"
+            ResultsError, match="is a symbolic link, and Headway follows no link inside a results directory"
         ):
             VERBS[verb](directory)
     assert held(outside) == before

@@ -50,7 +50,7 @@ def test_a_last_value_that_is_no_number_is_not_passed_over(text):
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        ("python train.py", "it has no {seed}, so that all its runs would be one"),
+        ("python train.py", "it has no {seed}, so all its runs would be equal"),
         ("", "it has no {seed}"),
         ("python 'train.py {seed}", "close the quotes"),
         ("no-such-program-here {seed}", "there is no program 'no-such-program-here'"),
@@ -138,5 +138,5 @@ def test_files_that_a_command_names_are_part_of_it(tmp_path):
     assert "train.py" in candidate.files
     candidate.check_files()
     (tmp_path / "train.py").write_text("print('loss: 0')")
-    with pytest.raises(UserError, match=r"train\.py has changed since the gate was given wider.*put the file back"):
+    with pytest.raises(UserError, match=r"train\.py has changed since the gate was given wider.*restore the file"):
         candidate.check_files()

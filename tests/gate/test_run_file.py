@@ -84,7 +84,7 @@ PAIR = "arm,seed,loss\nchampion,0,1.5\nchallenger,0,1.25\n"
     ("content", "message"),
     [
         ("", "it has no rows"),
-        ("arm,seed,loss\nchallenger,0,1\n", "it has no runs of the champion; the gate compares with no run of before"),
+        ("arm,seed,loss\nchallenger,0,1\n", "it has no runs of the champion; the gate never reuses earlier runs"),
         (PAIR + "challenger,1,1\n", "the champion has no run with seed 1; run both with each seed"),
         (PAIR + "champion,1,1\n", "the challenger has no run with seed 1"),
         (PAIR + "champion,0,1\n", "the champion has two runs with seed 0; give each run a seed of its own"),
@@ -116,5 +116,5 @@ def test_a_gate_without_a_command_takes_files_alone(tmp_path, monkeypatch):
     directory = gate(tmp_path)
     try_results(directory, file_of(tmp_path, 0.1, range(12)), name="better")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="does not know how to run its champion, better; give the runs of both with"):
+    with pytest.raises(UserError, match="has no command of its champion, better; give the runs of both with"):
         try_command(directory, "sh train.sh {seed}", name=None, timeout=None, trust_code=False, tell=print)

@@ -144,6 +144,6 @@ def test_what_is_neither_is_refused():
     model = zoo.model_of("llama")
     layer = model.model.layers[1].self_attn
     hook = layer.register_forward_hook(lambda _, args, output: (output[0].tanh(), output[1]))
-    with torch.no_grad(), pytest.raises(UserError, match="adds to the stream is neither what its output projection"):
+    with torch.no_grad(), pytest.raises(UserError, match="changes the result of its output projection"):
         headway.hf.trace(model, zoo.tokens_of((2, 9)))
     hook.remove()

@@ -148,7 +148,7 @@ def test_layers_that_share_keys_and_values_are_computed_each_time():
 
 
 def test_a_model_without_a_read_out_is_refused():
-    said = "GPTNeoXModel: it gives no logits of the next token, .*; load it with its language-model head: AutoModelFor"
+    said = "GPTNeoXModel: it gives no logits of the next token, .*; load it with AutoModelFor"
     with pytest.raises(UserError, match=said):
         TheirDecoder(zoo.model_of("gpt-neox").base_model)
 
@@ -157,7 +157,7 @@ def test_shared_attentions_are_refused():
     torch.manual_seed(0)
     model = zoo.model_of("gpt-neox")
     model.gpt_neox.layers[1].attention = model.gpt_neox.layers[0].attention
-    with pytest.raises(UserError, match="heads cannot be taken away or patched, for its layers share attentions"):
+    with pytest.raises(UserError, match="heads cannot be ablated or patched, since its layers share attentions"):
         TheirDecoder(model)
 
 
@@ -167,7 +167,7 @@ def test_what_sees_what_comes_later_is_refused():
     config = transformers.BertConfig(vocab_size=zoo.VOCAB_SIZE, **sizes, max_position_embeddings=64)
     torch.manual_seed(0)
     model = zoo.stirred(transformers.BertLMHeadModel(config)).eval()
-    with pytest.raises(UserError, match=r"BertLMHeadModel: .* not yet taken away or patched: it sees what comes later"):
+    with pytest.raises(UserError, match=r"BertLMHeadModel: .* the loss of the next token, which an encoder sees"):
         TheirDecoder(model)
     config.is_decoder = True
     check_interventions(TheirDecoder(zoo.stirred(transformers.BertLMHeadModel(config)).eval()), TEXT)

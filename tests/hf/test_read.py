@@ -181,7 +181,7 @@ def test_a_read_out_of_its_own_in_a_tied_folder(gpt2):
         ),
         ({"activation_function": "mish"}, "activation_function 'mish' is not known here; there is gelu_new"),
         ({"n_head": 5}, "48 is not divisible by 5; 4 and 6 are"),
-        ({"n_head": "4 of them"}, "is no layer; write 12"),
+        ({"n_head": "4 of them"}, "is no layer; join layers by dashes"),
         ({"n_layer": None}, "config.json: n_layers: null was given"),
     ],
 )

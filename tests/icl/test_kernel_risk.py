@@ -50,5 +50,7 @@ def test_draws_depend_on_the_task_alone():
     "change", [{"covariance": Power(kind="power", rho=0.5)}, {"d_y": 2}, {"reads": ((0, 1),)}], ids=str
 )
 def test_tasks_that_do_not_reduce(change):
-    with pytest.raises(UserError, match=r"not isotropic with a single output of all of x; estimate it with"):
+    with pytest.raises(
+        UserError, match=r"only for isotropic tasks with one output that depends on all of x; estimate it with"
+    ):
         KernelRisk.of(NOTEBOOK.model_copy(update=change))

@@ -44,7 +44,7 @@ def test_settings_that_vary_within_a_seed_belong_to_the_arm(column, steps, tmp_p
 
 def test_runs_without_a_seed_that_log_steps_are_not_taken_for_one(tmp_path):
     text = "optimizer,steps,val_loss adamw,1000,3 adamw,1000,3.1 lion,1000,2.9 lion,1000,3.4"
-    with pytest.raises(UserError, match="nothing tells runs apart; type --seed NAME"):
+    with pytest.raises(UserError, match="they may be one run or several; type --seed NAME"):
         judge(table(text, tmp_path))
 
 

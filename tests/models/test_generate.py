@@ -113,7 +113,7 @@ def test_top_k_and_top_p_leave_the_likeliest():
         ({"n_tokens": 0}, "n_tokens 0 was given; give 1 or more"),
         (
             {"n_tokens": 53},
-            "a prompt of 8 tokens and 53 more make 61, but the model's longest text is 60 (n_positions); ask for 52 "
+            "8 tokens of the prompt and 53 more are 61, but the model takes 60 (n_positions); ask for 52 "
             "tokens or fewer",
         ),
         (

@@ -35,7 +35,7 @@ def module_of(**changed):
 )
 def test_what_are_no_tokens_is_answered_with_what_takes_them(given, named, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as it is outside of tests
-    said = rf"^tokens: {named} was given, and a model reads a tensor of whole numbers, .* headway\.open_model\(PATH\)"
+    said = rf"^tokens: {named} was given, but a model reads a tensor of whole numbers .* headway\.open_model\(PATH\)"
     model = module_of()
     for read in (model.trace, model):
         with pytest.raises(UserError, match=said):

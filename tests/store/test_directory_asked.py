@@ -101,7 +101,7 @@ def test_what_would_change_it_is_refused(directory, option):
     done = headway_run(directory, *option)
     assert done.returncode == 2
     assert f"{directory} is a results directory" in done.stderr
-    assert f"leave {option[0]} out, or begin another one from a file" in done.stderr
+    assert f"leave {option[0]} out, or begin another experiment from a file" in done.stderr
     with pytest.raises(UserError, match="leave out out"):
         headway.run(directory, "elsewhere")
 
@@ -109,7 +109,7 @@ def test_what_would_change_it_is_refused(directory, option):
 def test_a_directory_of_a_later_headway_is_not_gone_on_with(directory):
     file = Store.open(directory).runs()[0].path / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 7}))
-    with pytest.raises(ResultsError, match=r"was written by a later Headway .* go on there with the version"):
+    with pytest.raises(ResultsError, match=r"was written by a later version of Headway .* use that version"):
         asked_in(directory)
 
 

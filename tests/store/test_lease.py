@@ -110,7 +110,7 @@ def test_a_file_with_another_name_is_no_lease(directory, name):
 def test_the_last_number_of_a_lease_is_told_and_not_waited_for(directory):
     directory.mkdir()
     (directory / "999999999.json").write_text("{}")
-    with pytest.raises(ResultsError, match=r"holds 999999999.json, the last number .* remove .*lease when no process"):
+    with pytest.raises(ResultsError, match=r"holds 999999999.json, a number that .* remove .*lease when no process"):
         lease_files.give_up(directory, lease_files.seen(directory))
 
 

@@ -148,8 +148,8 @@ def test_a_directory_without_any_seal_is_refused_by_every_verb(path):
     content["metrics"]["eval_mse"] = 0.0
     file.write_text(json.dumps(content))
     said = (
-        f"error: {path}/experiment.yaml has no seal: a development version of Headway made it, or its seal was taken "
-        "away; train the experiment again with this version, in another directory\n"
+        f"error: {path}/experiment.yaml has no seal: a development version of Headway made it, or its seal was "
+        "removed; train the experiment again with this version, in another directory\n"
     )
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     for words in (*((verb, path) for verb in VERBS), ("drop", path, "slow"), ("run", path), ("worker", path)):
@@ -165,7 +165,7 @@ def test_a_run_without_a_seal_in_a_sealed_directory_is_damaged(path):
     run = path / "runs/slow/seed-0"
     stored.unseal(run)
     said = (
-        f"{run}: run.json has no seal: a development version of Headway made the run, or its seal was taken away; "
+        f"{run}: run.json has no seal: a development version of Headway made the run, or its seal was removed; "
         f"`headway drop {path} slow --seeds 0` puts the run aside, and `headway run` trains it anew"
     )
     assert damages(path) == [said]

@@ -133,8 +133,8 @@ def extended(plan: StoredPlan, at_most: int) -> StoredPlan:
     level = round(plan.level * at_most / plan.at_most, 12)
     if level > _MOST_ERROR:
         raise UserError(
-            f"at most {at_most} seeds: the plan of this directory ends at {plan.at_most}, and going on so far chance "
-            f"alone would tell apart {100 * level:.0f} of 100; choose another directory"
+            f"at most {at_most} seeds: the plan of this directory ends at {plan.at_most}, and with more seeds chance "
+            f"alone would settle {100 * level:.0f} of 100 comparisons; choose another directory"
         )
     further = (look for look in (*LOOKS, at_most) if plan.at_most < look <= at_most)
     return replace(plan, looks=(*plan.looks, *dict.fromkeys(sorted(further))), level=level)

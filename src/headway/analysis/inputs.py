@@ -353,8 +353,8 @@ def two_inputs(
         return with_targets(opened, own, own.targets if targets is None else targets, other)
     if reference is not None and _same(text, reference):
         raise UserError(
-            "reference: it is the text itself, so heads would be replaced by what they do anyway; give another "
-            "text, or none: then the text's further sequences stand in"
+            "reference: it is the text itself, so no output of a head would change; give another text, or leave it "
+            "out to use further sequences of the text"
         )
     if sequences == 1:
         raise UserError("sequences 1: intervals are over sequences; give 2 or more")
@@ -365,9 +365,9 @@ def two_inputs(
         both = own.predicted(opened, sequences, length, times=2)
         if len(both) < 3:
             raise UserError(
-                f"{both.name}: it gives {counted(len(both), 'sequence')} of {both.length:,} tokens, but 3 are needed: "
-                "two for an interval, and another to stand in for heads; give a longer text, a smaller length, or "
-                "another text as reference"
+                f"{both.name}: it gives {counted(len(both), 'sequence')} of {both.length:,} tokens, but ablation needs "
+                "3: two for an interval and one as replacement; give a longer text, a smaller length, or another text "
+                "as reference"
             )
         half = -(-len(both) // 2)
         own, other = both.part(np.s_[:half]), both.part(np.s_[half:])
@@ -403,8 +403,8 @@ def _two_of_examples(
     different = np.array([row for row in others.tokens if row.tobytes() not in there])
     if half < 2 or not len(different):
         raise UserError(
-            f"{examples.name}: there are {len(examples):,} of them, and 4 different ones are needed: two for an "
-            "interval and two to stand in for heads; judge the run on more (evaluation.sequences)"
+            f"{examples.name}: {len(examples):,} examples are too few; ablation needs 4 different ones: two for an "
+            "interval and two as replacements. Raise evaluation.sequences of the run"
         )
     return own, replace(others, name=f"{counted(len(different), 'other')} of them", inputs=different)
 

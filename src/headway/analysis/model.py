@@ -203,9 +203,8 @@ class Opened:
         if self.kind != "causal":
             what = {"encoder-decoder": "an encoder and a decoder over it"}.get(self.kind, "an encoder")
             raise UserError(
-                f"{self.name} is a {self.facts['architecture']}, {what}: its heads can be measured (`headway xray`), "
-                "but not yet taken away or patched, since what is measured is the loss of the next token; take a "
-                "decoder"
+                f"{self.name} is a {self.facts['architecture']}, {what}. `headway xray` can measure its heads. "
+                "Ablation and patching measure the loss of the next token, so they need a decoder"
             )
         from headway.hf.intervene import TheirDecoder
 
@@ -319,8 +318,8 @@ class Opened:
         tokens = self.checked([[*encoder.before, *piece, *encoder.after] for piece in pieces], predicted=predicted)
         if tokens.shape[1] < 2:
             raise UserError(
-                f"the text gives a sequence of {tokens.shape[1]} token, and no metric of attention can be measured on "
-                "fewer than 2; give a longer text, or a larger length"
+                f"the text gives a sequence of {tokens.shape[1]} token, and metrics of attention need at least 2; "
+                "give a longer text, or a larger length"
             )
         return tokens, np.searchsorted(ends, room * np.arange(len(tokens)), side="right")
 
@@ -429,8 +428,8 @@ def whole_numbers(given: "TokenIds") -> np.ndarray:
     tokens = found[None] if found.ndim == 1 else found
     if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
         raise UserError(
-            "a text, or tokens as whole numbers were expected, (pos) or (batch, pos), with at least one of each; "
-            f"what was given is of shape {found.shape} and type {found.dtype}"
+            "give a text, or at least one token, as whole numbers of shape (pos) or (batch, pos); "
+            f"you gave an array of shape {found.shape} and type {found.dtype}"
         )
     return tokens
 

@@ -93,8 +93,8 @@ class TextPairs:
             why = "each position is patched by itself" if by_position else "this model attends to what comes later"
             if by_position or opened.kind == "future":
                 raise UserError(
-                    f"pair 1 has texts of {first} tokens and pair {at + 1} of {len(ids)}, but {why}, so all pairs must "
-                    "be of one length; give pairs of one length"
+                    f"pair 1 has texts of {first} tokens and pair {at + 1} of {len(ids)}, but {why}; give pairs of "
+                    "equal length"
                 )
 
     def tensors(self, opened: Opened) -> tuple[torch.Tensor, torch.Tensor]:
@@ -221,8 +221,8 @@ def _check_pair(opened: Opened, clean: list[int], corrupted: list[int], which: s
         for ids in (clean[:40], corrupted[:40])
     ]
     raise UserError(
-        f"the clean text has {len(clean)} tokens and the corrupted one {len(corrupted)}{which}; give two texts of "
-        f"one number of tokens, at least 2, that differ in what is asked about. Clean: {said[0]}. Corrupted: {said[1]}"
+        f"the clean text has {len(clean)} tokens and the corrupted text {len(corrupted)}{which}; give two texts with "
+        f"equal numbers of tokens, at least 2. Clean: {said[0]}. Corrupted: {said[1]}"
     )
 
 
@@ -232,7 +232,7 @@ def _following(opened: Opened, text: str, answer: str, what: str) -> list[int]:
     before, both = list(encoder.encode(text)), list(encoder.encode(text + answer))
     if both[: len(before)] != before or len(both) == len(before):
         raise UserError(
-            f"{what} {answer!r}: it adds no token of its own to the clean text; give a word as it follows the text, "
-            "with the space before it, and end the text without one"
+            f"{what} {answer!r}: it adds no token to the clean text; begin the word with its space, and end the text "
+            "without a space"
         )
     return [int(token) for token in both[len(before) :]]

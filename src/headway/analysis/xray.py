@@ -304,8 +304,8 @@ def read_pairs(
 
     if opened.kind != "encoder-decoder" or text.corpus is None:
         raise UserError(
-            f"decoder_text {decoder_text}: it is for a T5, BART or Marian whose encoder reads a text file, but "
-            f"{opened.name} is a {opened.facts['architecture']} and its text is {text.name}; leave decoder_text out"
+            f"decoder_text {decoder_text}: only a T5, BART or Marian with a text file for its encoder takes it; "
+            f"{opened.name} is a {opened.facts['architecture']} with {text.name}. Leave decoder_text out"
         )
     most = positive(sequences, "sequences")
     encoder, sides, n_tokens = opened.encoder, list[list[int]](), 0
@@ -315,8 +315,8 @@ def read_pairs(
     for number, texts in enumerate(zip_longest(*map(lines_of, files)), 1):
         if not all(texts):
             raise UserError(
-                f"{files[bool(texts[0])]} has no text on line {number}, but each line of {files[0]} is a pair with the "
-                f"same line of {files[1]}; give as many lines in both, and none that is empty"
+                f"{files[bool(texts[0])]} has no text on line {number}; equal lines of {files[0]} and {files[1]} are "
+                "a pair, so give as many lines in both, and no empty line"
             )
         if n_tokens >= TOKENS if most is None else len(sides) == 2 * most:
             continue  # the rest of the files is read only to find lines that one of them lacks
@@ -426,9 +426,8 @@ class _Seen:
         wide = widest(self.attentions)
         if self.read.size <= wide:
             raise UserError(
-                f"the text gives {self.read.size:,} tokens; on so few positions all heads of width {wide} look "
-                f"alike, whatever they do: give a text of more than {2 * wide:,} tokens, or read more of it "
-                "(sequences, length)"
+                f"the text gives {self.read.size:,} tokens, and on so few all heads of width {wide} look similar; "
+                f"give a text of more than {2 * wide:,} tokens, or read more of it (sequences, length)"
             )
 
 

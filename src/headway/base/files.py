@@ -85,8 +85,8 @@ def inside(folder: Path, *names: str) -> Path:
     for name in names:
         if not is_bare(name):
             raise ResultsError(
-                f"{path}: {shortened(repr(name))} is no name of a file or folder in it, and Headway does not leave a "
-                "directory by a name that stands in it; fetch the directory again"
+                f"{path}: {shortened(repr(name))} is no name of a file or folder in it, and Headway opens no file "
+                "outside of a results directory; fetch the directory again"
             )
         path = path / name
         refuse_link(path)
@@ -97,8 +97,8 @@ def refuse_link(path: Path) -> None:
     """Raise ResultsError if something in a directory of results is a symbolic link."""
     if os.path.islink(path):
         raise ResultsError(
-            f"{path} is a symbolic link, and Headway follows no link inside a directory of results, because a link can "
-            "lead to files elsewhere; put the file or folder itself there, or remove the link"
+            f"{path} is a symbolic link, and Headway follows no link inside a results directory; replace the link by "
+            "the file or folder itself, or remove it"
         )
 
 

@@ -186,8 +186,8 @@ def _most(x: Tensor) -> float:
 
 def _fail(check: str, found: str) -> None:
     raise UserError(
-        f"this model cannot be intervened on; the check that failed: {check}; {found}. Nothing that would be said of "
-        "its heads' effects could be trusted; take another checkpoint, or mend the model"
+        f"Headway cannot intervene on this model; the check that failed: {check}; {found}. Effects of heads would be "
+        "wrong; take another checkpoint, or repair the model"
     )
 
 

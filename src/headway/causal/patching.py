@@ -73,8 +73,8 @@ class TwoRuns:
         if not isinstance(found, Tensor) or found.shape != self.tokens.shape[:1] or not found.is_floating_point():
             shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise UserError(
-                f"metric: {shape} came back for {len(self.tokens)} examples; give a function from logits (example, "
-                "pos, vocab) to a number for each example, such as logits[:, -1, 7] - logits[:, -1, 8]"
+                f"metric: it returned {shape} for {len(self.tokens)} examples; turn logits (example, pos, vocab) into "
+                "a number for each example, such as logits[:, -1, 7] - logits[:, -1, 8]"
             )
 
     @cached_property

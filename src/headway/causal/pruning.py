@@ -69,8 +69,8 @@ def _checked(model: Transformer, keep: Keep) -> Keep:
     n_heads = model.model.layout.n_heads
     if [len(mask) for mask in keep] != list(n_heads):
         raise UserError(
-            f"which heads to keep was given for {'-'.join(str(len(mask)) for mask in keep) or 'no'} heads of the "
-            f"layers, but the model's layout is {model.model.layout}; give a value for each head of each layer"
+            f"keep has the layout {'-'.join(str(len(mask)) for mask in keep) or 'of no layers'}, but the model's "
+            f"layout is {model.model.layout}; give a value for each head of each layer"
         )
     return keep
 
@@ -192,9 +192,9 @@ def _going(units: Sequence[Unit], order: Sequence[int], number: int, in_all: int
             left, later = left - size, later - size
     if later and number == in_all:
         raise UserError(
-            f"{counted(number, 'head')} more are to go, but by this method only {number - later} can: heads that share "
-            "keys and values go together, and of alike ones in a layer the last stays; keep more, or take another "
-            "method"
+            f"{counted(number, 'head')} more should be pruned, but this method can prune only {number - later}: heads "
+            "that share keys and values are pruned together, and a layer keeps the last of similar heads; keep more, "
+            "or take another method"
         )
     return {head for at in going for head in units[at]}
 

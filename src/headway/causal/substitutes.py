@@ -132,8 +132,8 @@ def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"
             donors[at] = others[0]
         else:
             raise UserError(
-                f"sequence {at} stands in the other text too, which has no different one, and would be resampled by "
-                "itself, so that no head would seem to matter; give another text"
+                f"sequence {at} is in the other text, too, which has no other sequence; it would replace itself, and "
+                "no head would seem to matter. Give another text"
             )
     return tuple(int(donor) for donor in donors[:batch])
 

@@ -283,8 +283,8 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
         # An absent part is null.
         if path.partition(".")[0] in RUN_SECTIONS and value is not None and _at(path, changed) is _ABSENT:
             raise DeclarationError(
-                f"setting {path}: a later one replaces it, or the whole that it is a part of, such as training "
-                "with another optimizer; give it after that one, or leave it out"
+                f"setting {path}: a later setting replaces it, or its whole section; give it after that setting, or "
+                "leave it out"
             )
     return changed
 

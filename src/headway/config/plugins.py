@@ -116,7 +116,7 @@ def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], 
     if not _collected:
         raise DeclarationError(
             f"{kind} {name}: it was registered outside of a plugin; put it into a file that the experiment names in "
-            "plugins, so that workers find it and runs are known by it"
+            "plugins, so that workers find it"
         )
     if not _NAME.fullmatch(name):
         raise DeclarationError(f"{kind} {name!r} is no name; use letters, digits, dashes and underscores")
@@ -417,8 +417,8 @@ def _checked(path: Path, text: bytes) -> str:
     digest, kept = hashlib.sha256(text).hexdigest(), _KEPT.fullmatch(f"{path.parent.name}/{path.name}")
     if kept and not digest.startswith(kept["digest"]):
         raise DeclarationError(
-            f"{path}: it was changed since runs were made with it, of which its name says so; put it back, or give a "
-            "changed one in a file of another name, for another directory"
+            f"{path}: the file was changed after runs were made with it; restore it, or use the changed plug-in under "
+            "another name in another directory"
         )
     return digest
 
@@ -461,8 +461,8 @@ def _check_imports(path: Path, before: set[str]) -> None:
         if file and Path(file).is_absolute() and Path(file).resolve().parent == folder:  # torch has some without
             del sys.modules[name]
             raise DeclarationError(
-                f"it imports {Path(file).name} from beside it, which would not be kept with the results; put both into "
-                f"one file, or make a package with an entry point in {GROUP}"
+                f"it imports {Path(file).name} from its folder, which the results would not keep; put both into one "
+                f"file, or make a package with an entry point in {GROUP}"
             )
 
 

@@ -73,8 +73,8 @@ class _Loader(Composer, yaml.CSafeLoader):
         self._characters += characters
         if self._values > MOST_VALUES or self._characters > MOST_CHARACTERS:
             raise DeclarationError(
-                f"line {line}: with all that aliases stand for, there are more than {MOST_VALUES:,} values or "
-                f"{MOST_CHARACTERS:,} characters up to here; an experiment has a few hundred, so leave some out"
+                f"line {line}: with aliases written out, the file has more than {MOST_VALUES:,} values or "
+                f"{MOST_CHARACTERS:,} characters up to here; leave some out (an experiment has a few hundred)"
             )
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:

@@ -130,7 +130,7 @@ def _check(path: Path, block: Integer[np.ndarray, " token"], first: int, vocab_s
     if len(wrong):
         raise UserError(
             f"{path}: id {block[wrong[0]]} at position {first + int(wrong[0]):,}, but task.tokenizer has the ids 0 to "
-            f"{vocab_size - 1:,}; name the tokenizer that made them, or ids-N with N above the largest"
+            f"{vocab_size - 1:,}; name the tokenizer of these ids, or ids-N with N above the largest id"
         )
 
 
@@ -159,7 +159,7 @@ class PluginDocuments:
             if len(wrong := ids[(ids < 0) | (ids >= self.vocab_size - 1)]):
                 raise UserError(
                     f"{self.asked}: document {number} holds id {wrong[0]}, but task.tokenizer has the ids 0 to "
-                    f"{self.vocab_size - 2:,} and one that ends a document; give ids-N with N above the largest by 2"
+                    f"{self.vocab_size - 2:,} and an end of document; give ids-N with N = the largest id + 2"
                 )
             if len(ids):
                 yield ids.astype(np.int64)

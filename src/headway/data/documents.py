@@ -144,8 +144,8 @@ def _json_texts(path: Path, field: str | None) -> Iterator[str]:
         if not isinstance(text, str):
             has = f"an object with {', '.join(record) or 'nothing'}" if isinstance(record, dict) else "no object"
             raise UserError(
-                f"{path}, line {number}: {has}, where a text is looked for in the {looked_for}; give one JSON object "
-                f"with such a text a line, or name its field as in {path.name}:FIELD"
+                f"{path}, line {number}: {has}, but Headway reads the {looked_for}; give one JSON object with a text a "
+                f"line, or name the field of the text as in {path.name}:FIELD"
             )
         yield text + END_OF_TEXT
 

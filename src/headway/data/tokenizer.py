@@ -262,9 +262,8 @@ def _check_encodes_everything(inner: tokenizers.Tokenizer, name: str) -> None:
         return
     lacks = f"its unk_token {unknown!r} is not in its vocabulary" if unknown else "it names no unknown token"
     raise UserError(
-        f"tokenizer {name}: its {kind} model has no token for what it does not know ({lacks}, and not every byte has a "
-        "token), so parts of a text could be lost; add a token such as <unk> to its vocabulary and name it as the "
-        "model's unknown token, or give a byte-level tokenizer"
+        f"tokenizer {name}: its {kind} model could lose parts of a text ({lacks}, and not every byte has a token); "
+        "add a token such as <unk> and name it as the model's unknown token, or give a byte-level tokenizer"
     )
 
 

@@ -235,6 +235,6 @@ def check_writable(directory: Path, run: Path) -> None:
     except OSError as error:
         if error.errno in _NOT_ALLOWED:
             raise ResultsError(
-                f"{directory} cannot be written by this user on this machine ({error.strerror}), and who works on its "
-                "runs writes there; have it made writable, or join from where it is"
+                f"{directory}: you cannot write there on this machine ({error.strerror}), and a worker has to; make "
+                "it writable, or join from a machine where it is"
             ) from None

@@ -74,9 +74,8 @@ def _stored(parent: Run, step: int) -> dict[str, Any]:
         drop = command_line("drop", parent.path.parents[2], parent.name, seeds=str(parent.seed))
         kept = [*parent.weight_steps(), parent.steps]
         raise ResultsError(
-            f"weights of step {step:,} of {parent.name} seed {parent.seed} were asked for, and it stored those of "
-            f"{with_numbers('step', kept)}: it was run before an arm asked for them; `{drop}` puts it aside, and "
-            "`headway run` trains it anew and keeps them"
+            f"an arm starts from step {step:,} of {parent.name} seed {parent.seed}, which stored only "
+            f"{with_numbers('step', kept)}; type `{drop}`, then `headway run` trains it again and keeps that step"
         )
     return parent.weights(step)
 

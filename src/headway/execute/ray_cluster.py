@@ -74,8 +74,8 @@ def _lets_in(asked: str, address: str) -> bool:
         return wants_token
     if is_open:
         raise UserError(
-            f"ray {asked}: the cluster has no token, and RAY_AUTH_MODE=token is set here, where no token is; unset "
-            "RAY_AUTH_MODE, or give the cluster a token (`ray get-auth-token` makes one before the cluster starts)"
+            f"ray {asked}: RAY_AUTH_MODE=token is set here, but neither this machine nor the cluster has a token; "
+            "unset RAY_AUTH_MODE, or type `ray get-auth-token --generate` before you start the cluster"
         )
     there = _there(asked, address)
     if wants_token:

@@ -368,8 +368,8 @@ class OwnedRun:
         before, now = self._run.execution.get("corpus"), execution.get("corpus")
         if before != now:
             raise ResultsError(
-                f"the tokens of its corpus are not those that the run began with ({before} then, {now} now): the text "
-                "or its tokenizer was changed; put them back, or delete the run's folder to run it again"
+                f"the text or its tokenizer was changed after the run began (tokens {before} then, {now} now); "
+                "restore them, or delete the run's folder to run it again"
             )
 
     def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:

@@ -69,8 +69,8 @@ class Candidate:
             raise UserError(f"{asked}: it cannot be split into words ({error}); close the quotes") from None
         if not any(SEED in word for word in words):
             raise UserError(
-                f"{asked}: it has no {SEED}, so that all its runs would be one; put {SEED} where the command takes its "
-                f"random seed, such as 'python train.py --seed {SEED}'"
+                f"{asked}: it has no {SEED}, so all its runs would be equal; write {SEED} for the random seed, such as "
+                f"'python train.py --seed {SEED}'"
             )
         program = words[0] if "/" not in words[0] else str(folder / words[0])
         if shutil.which(program) is None:
@@ -87,8 +87,8 @@ class Candidate:
         changed = [name for name, content in self.files.items() if now.get(name) != content]
         if changed:
             raise UserError(
-                f"{changed[0]} has changed since the gate was given {self.name}, whose runs would be those of another "
-                "program; put the file back, and give each challenger a file of its own"
+                f"{changed[0]} has changed since the gate was given {self.name}; restore the file, and give each "
+                "challenger a file of its own"
             )
 
 

@@ -76,8 +76,8 @@ def read_pairs(file: Path, metric: str) -> dict[int, dict[str, float]]:
     roles = {role for values in pairs.values() for role in values}
     if CHAMPION not in roles:
         raise UserError(
-            f"{asked}: it has no runs of the champion; the gate compares with no run of before, so run the champion "
-            "again beside the challenger, with the same seeds"
+            f"{asked}: it has no runs of the champion; the gate never reuses earlier runs, so run the champion again "
+            "with the challenger's seeds"
         )
     for seed, values in pairs.items():
         if len(values) < 2:

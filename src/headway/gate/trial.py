@@ -82,8 +82,7 @@ def decide(settings: GateSettings, attempt: Attempt, looked: int = 0) -> Decisio
         if n >= CONSTANT_PAIRS and not np.ptp(champion[:n]) and not np.ptp(challenger[:n]):
             raise UserError(
                 f"{n} seeds gave the same {settings.metric} ({champion[0]:g} and {challenger[0]:g}): the command does "
-                f"not use its seed, or rounds {settings.metric}; make its runs differ by their seeds, and try again "
-                "under another --name"
+                f"not use its seed, or rounds {settings.metric}; mend the command, and try again under another --name"
             )
         if is_positive(gains[:n], level):
             return Decision(outcome="keep", pairs=n)
@@ -241,7 +240,7 @@ def _check_champion(journal: Journal, candidate: Candidate) -> None:
     champion = journal.champion
     if not champion.run:
         raise UserError(
-            f"{journal.directory} does not know how to run its champion, {champion.name}; give the runs of both with "
+            f"{journal.directory} has no command of its champion, {champion.name}; give the runs of both with "
             "--results FILE, or begin a gate with `headway gate init DIR --run COMMAND`"
         )
     if (champion.run, champion.folder) == (candidate.run, candidate.folder):

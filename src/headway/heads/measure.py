@@ -115,9 +115,8 @@ class HeadStream:
                 tally = _tally(masked, self._metrics, self._nulls) if masked.is_finite() else None
                 if tally is None or not tally.is_finite():
                     raise UserError(
-                        f"{attention.name} (layer {attention.layer}): what its heads compute is not finite (NaN or "
-                        "infinite), so nothing can be measured; its weights or those of a layer before it are broken: "
-                        "take another checkpoint"
+                        f"{attention.name} (layer {attention.layer}): its heads compute NaN or infinite values, so its "
+                        "weights or those of a layer before it are broken; take another checkpoint"
                     )
                 before = self._tallies.get(attention.name)
                 self._tallies[attention.name] = tally if before is None else before + tally

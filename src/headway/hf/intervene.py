@@ -235,9 +235,8 @@ class TheirDecoder:
         logits = getattr(output, "logits", None)
         if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[1] != tokens.shape[1]:
             raise UserError(
-                f"{type(self.model).__name__}: it gives no logits of the next token, so its heads can be measured "
-                "(`headway xray`), but not taken away or patched; load it with its language-model head: "
-                "AutoModelForCausalLM.from_pretrained"
+                f"{type(self.model).__name__}: it gives no logits of the next token, so `headway xray` can measure its "
+                "heads, but Headway cannot ablate or patch them; load it with AutoModelForCausalLM.from_pretrained"
             )
 
     @cached_property
@@ -265,9 +264,8 @@ class TheirDecoder:
             one, two = (self.hidden(each)[0][:, :-1] for each in (tokens, other))
         if not bool((one - two).abs().max() <= SAME * one.abs().max()):
             raise UserError(
-                f"{type(self.model).__name__}: its heads can be measured (`headway xray`), but not yet taken away or "
-                "patched: it sees what comes later, as an encoder does, so that the loss of the next token says "
-                "nothing of them; take a decoder"
+                f"{type(self.model).__name__}: `headway xray` can measure its heads. Ablation and patching measure the "
+                "loss of the next token, which an encoder sees; take a decoder"
             )
 
     @property
@@ -396,7 +394,7 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
         other = found.get(attention.layer)
         if other is not None or any(call.projection is heads.projection for heads in found.values()):
             raise UserError(
-                f"{name}: heads cannot be taken away or patched, for its layers share attentions ({attention.name}); "
+                f"{name}: heads cannot be ablated or patched, since its layers share attentions ({attention.name}); "
                 "measure them with `headway xray`"
             )
         assert isinstance(call.projection, nn.Linear | Conv1D), "nothing else was hooked"
@@ -405,9 +403,8 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
         )
     if not found:
         raise UserError(
-            f"{name}: heads cannot be taken away or patched in it as it is, for its attention does not go through "
-            "transformers' AttentionInterface; give its folder, or remove hooks and changed parts, so that Headway can "
-            "read it as a model of its own"
+            f"{name}: Headway cannot ablate or patch heads of this object, since its attention does not use "
+            "transformers' AttentionInterface; give its folder, or remove hooks and changed parts"
         )
     return found
 

@@ -82,8 +82,8 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
     safety.check_named(folder / "config.json", config)
     if config.get("pruned_heads"):
         raise UserError(
-            f"{folder}/config.json: it has pruned_heads, and Headway reads such a checkpoint of a GPT-2 language model "
-            "alone; transformers 5 reads none, so write zeros for these heads with transformers 4"
+            f"{folder}/config.json: Headway reads pruned_heads only of a GPT-2 language model, and transformers 5 of "
+            "none; write zeros for these heads with transformers 4"
         )
     of_class, code = _class_of(folder, config, trust_code)
     needs = safety.tokenizer_code(folder)
@@ -195,8 +195,8 @@ def _check_text(folder: Path | str, of_class: Any) -> None:
         return
     if {"text_config", "vision_config"} <= set(of_class.config_class.sub_configs):
         raise UserError(
-            f"{folder}: {of_class.__name__} has two towers, one for text and one for pictures, and no text alone goes "
-            "through both; in Python headway.hf.trace(model.text_model, tokens) traces the one for text"
+            f"{folder}: {of_class.__name__} has two towers, one for text and one for pictures; in Python, "
+            "headway.hf.trace(model.text_model, tokens) traces the tower for text"
         )
     raise UserError(f"{folder}: {of_class.__name__} {_NO_TEXT}")
 

@@ -365,8 +365,8 @@ def converted(model: "PreTrainedModel") -> Transformer:
     name, architecture = type(model).__name__, architectures.ARCHITECTURES[model.config.model_type]
     if (where := hooked(model)) is not None:
         raise UserError(
-            f"{name} cannot be traced with a hook or a changed forward at {where}: Headway reads its weights into a "
-            "model of its own, which has none; remove it"
+            f"{name} cannot be traced with a hook or a changed forward at {where}: Headway reads its weights alone; "
+            "remove the hook or the change"
         )
     try:
         # A tied model has no separate array for the read-out.

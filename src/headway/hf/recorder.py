@@ -212,17 +212,16 @@ class AttentionRecorder:
         """Finish the previous attention, which must have been projected and added to the stream."""
         if self._computed is not None:
             raise UserError(
-                f"{self.kind} cannot be traced: what the heads of {self._computed.name} return is not what a "
-                "Linear or Conv1D reads (a gate or a norm comes between), so what each head contributes cannot be said"
+                f"{self.kind} cannot be traced: a gate or a norm stands between the heads of {self._computed.name} and "
+                "a Linear or Conv1D, so no head has a contribution of its own"
             )
         o, self._projected = self._projected, None
         if (
             o is not None and not self._model.training and o.numel() > o.shape[-1]
         ):  # one position cannot show a norm; dropout hides it
             raise UserError(
-                f"{self.kind} cannot be traced: what {self.attentions[-1].name} adds to the stream is "
-                "neither what its output projection gives nor a norm or a multiple of that, so what each head "
-                "contributes cannot be said"
+                f"{self.kind} cannot be traced: {self.attentions[-1].name} changes the result of its output projection "
+                "by more than a norm or a factor, so no head has a contribution of its own"
             )
 
     def again(self, at: int, parameters: Mapping[str, Tensor], W_O: Tensor, b_O: Tensor | None) -> AttentionTrace:

@@ -33,8 +33,8 @@ def export(
     check_weights(weights, model, vocab_size)
     if own := unknown_elsewhere(model):
         raise UserError(
-            f"a model with {' and '.join(own)} is no language model that transformers knows a shape for, and the code "
-            "that travels with a folder does not have it; its run's folder holds all of it"
+            f"neither transformers nor Headway's exported code has a model with {' and '.join(own)}, so it cannot be "
+            "exported; use the run's folder"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")

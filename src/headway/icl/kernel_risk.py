@@ -51,8 +51,8 @@ class KernelRisk:
         """
         if not isinstance(task.covariance, Identity) or task.d_y > 1 or not task.read_mask().all():
             raise UserError(
-                "the risk of kernel heads was asked for a task that is not isotropic with a single output of all of x; "
-                "estimate it with estimators.kernel on prompts instead"
+                "the risk of kernel heads is known only for isotropic tasks with one output that depends on all of x; "
+                "estimate it with estimators.kernel on prompts"
             )
         from scipy.stats import chi
 

@@ -199,8 +199,8 @@ def _check_one_run(table: RunTable, roles: Roles, groups: Mapping[tuple[str, str
         steps = Counter(row.get(roles.step) for row in rows if row.get(roles.metric) is not None)
         if seed is None and max(steps.values(), default=0) > 1:
             raise UserError(
-                f"{table.source}: rows of {arm} have one {roles.step} and no seed, and nothing tells runs apart; type "
-                "--seed NAME, or leave the column of steps out of the table"
+                f"{table.source}: rows of {arm} have the same {roles.step} and no seed, so they may be one run or "
+                "several; type --seed NAME, or leave the column of steps out of the table"
             )
 
 

@@ -109,8 +109,8 @@ def _check(
         )
     if len(prompt) + n_tokens > longest:
         raise UserError(
-            f"a prompt of {len(prompt)} tokens and {n_tokens} more make {len(prompt) + n_tokens}, but the model's "
-            f"longest text is {longest} (n_positions); ask for {longest - len(prompt)} tokens or fewer"
+            f"{len(prompt)} tokens of the prompt and {n_tokens} more are {len(prompt) + n_tokens}, but the model takes "
+            f"{longest} (n_positions); ask for {longest - len(prompt)} tokens or fewer"
         )
     if not temperature >= 0:
         raise UserError(f"temperature {temperature} was given; give 0 (always the likeliest token) or more")

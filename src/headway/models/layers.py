@@ -162,7 +162,6 @@ def check_inputs(inputs: object, n_numbers: int | None) -> None:
     if isinstance(inputs, Tensor) and inputs.dim() == 2 and not inputs.is_floating_point():
         return
     raise UserError(
-        f"tokens: {what} was given, and a model reads a tensor of whole numbers, (batch, pos), such as "
-        "torch.tensor([[1, 2, 3]]); headway.open_model(PATH), of a run's path or a folder, takes a sentence, lists and "
-        "arrays too: headway.open_model(PATH).trace(...)"
+        f"tokens: {what} was given, but a model reads a tensor of whole numbers (batch, pos), such as "
+        "torch.tensor([[1, 2, 3]]); headway.open_model(PATH).trace(...) takes a sentence, lists and arrays, too"
     )

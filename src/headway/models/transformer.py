@@ -285,8 +285,8 @@ class Transformer(nn.Module):
         if nowhere := [at for at in edits or () if not 0 <= at[0] < len(n_heads) or not n_heads[at[0]]]:
             layer, site = nowhere[0]
             raise UserError(
-                f"an edit of {site} of layer {layer} was given, but the model's heads are {self.model.layout}: there "
-                "is none in that layer; give the number of a layer with heads, counted from 0"
+                f"edit of {site} in layer {layer}: this layer has no heads (layout {self.model.layout}); give the "
+                "number of a layer with heads, counted from 0"
             )
 
 
@@ -329,8 +329,8 @@ def check_can_write(model: TransformerModel) -> None:
         )
     if model.mask == "future":
         raise UserError(
-            "this model attends to the future (model.mask), so it cannot write: what it would look at is not there "
-            "yet; take a model that attends to the past"
+            "this model attends to the future (model.mask), so it cannot generate text; take a model that attends to "
+            "the past"
         )
 
 

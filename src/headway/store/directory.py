@@ -509,8 +509,8 @@ def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: It
     """
     for option in changed:
         raise UserError(
-            f"{directory} is a results directory, and its own experiment goes on there as it was asked for: leave "
-            f"{option} out, or begin another one from a file (`headway show` writes one)"
+            f"{directory} is a results directory, and Headway resumes its experiment unchanged; leave {option} out, or "
+            "begin another experiment from a file (`headway show` writes one)"
         )
     check_schema(directory)
     allow(directory)

@@ -387,7 +387,7 @@ def doubt(directory: Path) -> str:
     if _is_head(head) or _note_of(directory).keys() & {"runs", "seals"}:
         return _edited(directory)
     return (
-        f"{directory / FILE} has no seal: a development version of Headway made it, or its seal was taken away; train "
+        f"{directory / FILE} has no seal: a development version of Headway made it, or its seal was removed; train "
         "the experiment again with this version, in another directory"
     )
 

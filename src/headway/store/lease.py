@@ -166,8 +166,8 @@ def follow(directory: Path, number: int, holder: Holder) -> bool:
     """
     if number > _HIGHEST:
         raise ResultsError(
-            f"{directory} holds {number - 1}.json, the last number of a lease, and Headway never counts so far. "
-            f"Somebody changed the folder; remove {directory} when no process works on the run, and try again"
+            f"{directory} holds {number - 1}.json, a number that Headway never reaches, so somebody changed the "
+            f"folder; remove {directory} when no process works on the run, and try again"
         )
     if not _create(file_of(directory, number), holder):
         return False

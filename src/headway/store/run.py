@@ -70,7 +70,7 @@ def read_run_json(path: Path) -> dict[str, Any]:
             "another experiment change its file and choose another directory"
         )
     raise ResultsError(
-        f"{path}: run.json has no seal: a development version of Headway made the run, or its seal was taken away; "
+        f"{path}: run.json has no seal: a development version of Headway made the run, or its seal was removed; "
         f"{anew(path)}"
     )
 
@@ -101,8 +101,8 @@ def check_schema(directory: Path) -> None:
         schema = content.get("schema") if isinstance(content, dict) else None
         if isinstance(schema, int) and schema > SCHEMA:
             raise ResultsError(
-                f"{directory} was written by a later Headway (its runs have schema {schema}, and this one knows "
-                f"{SCHEMA}); go on there with the version that it was begun with"
+                f"{directory} was written by a later version of Headway (schema {schema} of its runs; this version has "
+                f"{SCHEMA}); use that version"
             )
 
 

@@ -117,7 +117,7 @@ def test_linear_schedules_always_divide(heads, d_model):
         ("8:9", r"8 query heads cannot share 9 KV heads evenly; 8 can"),
         ("2+0", r"'2\+0': a KV head without query heads; leave it out"),
         ("12x0", r"'12x0': d_head 0 is no width; give 1 or more"),
-        ("twelve", r"'twelve' is no layer; write 12, 8:2 \(KV heads\), 7x64 \(d_head\), 4\+3 .* or 0 \(no attention\)"),
+        ("twelve", r"'twelve' is no layer; join layers by dashes, each as 12, 8:2 \(KV heads\), 7x64 .* or 0"),
         ("12-", r"names 2 layers"),
         ("12--3-3", r"'' is no layer"),
         ("70000x1", r"a layer has at most 65,536 heads; give fewer"),

@@ -217,9 +217,8 @@ def scheduled(schedule: Schedule, *, n_layers: int, d_model: int, d_head: int | 
         case "ascending" | "descending" | "constant":
             if schedule.name != "constant" and n_layers > MOST_DOUBLINGS:
                 raise DeclarationError(
-                    f"n_heads {schedule.name}(...): over {n_layers:,} layers the last has 2^{n_layers - 1} times the "
-                    f"heads of the first, or the first of the last; take {MOST_DOUBLINGS} layers or fewer, or another "
-                    "schedule"
+                    f"n_heads {schedule.name}(...): with {n_layers:,} layers, numbers of heads differ by a factor of "
+                    f"2^{n_layers - 1}; take {MOST_DOUBLINGS} layers or fewer, or another schedule"
                 )
             shares = [1 if schedule.name == "constant" else 2**i for i in range(n_layers)]
             shares = shares[::-1] if schedule.name == "descending" else shares
@@ -470,8 +469,8 @@ def _layer(part: str, d_model: int, d_head: int | None) -> LayerHeads:
     match = _LAYER.fullmatch(part)
     if not match:
         raise DeclarationError(
-            f"n_heads: {shortened(repr(part))} is no layer; write 12, 8:2 (KV heads), 7x64 (d_head), 4+3 (query heads "
-            "of each KV head) or 0 (no attention), layers joined by dashes, or a schedule such as descending(90)"
+            f"n_heads: {shortened(repr(part))} is no layer; join layers by dashes, each as 12, 8:2 (KV heads), 7x64 "
+            "(d_head), 4+3 (query heads of each KV head) or 0, or give a schedule such as descending(90)"
         )
     queries = _queries(part, match)
     if not queries:

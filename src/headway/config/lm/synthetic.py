@@ -271,7 +271,7 @@ class RetrievalTask(SyntheticTask):
         wanted = {"encoder": model.encoder is not None, "class_token": model.class_token, "readout": model.readout == 1}
         if missing := [name for name, is_there in wanted.items() if not is_there]:
             raise ValueError(
-                "task.kind retrieval reads numbers and answers with one: it needs a model with "
+                "task.kind retrieval reads numbers and predicts one number, so the model needs "
                 f"{' and '.join(missing)}; set encoder to a width, class_token to true and readout to 1"
             )
 

@@ -186,8 +186,8 @@ class SyntheticJudge(Judge):
             beyond = found[name] - best if METRICS[name].better == "higher" else best - found[name]
             if beyond > _ROUNDING:
                 raise BeyondPossible(
-                    f"{name} is {found[name]:.6g}, and no model of this shape gets beyond {best:.6g} at {task.title}: "
-                    "a defect in how it was measured, or in the bound; please report it"
+                    f"{name} is {found[name]:.6g}, but at {task.title} no model of this shape can do better than "
+                    f"{best:.6g}; the measurement or the bound is wrong, so please report it"
                 )
 
     def _answers(self, batch: Batch) -> np.ndarray:
