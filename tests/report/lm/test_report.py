@@ -84,7 +84,7 @@ def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progre
     assert len(points) == 10
     assert points["96-48-24-12"]["heads"] == 180
     assert [label for label, row in points.items() if not row["fitted"]] == ["16-16-16-16"]
-    assert "Hollow, and not in any fit: uniform-64 (16-16-16-16)." in figure.caption
+    assert "Hollow points are in no fit: uniform-64 (16-16-16-16)." in figure.caption
     assert "Above the axis: unigram model (5.74) and bigram model (3.42)" in figure.caption
     assert "as many parameters as totals (3)" in figure.caption
 
@@ -124,7 +124,7 @@ def test_costs_are_from_solo_timings_alone(progression: ReportData, lanes: Repor
     assert found["constant-high (48-48-48-48)"]["step_s"] == pytest.approx(
         progression.timings["constant-high"]["step_s"], rel=1e-4
     )
-    assert "apart from the sweep" in drawn.caption
+    assert "separate from training" in drawn.caption
     assert "On cpu, 1 thread." in drawn.caption
 
 

@@ -81,8 +81,8 @@ def test_how_many_can_go_is_said_for_every_step():
     said = training.prunable(material(STEPS, losses))
     assert said is not None
     assert said.sentence == (
-        "Of the shares that were tried, so many heads can go and the loss rises by no more than 1 %, at the upper end "
-        "of its 95 % interval over seeds: 50 % at step 10 and 25 % at step 40"
+        "Largest tested share of heads that can be pruned with a rise of the loss below 1 % (upper end of the 95 % CI "
+        "over seeds): 50 % at step 10 and 25 % at step 40"
     )
     assert training.prunable(material(METHODS, LOSSES)) is None
 
@@ -96,7 +96,7 @@ def test_a_mean_that_is_low_by_luck_lets_no_head_go():
         finished.run.metrics["eval_loss_nats"] += (-0.01, 0.0, 0.01)[at]  # type: ignore[index]
     said = training.prunable(of)
     assert said is not None
-    assert said.sentence.endswith(": 25 % at step 10 and none that was tried at step 40")
+    assert said.sentence.endswith(": 25 % at step 10 and none at step 40")
     assert training.prunable(material(STEPS, losses, seeds=2)) is None
 
 

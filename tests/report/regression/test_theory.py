@@ -60,17 +60,17 @@ def test_tasks_with_one_and_with_two_heads_are_told_by_the_median_ratio(material
 def test_the_sentence_counts_tasks_by_theory(material):
     (statement,) = worth_statement(material)
     assert statement.sentence.startswith(
-        "At d = 5 and 200 pairs one head misses 2.80 times as much as two (1.00 to 2.80); "
+        "At d = 5 and 200 pairs, the error of one head is 2.80 times that of two heads (1.00 to 2.80); "
     )
     assert statement.sentence.endswith(
-        "2.61 by the effective loss. Of 2 tasks, each by its own 95 % interval: nearer to the exact risk than to the "
-        "effective loss 1, nearer to the effective loss 0, not told 1"
+        "effective loss 2.61. By their 95 % intervals, 1 of 2 tasks are nearer to the exact risk, 0 nearer to the "
+        "effective loss, and 1 not clearly nearer to either"
     ), statement.sentence
 
 
 def test_the_figure_says_what_it_tends_to(material):
     figure = figure_of(material)
-    assert "the true one tends to 3.19 for d = 5, and to e only as d grows" in figure.caption
+    assert "the exact ratio tends to 3.19 for d = 5, and to e only for large d" in figure.caption
     assert figure.spec["layer"]
 
 

@@ -104,15 +104,11 @@ class _Size:
 
 def _said_of_strips(strips: Sequence[str]) -> str:
     if "untrained" not in strips:
-        return (
-            "The column at the right of a panel is the null: what each layer would show if nothing were going on."
-            if strips
-            else ""
-        )
+        return "The column at the right of a panel is the null value of each layer." if strips else ""
     independent = "n for independent or even heads, " if "null" in strips else ""
     return (
-        f"The columns at the right of a panel are what each layer would show if nothing were going on: {independent}u "
-        "for untrained heads on the same stream; the pointer on a cell shows that head's own."
+        f"The columns at the right of a panel are null values of each layer: {independent}u for random heads on the "
+        "same text. Point at a cell for the head's own null value."
     )
 
 
@@ -137,7 +133,7 @@ def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str
     }
     if not alone:
         return ""
-    return f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, and a metric of pairs needs two heads."
+    return f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, so metrics of pairs do not exist there."
 
 
 def _table(

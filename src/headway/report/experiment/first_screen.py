@@ -322,7 +322,7 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
     if undecided:
         more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
         many = f": {about(more)} more would settle the open ones" if more else ""
-        yield f"More seeds: {len(undecided)} of {counted(len(plain), 'comparison')} without a verdict{many}."
+        yield f"More seeds: {len(undecided)} of {counted(len(plain), 'comparison')} have no verdict{many}."
     if any(one.outcome == "same" for one in plain):
         yield f"A smaller margin than {margin_of(material.results):g} %: Headway counts smaller differences as equal."
     yield from cautions

@@ -77,7 +77,7 @@ def _family_table(
     if one.control is not None:
         title += f", {material.experiment.control_label(one.control)}"
     hints = {
-        "p, of the family": "corrected for the number of comparisons that were judged together",
+        "p, of the family": "corrected for the number of comparisons in the family",
         "detectable": "the smallest true difference that this comparison detects with 80 % power",
     }
     return "" if family is None else scope(family, [member for _, member in found]), Table(

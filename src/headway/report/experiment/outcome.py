@@ -48,7 +48,7 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             measure.sentence,
             several_seeds if material.n_seeds > 1 else measure.one_seed,
             measure.ticks,
-            "They are left out where they lie far from every arm." if _far(material, measure, arms) else "",
+            "Ticks far from every arm are left out." if _far(material, measure, arms) else "",
         ),
         chart=_outcome_chart(material, measure, arms),
     )

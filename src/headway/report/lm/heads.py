@@ -170,9 +170,9 @@ def _caption(
         f"{declared.sentence[:1].upper()}{declared.sentence[1:]}.",
         f"High: {declared.high}.",
         f"A line per layer, the {what} over its {over}." if over else "A line per layer.",
-        f"Measured on one fixed batch of held-out text ({listed([f'{n:,}' for n in rows])} positions counted).",
+        f"Measured on one fixed batch of held-out text ({listed([f'{n:,}' for n in rows])} positions).",
         band_said(material.n_seeds),
-        f"Dotted, what it would be if nothing were going on: {declared.null.sentence}." if has_null else "",
+        f"Dotted: null value: {declared.null.sentence}." if has_null else "",
         alone,
         "The metric is on a logarithmic axis." if logarithmic else "",
         "Steps are on a logarithmic axis." if first == 1 else f"Steps beyond {first:,} are on a logarithmic axis.",
@@ -192,7 +192,7 @@ def _alone(arms: Sequence[ArmResults]) -> str:
     if not lone:
         return ""
     named = listed(lone) if len(lone) <= 4 else f"{', '.join(lone[:3])} and {len(lone) - 3} more"
-    return f"No line for {named}: it needs two heads."
+    return f"No line for {named}: the metric needs two heads."
 
 
 WHEN = ("over the whole training", "at the end of training")
@@ -222,11 +222,11 @@ def by_layer(material: ReportData, metric: str = "output_dissimilarity") -> Figu
         part=PART,
         title=f"{name[:1].upper()}{name[1:]} of each layer",
         caption=join(
-            f"{HEAD_METRICS[metric].sentence[:1].upper()}{HEAD_METRICS[metric].sentence[1:]}; the mean over the pairs "
-            "of different heads of a layer, on the probe's fixed batch.",
-            "Left, the mean over all probed steps, each weighing as long as it lasted; right, that of the probes in "
+            f"{HEAD_METRICS[metric].sentence[:1].upper()}{HEAD_METRICS[metric].sentence[1:]}; mean over the pairs of "
+            "different heads of a layer, on the probe's fixed batch.",
+            "Left: mean over the whole training. Right: mean over probes in "
             f"the last {100 * (1 - END):.0f} % of the steps.",
-            f"High: {HEAD_METRICS[metric].high}. Dotted: 0, where nothing is going on.",
+            f"High: {HEAD_METRICS[metric].high}. Dotted: 0, the null value.",
             f"Points: {mean_said(material.n_seeds)}.",
         ),
         chart=grid(charts, 2),
@@ -289,10 +289,10 @@ def by_kv_heads(material: ReportData) -> Figure | None:
         part=PART,
         title="Diversity by the number of KV heads",
         caption=join(
-            f"At the last probed step, the mean over all layers of {n_heads[0]} query heads."
+            f"Mean over all layers of {n_heads[0]} query heads at the last probed step."
             if len(set(n_heads)) == 1
-            else "At the last probed step, the mean over all layers.",
-            "Pairs of heads that share their keys and values apart from pairs that do not.",
+            else "Mean over all layers at the last probed step.",
+            "Pairs of heads that share keys and values are separate from pairs that do not.",
             " ".join(
                 f"High {metric_name(metric)}: {HEAD_METRICS[metric].high}."
                 for metric in METRICS
@@ -368,8 +368,8 @@ def against_loss(material: ReportData) -> Figure | None:
         part=PART,
         title="Loss and diversity with and without regularisers",
         caption=join(
-            "A point per arm: its evaluation loss, and a metric of diversity at the end of training, the mean over all "
-            "layers.",
+            "A point per arm: its evaluation loss, and the mean of a diversity metric over all layers, at the end of "
+            "training.",
             " ".join(f"High {metric_name(m)}: {HEAD_METRICS[m].high}." for m in metrics),
             f"Points: {mean_said(material.n_seeds)}.",
         ),

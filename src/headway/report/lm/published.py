@@ -96,10 +96,10 @@ def _caption(material: ReportData, entries: Sequence[LayerAssociation], windows:
     early = f"the first {EARLY} probed batches (to step {ends['early']:,}) and " if "early" in windows else ""
     several = max(len(entry.seeds) for entry in entries) > 1
     return join(
-        f"R² of the loss on the probe's fixed batch, regressed on mean and variance over pairs of the layer's output "
-        f"dissimilarity, over {early}the whole training (to step {ends['whole']:,}): means over "
-        f"{counted(material.n_seeds, 'seed')}{', and each seed as a small point' if several else ''}.",
-        "Two curves that merely both move with time explain each other.",
+        f"R² of a regression of the probe's loss on the mean and variance of the layer's output dissimilarity, over "
+        f"{early}the whole training (to step {ends['whole']:,}). Means over "
+        f"{counted(material.n_seeds, 'seed')}{'; small points are seeds' if several else ''}.",
+        "Any two curves with a trend in time have a high R².",
         *_own(entries),
     )
 
@@ -108,18 +108,18 @@ def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
     """Yield caption sentences on what each seed does by itself."""
     if any(entry.r2_own is not None for entry in entries):
         yield (
-            "So diamonds are R² of what a seed does by itself, beside the mean over seeds; grey is how far the heads "
-            "of other seeds explain that: by chance."
+            "Diamonds show the R² of a seed's deviations from the mean over seeds. Grey: chance, the R² with the heads "
+            "of other seeds."
         )
     if reason := untested(max(len(entry.seeds) for entry in entries)):
-        yield f"Whether it is more than chance {reason}."
+        yield f"Whether R² exceeds chance {reason}."
         return
     tested = [entry for entry in entries if entry.p is not None]
     if tested:
         n_told = sum(entry.p is not None and entry.p < LEVEL for entry in tested)
         yield (
-            f"{n_told} of {len(tested)} diamonds are more than chance, by swapping seeds (p below 0.05 each, so that "
-            f"about {number(LEVEL * len(tested), 2)} would be by chance alone)."
+            f"{n_told} of {len(tested)} diamonds exceed chance (permutation of seeds, p below 0.05 each; chance alone "
+            f"gives about {number(LEVEL * len(tested), 2)})."
         )
 
 
@@ -233,10 +233,9 @@ def lane_diagram(material: ReportData) -> Figure | None:
         name="lane-diagram",
         part="Data lane",
         title="The data lane",
-        caption="The residual stream from left to right, as high as it is wide in the model; heights are in proportion "
-        "for the first arm named. The token embedding fills only the blue entries; the yellow ones, the lane, start "
-        "at zero unless positions are added to them, and are free for the heads. Every layer reads and writes all "
-        "entries; the read-out takes as many as the embedding has, with the same weights.",
+        caption="The residual stream from left to right; heights are in proportion for the first arm named. The token "
+        "embedding fills the blue entries. The yellow entries, the lane, start at zero unless positions are added. "
+        "Every layer reads and writes all entries; the read-out reads as many as the embedding has.",
         chart=grid(drawings, 1, (18, 18)),
     )
 

@@ -78,8 +78,8 @@ FINAL = {
     "tokens": "tokens trained on",
 }
 """Final metrics in the opening table: name to heading."""
-_OF_ITS_OWN = "; tokens are those of an arm's own training, without those of the run that it started from"
-_WHICH = ", that of its group or, for a group's own, the experiment's"
+_OF_ITS_OWN = "; tokens exclude the training of the run that an arm starts from"
+_WHICH = " (of its group, or of the experiment)"
 
 
 class TokensReportSlice(ReportSlice):
@@ -142,11 +142,11 @@ class TokensReportSlice(ReportSlice):
             rows=tuple(rows),
             caption=join(
                 f"At the end of training: {several}{_OF_ITS_OWN if _has_init_from(material) else ''}.",
-                f"Against its baseline{_WHICH if material.experiment.groups else ''}: the mean over paired seeds, "
-                f"{'more' if METRICS[primary].better == 'higher' else 'less'} is better."
+                f"Against its baseline{_WHICH if material.experiment.groups else ''}: mean over paired seeds; "
+                f"{'higher' if METRICS[primary].better == 'higher' else 'lower'} is better."
                 if relative and any(compared)
                 else "",
-                "Tokens/s and memory are those of a short timing of each arm." if material.timings else "",
+                "Tokens/s and memory come from a short timing of each arm." if material.timings else "",
                 size.busy(material),
             ),
             hints={headings[name]: METRICS[name].sentence for name in names if name in METRICS},
@@ -157,7 +157,7 @@ class TokensReportSlice(ReportSlice):
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
         arms = "all arms" if material.one_task else "all arms of a task"
-        same = "evaluated on the same held-out sequences, and share their sampling error"
+        same = "evaluated on the same held-out sequences, so their sampling error mostly cancels"
         return f"Intervals are over seeds; {arms} are {same}."
 
     def statements(self, material: ReportData) -> list[Statement]:

@@ -161,21 +161,19 @@ def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fi
         if fit.note and len(fit.arms) > _FEWEST_FITTED:
             notes.setdefault(f"{FORMS[fit.form]}: {fit.note}", []).append(fit.scheme)
     others = [
-        f"for {fit.scheme} b = {number(fit.other['b'], 2)}, c = {number(fit.other['c'], 4)} fits the points "
-        "better still"
+        f"b = {number(fit.other['b'], 2)}, c = {number(fit.other['c'], 4)} for {fit.scheme}"
         for fit in published
         if fit.other
     ]
     return join(
         f"A point per arm, labelled with its heads layer by layer: {mean_said(material.n_seeds)}. Short lines: seeds.",
         "Curves are least-squares fits per scheme; n is the number of heads." if fits else "",
-        "Bands: 95 % of the curves (as published) refitted to resampled seeds, the same for every arm, widened for "
-        "their small number."
+        "Bands: 95 % bootstrap bands over seeds of the published form, widened for the small number of seeds."
         if any(fit.band for fit in published)
         else "",
         *(f"{', '.join(schemes).capitalize()} with {note}." for note, schemes in notes.items()),
-        f"Of the two minima of the published form, {listed(others)}." if others else "",
-        f"Hollow, and not in any fit: {listed(outside)}." if fits and outside else "",
+        f"The published form has a second minimum with a better fit: {listed(others)}." if others else "",
+        f"Hollow points are in no fit: {listed(outside)}." if fits and outside else "",
         below_and_above(material, domain),
     )
 
@@ -217,11 +215,11 @@ def loss_against_parameters(material: ReportData) -> figure.Figure | None:
         title="Loss against trained parameters",
         caption=join(
             f"A point per arm, labelled as declared: {mean_said(material.n_seeds)}.",
-            "The line joins the plain models, those without a lane and with full matrices: what a plain model of that "
-            "size would reach."
+            "The line joins the plain models (no lane, full-rank matrices), so it shows the loss of a plain model of "
+            "each size."
             if len(plain) > 1
-            else "Only one size of plain model is here, so there is no curve to lie below.",
-            "Hollow, in the colour of its arm: under a control." if any(row["control"] for row in points) else "",
+            else "With plain models of one size only, no line can be drawn.",
+            "Hollow points: under a control." if any(row["control"] for row in points) else "",
             below_and_above(material, domain),
         ),
         chart=figure.panel(layers, *SIZES_SIZE),
@@ -271,10 +269,9 @@ def cost(material: ReportData) -> figure.Figure | None:
         part="Cost",
         title=f"Time and memory against the number of {'heads' if by_heads else 'parameters'}",
         caption=join(
-            "From a short timing of each arm, apart from the sweep; the bar of a step time is the range of its "
-            "repetitions.",
+            "From a short timing of each arm, separate from training; bars show the range of repeated step times.",
             busy(material),
-            "Memory is counted above what the process held before the model was built.",
+            "Memory excludes what the process used before the model was built.",
             "All axes begin at 0, except that of parameters." if not by_heads else "The axes of cost begin at 0.",
             _executed(material, arms),
         ),

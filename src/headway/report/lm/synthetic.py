@@ -59,12 +59,11 @@ def accuracies(material: ReportData) -> figure.Figure | None:
     return figure.Figure(
         name="accuracy",
         part="Outcome",
-        title="How much is right",
+        title="Accuracy at the end of training",
         caption=join(
-            f"Share of right answers of each of up to {counted(material.n_seeds, 'seed')} at the end; the ring is "
-            "their median.",
-            "Black line: what no model of that shape gets beyond." if "best possible" in there else "",
-            "Grey line: what is right by chance, without finding what belongs to what." if "chance" in there else "",
+            f"Share of right answers of each seed (up to {counted(material.n_seeds, 'seed')}); the ring is the median.",
+            "Black line: the best accuracy that a model of this shape can have." if "best possible" in there else "",
+            "Grey line: accuracy of guessing." if "chance" in there else "",
         ),
         chart=chart,
     )
@@ -84,9 +83,9 @@ def by_kind(material: ReportData) -> figure.Figure | None:
     chart = _lines(material, "accuracy_by_kind", "hops", lambda at: at, guesses)
     if chart is None:
         return None
-    title, caption = "How much is right by the number of hops", _caption(material)
+    title, caption = "Accuracy by the number of hops", _caption(material)
     if guesses:
-        caption += " Dashed: what is right of one that guesses from the number of hops, the place and its letter alone."
+        caption += " Dashed: accuracy of a guess from the number of hops, the position and its letter."
     return figure.Figure(name="accuracy-by-kind", part="Outcome", title=title, caption=caption, chart=chart)
 
 
@@ -101,7 +100,7 @@ def _guesses(material: ReportData) -> list[dict[str, float]]:
 
 def by_length(material: ReportData) -> figure.Figure | None:
     """Draw the accuracy by the number of tokens read before a question; None if that number never varies."""
-    title, caption = "How much is right by what had been read", _caption(material)
+    title, caption = "Accuracy by the number of tokens read", _caption(material)
     chart = _lines(material, "accuracy_by_length", "tokens read, up to", lambda at: 2**at)
     if chart is None:
         return None
@@ -112,8 +111,8 @@ def by_length(material: ReportData) -> figure.Figure | None:
 
 def _caption(material: ReportData) -> str:
     return (
-        f"Share of right answers at the end, the mean over up to {counted(material.n_seeds, 'seed')}; thin lines reach "
-        "from the worst seed to the best."
+        f"Share of right answers at the end of training: mean over up to {counted(material.n_seeds, 'seed')}. Thin "
+        "lines reach from the worst seed to the best."
     )
 
 
@@ -169,11 +168,9 @@ def errors_by_heads(material: ReportData) -> figure.Figure | None:
         part="Outcome",
         title="Error by the number of heads",
         caption=join(
-            "Mean squared error over the variance of what is asked, of each of up to "
-            f"{counted(material.n_seeds, 'seed')} at the end; lines join medians. The axis is logarithmic.",
-            "Rings: layers times heads reach the number of things to be found."
-            if any(r["enough"] for r in rows)
-            else "",
+            "Mean squared error divided by the variance of the answers, at the end of training. Points: up to "
+            f"{counted(material.n_seeds, 'seed')}; lines join medians. The axis is logarithmic.",
+            "Rings: layers times heads are at least the number of targets." if any(r["enough"] for r in rows) else "",
         ),
         chart=alt.concat(*panels, columns=2, spacing=30).resolve_scale(y="shared"),
     )
@@ -224,12 +221,12 @@ def solved_map(material: ReportData) -> figure.Figure | None:
     return figure.Figure(
         name="share-solved",
         part=PART,
-        title="In how many seeds the task is solved",
+        title="Share of seeds that solve the task",
         caption=join(
-            f"Share of up to {counted(material.n_seeds, 'seed')} of each arm that end with the task solved, and in "
-            "brackets the best accuracy of any seed.",
-            f"Hints give 95 % intervals that hold for {counted(n_arms, 'arm')} at once.",
-            "Dashed frames: no model of that shape can solve it, by theory." if bounded else "",
+            f"Share of each arm's seeds (up to {material.n_seeds}) that solve the task, and in brackets the best "
+            "accuracy of any seed.",
+            f"Hints give simultaneous 95 % intervals of {counted(n_arms, 'arm')}.",
+            "Dashed frames: by theory, no model of this shape can solve the task." if bounded else "",
         ),
         chart=_panels(rows),
     )

@@ -47,7 +47,7 @@ def repetition(material: ReportData) -> Figure | None:
         part="Samples",
         title="How samples repeat themselves",
         caption=join(
-            f"Of each {BLOCK} tokens of a sample, the share whose 4-gram stood in the sample before.",
+            f"Share of 4-grams that the sample already contains, in blocks of {BLOCK} tokens.",
             f"A line per arm: the mean over {counted(max(row['n'] for row in rows), 'sample')}."
             if max(row["n"] for row in rows) > 1
             else "A line per arm, one sample each.",
@@ -92,9 +92,9 @@ def vanishing(material: ReportData) -> Table | None:
             rows.append(Row(cells=(arm.label, *cells), colour=arm.colour))
     columns = ("", "unused tokens, before", "after", "repeated at the end, before", "after ")
     caption = (
-        f"Unused: the share of sampled tokens that the training text never uses. Repeated: of the last {BLOCK} tokens "
-        f"of a sample, or those since the last whole {BLOCK}, the share whose 4-gram stood in it before. Mean ± "
-        "standard deviation over samples."
+        f"Unused: share of sampled tokens that the training text never uses. Repeated: share of 4-grams in the last "
+        f"block of up to {BLOCK} tokens that the sample already contains. Mean ± standard deviation over "
+        "samples."
     )
     return Table(columns=columns, rows=tuple(rows), caption=caption) if rows else None
 
@@ -144,8 +144,8 @@ def statements(material: ReportData) -> list[Statement]:
     claims = [entry for entry in material.results.claims if entry.control is None and not entry.as_published]
     if claims and all(arm.seeds == 1 for entry in claims for arm in entry.arms):
         sentence = (
-            f"Published: with one seed none of {counted(len(claims), 'statement')} can be judged, three or more would "
-            "tell. The table of published statements has their numbers"
+            f"Published: testing the {counted(len(claims), 'claim')} needs three seeds or more. The table of published "
+            "claims has their numbers"
         )
         return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
     return [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in claims]
@@ -165,17 +165,16 @@ def table(material: ReportData) -> Table | None:
     return Table(
         columns=("", *map(material.experiment.control_label, controls)),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
-        caption="Under each verdict the number that it rests on, from the smallest to the largest arm, and in how many "
-        "arms it holds, does not, and cannot be told. Metrics as published are in grey: where they say otherwise than "
-        "the row above them, the conclusion comes from the metric; where a column says otherwise than the first, it "
-        "comes from what that control changes." + ("" if _OF_PRUNING.intersection(order) else _NOT_HERE),
+        caption="Each verdict, its number from the smallest to the largest arm, and in how many arms it holds, fails "
+        "or stays open. Grey rows use the metric as published: if the verdict differs from the row above, the metric "
+        "explains it. If a column differs from the first column, its control explains "
+        "it." + ("" if _OF_PRUNING.intersection(order) else _NOT_HERE),
     )
 
 
 _OF_PRUNING = {"alike-heads-go-first", "layer-0-goes-last"}
 _NOT_HERE = (
-    " Not judged here: that pruning can take alike late heads first and those of layer 0 last; `headway run "
-    "prune-heads` prunes models, and judges it."
+    " `headway run prune-heads` tests the claims on the order of pruning: similar late heads first, and layer 0 last."
 )
 
 

@@ -50,7 +50,7 @@ def learning(material: ReportData) -> Figure | None:
         material,
         {name: [{**row, "x": row["x"] / scale} for row in found] for name, found in rows.items()},
         axis=f"tokens trained on ({'millions' if scale == 1e6 else 'thousands'})",
-        note="Of arms that start from others, their own training alone."
+        note="Arms that start from others show their own training only."
         if any(arm.shown.run.spec.initial_run for arm in material.arms)
         else "",
     )
@@ -191,14 +191,14 @@ _MUCH = 0.01
 _KEPT = "heads kept (%)"
 _METHODS = {
     "random": (QUIET, (4, 3), "heads drawn at random"),
-    "magnitude": (ARM_COLOURS[7], SOLID, "the norm of what a head can write"),
-    "output": (ARM_COLOURS[5], SOLID, "what a head adds to the stream"),
-    "alike": (ARM_COLOURS[1], SOLID, "of the most alike two the one that adds less goes"),
-    "alike-either": (ARM_COLOURS[1], (4, 3), "one of them, drawn, goes"),
+    "magnitude": (ARM_COLOURS[7], SOLID, "smallest norm of W_V W_O"),
+    "output": (ARM_COLOURS[5], SOLID, "smallest output"),
+    "alike": (ARM_COLOURS[1], SOLID, "of the two most similar heads, the one with the smaller output"),
+    "alike-either": (ARM_COLOURS[1], (4, 3), "either of them, at random"),
     "taylor": (ARM_COLOURS[0], SOLID, "Michel's importance"),
-    "ablation": (ARM_COLOURS[2], SOLID, "the exact effect of each"),
+    "ablation": (ARM_COLOURS[2], SOLID, "the exact effect of each head"),
     "gates": (ARM_COLOURS[3], SOLID, "learned gates with an L0 penalty"),
-    "budget": (ARM_COLOURS[4], SOLID, "a learned choice of so many"),
+    "budget": (ARM_COLOURS[4], SOLID, "learned gates with a relaxed top-k"),
 }
 """The colour, dashes and rule of each method; those that draw are dashed: random heads, the floor of the others, and
 either of two."""
@@ -224,10 +224,10 @@ def against_kept(material: ReportData) -> Figure | None:
     return Figure(
         name="pruned",
         part="Outcome",
-        title="What the loss does without some of the heads",
+        title="Rise of the loss after pruning",
         caption=join(
-            "Each point is the trained model with so many of its heads and no further training, judged on the same "
-            "held-out sequences; the rise is that of the same seed.",
+            "Each point is a pruned model without further training, evaluated on the same held-out sequences. The rise "
+            "is against the whole model of the same seed.",
             f"Lines: {mean_said(material.n_seeds)}.",
             "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods) + ".",
         ),
@@ -247,11 +247,9 @@ def prunable(material: ReportData) -> Statement | None:
     shares = []
     for step in steps:
         fitting = [1 - one.kept for one in pruned if one.step == step and _hardly(one)]
-        shares.append(
-            f"{100 * max(fitting):.0f} % at step {step:,}" if fitting else f"none that was tried at step {step:,}"
-        )
-    sentence = "Of the shares that were tried, so many heads can go and the loss rises by no more than 1 %, at the "
-    sentence += f"upper end of its 95 % interval over seeds: {listed(shares)}"
+        shares.append(f"{100 * max(fitting):.0f} % at step {step:,}" if fitting else f"none at step {step:,}")
+    sentence = "Largest tested share of heads that can be pruned with a rise of the loss below 1 % (upper end of the "
+    sentence += f"95 % CI over seeds): {listed(shares)}"
     return Statement(sentence=sentence, colour=QUIET)
 
 
@@ -296,10 +294,10 @@ def lane_use(material: ReportData) -> Figure | None:
     return Figure(
         name="lane-use",
         part="Data lane",
-        title="How much of the stream is in the lane",
+        title="The lane's share of the stream",
         caption=join(
             "The lane's share of the stream's squared norm, averaged over tokens, before each layer and before the "
-            "final norm. Grey: the lane's share of the width, which it would have if all entries were alike.",
+            "final norm. Grey: the lane's share of the width.",
             f"Above, at the end of training: {mean_said(material.n_seeds)}.",
             f"Below, during training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
             if over

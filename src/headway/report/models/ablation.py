@@ -98,9 +98,9 @@ def circuit_losses(found: Ablation) -> Figure | None:
         name="circuit",
         part="The circuit",
         title=f"The loss with {listed(map(named, one.heads))} alone",
-        caption="Everything outside a circuit is taken away, in one of three ways. Thick: 95 % interval over "
-        f"sequences. Others alone: {random_circuits_said(one)}, a line each. The nearer a circuit is to all heads, "
-        "and the farther from no head, the more it keeps.",
+        caption="All heads outside a circuit are ablated, by one of three methods. Thick: 95 % interval over "
+        f"sequences. Others alone: {random_circuits_said(one)}, one line each. A good circuit lies near all heads, and "
+        "far from no head.",
         chart=grid(panels, 3, (14, 0)),
     )
 
@@ -216,16 +216,16 @@ def head_intervals(found: Ablation) -> Figure:
     order = sorted(np.argsort(-size)[:MOST].tolist(), key=lambda at: -mean[at])
     left_out = len(names) - len(order)
     caption = join(
-        "The change of the loss, in nats per token, when the head is taken away in one of three ways: right of 0 it "
+        "Change of the loss, in nats per token, when a head is ablated by one of three methods; right of 0, the loss "
         "rises without the head.",
-        f"Thick: 95 % interval over sequences; thin: one that holds for all {counted(len(names), 'head')} at once. "
-        f"Dotted: {nats(MATTERS)} nats, from which on a head is said to matter.",
-        f"{counted(left_out, 'head')} with smaller effects stand in the table alone." if left_out else "",
+        f"Thick: 95 % interval over sequences; thin: simultaneous interval of {counted(len(names), 'head')}. "
+        f"Dotted: {nats(MATTERS)} nats, above which a head matters.",
+        f"The table has {counted(left_out, 'head')} with smaller effects." if left_out else "",
     )
     return Figure(
         name="effects",
         part="Intervals",
-        title="What the loss does without each head",
+        title="Change of the loss without each head, with intervals",
         caption=caption,
         chart=interval_panels([names[at] for at in order], order, panels, unit="nats per token", matters=MATTERS),
     )
@@ -251,16 +251,16 @@ def pair_intervals(found: Ablation) -> Figure | None:
     alike = [f"{name} ({cosine:.2f})" for name, why, cosine in zip(names, pairs.why, pairs.cosine, strict=True)
              if why == "alike"]  # fmt: skip
     caption = join(
-        "The change of the loss without both heads, minus that without each of them, in nats per token. Right of 0: "
-        "one makes up for the loss of the other, as redundant heads do; left of 0: they do something together.",
-        f"Thick: 95 % interval over sequences; thin: one that holds for all {counted(len(names), 'pair')} at once.",
-        "Pairs are those of heads that matter most or that a search found to matter more when others are gone"
-        + (f", and those whose outputs are most alike (cosine): {', '.join(alike)}." if alike else "."),
+        "Change of the loss without both heads, minus the changes without each of them, in nats per token. Right of 0: "
+        "the heads are redundant; left of 0: they work together.",
+        f"Thick: 95 % interval over sequences; thin: simultaneous interval of {counted(len(names), 'pair')}.",
+        "Pairs: heads that matter most, and heads that matter more when others are ablated"
+        + (f", and heads with the most similar outputs (cosine): {', '.join(alike)}." if alike else "."),
     )  # fmt: skip
     return Figure(
         name="interactions",
         part="Pairs",
-        title="What pairs of heads do beyond what each does",
+        title="Interaction of pairs of heads",
         caption=caption,
         chart=interval_panels([names[at] for at in order], order, panels, unit="nats per token", matters=MATTERS),
     )
@@ -291,12 +291,12 @@ def estimates(found: Ablation) -> Figure | None:
     return Figure(
         name="estimates",
         part="Estimates",
-        title="What cheap estimates say of each head, against what it does",
-        caption="Across: the exact change of the loss without the head, in nats per token; up: the estimate of it. On "
-        "the dashed line the estimate is exact. Michel's importance has no sign: "
-        "its ranks are also held against the sizes of effects. Where no head's effect is told from 0 there is nothing "
-        "to rank. Integrated values are shares of the "
-        "joint effect of all heads, and no effects of one head.",
+        title="Cheap estimates against exact effects",
+        caption="Horizontal: exact change of the loss without the head, in nats per token; vertical: its estimate. On "
+        "the dashed line, the estimate is exact. Michel's importance has no sign, "
+        "so its ranks are also compared with the sizes of effects. Without a head whose effect is clear, there is no "
+        "rank correlation. Integrated values are shares "
+        "of the joint effect of all heads.",
         chart=grid(panels, len(KINDS), (26, 18)),
     )
 
@@ -337,7 +337,7 @@ def ablation_page(found: Ablation) -> ModelPage:
         title=f"Ablation of heads: {found.name}",
         headline=headline(found),
         second=_together(found),
-        read=f"Loss of {found.read}; ablated heads are replaced by what they do on {found.other}",
+        read=f"Loss of {found.read}; replacements of ablated heads come from {found.other}",
         found=found,
         overview=ways(found),
         heads=heads(found),

@@ -68,8 +68,8 @@ def site_maps(found: PatchedModel) -> Figure | None:
         name="patched",
         part=OPENING,
         title="Restored by each head",
-        caption="The share of the metric's difference that is restored when one head of the corrupted run is patched "
-        "with its activation on the clean text. 100 %: all of it; below 0: away from it. Shares do not add up."
+        caption="The share of the metric's difference that one head restores, when its activation on the clean text is "
+        "patched into the corrupted run. Below 0: the difference grows. Shares do not add up."
         + (" By position: the sum over positions." if patching.effects[next(iter(shares))].ndim > 2 else ""),
         chart=grid(panels, _ACROSS, (22, 22)),
     )
@@ -101,9 +101,9 @@ def _positions(found: PatchedModel, site: PatchSite) -> Figure | None:
         name=f"patched-{site}-by-position",
         part="Positions",
         title=f"Position by position: {SITES[site]}",
-        caption=f"Tokens of the corrupted text across{alike}: at each alone the head has "
-        f"{SITES[site]} from the clean text "
-        "(positions of keys for keys and values, else of queries)."
+        caption=f"Columns: tokens of the corrupted text{alike}. At this position alone, the head has "
+        f"{SITES[site]} from the clean text. "
+        "For keys and values, positions are those of keys."
         + (f" {counted(left_out, 'head')} that restore less are not drawn." if left_out else ""),
         chart=panel([cells], min(WIDTH - 160, 26 * len(found.positions)), 18 * len(heads)),
     )
@@ -125,13 +125,13 @@ def patterns(found: PatchedModel) -> Figure:
         name="patterns",
         part="Patterns",
         title=(
-            "Where the heads of the strongest path look"
+            "Attention patterns of the heads of the strongest path"
             if of_path
-            else "Where the head that moves the metric most looks"
+            else "Attention pattern of the head that moves the metric most"
         )
         + (", on the first pair" if len(found.patching.clean) > 1 else ""),
-        caption="A row for each token that asks, a column for each that it may look at: attention weights, 0 white, 1 "
-        "dark." + (" Above the head that writes, below the one that reads it." if of_path else ""),
+        caption="Attention weights: rows are queries, columns are keys; white is 0, dark is "
+        "1." + (" Above: the head that writes. Below: the head that reads." if of_path else ""),
         chart=grid(panels, 2, (24, 18)),
     )
 
@@ -185,11 +185,11 @@ def restored_intervals(found: Patching) -> Figure | None:
         part="Intervals",
         title="Restored by each head, with intervals",
         caption=join(
-            "The share of the metric's difference that is restored. "
-            f"Thick: 95 % interval over {counted(len(found.clean), 'pair')} of texts; thin: one that holds for all "
-            f"{counted(n, 'head')} at once. Dotted: {100 * MATTERS:.0f} %, beyond which a head is named.",
+            "The share of the metric's difference that each head restores. "
+            f"Thick: 95 % interval over {counted(len(found.clean), 'pair')} of texts; thin: simultaneous interval of "
+            f"{counted(n, 'head')}. Dotted: {100 * MATTERS:.0f} %, beyond which a head is named.",
             "By position: the sum over positions." if next(iter(found.effects.values())).ndim > 2 else "",
-            f"{counted(left_out, 'head')} that restore less stand in the table alone." if left_out else "",
+            f"The table has {counted(left_out, 'head')} that restore less." if left_out else "",
         ),
         chart=interval_panels(
             [named(found.heads[at]) for at in order],
@@ -236,9 +236,9 @@ def head_path_maps(found: HeadPaths) -> Figure | None:
     return Figure(
         name="paths",
         part="Paths",
-        title="Which head acts on which",
-        caption="Rows: the head that writes, as on the clean text; columns: the later head that reads it into its "
-        "queries, keys or values, with everything else as on the corrupted text: direct effects, with no head between.",
+        title="Direct effects between heads",
+        caption="Rows: the head that writes, patched from the clean text. Columns: the later head that reads it into "
+        "its queries, keys or values. All else stays as on the corrupted text.",
         chart=grid(panels, 3 if across else 1, (18, 18)),
     )
 
@@ -313,8 +313,8 @@ def most_restoring(found: PatchedModel) -> Table:
         for at in order.tolist()
     ]
     caption = (
-        f"The metric is {found.metric}. Shares of its difference that are restored by one head's activation from the "
-        f"clean text; they do not add up. {_intervals(found)}"
+        f"The metric is {found.metric}. Shares of its difference that one head restores; they do not add up. "
+        f"{_intervals(found)}"
     )
     return Table(columns=("", *(SITES[site] for site in shares)), rows=tuple(rows), caption=caption)
 
@@ -333,8 +333,8 @@ def heads(found: PatchedModel) -> Table:
         rows.append(Row(cells=(named(patching.heads[at]), *cells, "paths cancel" if patching.cancels[at] else "")))
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
-        "Restored shares of the metric's difference; estimated from one gradient, with softmaxes computed anew. "
-        f"Where paths through later layers cancel, an estimate is not to be trusted. {_intervals(found)} "
+        "Restored shares of the metric's difference, exact and estimated from one gradient. "
+        f"If paths through later layers cancel, the estimate is wrong. {_intervals(found)} "
         f"On these texts the metric is {number(float(patching.clean.mean()), 3)} (clean) and "
         f"{number(float(patching.corrupted.mean()), 3)} (corrupted)."
     )
@@ -358,4 +358,4 @@ def _cell(share: float, ends: np.ndarray) -> str:
 
 def _intervals(found: PatchedModel) -> str:
     n = len(found.patching.clean)
-    return f"Intervals of 95 % over {n:,} pairs, of each head on its own." if n > 1 else "Of one pair: no intervals."
+    return f"95 % intervals of single heads over {n:,} pairs." if n > 1 else "One pair gives no intervals."

@@ -51,10 +51,10 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
         part="Composition",
         title="How heads compose",
         caption=join(
-            "Rows: the earlier head, which writes; columns: the later head, which reads, into its queries, keys or "
-            f"values. The Frobenius norm of the product over those of its factors: circuits at random to one another "
-            f"have about {decimal(found.null)}. Composition of weights alone is a number and no finding: a finding "
-            "also needs a path that carries part of the later head's score or output on the text.",
+            "Rows: the earlier head, which writes. Columns: the later head, which reads it into its queries, keys or "
+            f"values. The number is the Frobenius norm of the product divided by the norms of its factors; unrelated "
+            f"circuits have about {decimal(found.null)}. A finding also needs a path that carries part of the later "
+            "head's score or output on the text.",
             f"Thinned: {len(kept)} of {len(names)} heads are drawn, evenly spaced." if len(kept) < len(names) else "",
         ),
         chart=grid(panels, 3, (18, 18)),
@@ -116,9 +116,9 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
     caption = join(
         f"{score.declared.sentence[0].upper()}{score.declared.sentence[1:]}.",
-        "A cell is a pair of heads of one layer; the diagonal, a head with itself, is left out.",
+        "A cell is a pair of different heads of one layer.",
         _thinned(maps, kept, labels),
-        f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head: a pair needs two heads." if alone else "",
+        f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, so no pair." if alone else "",
     )
     return Figure(
         name=f"pairs-{score.metric.replace('_', '-')}",
@@ -184,9 +184,9 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "Heads: query heads / KV heads (if fewer) x width of a head. Then means over heads, or "
-        "over pairs of heads, beside them in parentheses those of untrained heads on the same stream, and the highest "
-        "head of each layer."
+        "Heads: query heads / KV heads (if fewer) x width of a head. Then means over heads or pairs of heads (in "
+        "parentheses: random heads on the same text), and the highest head of each "
+        "layer."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=tuple(rows), caption=caption)
 

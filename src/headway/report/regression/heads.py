@@ -69,7 +69,7 @@ def dead_of(run: Finished) -> str:
     if not run.metrics.get("w") or not run.metrics.get("mu"):
         return ""
     n_heads = len(run.metrics["w"])
-    return f"Dead heads, each with less than {100 * DEAD:g} % of the summed |mu w|: {dead_heads(run)} of {n_heads}."
+    return f"Dead heads (less than {100 * DEAD:g} % of the summed |mu w| each): {dead_heads(run)} of {n_heads}."
 
 
 def _dead_of_arms(arms: Iterable[ArmResults]) -> str:
@@ -80,8 +80,8 @@ def _dead_of_arms(arms: Iterable[ArmResults]) -> str:
         if dead:
             n_heads = declared(arm.shown).model.n_heads
             counts.append(f"{arm.label} {span(dead)} of {n_heads}")
-    limit = f"each with less than {100 * DEAD:g} % of the summed |mu w|"
-    return f"Dead heads, {limit}: {', '.join(counts)}." if counts else ""
+    limit = f"less than {100 * DEAD:g} % of the summed |mu w| each"
+    return f"Dead heads ({limit}): {', '.join(counts)}." if counts else ""
 
 
 POINTS = 120
@@ -178,14 +178,14 @@ def _caption(arms: list[ArmResults]) -> str:
     theory = [arm.label for arm in arms if _has_theory(arm)]
     longest = max(len(arm.shown.series("w")[0]) for arm in arms)
     return join(
-        "A line per head, heads coloured alike in every figure: w, the mean diagonal of the x block of its QK circuit, "
-        "and mu, the y entry of its OV circuit.",
+        "A line per head, in the same colour in every figure. w: mean diagonal of the x block of the QK circuit; mu: "
+        "the y entry of the OV circuit.",
         f"Strong lines: seed {' or '.join(map(str, seeds))}"
         + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
         + (f" of {others}." if others > OTHERS else "."),
         "The order and the signs of heads are arbitrary, so seeds are not averaged." if others else "",
-        f"Dashed ({', '.join(theory)}): mu*(w), the best mu for the w of that step in the theory's effective loss "
-        "(left out while w is so small that it is far larger)."
+        f"Dashed ({', '.join(theory)}): mu*(w), the best mu for the w of this step in the theory's effective loss "
+        "(left out for very small w)."
         if theory
         else "",
         _dead_of_arms(arms),
@@ -199,7 +199,7 @@ CIRCUIT_MAPS_COLUMNS = 8
 COLOURS = ("#174a86", "#6ea6d0", "#ffffff", "#ef9a7e", "#a01528")
 """Colours from the most negative entry over zero to the most positive one."""
 
-PALE = " The y column is pale: the query's y is 0, so it is never used nor trained."
+PALE = " The y column is pale: it is never used or trained, since the query's y is 0."
 
 Tiles = dict[tuple[str, str], np.ndarray]
 """Maps by the titles of their row and column."""
@@ -234,8 +234,8 @@ def final_circuits(arm: ArmResults) -> figure.Figure:
         part="Heads",
         title=f"QK and OV circuits at the end: {arm.label}",
         caption=join(
-            f"Seed {arm.shown.seed}. Above, QK: row = the token that is seen, column = the token that looks."
-            f"{PALE * has_one_layer(arm)} Below, OV: what a seen token adds to the output.",
+            f"Seed {arm.shown.seed}. Above, QK: rows are keys, columns are queries."
+            f"{PALE * has_one_layer(arm)} Below, OV: what a key's token adds to the output.",
             "The OV of every layer is multiplied by the final map."
             if isinstance(declared(arm.shown).model, Stack)
             else "",
@@ -266,7 +266,7 @@ def circuit_steps(arm: ArmResults) -> figure.Figure | None:
         name=f"steps-{arm.name}",
         part="Heads",
         title=f"QK circuits during training: {arm.label}",
-        caption=f"Seed {arm.shown.seed}. A row per head, a column per probed step, one scale for all, centred at 0; "
+        caption=f"Seed {arm.shown.seed}. A row per head, a column per probed step. All share one scale, centred at 0; "
         f"a line separates the x block from y.{PALE * untrained}",
         chart=_maps(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
     )

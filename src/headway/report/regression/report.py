@@ -49,7 +49,7 @@ HEADS = {
 }
 """Columns of `head_table`: name to heading."""
 
-PER_OUTPUT = "Of several values in a cell, the first is of the first output."
+PER_OUTPUT = "Cells with several values list the outputs in order."
 
 WHOLE: tuple[Callable[[ReportData], Figure | None], ...] = (
     partial(by_task, partial(final_outcome, measure=ERROR)),
@@ -95,7 +95,7 @@ class IclReportSlice(ReportSlice):
             columns=("", *(FINAL[name] for name in names)),
             rows=tuple(rows),
             caption=join(
-                f"At the end of training: {several}" + ("; below, what needs no training." if found else "."),
+                f"At the end of training: {several}" + ("; below, untrained estimators." if found else "."),
                 PER_OUTPUT if any(declared(arm.shown).task.d_y > 1 for arm in material.arms) else "",
             ),
             hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
@@ -115,7 +115,9 @@ class IclReportSlice(ReportSlice):
         same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
         known = f" (standard error {span(errors, 2)})" if errors else ""
         arms = "all arms" if material.one_task else "all arms of a task"
-        return f"Intervals are over seeds; {arms} are evaluated on {same}, and share their sampling error{known}."
+        return (
+            f"Intervals are over seeds; {arms} are evaluated on {same}, so their sampling error{known} mostly cancels."
+        )
 
 
 def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]:

@@ -62,7 +62,7 @@ def proportional(material: ReportData) -> figure.Figure | None:
         caption=join(
             f"Lines: limits for large d and L at a fixed ratio, noise variance {noise:.3g} of the signal's, "
             "the query's noise included.",
-            "Rings: where the arms ended (mean over seeds), at their finite d and L." if arms else "",
+            "Rings: final errors of the arms (mean over seeds), at finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),
         chart=figure.panel(layers, figure.WIDTH - 420, 260),
@@ -132,11 +132,11 @@ def second_head(material: ReportData) -> figure.Figure | None:
         part="Outcome",
         title="What the second head is worth",
         caption=join(
-            "Points: error of one head over that of two, the median over up to "
+            "Points: error of one head divided by the error of two heads, the median over up to "
             f"{counted(max(worth.seeds for worth in worths), 'seed')}{interval}.",
-            "Lines: the same of the least true risks, simulated with fixed draws.",
-            "Dashed: by the effective loss, the same for all d, which tends to e.",
-            f"As prompts grow, the true one tends to {limits}, and to e only as d grows.",
+            "Lines: the ratio of the smallest exact risks, simulated with fixed draws.",
+            "Dashed: the ratio by the effective loss, which is the same for all d and tends to e.",
+            f"For long prompts, the exact ratio tends to {limits}, and to e only for large d.",
         ),
         chart=figure.panel(layers, figure.WIDTH - 320, 340),
     )
@@ -151,9 +151,9 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
     ends = "" if math.isnan(longest.low) else f" ({longest.low:.2f} to {longest.high:.2f})"
     return (
         Statement(
-            sentence=f"At d = {longest.task.d_x} and {counted(longest.task.n_pairs, 'pair')} one head misses "
-            f"{longest.found:.2f} times as much as two{ends}; {longest.exact:.2f} by exact risk, "
-            f"{longest.effective:.2f} by the effective loss. {_nearer_said(worths)}",
+            sentence=f"At d = {longest.task.d_x} and {counted(longest.task.n_pairs, 'pair')}, the error of one head is "
+            f"{longest.found:.2f} times that of two heads{ends}; the exact risk predicts {longest.exact:.2f}, the "
+            f"effective loss {longest.effective:.2f}. {_nearer_said(worths)}",
             colour=figure.INK,
         ),
     )
@@ -169,9 +169,9 @@ def nearer(worth: Worth) -> str | None:
 def _nearer_said(worths: Sequence[Worth]) -> str:
     sides = [nearer(worth) for worth in worths]
     return (
-        f"Of {counted(len(worths), 'task')}, each by its own 95 % interval: nearer to the exact risk than to the "
-        f"effective loss {sides.count('exact')}, nearer to the effective loss {sides.count('effective')}, not told "
-        f"{sides.count(None)}"
+        f"By their 95 % intervals, {sides.count('exact')} of {counted(len(worths), 'task')} are nearer to the exact "
+        f"risk, {sides.count('effective')} nearer to the effective loss, and {sides.count(None)} not clearly nearer to "
+        "either"
     )
 
 

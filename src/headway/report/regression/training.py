@@ -110,7 +110,7 @@ def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> st
         if material.one_task
         else "",
         f"Below the axis: {', '.join(below)}." if below else "",
-        "Lines of arms are nested, so that all are seen where they coincide." if len(material.arms) > 1 else "",
+        "Lines differ in width, so that all are seen where they coincide." if len(material.arms) > 1 else "",
         f"The error is on a logarithmic axis, and so are the steps beyond {_first(material):,}.",
         f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
     )
@@ -149,14 +149,12 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
     return Figure(
         name="lengths-by-arm",
         part="Prompt length",
-        title="Error against prompt length, with the estimators a model can be compared with",
+        title="Error against prompt length, beside untrained estimators",
         caption=join(
             f"Seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}; all curves on the same prompts.",
-            "The kernel estimator has the model's w and mu and nothing else."
-            if any("kernel" in _curve(a) for a in arms)
-            else "",
-            "GD is one step of gradient descent. The curve of least squares is a median: its mean does not exist at "
-            "some lengths."
+            "The kernel estimator uses only the model's w and mu." if any("kernel" in _curve(a) for a in arms) else "",
+            "GD is one step of gradient descent. The curve of least squares is a median, since its mean does not exist "
+            "at some lengths."
             if len(styles) > len(arms) + 1
             else "",
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
@@ -187,7 +185,7 @@ def lengths(material: ReportData) -> Figure | None:
             "to the largest seed."
             if material.n_seeds > 1
             else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
-            "Lines of arms are nested, so that all are seen where they coincide." if len(arms) > 1 else "",
+            "Lines differ in width, so that all are seen where they coincide." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
             _leaving([(rows, declared(arms[0].shown).task.n_pairs)]),
