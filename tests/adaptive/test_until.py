@@ -52,11 +52,11 @@ def test_a_planted_difference_is_told_apart_early_and_its_arm_gets_no_more_seeds
     assert seeds["worse"] == 3
     assert seeds["plain"] == seeds["near"] > 3
     assert told[0] == (
-        "2 comparisons of evaluation MSE until each has an answer within 0.5 %: looks at 3, 4, 6, 8 and 12 "
+        "2 comparisons of evaluation MSE until each has an answer within 0.5 %: interim analyses at 3, 4, 6, 8 and 12 "
         "seeds, all together at level 0.05"
     )
-    assert told[1:3] == ["next look: 3 seeds, 9 more runs", "look 1 of 5, 3 seeds:"]
-    assert "next look: 4 seeds, 2 more runs" in told
+    assert told[1:3] == ["next interim analysis: 3 seeds, 9 more runs", "interim analysis 1 of 5, 3 seeds:"]
+    assert "next interim analysis: 4 seeds, 2 more runs" in told
     assert "  1 of 2 had been settled before" in told
     assert ending[0] == "differences of evaluation MSE; lower is better"
     assert ending[1].startswith("worse - plain: 3.")
@@ -135,17 +135,20 @@ def test_status_says_where_a_plan_stands(tmp_path):
     settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
     said = list(where_it_stands(tmp_path / "d"))
     assert said == [
-        "2 comparisons until each has an answer within 0.05 %: looks at 3, 4 and 6 seeds",
-        "look 3 of 3, 6 seeds: 1 of 2 settled; open: alike - plain; the plan has ended",
+        "2 comparisons until each has an answer within 0.05 %: interim analyses at 3, 4 and 6 seeds",
+        "interim analysis 3 of 3, 6 seeds: 1 of 2 settled; open: alike - plain; the plan has ended",
     ]
     written = io.StringIO()
     Console(file=written, width=200).print(status_table(Store.open(tmp_path / "d")))
     assert "\n".join(said) in written.getvalue()
     (folder_of(tmp_path / "d") / "after-6.json").unlink()
-    assert list(where_it_stands(tmp_path / "d"))[1] == "look 2 of 3, 4 seeds: 1 of 2 settled; open: alike - plain"
+    assert (
+        list(where_it_stands(tmp_path / "d"))[1]
+        == "interim analysis 2 of 3, 4 seeds: 1 of 2 settled; open: alike - plain"
+    )
     for file in folder_of(tmp_path / "d").glob("after-*"):
         file.unlink()
-    assert list(where_it_stands(tmp_path / "d"))[1] == "no look has been made yet"
+    assert list(where_it_stands(tmp_path / "d"))[1] == "no interim analysis has been made yet"
 
 
 @pytest.mark.slow
@@ -165,7 +168,7 @@ def test_seeds_by_hand_after_the_end_change_no_interval_of_the_plan(tmp_path):
     assert [one.seeds for one in after.judged] == [one.seeds for one in before.judged] == [(0, 1, 2), tuple(range(6))]
     assert [one.look for one in after.judged] == [1, 3]
     (warning,) = after.warnings
-    assert warning.startswith("Seeds beyond the end of the plan count for no verdict (2 after 6 seeds).")
+    assert warning.startswith("Verdicts leave out seeds beyond the end of the plan (2 after 6 seeds).")
 
 
 def test_comparisons_are_settled_where_arms_that_are_not_run_are_declared(tmp_path):
@@ -183,7 +186,7 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     assert told[1:3] == [
         "5 seeds had been run before the plan was made. They count as its interim analyses at 3 and 4 seeds, and "
         "former verdicts at the full level no longer hold.",
-        "The former look at 5 seeds raises the rate of false positives to 8.6 %.",
+        "The former interim analysis at 5 seeds raises the rate of false positives to 8.6 %.",
     ]
     assert set(told[1:3]) <= set(build(Store.open(tmp_path / "d")).warnings), "and for good"
     straight = settle(tmp_path / "straight", of, HALF)
@@ -213,9 +216,9 @@ def test_more_seeds_by_hand_than_the_plan_has_are_refused(tmp_path):
 def test_another_margin_or_a_sooner_end_is_refused(tmp_path):
     of = experiment({"plain": 0, "worse": 3})
     settle(tmp_path / "d", of, HALF)
-    with pytest.raises(UserError, match=r"^until 1 %: this directory was planned until 0.5 %, and a margin is"):
+    with pytest.raises(UserError, match=r"^until 1 %: the plan of this directory has the margin 0.5 %, which"):
         settle(tmp_path / "d", of, wished(until="1%"))
-    with pytest.raises(UserError, match=r"^at most 8 seeds: this directory was planned to 12, .*take that, or another"):
+    with pytest.raises(UserError, match=r"^at most 8 seeds: the plan of this directory has 12, .*take that number, or"):
         settle(tmp_path / "d", of, wished(until="0.5%", at_most=8))
     assert seeds_of(tmp_path / "d") == {"plain": 3, "worse": 3}
 
@@ -227,8 +230,7 @@ def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
     made = looks_of(tmp_path / "d")
     told, ending = settle(tmp_path / "d", of, wished(until="0.02%", at_most=6))
     assert told[0] == (
-        "the plan of this directory ended at 3 seeds and goes on to 6: of all its looks together, chance alone now "
-        "tells apart 10 of 100, and 5 before"
+        "the plan of this directory ended at 3 seeds and goes on to 6: its rate of false positives rises from 5 to 10 %"
     )
     plan = stored_plan(tmp_path / "d")
     assert (plan.looks, plan.level) == ((3, 4, 6), pytest.approx(0.1))
@@ -239,7 +241,7 @@ def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
         "The plan was to end at 3 seeds and now ends at 6. This raises the rate of false positives of the whole plan "
         "to 10 %.",
     )
-    assert scope(found.families[0], found.judged).startswith("a 90 % interval, at look 3 of 3;")
+    assert scope(found.families[0], found.judged).startswith("a 90 % interval, at interim analysis 3 of 3;")
     with pytest.raises(UserError, match=r"^at most 60 seeds: the plan of this directory ends at 6, .* 100 of 100"):
         settle(tmp_path / "d", of, wished(until="0.02%", at_most=60))
 
@@ -264,7 +266,7 @@ def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch)
     assert ending[1].startswith("worse - plain: cannot be compared in ")
     told, ending = settle(tmp_path / "d", of, SHORT)
     assert (
-        "what 3 seeds say has changed since they were looked at: runs were repeated or dropped, or the rules changed"
+        "what 3 seeds say has changed since their interim analysis: runs were repeated or dropped, or the rules changed"
         in told
     )
     assert ": clear difference after 3 seeds" in ending[1]

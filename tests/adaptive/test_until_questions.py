@@ -70,5 +70,5 @@ def test_going_on_leaves_former_looks_their_levels():
     assert longer.looks == (3, 4, 6, 8, 12)
     assert longer.level == pytest.approx(0.1)
     assert levels(longer.looks, longer.level)[:3] == pytest.approx(levels(PLAN.looks, PLAN.level), rel=1e-6)
-    with pytest.raises(UserError, match=r"^at most 48 seeds: the plan of this directory ends at 6, .* 40 of 100"):
+    with pytest.raises(UserError, match=r"^at most 48 seeds: the plan of this directory ends at 6, .* to 40 %"):
         extended(PLAN, 48)

@@ -182,7 +182,7 @@ def test_a_planted_circuit_is_faithful_in_all_three_ways_and_random_ones_are_not
     assert re.search(r"and none of them as much$", found.findings[-1].sentence)
     reset, _ = planted(3, reset=True)
     nothing = headway.ablate(reset, text=inputs, reference=other, circuit=["L0H0", "L1H0"])
-    assert nothing.findings[-1].sentence.startswith("all heads together are good for ")
+    assert nothing.findings[-1].sentence.startswith("all heads together change the loss by ")
 
 
 def test_what_is_no_circuit_is_refused_before_anything_is_measured(ragged, text):

@@ -65,7 +65,7 @@ def test_of_one_pair_there_is_no_interval_and_small_shares_are_not_named():
     model, _, clean, corrupted, _ = pair()
     given = {"metric": lambda x: x[:, -1, 0], "sites": "z", "paths": False}
     found = headway.patch(model, clean[:1], corrupted[:1], **given)
-    assert "on one pair of texts: of it there are no intervals, and heads are named from 5 % on" in found.sentences[0]
+    assert "on one pair of texts: it gives no intervals, and heads are named from 5 %" in found.sentences[0]
     small = [head for head, share in zip(found.heads, found.restored("z"), strict=True) if abs(share) < 0.05]
     assert small
     assert not any(f"L{layer}H{head} " in found.sentences[1] for layer, head in small)
@@ -105,9 +105,9 @@ def test_where_the_texts_do_not_differ_no_head_restores_anything():
     model, _, clean, corrupted, _ = pair()
     sign = torch.tensor([1.0, -1.0]).repeat(len(clean))[: len(clean)]
     found = headway.patch(model, clean, corrupted, metric=lambda x: sign.to(x) * 1e-3 + 0 * x[:, -1, 0], sites=("z",))
-    assert found.sentences[0].startswith("the metric is not found to be above 0 on the clean text: if it is a logit ")
+    assert found.sentences[0].startswith("the metric is not clearly above 0 on the clean text: if it is a logit ")
     assert found.sentences[2:] == (
-        "that difference is not told from none over the examples, so there is nothing to be restored",
+        "over the examples, that difference is not clearly different from 0, so there is nothing to restore",
     )
 
 
@@ -172,5 +172,5 @@ def test_a_circuit_is_told_beside_random_ones():
         headway.circuit(model, names, text=inputs.numpy(), mean="position")
     with pytest.raises(UserError, match="heads: 'one' is no head; write L0H3, layer and head from 0"):
         headway.circuit(model, ["one"], text=inputs.numpy())
-    with pytest.raises(UserError, match="kind 'gone' is no way to take heads away"):
+    with pytest.raises(UserError, match="kind 'gone' is no kind of ablation"):
         headway.circuit(model, names, text=inputs.numpy(), kind="gone")  # type: ignore[arg-type]

@@ -123,7 +123,7 @@ def test_it_says_first_whether_the_model_knows_the_answer(folder, found):
     assert [finding.sentence.partition(":")[0] for finding in wrong.findings] == [
         "the model does not know the answer on the clean text",
         "the metric is −0.813 on the clean text, 2.93 on the corrupted one, on one pair of texts",
-        "no share of this difference is stated, since the model is not found to know the answer",
+        "no share of this difference is stated, since the model does not clearly know the answer",
     ]
     assert "heads restore" not in " ".join(finding.sentence for finding in wrong.findings)
     assert wrong.to_json()["patching"]["restored"]["z"]["share"] == [None] * 6

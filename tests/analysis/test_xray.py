@@ -178,7 +178,7 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
     """Of a model with the weights that it started with, nothing does."""
     out, done = written
     assert done.stdout.startswith(
-        "* no head and no metric was found to differ from 16 re-initialised copies on the same text\n- no induction"
+        "* no head and no metric clearly differs from 16 random copies on the same text\n- no induction"
     )
     assert "needs two" in done.stdout
     assert "measured on 3 sequences of 48 tokens, 144 tokens in all, of " in done.stdout

@@ -90,7 +90,7 @@ def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
     single = {kind: HeadEffects(per_sequence=(one,), tokens=TOKENS) for kind in KINDS}
     exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
     sentence = said(replace(found, exact=exact))
-    assert "no head is found to matter; too few of 12 sequences feel L0H0 for an interval" in sentence
+    assert "no head is found to matter; L0H0: the effect shows on too few of 12 sequences for an interval" in sentence
     assert sentence.endswith("give about 28 more")
 
     assert np.isnan(single["mean"].interval()[0][0]).all()
@@ -119,7 +119,7 @@ def test_few_sequences_cannot_carry_many_claims():
     )
     sentence = said(replace(found, exact=exact))
     assert sentence == (
-        "heads at their mean: 7 sequences cannot carry 48 claims at once, so no head is named; give a text of 8 "
+        "heads at their mean: 7 sequences are too few for 48 tests at once, so no head is named; give a text of 8 "
         "documents or more"
     )
 
@@ -127,7 +127,7 @@ def test_few_sequences_cannot_carry_many_claims():
 def test_effects_do_not_add_up_and_that_is_said():
     sentence = said(ablation([[0.2, 0.3]], joint=2.0), "joint_effect")
     assert sentence.startswith("without any head the loss changes by 2.00 (zero), 2.00 (mean) and 2.00 (resample) nats")
-    assert sentence.endswith("sum to 25 %, 25 % and 25 % of that (100 % where effects add up)")
+    assert sentence.endswith("sum to 25 %, 25 % and 25 % of that (100 %: effects add up)")
 
 
 def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
@@ -140,7 +140,7 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
     mixed = ablation([[0.2, 0.3]])
     joint = {"zero": around_0, "mean": np.full(12, 1.0), "resample": around_0}
     mixed = replace(mixed, exact=replace(mixed.exact, joint=joint))
-    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of that (100 % where effects add up)")
+    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of that (100 %: effects add up)")
     assert [row.cells[2] for row in ways(mixed).rows] == ["–", "50 %", "–"]
 
 

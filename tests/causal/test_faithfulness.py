@@ -52,7 +52,7 @@ def test_of_heads_that_are_good_for_nothing_there_is_no_share():
     assert useful.share == nearly(0.5)
     assert useful.as_faithful == 1
     assert useful.sentence.startswith(
-        "L0H1 alone keeps, of what all heads are good for, 50 % (50 to 50 %) with the others at their mean; 2 random"
+        "L0H1 alone keeps this share of the effect of all heads: 50 % (50 to 50 %) with the others at their mean; 2 "
     )
     for found in (
         *(made(1.0, none, 1.5, [1.2, 1.8]) for none in (1.00001, 1.0, 0.5)),
@@ -62,15 +62,15 @@ def test_of_heads_that_are_good_for_nothing_there_is_no_share():
         assert np.isnan(found.interval).all()
         assert found.to_json()["share"] is None
         assert found.to_json()["interval"] == [None, None]
-        assert found.sentence.startswith("all heads together are good for ")
-        assert "which is under 0.010 or not told from nothing, so there is nothing of which some" in found.sentence
+        assert found.sentence.startswith("all heads together change the loss by ")
+        assert "which is under 0.010 or not clearly different from 0, so no circuit" in found.sentence
 
 
 def test_a_way_in_which_heads_are_good_for_nothing_is_said():
     useful, nothing = made(1.0, 2.0, 1.5, [1.2, 1.8]), made(1.0, 1.0, 1.0, [1.0, 1.0])
     said = circuit_sentence({"zero": replace(useful, kind="zero"), "resample": replace(nothing, kind="resample")})
-    assert "with the others set to zero; 2 random circuits of 1 head keep 50 % in the middle, and 1 of them" in said
-    assert said.endswith("; resampled, all heads together are good for nothing that is told")
+    assert "with the others set to zero; 2 random circuits of 1 head keep 50 % (median), and 1 of them" in said
+    assert said.endswith("; resampled, all heads together have no clear effect")
 
 
 def test_the_interval_is_that_of_a_ratio_over_sequences():

@@ -62,7 +62,7 @@ def test_two_copies_of_a_head_are_told_as_such_and_no_other_pair(seed):
     assert pairs_told(found) == {tuple(sorted(copies))}
     one, other = map(named, sorted(copies))
     for sentence in repairs(found):
-        assert f"{one} and {other} stand in for each other (they write nearly the same: cosine 1.00): " in sentence
+        assert f"{one} and {other} replace each other (nearly equal outputs, cosine 1.00): " in sentence
     assert len(repairs(found)) == 3
     assert not found.not_found
 
@@ -77,7 +77,7 @@ def test_heads_that_work_alone_or_in_a_chain_are_no_stand_ins(seed):
         found = measured(each, seed)
         assert not pairs_told(found)
         assert not any("stand in" in sentence for sentence in repairs(found))
-        assert found.not_found[0].sentence.startswith("heads that stand in for each other: none in ")
+        assert found.not_found[0].sentence.startswith("heads that replace each other: none in ")
 
 
 def test_of_three_copies_no_pair_is_missed_but_all_together_are():
@@ -89,9 +89,9 @@ def test_of_three_copies_no_pair_is_missed_but_all_together_are():
     assert set(copies) <= set(group.heads)
     assert set(group.left_in) == set(copies)
     for sentence in repairs(found):
-        assert "whose single removal is not found to raise the loss together the loss changes by " in sentence
+        assert "together (none has a clear effect alone), the loss changes by " in sentence
         for head in copies:
-            assert f"if {named(head)} alone of these is left in, the loss is lower by " in sentence
+            assert f"with {named(head)} left in, the loss is lower by " in sentence
     content = found.to_json()["self_repair"]
     for kind in KINDS:
         effects = content["others"][kind]

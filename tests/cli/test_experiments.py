@@ -329,13 +329,15 @@ def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
     words = ("run", "icl-heads", "--arms", "h1,h2", "--until", "5%", "--max-seeds", "4", *SMALL, "--no-figures")
     done = headway(*words, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert "1 comparison of evaluation MSE until each has an answer within 5 %: looks at 3 and 4" in done.stderr
-    assert "look 1 of 2, 3 seeds:\n  h1 - h2  " in done.stderr
+    assert (
+        "1 comparison of evaluation MSE until each has an answer within 5 %: interim analyses at 3 and 4" in done.stderr
+    )
+    assert "interim analysis 1 of 2, 3 seeds:\n  h1 - h2  " in done.stderr
     assert re.search(r"^h1 - h2: .* after [34] seeds", done.stderr, re.MULTILINE)
     assert (out / "report.html").exists()
     again = headway(*words[:-1], "--out", out, "--until", "4%")
     assert again.returncode == 2
-    assert "this directory was planned until 5 %" in again.stderr
+    assert "the plan of this directory has the margin 5 %" in again.stderr
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def test_a_wild_arm_is_judged_by_itself_and_named():
     assert found.comparisons[3].interval == pytest.approx((0.846791, 1.686543), abs=3e-3)
     assert found.families[0].wild == ("a1",)
     (said,) = (one for one in found.warnings if "ten times" in one)
-    assert said.startswith("More than ten times the spread of other arms over seeds: a1.")
+    assert said.startswith("These arms vary over seeds more than ten times as much as others: a1.")
 
 
 def in_unit(rows, looks):

@@ -75,7 +75,7 @@ def test_every_reading_of_an_interval_has_its_sentence():
     )
     assert say(told(0.3, -0.9, 1.5, "open")) == (
         f"{both}: no clear difference, evaluation loss +0.3 % ({CI} −0.9 to 1.5; 6 seeds); "
-        "the plan's look at 15 seeds would settle it with a chance of about 80 %"
+        "the plan's interim analysis at 15 seeds would settle it with a chance of about 80 %"
     )
 
 
@@ -165,14 +165,14 @@ def test_notes_follow():
 def test_what_holds_for_a_family_is_told_once():
     found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", se=None, detectable=per_cent(2.4))]
     assert scope(replace(FAMILY, size=2), found) == (
-        "95 % intervals that hold for all 2 comparisons at once, at look 2 of 2; this experiment can detect "
-        "differences of about 2.0 to 2.4 % (80 % power); "
+        "95 % intervals that hold for all 2 comparisons at once, at interim analysis 2 of 2; this experiment can "
+        "detect differences of about 2.0 to 2.4 % (80 % power); "
         "lower is better"
     )
-    both = "95 % intervals that hold at once for the 2 comparisons here and 11 more that were asked, at look 2 of 2; "
+    both = "95 % intervals that hold at once for the 2 comparisons here and 11 more that were asked, at interim "
     assert scope(FAMILY, found).startswith(both), "what was not run is not counted, and its correction stays"
     alone = replace(FAMILY, size=1)
-    said = "a 95 % interval, at look 2 of 2; this experiment can detect differences of about 2.0 % ("
+    said = "a 95 % interval, at interim analysis 2 of 2; this experiment can detect differences of about 2.0 % ("
     assert scope(alone, found[:1]).startswith(said)
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert scope(replace(FAMILY, look=1), few) == (

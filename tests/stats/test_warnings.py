@@ -56,7 +56,7 @@ def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(
     if warned:
         assert said == [
             "The learning rate moves 1 of 2 arms by more than the difference in question (1 head and 2 heads: 10 %). "
-            "The largest gain is that of 2 heads, at least 24 % at x2. Believe the verdicts at the best rates."
+            "The largest gain is that of 2 heads, at least 24 % at x2. Rely on the verdicts at the best rates."
         ]
 
 
@@ -105,7 +105,7 @@ def untrained(experiment, told):
 
 
 def words_of(arms):
-    return f"No better than the bigram model of their text: {arms}. Train longer before you compare."
+    return f"These arms are no better than a bigram model: {arms}. Train longer before you compare."
 
 
 def test_arms_that_are_no_better_than_the_bigram_model_are_named():
@@ -120,7 +120,7 @@ def test_runs_that_diverged_are_a_share_and_no_mean_without_them(store):
     store.content[2].status = "failed"
     store.content[2].failure = "diverged"
     said = results.build(store).warnings
-    assert "Diverged runs are left out (1 of 3 of 1 head). The comparison covers the other runs alone." in said
+    assert "Diverged runs are left out (1 of 3 of 1 head). The comparison uses the other runs." in said
 
 
 def test_of_an_arm_of_which_every_run_diverged_nothing_is_left(store):
@@ -128,8 +128,7 @@ def test_of_an_arm_of_which_every_run_diverged_nothing_is_left(store):
     for run in store.content[:3]:
         run.status, run.failure = "failed", "diverged"
     assert results.build(store).warnings[-2:] == (
-        "Diverged runs are left out (2 of 2 of 1 head and 1 of 2 of 2 heads). The comparison covers the other runs "
-        "alone.",
+        "Diverged runs are left out (2 of 2 of 1 head and 1 of 2 of 2 heads). The comparison uses the other runs.",
         "Every run of 1 head diverged, so nothing is left to compare.",
     )
 
@@ -213,7 +212,7 @@ def test_a_rate_that_moves_each_arm_by_more_than_an_answer_is_told(tmp_path, cal
     (said,) = built.doubts
     assert said == (
         "The learning rate moves 2 of 3 arms by more than the difference in question (4 heads and 2 heads: 0.60 %). "
-        "The largest gain is that of 4 heads, at least 2.3 % at x2. Believe the verdicts at the best rates."
+        "The largest gain is that of 4 heads, at least 2.3 % at x2. Rely on the verdicts at the best rates."
     )
     assert {c.arm: c.doubts for c in built.judged if c.control is None} == {"h1": (), "h4": ("rates",)}
 
@@ -243,7 +242,7 @@ def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_an
     built = results.build(store)
     (one,) = built.judged
     assert (one.outcome, one.doubts) == ("apart", ("untrained",))
-    assert one.verdict.endswith("; in doubt: no arm of it is better than the bigram model")
+    assert one.verdict.endswith("; in doubt: none of its arms is better than a bigram model")
     assert built.doubts == (words_of("a and b"),)
     assert built.warnings[: len(built.doubts)] == built.doubts
 

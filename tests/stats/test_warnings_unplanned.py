@@ -85,7 +85,7 @@ def test_seeds_beyond_a_plan_count_for_no_verdict_and_that_is_said(tmp_path):
     )
     found = grown(tmp_path, 5)
     assert said(found) == [
-        "Seeds beyond the end of the plan count for no verdict (2 after 3 seeds). `headway run` with --until 0.5% "
+        "Verdicts leave out seeds beyond the end of the plan (2 after 3 seeds). `headway run` with --until 0.5% "
         "--max-seeds 5 continues the plan."
     ]
     assert [one.n_pairs for one in found.judged] == [3] * len(before.judged)
@@ -114,7 +114,7 @@ def test_arms_that_are_added_after_a_verdict_are_named(tmp_path):
     (warning,) = repeated(results.write(Store.open(path)))
     assert warning.startswith("Arms were added after a verdict (")
     assert "descending" in warning
-    assert "in more than 5 of 100 experiments" in warning
+    assert "the rate of false positives above 5 %" in warning
 
 
 def test_runs_that_are_dropped_after_a_verdict_are_named(tmp_path):

@@ -34,14 +34,14 @@ def planned(plan: StoredPlan) -> Iterator[str]:
 def _questions(plan: StoredPlan, of: str = "") -> str:
     what = counted(len(plan.asked), "contrast" if plan.are_declared else "comparison")
     looks = listed(map(str, plan.looks))
-    return f"{what}{of} until each has an answer within {per_cent(plan.margin)}: looks at {looks} seeds"
+    return f"{what}{of} until each has an answer within {per_cent(plan.margin)}: interim analyses at {looks} seeds"
 
 
 def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
     """Return a sentence that a plan is prolonged beyond its end, with the cost of that."""
     return (
-        f"the plan of this directory ended at {former.at_most} seeds and goes on to {plan.at_most}: of all its looks "
-        f"together, chance alone now tells apart {100 * plan.level:.2g} of 100, and {100 * former.level:.2g} before"
+        f"the plan of this directory ended at {former.at_most} seeds and goes on to {plan.at_most}: its rate of false "
+        f"positives rises from {100 * former.level:.2g} to {100 * plan.level:.2g} %"
     )
 
 
@@ -56,7 +56,7 @@ def where_it_stands(directory: Path) -> Iterator[str]:
         return
     yield _questions(plan)
     if not plan.history:
-        yield "no look has been made yet"
+        yield "no interim analysis has been made yet"
         return
     last = plan.history[-1]
     unsettled = [name for name in plan.asked if name in last.outcomes and last.outcomes[name] not in SETTLED]
@@ -64,7 +64,7 @@ def where_it_stands(directory: Path) -> Iterator[str]:
     told = f"{len(plan.asked) - len(unsettled)} of {len(plan.asked)} settled"
     left = f"; open: {listed(unsettled)}" if unsettled else ""
     end = "; the plan has ended" if not unsettled or place == of else ""
-    yield f"look {place} of {of}, {last.n_seeds} seeds: {told}{left}{end}"
+    yield f"interim analysis {place} of {of}, {last.n_seeds} seeds: {told}{left}{end}"
 
 
 def not_asked(arms: Iterable[str]) -> str:
@@ -80,12 +80,12 @@ def asked_late(questions: Iterable[str]) -> str:
 def changed(n_seeds: int) -> str:
     """Return a sentence that an interim analysis would find something else today."""
     why = "runs were repeated or dropped, or the rules changed"
-    return f"what {n_seeds} seeds say has changed since they were looked at: {why}"
+    return f"what {n_seeds} seeds say has changed since their interim analysis: {why}"
 
 
 def next_look(n_seeds: int, n_runs: int) -> str:
     """Return a sentence on what the next interim analysis takes."""
-    return f"next look: {n_seeds} seeds, {counted(n_runs, 'more run')}"
+    return f"next interim analysis: {n_seeds} seeds, {counted(n_runs, 'more run')}"
 
 
 def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[str]:
@@ -97,7 +97,7 @@ def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[
         before: the questions that had been settled before.
     """
     number = state.look or 1
-    yield f"look {number} of {len(plan.looks)}, {plan.looks[number - 1]} seeds:"
+    yield f"interim analysis {number} of {len(plan.looks)}, {plan.looks[number - 1]} seeds:"
     width = max(map(len, plan.asked))
     for name, contrast in zip(plan.asked, state.contrasts, strict=True):
         if name not in before:

@@ -133,8 +133,8 @@ def extended(plan: StoredPlan, at_most: int) -> StoredPlan:
     level = round(plan.level * at_most / plan.at_most, 12)
     if level > _MOST_ERROR:
         raise UserError(
-            f"at most {at_most} seeds: the plan of this directory ends at {plan.at_most}, and with more seeds chance "
-            f"alone would settle {100 * level:.0f} of 100 comparisons; choose another directory"
+            f"at most {at_most} seeds: the plan of this directory ends at {plan.at_most}, and more seeds would raise "
+            f"the rate of false positives to {100 * level:.0f} %; choose another directory"
         )
     further = (look for look in (*LOOKS, at_most) if plan.at_most < look <= at_most)
     return replace(plan, looks=(*plan.looks, *dict.fromkeys(sorted(further))), level=level)
@@ -263,14 +263,14 @@ class Until:
             raise UserError("this directory has the plan of a search; go on with that, or choose another one")
         if self.margin != former.margin:
             raise UserError(
-                f"until {messages.per_cent(self.margin)}: this directory was planned until "
-                f"{messages.per_cent(former.margin)}, and a margin is not chosen after an answer was seen; take "
-                "that, or another directory"
+                f"until {messages.per_cent(self.margin)}: the plan of this directory has the margin "
+                f"{messages.per_cent(former.margin)}, which cannot change after an answer; take that margin, or "
+                "another directory"
             )
         if self.at_most is not None and self.at_most < former.at_most:
             raise UserError(
-                f"at most {self.at_most} seeds: this directory was planned to {former.at_most}, and the level of each "
-                "look depends on it; take that, or another directory"
+                f"at most {self.at_most} seeds: the plan of this directory has {former.at_most}, and the level of each "
+                "interim analysis depends on it; take that number, or another directory"
             )
         return former
 

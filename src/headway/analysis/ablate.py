@@ -79,7 +79,7 @@ def circuit(
 
     over = check_mean_over(mean)
     if kind not in KINDS:
-        raise UserError(f"kind {kind!r} is no way to take heads away; {near(str(kind), KINDS)}")
+        raise UserError(f"kind {kind!r} is no kind of ablation; {near(str(kind), KINDS)}")
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     chosen = circuit_heads(opened.decoder, heads, draws)
     texts = two_inputs(opened, text, reference, targets, sequences=sequences, length=length)
@@ -172,7 +172,7 @@ def ablate(
     with evaluating(opened.module):
         work = _batched(opened, own, other, over, seed, tell)
         n_heads = counted(len(heads_of(work.model)), "head")
-        tell(f"taking away {n_heads} one by one, and all of them, each in three ways ...")
+        tell(f"ablating {n_heads} one by one, and all together, by three methods ...")
         exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
         alike, attentions = _alike(work)
         names = {attention.layer: attention.name for attention in attentions}
@@ -336,13 +336,13 @@ def _about_reference(work: "BatchedText", exact: ExactEffects, other: TextInput)
         layer, head = most = max(told, key=lambda each: abs(told[each]))
         more, low, high = (number(value) for value in (effect[most] + told[most], told[most] / 3, told[most]))
         yield (
-            f"{counted(len(other), 'other sequence')} stand in for heads, and intervals do not include their error: "
-            f"with a quarter of them the effect of L{layer}H{head} at its mean is {more} in place of "
+            f"replacements come from {counted(len(other), 'other sequence')}; intervals do not include their error: "
+            f"with a quarter of them, the mean ablation of L{layer}H{head} gives {more} instead of "
             f"{number(effect[most])} nats per token, so all of them still add about {low} to {high}; give a longer "
             "reference"
         )
     elif not errors and other.size < LOSS_TOKENS:
         yield (
-            f"{other.size:,} tokens stand in for heads: their own error moves the effects of heads at their mean, and "
-            "intervals do not include it; give a longer reference"
+            f"replacements come from {other.size:,} tokens only: intervals of mean ablation do not include their "
+            "error; give a longer reference"
         )

@@ -59,18 +59,18 @@ AWAITED = "{evidence} of {awaited}"
 GEOMETRIC = "ratio of geometric means; {evidence}"
 TOO_WIDE = "too wide to say"
 CARRIED_BY = (
-    "with {n} seeds, verdicts rest on differences that are about normal, and where comparisons are pooled on a common "
-    "spread of the arms: a sign-flip test alone gives no p below {least_p:g}"
+    "with {n} seeds, verdicts assume normal differences and, if comparisons are pooled, a common spread of the arms; a "
+    "sign-flip test alone gives no p below {least_p:g}"
 )
 TWO_FAMILIES = (
-    "contrasts and comparisons are judged apart: each kind holds in 95 of 100 experiments, both together in at least 90"
+    "contrasts and comparisons are corrected separately: each kind holds in 95 of 100 experiments, both in at least 90"
 )
-CHOSEN_RATES = "the learning rates were chosen on the seeds that judge them"
+CHOSEN_RATES = "the learning rates were chosen on the seeds of these verdicts"
 FAVOURED = "{chosen}, which favours {arm} ({n} rates against {n_other}) by up to {bias:.1g} %"
 CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
-LOOK_AHEAD = "the plan's look at {seeds} seeds would settle it with a chance of about {chance} %"
+LOOK_AHEAD = "the plan's interim analysis at {seeds} seeds would settle it with a chance of about {chance} %"
 ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."
 ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
 SPAN = "between {low} and {high} ({interval}s; {seeds})"
@@ -114,15 +114,15 @@ WARNINGS = {
     "failed": "{arm}, seed {seed} failed: {text}",
     "damaged": "{arm}: a damaged run is left out: {text}",
     "unfinished": "{n} of {runs} runs are not finished. `headway run` on this directory finishes them.",
-    "absent_baselines": "Baselines without runs here, with which nothing is compared: {baselines}. Train them too.",
+    "absent_baselines": "These baselines have no runs, so nothing is compared with them: {baselines}. Train them.",
     "unlike_executions": (
         "{arm} and {baseline} were executed differently in {n} of {pairs} pairs ({differences}). A difference between "
         "them may come from the execution, above all in speed and memory."
     ),
-    "no_better_than_bigram": "No better than the bigram model of their text: {arms}. Train longer before you compare.",
+    "no_better_than_bigram": "These arms are no better than a bigram model: {arms}. Train longer before you compare.",
     "lost_text": (
-        "{arm} has no bits per byte that can be compared: its tokens give back {kept} % of the text. Use a tokenizer "
-        "that gives back {least} % or more."
+        "{arm} has no bits per byte, since its tokens restore only {kept} % of the text. Use a tokenizer that restores "
+        "{least} % or more."
     ),
     "still_falling": (
         "The {quantity} still falls in {n} of {all} arms, most in {most} (at least {least} %). This fall in the last "
@@ -131,20 +131,20 @@ WARNINGS = {
     ),
     "rates_matter": (
         "The learning rate moves {n} of {all} arms by more than the difference in question ({sides}: {apart} %). The "
-        "largest gain is that of {most}, at least {least} % at x{factor}. Believe the verdicts at the best rates."
+        "largest gain is that of {most}, at least {least} % at x{factor}. Rely on the verdicts at the best rates."
     ),
-    "diverged": "Diverged runs are left out ({runs}). The comparison covers the other runs alone.",
+    "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
     "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
     "wild_arms": (
-        "More than ten times the spread of other arms over seeds: {arms}. Comparisons with these arms rest on their "
-        "own spread."
+        "These arms vary over seeds more than ten times as much as others: {arms}. Comparisons with them use their own "
+        "spread."
     ),
     "seeds_added": (
         "Seeds were added after a verdict at {seeds} seeds, and repeated testing raises the rate of false positives to "
         "{rate} %. `headway run` with --until plans interim analyses and corrects for them."
     ),
-    "arms_added": "Arms were added after a verdict ({arms}). Repeated testing errs in more than 5 of 100 experiments.",
-    "runs_dropped": "Runs of a former verdict are gone: {runs}. Choosing runs errs in more than 5 of 100 experiments.",
+    "arms_added": "Arms were added after a verdict ({arms}). This raises the rate of false positives above 5 %.",
+    "runs_dropped": "Runs of a former verdict are gone: {runs}. Choosing runs raises false positives above 5 %.",
     "prolonged_plan": (
         "The plan was to end at {planned} seeds and now ends at {end}. This raises the rate of false positives of the "
         "whole plan to {rate} %."
@@ -153,13 +153,13 @@ WARNINGS = {
         "{n} seeds had been run before the plan was made. They count as its interim analyses at {seeds} seeds, and "
         "former verdicts at the full level no longer hold."
     ),
-    "late_plan_again": "The former look at {n} seeds raises the rate of false positives to {rate} %.",
+    "late_plan_again": "The former interim analysis at {n} seeds raises the rate of false positives to {rate} %.",
     "former_rules": (
-        "The plan was made under version {former} of the rules for comparisons. Headway judges it by version {now}: a "
-        "former verdict may differ."
+        "The plan was made under version {former} of the rules for comparisons. Headway uses version {now}, so former "
+        "verdicts may differ."
     ),
     "seeds_beyond_plan": (
-        "Seeds beyond the end of the plan count for no verdict ({n} after {last} seeds). `headway run` with --until "
+        "Verdicts leave out seeds beyond the end of the plan ({n} after {last} seeds). `headway run` with --until "
         "{margin}% --max-seeds {most} continues the plan."
     ),
 }
@@ -175,7 +175,7 @@ DOUBTFUL = {
 """The warnings that may make answers worth nothing, each with a heading."""
 
 IN_DOUBT = {
-    "untrained": "in doubt: no arm of it is better than the bigram model",
+    "untrained": "in doubt: none of its arms is better than a bigram model",
     "falling": "in doubt: the {metric} still falls by more",
     "rates": "in doubt: the learning rate moves it by more",
 }

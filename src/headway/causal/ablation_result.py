@@ -99,15 +99,15 @@ def _heads(effects: HeadEffects, kind: Kind) -> str:
         least = min(int(felt(effects.per_sequence[layer][number])) for layer, number in rare)
         more = n * FELT // least - n
         names = listed(map(named, rare[:NAMED])) if len(rare) <= NAMED else counted(len(rare), "head")
-        said.append(f"too few of {n} sequences feel {names} for an interval; give about {more} more")
+        said.append(f"{names}: the effect shows on too few of {n} sequences for an interval; give about {more} more")
     return f"heads {SAID[kind]}: {'; '.join(said)}"
 
 
 def _too_few(n: int, claims: int, what: str) -> str:
     """Return why nothing is claimed of few sequences."""
     return (
-        f"{counted(n, 'sequence')} cannot carry {counted(claims, 'claim')} at once, so no {what} is named; give a text "
-        f"of {LEAST} documents or more"
+        f"{counted(n, 'sequence')} are too few for {counted(claims, 'test')} at once, so no {what} is named; give a "
+        f"text of {LEAST} documents or more"
     )
 
 
@@ -128,7 +128,7 @@ def _joint(ablation: "Ablation") -> str:
         return said
     ways = f" ({', '.join(told)})" if len(told) < len(KINDS) else ""
     percents = listed(f"{100 * shares[kind]:.0f} %".replace("-", "−") for kind in told) + ways
-    return f"{said}; the effects of single heads sum to {percents} of that (100 % where effects add up)"
+    return f"{said}; the effects of single heads sum to {percents} of that (100 %: effects add up)"
 
 
 def ways_told(ablation: "Ablation") -> list[Kind]:
@@ -148,8 +148,8 @@ def _pairs(ablation: "Ablation", kind: Kind) -> str:
     both = [" and ".join(map(named, pairs.heads[i])) for i in told]
     said = [f"{name} {within(float(means[i]), (low[i], high[i]))}" for name, i in zip(both, told, strict=True)]
     return (
-        f"pairs {SAID[kind]}, both together minus each alone, in nats per token: {some_names(said, NAMED)}; above 0 "
-        "one makes up for the other, below 0 they work together"
+        f"pairs {SAID[kind]}, both together minus each alone, in nats per token: {some_names(said, NAMED)}; above 0, "
+        "the heads are redundant; below 0, they work together"
     )
 
 
@@ -279,17 +279,17 @@ def circuit_sentence(by_kind: Mapping[Kind, Faithfulness]) -> str:
     if not told:
         ways = listed(f"{nats(each.none - each.whole)} ({SAID[kind]})" for kind, each in by_kind.items())
         return (
-            f"all heads together are good for {ways} nats per token, which is under {nats(MATTERS)} or not told from "
-            "nothing, so there is nothing of which some could keep a share"
+            f"all heads together change the loss by {ways} nats per token, which is under {nats(MATTERS)} or not "
+            "clearly different from 0, so no circuit can keep a share"
         )
     one = next(iter(told.values()))
     kept = listed(
         f"{share_within(each.share, each.interval)} with the others {SAID[kind]}" for kind, each in told.items()
     )
     keep = "keep" if len(one.heads) > 1 else "keeps"
-    said = f"{listed(map(named, one.heads))} alone {keep}, of what all heads are good for, {kept}"
+    said = f"{listed(map(named, one.heads))} alone {keep} this share of the effect of all heads: {kept}"
     untold = [SAID[kind] for kind in by_kind if kind not in told]
-    rest = f"; {listed(untold)}, all heads together are good for nothing that is told" if untold else ""
+    rest = f"; {listed(untold)}, all heads together have no clear effect" if untold else ""
     return f"{said}; {random_circuits_said(one)} {_random(list(told.values()))}{rest}"
 
 
@@ -307,7 +307,7 @@ def _random(told: list[Faithfulness]) -> str:
         return f"keeps {middle}"
     as_much = listed(str(each.as_faithful) if each.as_faithful else "none" for each in told)
     as_much = "none" if not any(each.as_faithful for each in told) else as_much
-    return f"keep {middle} in the middle, and {as_much} of them as much"
+    return f"keep {middle} (median), and {as_much} of them as much"
 
 
 SCHEMA = 1

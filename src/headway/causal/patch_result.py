@@ -39,22 +39,22 @@ def patch_sentences(patching: "Patching") -> Iterator[str]:
     yield from _known(patching)
     yield _difference(patching)
     if patching.knows is False:
-        yield "no share of this difference is stated, since the model is not found to know the answer"
+        yield "no share of this difference is stated, since the model does not clearly know the answer"
         return
     if patching._reversed:
-        yield "the corrupted text favours the answer more than the clean text does, so there is nothing to be restored"
+        yield "the corrupted text favours the answer more than the clean text does, so there is nothing to restore"
         return
     if not patching.differs:
         said = "the metric does not differ between the texts" if len(patching.clean) < 2 else (
-            "that difference is not told from none over the examples"
+            "over the examples, that difference is not clearly different from 0"
         )  # fmt: skip
-        yield f"{said}, so there is nothing to be restored"
+        yield f"{said}, so there is nothing to restore"
         return
     for site in patching.effects:
         yield _heads(patching, site)
     if any(patching.cancels):
         heads = [named(head) for head, cancels in zip(patching.heads, patching.cancels, strict=True) if cancels]
-        yield f"estimates of {', '.join(heads)} are not to be trusted: paths through later layers cancel"
+        yield f"estimates of {', '.join(heads)} are wrong: paths through later layers cancel"
 
 
 def share_within(share: float, ends: Iterable[float]) -> str:
@@ -78,7 +78,7 @@ def _known(patching: "Patching") -> Iterator[str]:
     clean, n = patching.clean, len(patching.clean)
     ends = "" if n < 2 else " ({} to {})".format(*(number(float(end), 3) for end in interval(clean, patching._each)))
     if patching.asks == "logit difference":
-        how = "knows" if patching.knows else "does not know" if clean.mean() <= 0 else "is not found to know"
+        how = "knows" if patching.knows else "does not know" if clean.mean() <= 0 else "does not clearly know"
         right = f", above 0 in {int((clean > 0).sum()):,} of {n:,} pairs" if n > 1 else ", on one pair of texts"
         what = f"the logit of the right answer less that of the wrong one is {number(float(clean.mean()), 3)}{ends}"
         yield f"the model {how} the answer on the clean text: {what}{right}"
@@ -89,8 +89,8 @@ def _known(patching: "Patching") -> Iterator[str]:
         )
     elif not (clean.mean() > 0 and (n < 2 or interval(clean, patching._each)[0] > 0)):
         yield (
-            "the metric is not found to be above 0 on the clean text: if it is a logit difference, the model does not "
-            "know the answer, and shares of the difference say nothing"
+            "the metric is not clearly above 0 on the clean text: if it is a logit difference, the model does not "
+            "know the answer, and shares of the difference mean nothing"
         )
 
 
@@ -99,7 +99,7 @@ def _difference(patching: "Patching") -> str:
     said = f"the metric is {clean} on the clean text, {corrupted} on the corrupted one"
     n, difference = len(patching.clean), number(patching.difference, 3)
     if n < 2:
-        return f"{said}, on one pair of texts: of it there are no intervals, and heads are named from 5 % on"
+        return f"{said}, on one pair of texts: it gives no intervals, and heads are named from 5 %"
     low, high = (number(end, 3) for end in patching.difference_interval())
     return f"{said}: a difference of {difference} ({low} to {high}) over {counted(n, 'pair')} of texts"
 

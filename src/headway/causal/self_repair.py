@@ -101,10 +101,10 @@ class SelfRepair:
             both = per_token(float(self._both.mean(kind)[at]), (low[at], high[at]))
             alone = [nats(self._mean(single_of(self.exact, head, kind))) for head in (one, other)]
             cosine = self.pairs.cosine[at]
-            alike = f" (they write nearly the same: cosine {cosine:.2f})" if cosine > _ALIKE else ""
+            alike = f" (nearly equal outputs, cosine {cosine:.2f})" if cosine > _ALIKE else ""
             yield (
-                f"{named(one)} and {named(other)} stand in for each other{alike}: the loss rises by {both} without "
-                f"both, and changes by {alone[0]} without {named(one)} and by {alone[1]} without {named(other)}"
+                f"{named(one)} and {named(other)} replace each other{alike}: the loss rises by {both} without both, "
+                f"and changes by {alone[0]} without {named(one)} and by {alone[1]} without {named(other)}"
             )
         if len(redundant) > _SAID:
             yield f"{counted(len(redundant) - _SAID, 'other pair')} of heads do so, too"
@@ -121,15 +121,15 @@ class SelfRepair:
         if low <= MATTERS and high >= -MATTERS:
             return
         heads = listed(map(named, group.heads)) if len(group.heads) <= _LISTED else f"all {len(group.heads)} heads"
-        which = "" if group is self.named else " whose single removal is not found to raise the loss"
+        which = "" if group is self.named else " (none has a clear effect alone)"
         change, alone = per_token(self._mean(joint), self._ends(joint)), nats(self._mean(singles))
-        yield f"without {heads}{which} together the loss changes by {change}, but their single effects sum to {alone}"
+        yield f"without {heads} together{which}, the loss changes by {change}, but their single effects sum to {alone}"
         for head, left in group.left_in.items():
             back = joint - left[kind]
             ends = self._ends(back, 1 - 0.05 / len(group.heads))
             if ends[0] > MATTERS:
                 less = within(self._mean(back), ends)
-                yield f"if {named(head)} alone of these is left in, the loss is lower by {less}"
+                yield f"with {named(head)} left in, the loss is lower by {less}"
 
     def _mean(self, per_sequence: np.ndarray) -> float:
         return float(mean_over_tokens(per_sequence, self.exact.tokens))
@@ -188,7 +188,7 @@ class AblationTogether(Ablation):
         if repair is None or any(repair.redundant(kind) for kind in KINDS):
             return ()
         n = counted(len(repair.pairs.heads), "pair")
-        return (Finding(about="self_repair", sentence=f"heads that stand in for each other: none in {n} of heads"),)
+        return (Finding(about="self_repair", sentence=f"heads that replace each other: none in {n} of heads"),)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values, as `Ablation.to_json`; `self_repair` has the joint effects."""

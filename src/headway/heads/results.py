@@ -147,9 +147,9 @@ class XRay(ModelOnText):
     """
 
     held: ClassVar[str] = (
-        "Heads are held against untrained ones on the same stream: the same layers with fresh weights of the same "
-        "scale. A page of a model that learnt nothing has a finding in about 7 of 100 cases, over everything that "
-        "was looked for. Silence is weaker: a subspace of queries that all heads of a layer share is often missed."
+        "Headway compares heads with random heads on the same text: the same layers with random weights of the same "
+        "scale. On untrained models, about 7 of 100 pages have a finding. A missing finding proves less: the x-ray "
+        "often misses a query subspace that all heads of a layer share."
     )
 
     composition: Composition | None = None
@@ -168,8 +168,8 @@ class XRay(ModelOnText):
         """The sentence of a page without findings; without enough re-initialised heads nothing was searched."""
         draws = max((len(drawn) for score in self.scores.values() for drawn in score.draws.values()), default=0)
         if draws >= 4:
-            return f"no head and no metric was found to differ from {draws} re-initialised copies on the same text"
-        return "the heads were not compared with untrained heads, so what stands out is not known"
+            return f"no head and no metric clearly differs from {draws} random copies on the same text"
+        return "the heads were not compared with random heads, so no head can be named"
 
     @cached_property
     def looked_for(self) -> tuple[Finding, ...]:

@@ -129,7 +129,7 @@ class _Judge:
         if family.wild:
             warnings.append(warning("wild_arms", arms=family.wild).sentence)
         if self.at == "best":
-            warnings.append("the best step of each run is compared, which flatters arms whose metric varies more")
+            warnings.append("the best step of each run is compared, which favours arms whose metric varies more")
         notes = [
             self._how_read(arms, against, seeds),
             *self.table.notes,
@@ -281,24 +281,22 @@ class _Judge:
         without = sum(run.seed is None for run in self.runs)
         if without and not self.unpaired:
             said.append(
-                f"{counted(without, 'run')} without a seed: nothing tells whether they are several seeds or one, so "
-                "there is no interval; name the column of the seed (--seed), or type --unpaired if each run had a "
-                "random seed of its own"
+                f"{counted(without, 'run')} without a seed: they may share one seed, so there is no interval; name the "
+                "column of the seed (--seed), or type --unpaired if each run had a random seed of its own"
             )
         repeats = [run for run in self.runs if run.seed is not None and len(run.values) > 1]
         if repeats:
             said.append(self._repeats_said(repeats))
         if alone := [arm for arm, of_arm in runs.items() if len(of_arm) == 1]:
             said.append(
-                f"{listed(alone[:5])}{' and others' if len(alone) > 5 else ''}: one seed, which has no spread; no "
-                "interval rests on it"
+                f"{listed(alone[:5])}{' and others' if len(alone) > 5 else ''}: one seed has no spread, so "
+                "there is no interval"
             )
         compared = {arm for pair in pairs for arm in pair if len(runs[arm]) >= FEWEST}
         if not is_paired and not without and not self.unpaired and len(compared) > 1:
             said.append(
-                "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test); with the same "
-                "seeds in all arms, what seeds have in common would cancel: a correlation of 0.5 makes intervals 30 % "
-                "narrower"
+                "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test); train all arms "
+                "with the same seeds: at a correlation of 0.5, intervals are 30 % narrower"
             )
         return said
 

@@ -255,5 +255,5 @@ def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, 
     edge = "the lowest" if best == means[0][0] else "the highest" if best == means[-1][0] else ""
     tried = f", {edge} that was tried" if edge else ""
     said = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)
-    chance = "; with one seed this may be chance" if n_seeds == 1 else ""
+    chance = "; with one seed, this may be chance" if n_seeds == 1 else ""
     return f"{arm} is best at x{best:g} of its learning rate{tried} ({said}{chance})"

@@ -315,7 +315,7 @@ _FEW = 5
 
 def _at_look(family: Family) -> str:
     looks = len(family.plan.looks)
-    return f", at look {family.look} of {looks}" if looks > 1 and family.look is not None else ""
+    return f", at interim analysis {family.look} of {looks}" if looks > 1 and family.look is not None else ""
 
 
 def _detectable(differences: Sequence[Difference]) -> list[str]:

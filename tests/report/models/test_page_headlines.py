@@ -30,7 +30,7 @@ def test_an_xray_names_its_special_heads_and_frames_them():
 def test_heads_without_random_copies_have_a_headline_and_a_picture_too():
     model, tokens = planted(4)[0], texts(4)[0].numpy()
     found = replace(headway.xray(model, tokens=tokens, draws=0), composition=None)
-    assert headline(found).startswith("The heads were not compared with untrained heads")
+    assert headline(found).startswith("The heads were not compared with random heads")
     assert xray_page(found).figures[0].part == OPENING
 
 

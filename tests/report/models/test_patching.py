@@ -49,7 +49,7 @@ def test_positions_have_their_tokens():
 
 def test_the_headline_says_which_heads_restore_how_much():
     assert headline(patched()) == "L0H0 restores 50 % of the difference in the metric."
-    assert headline(patched(difference=0.0)).startswith("The metric is not found to be above 0 on the clean text")
+    assert headline(patched(difference=0.0)).startswith("The metric is not clearly above 0 on the clean text")
 
 
 def test_the_tables_have_exact_and_estimated_shares():
