@@ -202,7 +202,7 @@ class OneLayer(InContextModel):
 
     family: Literal["icl"]
     n_out: PositiveInt | None = Field(
-        None, description="rows of O: the number of outputs; null: a whole token, of which the y part is read"
+        None, description="rows of O: the number of outputs; null: a whole token, whose y part is the output"
     )
 
 

@@ -24,7 +24,7 @@ class StartPruning(Spec):
 
     by: PruningMethod = Field(description="the rule that chooses heads, as in `headway prune`")
     keep: PositiveInt | float | str = Field(
-        description="heads that remain, of those that `model` declares: a number, or a share such as 0.5 or 50%"
+        description="heads to keep: a number, or a share of the heads of `model`, such as 0.5 or 50%"
     )
     steps: PositiveInt = Field(1, description="rounds of pruning; importance is measured before each")
     sequences: PositiveInt = Field(32, description="training sequences that importance is measured on")
@@ -54,7 +54,7 @@ class Start(InitialRun):
     prune: StartPruning | None = Field(None, description="how heads are pruned; null: none is")
     regrow: bool = Field(
         False,
-        description="whether heads that `model` declares and that run has lost are added back with random weights",
+        description="whether pruned heads that `model` declares are added back with random weights",
     )
     weights: Literal["kept", "fresh", "rewound"] = Field(
         "kept",

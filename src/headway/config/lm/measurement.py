@@ -22,7 +22,7 @@ class HeadProbes(Spec):
     """
 
     every: PositiveInt = Field(500, description="steps between probes; the first and the last step are probed too")
-    dense_until: NonNegativeInt = Field(0, description="every step up to this one is probed")
+    dense_until: NonNegativeInt = Field(0, description="steps at the beginning that are all probed")
     sequences: PositiveInt = Field(8, description="held-out sequences, the same at every probe and for every seed")
     diversity: bool = Field(False, description="similarity of a layer's heads, raw and normalised")
     patterns: bool = Field(

@@ -57,7 +57,8 @@ class TransformerModel(Spec):
         "d_head", description="factor of the scores: none (1), d_head (d_head^-1/2), d_model, or a number"
     )
     windows: tuple[PositiveInt | None, ...] = Field(
-        (None,), description="keys that a query sees, with its own; layers take the entries in turn; null: all"
+        (None,),
+        description="number of keys that a query sees, its own included; layers take entries in turn; null: all",
     )
     mask: Attends = Field(
         "past",
@@ -114,7 +115,7 @@ class TransformerModel(Spec):
         None, description="width of the read-out, for tasks whose answers are no tokens; null: the vocabulary"
     )
     encoder: Width | None = Field(
-        None, description="width of the MLP that each input of numbers enters by, instead of a token's embedding"
+        None, description="width of the MLP that embeds inputs of numbers; null: inputs are tokens"
     )
     class_token: bool = Field(False, description="whether a learned vector follows the inputs; answers are read there")
     attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = Field(

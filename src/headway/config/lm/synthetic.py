@@ -320,7 +320,7 @@ class RecallTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.recall_examples"
 
     kind: Literal["recall"]
-    pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(4, description="keys with values at the beginning")
+    pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(4, description="pairs of key and value at the beginning")
     length: Annotated[int, Field(gt=2, le=100_000)] = Field(64, description="tokens: pairs, then keys among fillers")
     vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = Field(
         8192, description="tokens: 0 is the filler; the first half of the others are keys, the second half values"

@@ -59,19 +59,19 @@ class TextTask(TokensTask):
         0.01,
         gt=0,
         lt=1,
-        description="share of the documents that are held out; of a single document, its last characters",
+        description="share of the documents to hold out; a single document is cut before its end",
     )
     stories: PositiveInt | None = Field(
-        None, description="documents that are used, with the held-out ones; null: all (20,000 of `stories`)"
+        None, description="documents to read, held-out ones included; null: all (20,000 of `stories`)"
     )
     tokenizer: str = Field(
         "bytes",
         description="`bytes`, `bpe-4096` (trained on the corpus), `gpt2` (from the hub), or a folder with "
-        "tokenizer.json, or with vocab.json and merges.txt; `ids-50257` for a `.npy` of the ids 0 to 50256, of which "
-        "the last ends a document",
+        "tokenizer.json, or with vocab.json and merges.txt; `ids-50257` for a `.npy` of the ids 0 to 50256 (the last "
+        "id ends a document)",
     )
     padding: Literal["packed", "published"] = Field(
-        "packed", description="packed: documents joined; published: padded, and never trained to stop"
+        "packed", description="packed: joins documents; published: pads them, and never trains the model to stop"
     )
 
     @model_validator(mode="after")
