@@ -12,10 +12,12 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from headway.config.command import CommandRun
 from headway.config.document import RUN_SECTIONS, Document, Logging, Published
 from headway.config.kinds import RUN_KINDS
 from headway.config.lm.run import TokensRun
 from headway.config.regression import IclRun
+from headway.config.run import RunSpec
 from headway.config.spec import Spec, specs_in
 from headway.config.yaml import FACTOR
 
@@ -75,16 +77,21 @@ def reference() -> str:
         *_table("`logging`", Logging),
         *_table("`published`, each", Published),
     ]
-    for run in (TokensRun, IclRun):
-        about = "In-context regression" if run is IclRun else "Language models"
+    names: dict[type[RunSpec], str] = {
+        TokensRun: "Language models",
+        IclRun: "In-context regression",
+        CommandRun: "Commands of your own",
+    }
+    for run, about in names.items():
         sections = {part: part for part in RUN_SECTIONS if part in run.model_fields}
         if run.traits.initialises_others:
             sections["init_from"] = "arms.NAME.init_from"
         for part, path in sections.items():
-            members = dict.fromkeys(_nested(run.model_fields[part].annotation, path))
+            nested = _nested(run.model_fields[part].annotation, path)
+            members = {(at, member): None for at, member in nested if member.model_fields}
             for section in dict.fromkeys(section for section, _ in members):
                 rows = _part(f"{about}: `{section}`", [member for at, member in members if at == section])
-                lines += [_ARM_ROW if row.startswith("| `run` |") else row for row in rows]
+                lines += [_ARM_ROW if part == "init_from" and row.startswith("| `run` |") else row for row in rows]
     return "\n".join(lines) + "\n"
 
 

@@ -248,6 +248,7 @@ def run(
     figures: bool = True,
     look: bool | None = None,
     progress: bool | None = None,
+    trust_code: bool = False,
 ) -> ResultsDirectory:
     """Train the missing runs of an experiment, compare the arms and write the report; return the results directory.
 
@@ -273,6 +274,7 @@ def run(
         figures: True to write the figures as files beside the report, too.
         look: True to write look.html, the page of language models' heads, too; None: if `figures` is True.
         progress: True to show progress; None: in a terminal or a notebook.
+        trust_code: True to run training commands of a directory that somebody else made.
 
     Raises:
         UserError: when the directory holds something else, or a corpus cannot be used.
@@ -299,6 +301,7 @@ def run(
         device=device,
         runs_per_gpu=runs_per_gpu,
         ray=ray,
+        trust_code=trust_code,
     )
     goal = goal_of(until=until, at_most=at_most, seeds=seeds)
     if is_directory(experiment):
@@ -401,6 +404,7 @@ def carry_out(
 
     path = out or experiment.directory
     experiment = as_compared(experiment, path)
+    where.check_trusted(path, experiment.selected)
     uses_gpu = any(arm.resolved_spec.traits.uses_gpu for arm in experiment.selected)
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
     for warning in (*experiment.ignored_settings, *fallbacks(experiment, where.trainer)):
@@ -409,11 +413,10 @@ def carry_out(
         tell(said)
     for said in about_comparisons(experiment, path, adds_seeds=goal is not None):
         tell(said)
-    files = {file for arm in experiment.selected for file in arm.resolved_spec.task.files}
+    files = {file for arm in experiment.selected for file in arm.resolved_spec.task.read_files}
     with stored(path):
         with where.site(path, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
-            making = Making.at(site.slots, where.together)
-            store, runs, trained = _trained(experiment, out, goal, site, making, tell, watch)
+            store, runs, trained = _trained(experiment, out, goal, site, where.together, tell, watch)
         tell("comparing ...")
         results = write(store)
         show(store, results)
@@ -462,7 +465,7 @@ def _trained(
     out: Path | None,
     goal: "Until | None",
     site: "Executors",
-    making: Making,
+    together: str | int,
     tell: Callable[[str], object],
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
@@ -470,7 +473,7 @@ def _trained(
     from headway.adaptive.until import PlanContext
     from headway.execute.sweep import to_the_end
 
-    path = out or experiment.directory
+    path, making = out or experiment.directory, Making.at(site.slots, together)
 
     def train(pairs: Iterable[tuple[Arm, int]]) -> None:
         runs = Store.with_runs(path, experiment, experiment.with_ancestors(pairs), making)[1]
@@ -486,7 +489,7 @@ def _trained(
         )
         begun = goal.begin(context)
     first = experiment if begun is None else begun.experiment
-    store, runs = prepare(first, out, site.slots, tell, making.together)
+    store, runs = prepare(first, out, site.slots, tell, together)
     trained = any(run.status != "done" for run in runs)
     if begun is None:
         watch(to_the_end(runs, site.places))

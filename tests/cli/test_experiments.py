@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from headway.config.shipped import shipped
+from headway.config.document import shipped
 
 SMALL = [
     word

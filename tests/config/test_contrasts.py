@@ -3,8 +3,8 @@
 import pytest
 
 from headway.config.contrasts import contrasts_of
+from headway.config.document import shipped
 from headway.config.load import load, resolve
-from headway.config.shipped import shipped
 from headway.config.yaml import read_file
 from headway.errors import DeclarationError
 

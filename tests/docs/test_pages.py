@@ -60,5 +60,5 @@ def test_every_floor_and_every_laboratory_is_in_the_house():
     assert floors.count("\n| ") >= 18
     assert re.search(r"\| 0 \| `errors` \| .+ \| yes \|$", floors)
     assert "| 12 | `cli/` | The command line: a function for each verb |  |" in floors
-    assert parts.count("\n| `") == 2
+    assert parts.count("\n| `") == 3
     assert "| `icl` | `train.regression.LABORATORY` | " in parts

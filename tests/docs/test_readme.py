@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.config.document import shipped
 from headway.config.load import load, resolve
-from headway.config.shipped import shipped
 from headway.config.yaml import read_yaml
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from headway.config.shipped import shipped
+from headway.config.document import shipped
 from headway.config.yaml import read_file
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -13,8 +13,8 @@ from faults.fuzz_experiments import guarded, look_at
 
 import headway
 from headway.cli import main
+from headway.config.document import shipped
 from headway.config.load import load
-from headway.config.shipped import shipped
 from headway.config.spec import MOST_ARMS, MOST_LAYERS
 from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError, UserError

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
+from headway.base.process import metric_in
 from headway.errors import RunFailed, UserError
-from headway.gate.command import Candidate, metric_in, run_once
+from headway.gate.command import Candidate, run_once
 
 PYTHON = f"{sys.executable} -S -E -c"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 420_186,
-    "code lines": 39_599,
+    "tokens": 425_825,
+    "code lines": 40_181,
     "dense modules": 83,
     "functions above 400 tokens": 28,
     "comprehensions in 1,000 lines": 78,
     "fragments in Args": 0,
-    "strings that are a dotted name of Headway": 45,
+    "strings that are a dotted name of Headway": 48,
 }
 """The most that there may be."""
 

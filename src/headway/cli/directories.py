@@ -304,6 +304,7 @@ def worker(
     tell_left: Annotated[
         bool, typer.Option("--tell-left", help="Exit with 75 if runs remain after SIGUSR1 or after --until.")
     ] = False,
+    trust_code: opt.TrustCommands = False,
 ) -> None:
     """Join the work on a results directory, from any machine.
 
@@ -317,7 +318,9 @@ def worker(
     from headway.execute.sweep import ExecutionOptions
     from headway.report.progress import watch
 
-    options = ExecutionOptions(workers=slots, device=device, runs_per_gpu=runs_per_gpu, trainer=trainer)
+    options = ExecutionOptions(
+        workers=slots, device=device, runs_per_gpu=runs_per_gpu, trainer=trainer, trust_code=trust_code
+    )
     joining = Joining(directory=directory, options=options, until=None if until is None else deadline(until))
     try:
         left = joining.work(watch, tell)
@@ -354,6 +357,7 @@ def submit(
     device: opt.OnDevice = "auto",
     runs_per_gpu: opt.RunsPerGpu = 1,
     trainer: opt.Trainer = "auto",
+    trust_code: opt.TrustCommands = False,
 ) -> None:
     """Start workers with Slurm that join a results directory.
 
@@ -362,11 +366,14 @@ def submit(
     Example: headway submit results/icl-heads --array 20
     """
     from headway.execute.slurm import submit as submit_to_slurm
+    from headway.execute.sweep import ExecutionOptions
     from headway.store.environment import check_device
 
     if not device.startswith("cuda"):  # what GPUs the nodes have is not known here
         check_device(device, workers=slots, runs_per_gpu=runs_per_gpu)
     options = ["--device", device, "--trainer", trainer, "--runs-per-gpu", str(runs_per_gpu)]
     options += [] if slots is None else ["--slots", str(slots)]
+    ExecutionOptions(trust_code=trust_code).check_trusted(directory, open_store(directory).experiment.arms)
+    options += ["--trust-code"]  # a node may not know what this user has typed here
     jobs = submit_to_slurm(directory, array=array, time=time, sbatch=sbatch or (), options=options)
     say(f"submitted {len(jobs)} jobs ({jobs[0]} ...); their logs: {directory / 'slurm'}; `headway status {directory}`")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @app.command("list")
 def list_() -> None:
     """List the experiments that come with Headway."""
-    from headway.config.shipped import shipped
+    from headway.config.document import shipped
     from headway.config.yaml import read_file
 
     experiments = {name: read_file(path) for name, path in shipped().items()}
@@ -87,7 +87,7 @@ def plan(
         warn(said)
     if cache and "torch" in sys.modules:
         warn(cache)
-    print_tables(*planned.tables(), *planned.starts(), planned.picture)
+    print_tables(*planned.tables(), *planned.starts(), *planned.bars())
     for sentence in (*planned.sentences(), *notes):
         say(sentence)
     if out is not None:
@@ -139,6 +139,7 @@ def run(
     directory: Annotated[
         Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="Default: results/NAME-SCALE.")
     ] = None,
+    trust_code: opt.TrustCommands = False,
 ) -> None:
     """Train every arm and seed, compare the arms, write a report.
 
@@ -158,6 +159,7 @@ def run(
         _experiment(name, scale, settings, arms, control, seeds, plugins, directory),
         Path(name) if is_directory(name) else directory,
         where=ExecutionOptions(
+            trust_code=trust_code,
             workers=workers,
             trainer=trainer,
             together=together,

@@ -137,6 +137,10 @@ OnDevice = Annotated[
 ]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
 
+TrustCommands = Annotated[
+    bool, typer.Option("--trust-code", help="Run training commands of a directory that somebody else made.")
+]
+
 Plugins = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="FILE", help="Run a plug-in: code of your own (docs/your-own.md); repeatable."),

@@ -9,6 +9,7 @@ The document says which arm each arm starts from. The laboratory of the arm deci
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
@@ -28,6 +29,12 @@ from headway.config.spec import (
 )
 from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
+
+
+def shipped() -> dict[str, Path]:
+    """Return the experiments that come with Headway: name to file."""
+    return {path.stem: path for path in sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))}
+
 
 LONGEST_LINE = 100
 """The longest chain of arms that start from one another; each waits for the one before it."""
@@ -87,7 +94,7 @@ def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
     return parent
 
 
-RUN_SECTIONS = ("task", "model", "training", "evaluation", "probes", "samples", "after")
+RUN_SECTIONS = ("task", "values", "model", "training", "evaluation", "probes", "samples", "after")
 """The keys of a document that make up a run; arms and controls override them."""
 
 OF_ARMS = ("label", "init_from")
@@ -153,6 +160,7 @@ class Document(Spec):
         (), description="published claims on the question"
     )
     task: dict[str, Any] = Field(description="the task and its data")
+    values: dict[str, Any] = Field({}, description="what a training command of your own is given, by name")
     model: dict[str, Any] = Field({}, description="the model: what all arms share")
     training: dict[str, Any] = Field({}, description="hyper-parameters of training")
     evaluation: dict[str, Any] = Field({}, description="the held-out examples on which models are evaluated")
@@ -211,7 +219,7 @@ class Document(Spec):
 
     def _check_scales(self) -> None:
         for scale, content in self.scales.items():
-            for key in content.keys() & {"task", "model", "training", "evaluation", "arms"}:
+            for key in content.keys() & {"task", "values", "model", "training", "evaluation", "arms"}:
                 if not isinstance(content[key], Mapping):
                     raise ValueError(
                         f"scales.{scale}.{key}: {shortened(repr(content[key]))} was given; write a mapping, "

@@ -1,7 +1,7 @@
 """Experiments: arms crossed with controls, and the runs that a user asks for."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -21,10 +21,10 @@ from headway.config.document import (
     controls_of,
     ignored_by_controls,
     names_of,
+    shipped,
 )
 from headway.config.plugins import Plugin
 from headway.config.run import PER_BYTE
-from headway.config.shipped import shipped
 from headway.config.yaml import leaves, write_yaml
 from headway.errors import DeclarationError, near
 
@@ -58,6 +58,7 @@ class Experiment:
     settings: tuple[str, ...] = ()
     crossed: tuple[str, ...] = ()
     plugins: tuple[Plugin, ...] = ()
+    code: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     only: frozenset[tuple[str, int]] | None = None
     named: tuple[str, ...] = ()
     removed_keys: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import create_model
 
 from headway.config import plugins
+from headway.config.command import CommandRun
 from headway.config.lm.model import OWN_FAMILIES
 from headway.config.lm.run import TASKS, TokensRun
 from headway.config.lm.task import TokensTask
@@ -16,7 +17,7 @@ from headway.config.run import RunSpec, Task, imported
 from headway.config.spec import Locate, Spec, parse, renamed
 from headway.errors import DeclarationError, near, shortened
 
-RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, **dict.fromkeys(TASKS, TokensRun)}
+RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, "command": CommandRun, **dict.fromkeys(TASKS, TokensRun)}
 """The type of a run for each `task.kind`."""
 
 LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
@@ -24,6 +25,11 @@ LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
         "train": "headway.train.regression.LABORATORY",
         "compare": "headway.stats.regression.LABORATORY",
         "show": "headway.report.regression.report.LABORATORY",
+    },
+    "command": {
+        "train": "headway.train.command.LABORATORY",
+        "compare": "headway.stats.laboratory.LABORATORY",
+        "show": "headway.report.experiment.command.LABORATORY",
     },
     "tokens": {
         "prepare": "headway.data.batch.prepare",

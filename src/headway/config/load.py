@@ -14,12 +14,14 @@ from typing import Any
 
 from headway.config import plugins as plugin_files
 from headway.config.arms import Arm, check_kept
+from headway.config.command import with_hashes
 from headway.config.document import (
     RUN_SECTIONS,
     Document,
     all_seeds,
     label_of,
     meant_for,
+    shipped,
     starts_of,
     with_settings,
 )
@@ -28,7 +30,6 @@ from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
 from headway.config.run import RunSpec, effective
-from headway.config.shipped import shipped
 from headway.config.spec import Locate, check_arms, count_values, parse, renamed
 from headway.config.yaml import CHOOSERS, leaves, merge, read_file
 from headway.errors import DeclarationError, near, shortened
@@ -133,7 +134,7 @@ def resolve(
     plain = {key: value for key, value in content.items() if key != "scales"}
     if chosen:
         plain = merge(plain, {**scales[chosen], "scale": chosen})
-    plain = with_settings(plain, given)
+    plain, code = with_hashes(with_settings(plain, given), folder)
     _refuse_removed(plain, locate)
     resolved = parse(Document, plain, locate)
     named = [plugin_files.load(each, folder) for each in resolved.plugins]
@@ -141,9 +142,11 @@ def resolve(
     if loaded:
         resolved = resolved.model_copy(update={"plugins": tuple(plugin.written for plugin in loaded)})
     try:
-        experiment = replace(_assemble(resolved, locate, loaded), settings=given)
+        experiment = replace(_assemble(resolved, locate, loaded), settings=given, code=code)
         _check_starts(experiment.arms, locate)
         _check_folders(resolved, locate)
+        for arm in experiment.arms:
+            arm.resolved_spec.task.begin(folder)
         return experiment
     except DeclarationError as error:  # perhaps caused by a setting meant for an arm's own value
         raise DeclarationError("\n".join([str(error), *meant_for(given, resolved.arms, str(error))])) from None

@@ -27,6 +27,7 @@ from pydantic import PydanticUserError
 
 from headway.base import rng
 from headway.base.files import inside, names_in, private_folder, read_bytes
+from headway.base.identity import digest as digest_of
 from headway.config.yaml import read_file
 from headway.errors import DeclarationError, ResultsError, UserError, near, shortened
 
@@ -340,6 +341,18 @@ def allow(directory: Path) -> tuple[Plugin, ...]:
         DeclarationError: if `load` would raise it, or a file is none of those that a directory keeps.
     """
     return tuple(_allowed(directory, written) for written in _written(directory))
+
+
+def allow_command(*command: Any) -> None:
+    """Note that this user has typed or read a command, so that it may run where it is found in a directory."""
+    private, _ = private_folder("commands")
+    (private / digest_of(command)).touch()
+
+
+def is_allowed_command(*command: Any) -> bool:
+    """Return whether this user has typed or read a command."""
+    private, _ = private_folder("commands")
+    return (private / digest_of(command)).exists()
 
 
 def _allowed(directory: Path, written: str) -> Plugin:

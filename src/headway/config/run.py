@@ -94,6 +94,8 @@ class Traits:
     """True if a GPU is worth using; otherwise a run trains on the processor even if there is a GPU."""
     initialises_others: bool = False
     """True if other runs can be initialised from a run of this kind."""
+    is_timed: bool = True
+    """False if `headway plan` cannot try a few steps."""
     measures_user_metrics: bool = False
     """True if metrics of runs that plugins register are measured."""
     memory_advice: str = "lower training.batch_size"
@@ -127,9 +129,23 @@ class Task(Spec):
         return ()
 
     @property
-    def files(self) -> tuple[Path, ...]:
+    def read_files(self) -> tuple[Path, ...]:
         """The user's files and folders that a run reads: they have to exist wherever it is executed."""
         return ()
+
+    def begin(self, folder: Path) -> None:
+        """Check a task that stands in a file that the user typed, in a folder; most need nothing.
+
+        Raises:
+            DeclarationError: saying what is missing.
+        """
+
+    def check_trusted(self, directory: Path, *, trust_code: bool) -> None:
+        """Raise ResultsError if a results directory would run code that the user has not typed; most run none.
+
+        Raises:
+            ResultsError: naming the code.
+        """
 
     def best_possible(self, model: Any) -> Mapping[str, float]:  # noqa: ARG002
         """Return known bounds that no model of this shape exceeds, by metric."""
@@ -204,7 +220,7 @@ class RunSpec(Spec):
     plugins: tuple[str, ...] = Field((), description="hashes of code of one's own that its result may depend on")
     task: Task
     model: Spec
-    training: Training
+    training: Spec
 
     @property
     def id(self) -> str:
@@ -234,6 +250,11 @@ class RunSpec(Spec):
     def scheme(self) -> str | None:
         """The change of the number of heads by layer: ascending, constant or descending; None if neither."""
         return None
+
+    @property
+    def command(self) -> str:
+        """The command line of a run that Headway does not train itself; empty if it does."""
+        return ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -266,7 +287,8 @@ class RunSpec(Spec):
 def effective(run: RunSpec) -> dict[str, Any]:
     """Return the content of a run without choices of its model that have no effect: equal ones end alike."""
     content, idle = run.content(), getattr(run.model, "idle", ())
-    return {**content, "model": {key: value for key, value in content["model"].items() if key not in idle}}
+    model = content.get("model", {})
+    return {**content, "model": {key: value for key, value in model.items() if key not in idle}}
 
 
 def imported(member: str) -> Any:

@@ -45,7 +45,7 @@ class Cost:
     @property
     def batch_size(self) -> int:
         """Examples in a step."""
-        return self.run.training.batch_size
+        return self.budget.batch_size
 
     @property
     def steps_per_s(self) -> float | None:
@@ -150,7 +150,7 @@ def preflight(experiment: Experiment) -> tuple[str, ...]:
         UserError: if a run would raise it, as far as the check is cheap.
     """
     runs = [arm.spec(experiment.seeds[0]) for arm in experiment.selected]
-    with_data = {(run.task, run.training.batch_size): run for run in runs if run.task.corpora}
+    with_data = {(run.task, run.budget.batch_size): run for run in runs if run.task.corpora}
     return tuple(dict.fromkeys(said for run in with_data.values() for said in part_of(run, "preflight")(run)))
 
 
@@ -186,6 +186,8 @@ def _tried(together: Sequence[RunSpec]) -> tuple[float, ...]:
 
 
 def _reason_not_to_try(run: RunSpec) -> str | None:
+    if not run.traits.is_timed:
+        return "a run is a command of your own"
     # A trial is three steps, of at least an example each.
     flops = 3 * 3.0 * run.budget.flops_per_example
     if flops > LONGEST_TRIAL_S * SLOW_FLOPS_PER_S:

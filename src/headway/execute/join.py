@@ -158,6 +158,7 @@ class Joining:
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
         store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
+        options.check_trusted(self.directory, store.experiment.arms)
         with SignalHandler().heard(), stored(self.directory):
             first = True
             while not self._is_time:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headway.config.arms import Arm
 from headway.errors import ResultsError, StorageFailed
 from headway.execute.parents import RunDependencies
 from headway.execute.places import LOST, WORKER, LocalPlace, Place, Worker, WorkerOptions, lasting, local_places
@@ -46,6 +47,7 @@ class ExecutionOptions:
         device: the device: `auto`, `cpu`, `cuda` or `cuda:N`.
         runs_per_gpu: the number of runs that share a GPU.
         ray: `auto` or the address of a Ray cluster; None: this machine.
+        trust_code: True to run training commands of a directory that somebody else made.
         command: the command that starts a worker.
     """
 
@@ -55,7 +57,17 @@ class ExecutionOptions:
     device: str = "auto"
     runs_per_gpu: int = 1
     ray: str | None = None
+    trust_code: bool = False
     command: tuple[str, ...] = WORKER
+
+    def check_trusted(self, directory: Path, arms: Iterable[Arm]) -> None:
+        """Raise ResultsError if a directory would run commands that this user has not typed.
+
+        Raises:
+            ResultsError: naming one.
+        """
+        for arm in arms:
+            arm.resolved_spec.task.check_trusted(directory, trust_code=self.trust_code)
 
     def here(self, *, runs: int, uses_gpu: bool) -> tuple[LocalPlace, ...]:
         """The places of this machine.

@@ -128,9 +128,9 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
         "step_s": step_s,
         "step_s_range": [min(seconds), max(seconds)],
         "n_steps": len(seconds),
-        "tokens_per_s": spec.training.batch_size * spec.task.n_ctx / step_s,
+        "tokens_per_s": spec.budget.batch_size * spec.task.n_ctx / step_s,
         "memory_bytes": study.memory()["memory_bytes"],
-        "batch_size": spec.training.batch_size,
+        "batch_size": spec.budget.batch_size,
         "execution": {**study.execution, **surroundings()},
     }
     write_json(into, signed(plain(timing)))

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import Content, appending, json_text, plain, write_text
+from headway.config.command import WORK
 from headway.config.plugins import directory_of, load_kept
 from headway.config.run import RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, UserError
@@ -285,7 +286,9 @@ class OwnedRun:
             yield resumed is None or resumed.unrecorded is not None
             count = partial(self._count, study, base)
             session = TrainingSession(self._run, study, writer, self._lease, self._stop_request, count)
-            training_s = yield from session.to_the_end()
+            with contextlib.ExitStack() as open_study_parts:
+                open_study_parts.callback(study.close)
+                training_s = yield from session.to_the_end()
             self._contents |= writer.contents
         conclusion = study.conclude()
         self._lease.check()
@@ -335,9 +338,14 @@ class OwnedRun:
         return integrity.write(self._run.path, {**self._contents, **stored})
 
     def _stored(self) -> dict[str, Content]:
-        """Return the content of the checkpoint files."""
-        contents = checkpoint.contents(self._run.path / "checkpoint")
-        return {f"checkpoint/{name}": content for name, content in contents.items()}
+        """Return the content of the checkpoint files, and of what a command has made in its folder."""
+        path = self._run.path
+        contents = checkpoint.contents(path / "checkpoint")
+        made = [file for file in sorted((path / WORK).rglob("*")) if file.is_file() and not file.is_symlink()]
+        return {
+            **{f"checkpoint/{name}": content for name, content in contents.items()},
+            **{file.relative_to(path).as_posix(): Content.of_file(file) for file in made},
+        }
 
     def _start(self, study: Study, resumed: Checkpoint | None) -> None:
         """Put the trainer where it resumes, and record its execution from here."""

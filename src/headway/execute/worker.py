@@ -7,7 +7,7 @@ Therefore this file imports inside its functions. It is the only file of this fo
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from headway.train.process_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from headway.config.run import RunSpec
-    from headway.execute.work import OpenStudy
     from headway.train.loop import Study
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -36,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from headway.execute.stop import Stop
     from headway.execute.work import STOPPED
 
-    def open_study(spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
-        study = _open_study(run_dir, spec, stored, options, threads)
+    def open_study(path: Path, spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
+        study = _open_study(path, spec, stored, options, threads)
         if message and "torch" in sys.modules:
             print(message, flush=True)
         return study
@@ -52,7 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _work(
-    run_dir: Path, options: WorkerOptions, open_study: "OpenStudy", threads: int, environment: Mapping[str, str]
+    run_dir: Path,
+    options: WorkerOptions,
+    open_study: "Callable[[Path, RunSpec, Mapping[str, Any]], Study]",
+    threads: int,
+    environment: Mapping[str, str],
 ) -> int:
     """Time a run, work on it, or work on one run after another, as the options say."""
     if options.time:
@@ -61,7 +64,7 @@ def _work(
 
         _load_plugins(run_dir)
         with StopRequest(options.parent).heard():
-            return time_steps(run_dir, open_study, options.time)
+            return time_steps(run_dir, partial(open_study, run_dir), options.time)
 
     from headway.execute.ensemble import work_together
     from headway.execute.work import serve, work
@@ -71,7 +74,7 @@ def _work(
         _load_plugins(path)
         try:
             if Run.open(path).batch is None:
-                return work(path, open_study, parent=options.parent)
+                return work(path, partial(open_study, path), parent=options.parent)
             open_together = partial(_open_together, threads=threads, device=options.device)
             return work_together(path, open_together, parent=options.parent)
         except UserError as error:
@@ -157,6 +160,7 @@ def _open_study(
         device=options.device,
         init_from=init_from_of(path) if spec.initial_run is not None and init_record is None else None,
         init_record=init_record,
+        folder=path,
     )
     return _set_up(study, threads)
 

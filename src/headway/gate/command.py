@@ -1,42 +1,28 @@
 """A training command of anybody's: how it is written, run once for a seed, and how its metric is read.
 
-A command is split into words once. The seed takes the place of `{seed}` in a word, and no shell reads the words. Each
-run is a process group of its own, so that nothing of it is left when it is stopped.
+A command is split into words once. The seed takes the place of `{seed}` in a word.
 """
 
 import contextlib
-import json
 import math
 import os
-import re
 import shlex
 import shutil
-import signal
-import subprocess
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from headway.base.files import Content, appending, ordinary, private_folder, remove, write_text
-from headway.base.identity import digest
+from headway.base.files import Content, appending, ordinary, remove
+from headway.base.process import RunningCommand, how_it_ended, metric_in
+from headway.config.plugins import allow_command, is_allowed_command
 from headway.errors import RunFailed, UserError, shortened
 
 SEED = "{seed}"
-
-_PATIENCE_S = 5.0
-"""Seconds between asking a run to end and ending it."""
-
-_GONE = (ProcessLookupError, PermissionError)
-"""Errors of a signal to a group of processes that have ended."""
 
 _TAIL = 1 << 20
 """Bytes at the end of an output in which the metric is looked for."""
 
 _LARGEST_PART = 1 << 24
 """Bytes of a file up to which it is taken for a part of the program and not for its data."""
-
-_NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +91,7 @@ def hashes(words: list[str], folder: Path) -> dict[str, str]:
 
 def allow(candidate: Candidate) -> None:
     """Note that this user has typed or read a command, so that gates may run it."""
-    folder, _ = private_folder("commands")
-    write_text(folder / digest([candidate.run, candidate.folder]), "")
+    allow_command(candidate.run, candidate.folder)
 
 
 def check_allowed(candidate: Candidate, directory: Path) -> None:
@@ -115,8 +100,7 @@ def check_allowed(candidate: Candidate, directory: Path) -> None:
     Raises:
         UserError: naming the command.
     """
-    folder, _ = private_folder("commands")
-    if not (folder / digest([candidate.run, candidate.folder])).exists():
+    if not is_allowed_command(candidate.run, candidate.folder):
         raise UserError(
             f"{directory} would run {shortened(repr(candidate.run))} in {candidate.folder}, which you have not typed "
             "here; read it, and allow it with --trust-code"
@@ -132,28 +116,18 @@ def run_once(candidate: Candidate, seed: int, log: Path, metric: str, timeout: f
     """
     words = [word.replace(SEED, str(seed)) for word in shlex.split(candidate.run)]
     remove(log)
-    with open(appending(log), "ab") as output, ThreadPoolExecutor(1) as starter:
-        # An interrupt reaches the main thread alone: in another one, no process is started and not known.
-        started = starter.submit(
-            subprocess.Popen,
-            words,
-            cwd=candidate.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    with (
+        open(appending(log), "ab") as output,
+        RunningCommand(words, folder=candidate.folder, output=output) as command,
+    ):
         try:
-            code = started.result().wait(timeout)
+            code = command.wait(timeout)
         except OSError as error:
             raise RunFailed(f"the command did not start: {error.strerror} ({error.filename})") from None
-        except subprocess.TimeoutExpired:
-            raise RunFailed(f"the run did not end within {timeout:g} s (--timeout); its output: {log}") from None
-        finally:
-            _end(started)
+    if code is None:
+        raise RunFailed(f"the run did not end within {timeout:g} s (--timeout); its output: {log}")
     if code:
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        raise RunFailed(f"the run ended {how}; its output: {log}")
+        raise RunFailed(f"the run ended {how_it_ended(code)}; its output: {log}")
     value = metric_in(_tail(log), metric)
     if value is None:
         raise RunFailed(f"the run printed no {metric}; its output: {log}")
@@ -162,49 +136,8 @@ def run_once(candidate: Candidate, seed: int, log: Path, metric: str, timeout: f
     return value
 
 
-def metric_in(text: str, metric: str) -> float | None:
-    r"""Return the last value of a metric in an output: of a line of JSON, or after `metric=` or `metric:`.
-
-    Examples:
-        >>> metric_in("step 1 loss: 2.5\nstep 2 loss: 2.25 lr: 0.1", "loss")
-        2.25
-        >>> metric_in('{"loss": 2.5}\ndone', "loss")
-        2.5
-    """
-    pattern = re.compile(rf"(?<![\w./-]){re.escape(metric)}[\"']?\s*[=:]\s*({_NUMBER})(?![\w.])", re.IGNORECASE)
-    for line in reversed(text.splitlines()):
-        if (value := _of_json(line, metric)) is not None:
-            return value
-        if found := pattern.findall(line):
-            return float(found[-1])
-    return None
-
-
-def _of_json(line: str, metric: str) -> float | None:
-    """Return the number under a key of a JSON line; one that is null or a text is not a number."""
-    try:
-        value: Any = json.loads(line)[metric]
-    except (LookupError, RecursionError, TypeError, ValueError):
-        return None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-
-
 def _tail(log: Path) -> str:
     with ordinary(log) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL))
         return file.read().decode(errors="replace")
-
-
-def _end(started: "Future[subprocess.Popen[bytes]]") -> None:
-    """End a run with everything that it started, if it has not ended by itself."""
-    if started.exception() or started.result().poll() is not None:
-        return
-    process = started.result()
-    with contextlib.suppress(*_GONE):
-        os.killpg(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-        process.wait(_PATIENCE_S)
-    with contextlib.suppress(*_GONE):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

@@ -51,13 +51,24 @@ class PlannedCosts:
         names = [together([cost.arm.full_name for cost in group], len(self.costs)) for group in alike.values()]
         return Parts(counts={name: dict(counts) for name, counts in zip(names, alike, strict=True)})
 
+    def bars(self) -> tuple[Parts, ...]:
+        """Return the picture, unless nothing is known of the parameters."""
+        return (self.picture,) if self.picture.names else ()
+
     @property
     def _run(self) -> RunSpec:
         """A run that tells what all runs of a laboratory have in common."""
         return self.costs[0].run
 
-    def tables(self) -> tuple[Table, Table]:
-        """Parameters by part, and what a run costs; a row per arm."""
+    def tables(self) -> tuple[Table, ...]:
+        """Parameters by part, and what a run costs; or the command of a run. A row per arm."""
+        if self._run.command:
+            commands = Table(box=None, pad_edge=False, header_style="bold")
+            commands.add_column("arm", overflow="fold")
+            commands.add_column("command, with the first seed", overflow="fold")
+            for cost in self.costs:
+                commands.add_row(escape(cost.arm.full_name), escape(cost.run.command))
+            return (commands,)
         parts = self.picture.names
         in_tokens, heads = self._run.task.n_ctx is not None, bool(self._run.heads_summary)
         flops_of = f"FLOPs/{self._run.traits.example}"
@@ -116,6 +127,9 @@ class PlannedCosts:
 
     def sentences(self) -> Iterable[str]:
         """Yield sentences on the columns, on matched arms, and on the time of all runs."""
+        if self._run.command:
+            yield f"{counted(len(self.experiment.runs), 'run')}; what one costs is not known before it ends"
+            return
         what = self._run.traits.example
         yield f"FLOPs of a {what} are those of a forward pass; of a run, about three times that for every {what}"
         if len(self.costs) > 1:

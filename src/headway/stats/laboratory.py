@@ -1,6 +1,5 @@
 """The contribution of each laboratory to the comparison of arms, and the function that finds it."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,18 +74,18 @@ class ExtraResults:
     claims: tuple["JudgedStatement", ...] = ()
 
 
-class ComparisonSlice(ABC):
+class ComparisonSlice:
     """A laboratory's slice of this room."""
 
-    @abstractmethod
-    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:
-        """Return the metrics that predictors without training reach on a task.
+    def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
+        """Return the metrics that predictors without training reach on a task; none are known by default.
 
         Args:
             directory: the results directory, where what is costly is kept.
             key: the digest of the task.
             runs: finished runs of the task, at least one.
         """
+        return References(baselines={})
 
     def extra(
         self,
@@ -96,6 +95,10 @@ class ComparisonSlice(ABC):
     ) -> ExtraResults:
         """Return the laboratory's additional findings."""
         return ExtraResults()
+
+
+LABORATORY = ComparisonSlice()
+"""The slice of a laboratory that adds nothing."""
 
 
 def laboratory_of(run: RunSpec) -> ComparisonSlice:

@@ -103,7 +103,8 @@ def at_best_rates(
     """
     metric = experiment.primary
     values = {arm.full_name: values_of(arm, metric, runs) for arm in experiment.arms}
-    plain = [arm for arm in experiment.arms if arm.control is None]
+    trained = [arm for arm in experiment.arms if hasattr(arm.resolved_spec.training, "learning_rate")]
+    plain = [arm for arm in trained if arm.control is None]
     every = {arm.name: _rates(arm, experiment, values) for arm in plain}
     several = {name: of_arm for name, of_arm in every.items() if len(of_arm) > 1}
     rates = _with_gains(several, runs, metric, looks)
@@ -224,7 +225,7 @@ def _rate(arm: Arm) -> float:
 
 def _but_rate(arm: Arm) -> dict[str, Any]:
     content = arm.spec(0).content()
-    content["training"] = {key: value for key, value in content["training"].items() if key not in _RATES}
+    content["training"] = {key: value for key, value in content.get("training", {}).items() if key not in _RATES}
     return content
 
 

@@ -99,7 +99,7 @@ def check_and_prepare(
     if slots and all(slot.device == "cpu" for slot in slots):
         check_memory(runs, len(slots))
     looked_at = [spec for _, spec in runs if spec.task.corpora or (spec.plugins and spec.traits.measures_user_metrics)]
-    with_data = {(spec.task, spec.training.batch_size): spec for spec in looked_at}
+    with_data = {(spec.task, spec.budget.batch_size): spec for spec in looked_at}
     for note in dict.fromkeys(n for spec in with_data.values() for n in part_of(spec, "prepare")(spec)):
         tell(note)
 
@@ -141,7 +141,7 @@ def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
     if fits is None:
         return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
     return (
-        f"{said} with a batch of {spec.training.batch_size}; into {_size(there)} one of {fits} would fit: "
+        f"{said} with a batch of {spec.budget.batch_size}; into {_size(there)} one of {fits} would fit: "
         f"{spec.traits.memory_advice}"
     )
 
@@ -289,7 +289,7 @@ class Making:
         """The threads of a run: of a batch one, unless its steps are large enough for more to pay."""
         if self.threads is None or batch is None:
             return self.threads
-        step = spec.budget.flops_per_example * spec.training.batch_size * len(batch.members)
+        step = spec.budget.flops_per_example * spec.budget.batch_size * len(batch.members)
         return self.threads if step >= _WORTH_THREADS else 1
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from headway.base.files import entries, names_in
 from headway.base.text import counted, listed
-from headway.config import plugins
+from headway.config import command, plugins
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
@@ -88,7 +88,8 @@ def check_content(path: Path) -> None:
         ResultsError: when it holds other things.
     """
     content = [name for name in names_in(path) if not name.startswith(".")]
-    if content == [plugins.FOLDER] and plugins.are_all(path):
+    kept = {plugins.FOLDER: plugins.are_all, command.FOLDER: command.are_all}
+    if content and all(name in kept and kept[name](path) for name in content):
         return
     if content and document.FILE not in content and not run_folders(path):
         raise ResultsError(

@@ -12,10 +12,11 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from headway.base.files import NotOrdinary, checked, entries, inside, kept_json, ordinary, parsed
+from headway.base.files import NotOrdinary, checked, entries, inside, is_bare, kept_json, ordinary, parsed
 from headway.base.files import read_bytes as bytes_of
 from headway.base.identity import is_as_signed
 from headway.base.text import command_line, with_numbers
+from headway.config.command import WORK
 from headway.errors import ResultsError, Unreadable
 from headway.store.checkpoint import Arrays
 
@@ -34,7 +35,9 @@ _OF_A_STEP = re.compile(r"(heads|weights|checkpoint)/[0-9]+\.safetensors|checkpo
 
 def is_of_run(name: str) -> bool:
     """Return whether a path is that of a file which runs have; a stranger's seal may name anything."""
-    return name in READ or _OF_A_STEP.fullmatch(name) is not None
+    first, *folders = name.split("/")
+    of_command = first == WORK and bool(folders) and all(map(is_bare, folders))
+    return name in READ or of_command or _OF_A_STEP.fullmatch(name) is not None
 
 
 def anew(path: Path) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from headway.base.files import Content, entries, json_text, names_in, plain, read_bytes
 from headway.base.text import command_line, listed
+from headway.config.command import WORK
 from headway.config.plugins import check_kept
 from headway.errors import DeclarationError, ResultsError, shortened
 from headway.store import document, integrity, look_plans
@@ -175,7 +176,7 @@ def _look(folder: Path, store: Store | None, known: Checked) -> Looked:
 
 
 _FOLDERS = ("checkpoint", *OF_STEPS)
-_OWN = ("run.json", "log.txt", integrity.SEAL, "lease", *_FOLDERS, *READ)
+_OWN = ("run.json", "log.txt", integrity.SEAL, "lease", WORK, *_FOLDERS, *READ)
 """The names of what a run's folder holds."""
 
 

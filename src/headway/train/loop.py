@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -101,6 +102,7 @@ class Study:
             largest counts.
         clock: the clock in seconds, from any origin; runs that are trained together all have the seconds of the whole
             batch.
+        close: the function that ends what the trainer has started, whatever ends the run.
     """
 
     trainer: Trainer
@@ -115,6 +117,7 @@ class Study:
     files: Mapping[str, str] = field(default_factory=dict)
     memory: Callable[[], Mapping[str, int]] = dict
     clock: Callable[[], float] = time.perf_counter
+    close: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +297,7 @@ class TrainingSlice(ABC):
         device: str = "auto",
         init_from: InitFrom | None = None,
         init_record: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
     ) -> Study:
         """A run, ready to be trained from its initial weights, or from those that it starts from.
 
@@ -304,6 +308,7 @@ class TrainingSlice(ABC):
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
             init_from: the run that it is initialised from; None if there is none, or if the run resumes.
             init_record: the record of the initialisation from another run, if the run resumes and has one.
+            folder: the folder of the run; None if nothing is kept.
 
         Raises:
             UserError: if a trainer or device cannot train the run, or data are missing or invalid.

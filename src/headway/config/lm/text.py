@@ -154,7 +154,7 @@ class TextTask(TokensTask):
         return (self.corpus,) if self.validation is None else (self.corpus, self.validation)
 
     @property
-    def files(self) -> tuple[Path, ...]:
+    def read_files(self) -> tuple[Path, ...]:
         """The texts and the tokenizer that are given by a path."""
         texts = [re.sub(_FIELD, r"\1", corpus) for corpus in self.corpora if corpus not in CORPORA]
         return (*map(located, texts), *([] if self.tokenizer_folder is None else [self.tokenizer_folder]))

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 from headway.base.files import entries, inside, is_up_to_date
 from headway.base.text import command_line, counted
 from headway.base.words import NOT_COMPARED, agreement
-from headway.config.document import Published
+from headway.config.document import Published, shipped
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.config.metrics import METRICS
 from headway.config.plugins import Entry, Plugin
-from headway.config.shipped import shipped
 from headway.config.spec import MOST_MODELS
 from headway.config.yaml import leaves
 from headway.errors import UserError
@@ -177,7 +176,7 @@ def figures(material: ReportData) -> Iterator[Figure]:
 
 def _can_look(material: ReportData) -> bool:
     """Return whether `headway look` can open the models, which must read tokens."""
-    reads_numbers = material.run.content()["model"].get("encoder") is not None
+    reads_numbers = material.run.content().get("model", {}).get("encoder") is not None
     return bool(material.arms) and material.run.task.n_ctx is not None and not reads_numbers
 
 

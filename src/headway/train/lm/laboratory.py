@@ -1,6 +1,7 @@
 """The contribution of transformers on tokens to training; torch is loaded when it is needed."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class TokensTrainingSlice(TrainingSlice):
     """Transformers on tokens; torch is loaded when it is needed."""
 
-    def open_study(self, run: TokensRun, **options: Any) -> Study:
+    def open_study(self, run: TokensRun, *, folder: Path | None = None, **options: Any) -> Study:  # noqa: ARG002
         """Open the study of a run, with the options of `TrainingSlice.open_study`."""
         from headway.train.lm.study import open_study
 

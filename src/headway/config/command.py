@@ -1,0 +1,334 @@
+"""Training commands of the user's own as a laboratory: what a run is, and the files that it is made of.
+
+A run is a command with its values and its seed, and the hashes of the files that it starts. A results directory keeps
+these files by their hashes, and each run has copies in a folder of its own, where the command works. A directory that
+somebody else made runs no command until the user allows it.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from headway.base.files import Content, folder_in, inside, is_bare, names_in, read_bytes, write_bytes
+from headway.base.text import listed
+from headway.config.metrics import METRICS, Better, Metric
+from headway.config.plugins import allow_command, is_allowed_command
+from headway.config.run import Budget, Comparability, RunSpec, Task, Traits
+from headway.config.spec import Spec
+from headway.errors import DeclarationError, ResultsError, near, shortened
+
+FOLDER = "code"
+"""The folder of a results directory that keeps the files of commands."""
+WORK = "command"
+"""The folder of a run in which its command works."""
+LARGEST = 1 << 26
+_SHORT = 16
+_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_METRIC = re.compile(r"[A-Za-z_][\w./ -]*")
+
+Value = bool | int | float | str
+
+
+def text_of(value: Value) -> str:
+    """Return a value as a command reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class CommandTask(Task):
+    """A training command, and what is read of it."""
+
+    kind: Literal["command"]
+    run: str = Field(
+        description="the command; `{seed}`, `{run}` (the folder that it works in) and `{NAME}` of `values` are filled "
+        "in as arguments"
+    )
+    files: dict[str, str] = Field(
+        {},
+        description="the files that the command starts, as a list of paths beside this file; their hashes are part of "
+        "a run's id, and each run works on copies",
+        json_schema_extra={"type": ["array", "object"], "items": {"type": "string"}},
+    )
+    records: str = Field(
+        "",
+        description="the file of JSON lines that the command writes, such as metrics.jsonl; or a regular expression "
+        "with named groups for its output, such as `step (?P<step>\\d+) loss (?P<loss>\\S+)`; empty: lines of JSON, "
+        "or `metric: value`, in its output",
+    )
+    metric: str = Field(description="the metric by which arms are compared, as the records name it")
+    better: Better = Field("lower", description="whether a lower or a higher value is better")
+    timeout: PositiveFloat | None = Field(
+        None, description="seconds without output or records after which a run has failed; null: any number"
+    )
+    shell: bool = Field(False, description="true: a shell reads the command; values are quoted")
+
+    @property
+    def primary(self) -> str:  # type: ignore[override]
+        """The metric by which arms are compared."""
+        return self.metric
+
+    @property
+    def title(self) -> str:
+        """The program, as sentences name it."""
+        return shortened(_PLACE.split(self.run)[0].partition(" -")[0].strip())
+
+    @property
+    def n_ctx(self) -> int | None:
+        """None: what a command reads is not known."""
+        return None
+
+    @property
+    def places(self) -> set[str]:
+        """The names in braces that the command has."""
+        return set(_PLACE.findall(self.run))
+
+    @property
+    def is_pattern(self) -> bool:
+        """True if `records` is a regular expression, and not a file."""
+        return "(?P<" in self.records
+
+    @model_validator(mode="after")
+    def _whole(self) -> "CommandTask":
+        self._check_run()
+        self._check_records()
+        for name, digest in self.files.items():
+            _check_name(name)
+            if not re.fullmatch(r"[0-9a-f]{64}", digest):
+                raise ValueError(
+                    f"files.{name}: {shortened(repr(digest))} is no SHA-256; give files as a list of paths"
+                )
+        _declare(self.metric, self.better)
+        return self
+
+    def _check_run(self) -> None:
+        try:
+            words = shlex.split(self.run)
+        except ValueError as error:
+            raise ValueError(f"run cannot be split into words ({error}); close the quotes") from None
+        if not words:
+            raise ValueError(
+                "run is empty; give the command as a shell takes it, such as python train.py --seed {seed}"
+            )
+        if "seed" not in self.places:
+            raise ValueError(
+                "run has no {seed}, so that all seeds would be one run; put {seed} where the command takes its random "
+                "seed"
+            )
+
+    def _check_records(self) -> None:
+        if not self.is_pattern:
+            if self.records:
+                _check_name(self.records, "records ")
+            return
+        try:
+            groups = re.compile(self.records).groupindex
+        except re.error as error:
+            raise ValueError(f"records is no regular expression ({error}); put that right") from None
+        if self.metric not in groups:
+            raise ValueError(f"records has no group (?P<{self.metric}>...) for the metric; add it")
+
+    def words(self, values: Mapping[str, str]) -> list[str]:
+        """Return the program and its arguments.
+
+        Args:
+            values: the text of each name in braces.
+        """
+        if self.shell:
+            return ["/bin/sh", "-c", _PLACE.sub(lambda found: shlex.quote(values[found[1]]), self.run)]
+        return [_PLACE.sub(lambda found: values[found[1]], word) for word in shlex.split(self.run)]
+
+    def begin(self, folder: Path) -> None:
+        """Allow the command, since the user has typed it; the files that it names have to be listed.
+
+        Raises:
+            DeclarationError: if it names a file beside the experiment's that is not listed.
+        """
+        words = [] if self.shell else shlex.split(self.run)
+        missing = [w for w in words if w not in self.files and not Path(w).is_absolute() and (folder / w).is_file()]
+        if missing:
+            raise DeclarationError(
+                f"task.files: task.run names {listed(missing)}, and each run works on copies of task.files alone; "
+                f"add {listed(missing)} there"
+            )
+        allow_command(self.run, dict(self.files), self.shell)
+
+    def check_trusted(self, directory: Path, *, trust_code: bool) -> None:
+        """Raise ResultsError if a directory would run a command that the user has not typed.
+
+        Raises:
+            ResultsError: naming the command.
+        """
+        if trust_code:
+            allow_command(self.run, dict(self.files), self.shell)
+        if not is_allowed_command(self.run, dict(self.files), self.shell):
+            raise ResultsError(
+                f"{directory} would run {shortened(repr(self.run))}, which you have not run here yet; read it and the "
+                f"files in {directory / FOLDER}, and allow it with --trust-code"
+            )
+
+
+def _declare(name: str, better: Better) -> None:
+    """Make a metric known to the tables and sentences of this process.
+
+    Raises:
+        ValueError: if Headway has a metric of that name which says something else.
+    """
+    known = METRICS.get(name)
+    if not _METRIC.fullmatch(name):
+        raise ValueError(f"metric {shortened(repr(name))} is no name; give the name that the records have")
+    if known is None or known.sentence == name:
+        METRICS[name] = Metric(name=name, sentence=name, unit="1", better=better, primary=True)
+    elif not known.primary:
+        raise ValueError(f"metric {name} is a count of Headway's own ({known.sentence}); record it under another name")
+    elif known.better != better:
+        raise ValueError(f"better: of {name}, {known.better} is better; give that, or record it under another name")
+
+
+def _check_name(name: str, what: str = "") -> None:
+    if not all(map(is_bare, name.split("/"))):
+        raise ValueError(f"{what}{shortened(repr(name))} is no path below the folder; give one such as model/net.py")
+
+
+class NoSettings(Spec):
+    """A part of a run that a command keeps to itself."""
+
+
+class CommandRun(RunSpec):
+    """A run of a command."""
+
+    traits: ClassVar[Traits] = Traits(laboratory="command", example="run", uses_gpu=True, is_timed=False)
+
+    task: CommandTask
+    values: dict[str, Value] = Field({}, description="what stands in braces in the command, by name")
+    model: NoSettings = NoSettings()
+    training: NoSettings = NoSettings()
+
+    @model_validator(mode="after")
+    def _each_is_used(self) -> "CommandRun":
+        own = {"seed", "run"}
+        for name in self.values:
+            if name in own:
+                raise ValueError(f"values.{name}: Headway fills in {{{name}}}; leave it out")
+            if name not in self.task.places:
+                raise ValueError(f"values.{name}: task.run has no {{{name}}}; put it there, or leave the value out")
+        for name in sorted(self.task.places - own - self.values.keys()):
+            raise ValueError(f"task.run: {{{name}}} has no value; {near(name, [*own, *self.values])}")
+        return self
+
+    @property
+    def budget(self) -> Budget:
+        """An empty budget: the cost is not known beforehand."""
+        return Budget(
+            parameters={},
+            flops_per_example=0,
+            tokens_per_example=1,
+            state_bytes=0,
+            example_bytes=1,
+            batch_size=1,
+            steps=1,
+        )
+
+    @property
+    def declared_steps(self) -> int:
+        """A command is one step: what it does in between is its own."""
+        return 1
+
+    @property
+    def comparability(self) -> Comparability:
+        """Runs are compared by their metric, whatever their commands."""
+        return Comparability(task=self.task.model_copy(update={"run": "", "files": {}, "records": "", "timeout": None}))
+
+    @property
+    def command(self) -> str:
+        """The command line, with the place of the run's folder left open."""
+        return shlex.join(self.words("{run}")).replace("'{run}'", "{run}")
+
+    def words(self, folder: Path | str) -> list[str]:
+        """Return the program and its arguments, for a folder that the command works in."""
+        given = {name: text_of(value) for name, value in self.values.items()}
+        return self.task.words({**given, "seed": str(self.seed), "run": str(folder)})
+
+
+def with_hashes(document: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return a plain document with the hashes of the files that commands start, and the files by their kept names.
+
+    Raises:
+        DeclarationError: if a file cannot be read, or a command names one that is not listed.
+    """
+    kept: dict[str, bytes] = {}
+
+    def hashed(part: Any, where: str) -> Any:
+        task = part.get("task") if isinstance(part, Mapping) else None
+        if not isinstance(task, Mapping) or not isinstance(task.get("files"), list | tuple):
+            return part
+        return {**part, "task": {**task, "files": dict(_read(task["files"], folder, f"{where}task.files", kept))}}
+
+    changed = dict(hashed(document, ""))
+    for place in ("arms", "controls"):
+        if isinstance(document.get(place), Mapping):
+            changed[place] = {name: hashed(part, f"{place}.{name}.") for name, part in document[place].items()}
+    return changed, kept
+
+
+def _read(names: Any, folder: Path, where: str, kept: dict[str, bytes]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        path = folder / str(name)
+        if not isinstance(name, str) or not all(map(is_bare, name.split("/"))):
+            raise DeclarationError(f"{where}: {shortened(repr(name))} is no path below the folder of this file")
+        if not path.is_file():
+            what = (
+                "is a folder: list the files in it" if path.is_dir() else "is not there; give a path beside this file"
+            )
+            raise DeclarationError(f"{where}: {name} {what} ({path.absolute()})")
+        if path.stat().st_size > LARGEST:
+            raise DeclarationError(
+                f"{where}: {name} has more than {LARGEST >> 20} MB; give its absolute path to the command as a value"
+            )
+        content = read_bytes(path, links=True)
+        digest = Content.of(content).sha256
+        kept[kept_name(name, digest)] = content
+        yield name, digest
+
+
+def kept_name(name: str, digest: str) -> str:
+    """Return the name under which a results directory keeps a file."""
+    return f"{digest[:_SHORT]}-{PurePosixPath(name).name}"
+
+
+def keep(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of commands that a results directory lacks.
+
+    Raises:
+        OSError: when one cannot be written.
+    """
+    if files:
+        folder = folder_in(directory, FOLDER)
+        for name in files.keys() - set(names_in(folder)):
+            write_bytes(inside(folder, name), files[name])
+
+
+def are_all(directory: Path) -> bool:
+    """Return whether a directory's folder of files holds kept ones alone, as it does before there is a document."""
+    folder = inside(directory, FOLDER)
+    return folder.is_dir() and all(re.match(r"\.|[0-9a-f]{16}-", name) for name in names_in(folder))
+
+
+def copy_to(work: Path, directory: Path, files: Mapping[str, str]) -> None:
+    """Copy the files that a results directory keeps to the folder that a command works in.
+
+    Raises:
+        ResultsError: if one is missing, or is not what it was.
+    """
+    for name, digest in files.items():
+        kept = inside(directory, FOLDER, kept_name(name, digest))
+        try:
+            content = read_bytes(kept)
+        except FileNotFoundError:
+            raise ResultsError(f"{kept} is missing; put it back, or run the experiment's file again") from None
+        if Content.of(content).sha256 != digest:
+            raise ResultsError(f"{kept} is not the file that its runs are made of; put that back")
+        *folders, last = name.split("/")
+        write_bytes(inside(folder_in(work, *folders) if folders else work, last), content)

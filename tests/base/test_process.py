@@ -1,0 +1,41 @@
+"""Commands that are run: nothing of them is left."""
+
+import os
+import sys
+import time
+
+from headway.base.process import RunningCommand
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_what_a_command_started_ends_with_it(tmp_path):
+    program = """
+import subprocess, time
+process = subprocess.Popen(["sleep", "60"])
+open("pid", "w").write(str(process.pid))
+time.sleep(60)
+"""
+    with RunningCommand([sys.executable, "-S", "-c", program], folder=tmp_path) as command:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert command.wait(0.05) is None
+        pid = int((tmp_path / "pid").read_text())
+        assert is_alive(pid)
+    for _ in range(100):
+        if not is_alive(pid):
+            break
+        time.sleep(0.05)
+    assert not is_alive(pid)
+
+
+def test_variables_and_the_folder_are_its_own(tmp_path):
+    program = "import os; open('said', 'w').write(os.environ['MINE'])"
+    with RunningCommand([sys.executable, "-S", "-c", program], folder=tmp_path, environment={"MINE": "7"}) as command:
+        assert command.wait(60) == 0
+    assert (tmp_path / "said").read_text() == "7"

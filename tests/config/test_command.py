@@ -1,0 +1,125 @@
+"""Experiments on training commands: what they declare, and what they may not."""
+
+import sys
+
+import pytest
+from support.commands import document
+
+from headway.config.load import read_resolved, resolve
+from headway.config.metrics import METRICS
+from headway.config.plugins import allow_command, is_allowed_command
+from headway.errors import DeclarationError
+
+
+def loaded(folder, document):
+    return resolve(document, folder=folder)
+
+
+def test_the_values_of_an_arm_and_the_seed_are_arguments(tmp_path):
+    experiment = loaded(tmp_path, document(tmp_path))
+    assert [arm.spec(3).words(tmp_path)[1:] for arm in experiment.arms] == [
+        ["-S", "train.py", "1", "3"],
+        ["-S", "train.py", "4", "3"],
+    ]
+    assert experiment.primary == "val_loss"
+    assert METRICS["val_loss"].better == "lower"
+
+
+@pytest.mark.parametrize("shell", [False, True])
+def test_no_value_is_read_by_a_shell(tmp_path, shell):
+    content = document(tmp_path, run="echo {heads} {seed}", files=[], shell=shell)
+    content["arms"]["h4"]["values"]["heads"] = "$(touch made); 'x"
+    words = loaded(tmp_path, content).arm("h4").spec(0).words(tmp_path)
+    expected = ["/bin/sh", "-c", """echo '$(touch made); '"'"'x' 0"""] if shell else ["echo", "$(touch made); 'x", "0"]
+    assert words == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.001, "0.001"), (True, "true"), (12, "12"), ("a b", "a b"), (1e-5, "1e-05")]
+)
+def test_a_value_is_written_as_a_file_has_it(tmp_path, value, text):
+    content = document(tmp_path)
+    content["arms"]["h4"]["values"]["heads"] = value
+    assert loaded(tmp_path, content).arm("h4").spec(0).words(tmp_path)[3] == text
+
+
+def test_a_changed_file_is_another_run_and_a_moved_one_is_not(tmp_path):
+    ids = []
+    for folder, program in (("a", "print(1)"), ("b", "print(1)"), ("c", "print(2)")):
+        ids.append(loaded(tmp_path / folder, document(tmp_path / folder, program)).arm("h1").spec(0).id)
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_arms_with_other_commands_are_compared(tmp_path):
+    content = document(tmp_path)
+    content["arms"]["h4"]["task"] = {"run": f"{sys.executable} train.py --more {{heads}} {{seed}}"}
+    experiment = loaded(tmp_path, content)
+    mine, theirs = (arm.resolved_spec.comparability for arm in experiment.arms)
+    assert not mine.incomparable_reason(theirs, "val_loss")
+
+
+def test_a_stored_document_is_read_back_without_the_files(tmp_path):
+    experiment = loaded(tmp_path, document(tmp_path))
+    (tmp_path / "train.py").unlink()
+    (tmp_path / "experiment.yaml").write_text(experiment.dump())
+    again = read_resolved(tmp_path / "experiment.yaml")
+    assert again.arm("h4").spec(1).id == experiment.arm("h4").spec(1).id
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ({"run": "python train.py {heads}"}, "run has no {seed}, so that all seeds would be one run"),
+        ({"run": ""}, "run is empty"),
+        ({"run": "python 'train.py {heads} {seed}"}, "close the quotes"),
+        ({"run": "python train.py {heads} {layers} {seed}"}, "{layers} has no value"),
+        ({"run": "python train.py {seed}"}, "values.heads: task.run has no {heads}"),
+        ({"files": []}, "task.run names train.py, and each run works on copies of task.files alone"),
+        ({"files": ["train.py", "model.py"]}, "task.files: model.py is not there"),
+        ({"files": ["../train.py"]}, "is no path below the folder"),
+        ({"files": ["/etc/passwd"]}, "is no path below the folder"),
+        ({"files": ["."]}, "is no path below the folder"),
+        ({"files": {"train.py": "abc"}}, "is no SHA-256; give files as a list of paths"),
+        ({"records": "../metrics.jsonl"}, "is no path below the folder"),
+        ({"records": "loss (?P<loss"}, "is no regular expression"),
+        ({"records": r"loss (?P<loss>\S+)"}, "has no group (?P<val_loss>...)"),
+        ({"metric": ""}, "is no name"),
+        ({"metric": "wall_s"}, "is a count of Headway's own"),
+        ({"metric": "accuracy"}, "of accuracy, higher is better"),
+        ({"better": "more"}, "task.better"),
+        ({"timeout": 0}, "task.timeout"),
+        ({"kinds": 1}, "kinds"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, task, said):
+    with pytest.raises(DeclarationError) as error:
+        loaded(tmp_path, document(tmp_path, **task))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        ({"values": {"seed": 1}}, "values.seed: Headway fills in {seed}"),
+        ({"arms": {"h1": {"values": {"heads": [1, 2]}}, "h4": {}}}, "arms.h1.values: [1, 2] was given"),
+        ({"model": {"d_model": 8}}, "model.d_model"),
+        ({"training": {"steps": 8}}, "training.steps"),
+        ({"evaluation": {"every": 8}}, "evaluation"),
+    ],
+)
+def test_settings_of_another_laboratory_are_refused(tmp_path, over, said):
+    with pytest.raises(DeclarationError) as error:
+        loaded(tmp_path, {**document(tmp_path), **over})
+    assert said in str(error.value)
+
+
+def test_another_command_is_not_allowed():
+    allow_command("run", {"a": "1"})
+    assert is_allowed_command("run", {"a": "1"})
+    assert not is_allowed_command("run", {"a": "2"})
+
+
+def test_values_belong_to_commands_alone():
+    with pytest.raises(DeclarationError) as error:
+        resolve({"name": "x", "task": {"kind": "parity"}, "values": {"a": 1}, "arms": {"a": {}}})
+    assert "values" in str(error.value)
