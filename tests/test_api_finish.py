@@ -114,7 +114,7 @@ def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, t
     assert told[1:] == [
         "note: falling is not on look.html: MemoryError: there is none left",
         "note: rising is not on look.html: MemoryError: there is none left",
-        "note: look.html was not written: none of them can be looked at",
+        "note: look.html was not written: no run has heads that this page can show",
     ]
     assert (path / "look.html").read_bytes() == page
     monkeypatch.setattr(look_module, "look", interrupted)
@@ -285,7 +285,7 @@ def test_no_other_results_are_replaced_by_those_that_are_written_elsewhere(train
     (tmp_path / "experiment.yaml").write_text("")
     with pytest.raises(UserError, match=r"it is another results directory, whose results.json and report.html would"):
         compare(path, out=tmp_path)
-    with pytest.raises(UserError, match=r"it stands inside .*; name a folder outside of the results directory"):
+    with pytest.raises(UserError, match=r"it is inside .*; name a folder outside of the results directory"):
         compare(path, out=path / "runs")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="it is a file; name a folder"):

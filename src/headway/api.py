@@ -206,7 +206,7 @@ def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object],
         except Exception as error:  # noqa: BLE001 - the others are there all the same
             tell(f"note: {run.path.parent.name} is not on {LOOK}: {_why(error)}")
     if not found:
-        raise HeadwayError("none of them can be looked at")
+        raise HeadwayError("no run has heads that this page can show")
     page = look_page_of(found, store.path, command_line("look", store.path), largest=LARGEST_MB * 1_000_000)
     return page.write((out or store.path) / LOOK)
 
@@ -496,9 +496,7 @@ def _trained(
     for said in () if begun is None else begun.resume():
         tell(said)
     if not store.path.is_dir():
-        raise RunFailed(
-            f"{store.path} was removed while its runs were trained; put it back, or run again to begin anew"
-        )
+        raise RunFailed(f"{store.path} was removed while its runs were trained; restore it, or run again to start over")
     store = store.anew()  # others may have added arms to it meanwhile
     names = {arm.full_name for arm in first.selected}
     asked_for = runs if begun is None else [run for run in store.runs() if run.name in names and run.control is None]

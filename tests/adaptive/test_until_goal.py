@@ -17,8 +17,8 @@ def test_margins_are_in_per_cent(text, margin):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0%", "until 0%: no number of seeds shows that arms are equal; give what matters, such as 0.5%"),
-        ("-1%", "until -1%: no number of seeds shows that arms are equal; give what matters, such as 0.5%"),
+        ("0%", "until 0%: no number of seeds shows that arms are equal; give a margin, such as 0.5%"),
+        ("-1%", "until -1%: no number of seeds shows that arms are equal; give a margin, such as 0.5%"),
         ("100%", "until 100%: everything is as good within 100 %; give the difference that matters, such as 0.5%"),
         ("0.5", "until 0.5: give the difference that matters in per cent, such as 0.5%; did you mean 0.5%?"),
         ("half a per cent", "until half a per cent: give the difference that matters in per cent, such as 0.5%"),
@@ -35,7 +35,7 @@ def test_what_is_no_margin_is_refused(text, said):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"until": "1%", "at_most": 2}, "at most 2 seeds: nothing is settled with less than 3; give 3 or more"),
+        ({"until": "1%", "at_most": 2}, "at most 2 seeds: a verdict takes 3; give 3 or more"),
         ({"until": "1%", "at_most": 10**9}, "at most 1,000,000,000 seeds: there are 10,000; give fewer"),
         (
             {"until": "1%", "seeds": 3},
@@ -61,7 +61,7 @@ def test_a_yes_or_no_has_no_difference_in_per_cent(monkeypatch, unit, what):
     check_experiment(of)
     solved = metrics.METRICS["eval_mse"].model_copy(update={"unit": unit})
     monkeypatch.setitem(metrics.METRICS, "eval_mse", solved)
-    with pytest.raises(UserError, match=rf", which is {what} and may be 0: .*; say how many seeds$"):
+    with pytest.raises(UserError, match=rf", which is {what} and may be 0, so .*; give a number of seeds$"):
         check_experiment(of)
 
 

@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_said(runs, tmp_path):
             asked()
     with pytest.raises(UserError, match="length 3: all inputs of 4-bit parity have 5 tokens each, and are read whole"):
         headway.xray(path, length=3)
-    with pytest.raises(UserError, match=r"are read whole .5 tokens each., and others of them stand in"):
+    with pytest.raises(UserError, match=r"are read whole .5 tokens each., and replacements come from them"):
         headway.ablate(path, reference=np.zeros((2, 5), int))
     found = headway.xray(path, tokens=np.zeros((40, 5), int), draws=0)
     assert "it gives one of 2 answers, and not the next token" in " ".join(found.notes)

@@ -102,7 +102,7 @@ def test_what_cannot_be_looked_at_is_said(text, tokens):
         ({}, "a look needs either a text or tokens to read: give one of text= and tokens="),
         ({"text": text, "tokens": tokens}, "a look needs either a text or tokens to read"),
         ({"text": text}, "Sees reads tokens alone, and a text was given: give tokens="),
-        ({"tokens": tokens[:, :1]}, "sequences of 1 token were given: nothing is before it to look at"),
+        ({"tokens": tokens[:, :1]}, "sequences of 1 token have no earlier token to attend to"),
         ({"tokens": tokens + 99}, "token 99 was given, but the model Sees has tokens 0 to 10"),
     ):
         with pytest.raises(UserError, match=said):

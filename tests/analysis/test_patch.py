@@ -146,7 +146,7 @@ def test_by_position_there_is_a_number_for_each():
 
 def test_what_is_refused_is_said():
     model, _, clean, corrupted, metric = pair()
-    with pytest.raises(UserError, match="sites: 'x' is nothing of a head that can be patched; choose from: "):
+    with pytest.raises(UserError, match="sites: a head has no site 'x'; choose from: "):
         headway.patch(model, clean, corrupted, metric=metric, sites=("x",))
     with pytest.raises(UserError, match="the model has no tokenizer; tokenizer: give the one that it was trained"):
         headway.patch(model, "once", "upon", metric=metric)

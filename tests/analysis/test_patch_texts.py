@@ -100,7 +100,7 @@ def test_what_is_refused_is_said(folder):
     )
     refused("answer '': it adds no token to the clean text", folder, answer="")
     refused("answer 'a' and wrong 'ab' begin with the same token", folder, wrong="ab")
-    refused("sites: 'y' is nothing of a head that can be patched", folder, sites=("y",))
+    refused("sites: a head has no site 'y'", folder, sites=("y",))
     refused("sites: none was given; choose from", folder, sites=())
     refused("the clean and the corrupted text are the same, so there is nothing", folder, corrupted=CLEAN)
     refused("at least 2", folder, clean="a", corrupted="b")

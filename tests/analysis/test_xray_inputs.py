@@ -218,10 +218,10 @@ def test_the_output_folder_is_tried_first(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("tempfile.TemporaryFile", refuses)
-    with pytest.raises(UserError, match=r"nothing can be written to .* \(Permission denied\); name another folder"):
+    with pytest.raises(UserError, match=r"Headway cannot write to .* \(Permission denied\); name another folder"):
         check_out(tmp_path / "new")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"the page would stand in results/, and: nothing can be written"):
+    with pytest.raises(UserError, match=r"the page would stand in results/, and: Headway cannot write"):
         check_out(None)
 
 

@@ -177,7 +177,7 @@ def test_wrong_requests_get_errors_that_teach():
         check_text(module, inputs, targets[:, 1:])
     with pytest.raises(UserError, match="sequence 1 has no target that counts"):
         ablate(module, inputs, torch.stack((targets[0], torch.full_like(targets[1], -1))), stand_ins)
-    with pytest.raises(UserError, match="the other text has 3 sequences of 69 tokens, but what they stand in"):
+    with pytest.raises(UserError, match="the other text has 3 sequences of 69 tokens, but the text has"):
         substitutes(module, inputs, OTHER[:, :69])
     with pytest.raises(UserError, match="is in the other text, too, which has no other sequence"):
         substitutes(module, inputs, inputs[:1])

@@ -195,7 +195,7 @@ def test_what_is_not_there_is_told(write):
 
 def test_a_metric_of_runs_is_of_transformers(write):
     write(METRIC)
-    with pytest.raises(DeclarationError, match="run metric seven is measured of transformers on tokens alone, and arm"):
+    with pytest.raises(DeclarationError, match="run metric seven needs transformers on tokens, and arm"):
         headway.load("icl-heads", plugins="mine.py")
 
 

@@ -87,7 +87,7 @@ def test_a_corpus_that_is_missing_empty_or_binary_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"the folder has no .txt, .jsonl or .json file"):
         documents(tmp_path / "folder")
     (tmp_path / "folder/run.json").write_text("{}")
-    with pytest.raises(UserError, match="folder: it holds what Headway recorded, and no text; name a text"):
+    with pytest.raises(UserError, match="folder: it is a results directory, not a text; name a text"):
         documents(tmp_path / "folder")
 
 

@@ -46,5 +46,5 @@ def test_what_is_no_time_is_an_error(text):
 
 @pytest.mark.parametrize("text", ["0s", "100000000000000000000d"])
 def test_nothing_and_for_ever_are_errors(text):
-    with pytest.raises(UserError, match="give more than nothing, and less than ten years"):
+    with pytest.raises(UserError, match="give a time above 0 and below ten years"):
         deadline(text, NOW)

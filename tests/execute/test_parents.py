@@ -204,5 +204,5 @@ def test_a_damaged_beginning_is_damage(done, tmp_path):
     shutil.copytree(done["small"].path, folder)
     (folder / "start.json").write_text("{}")
     assert Run.examine(folder).status == "damaged"
-    with pytest.raises(ResultsError, match="what is said of how it began is no model"):
+    with pytest.raises(ResultsError, match="its record of the initial model is damaged"):
         _ = Run.open(folder).trained

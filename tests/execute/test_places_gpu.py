@@ -43,7 +43,7 @@ def test_several_runs_share_a_gpu_when_every_one_has_a_run(monkeypatch):
 def test_on_a_processor_it_changes_nothing(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert len(slots("auto", workers=2, runs=9, runs_per_gpu=8)) == 2
-    with pytest.raises(UserError, match="runs per GPU 8: device cpu was asked for, too, which is none; leave one of"):
+    with pytest.raises(UserError, match="runs per GPU 8: device cpu has no GPU; leave one of"):
         slots("cpu", workers=2, runs=9, runs_per_gpu=8)
 
 

@@ -68,10 +68,10 @@ def refused(path, problem):
         (MERGES, "with aliases written out, the file has more than 50,000 values"),
         ("a: &a " + "x" * 100_000 + "\nb: [*a, *a, *a, *a, *a]", "or 500,000 characters up to here"),
         ("a: &a [*a]", "a value contains itself (an alias inside its own anchor)"),
-        ("{[a]: b}", "line 1: a key is a word, and here a mapping or a list stands as one"),
-        ("a: {{7*7}}", "text that begins with a bracket stands in quotes"),
-        ("a: {{7*7}: 1}", "a key is a word, and here a mapping or a list stands as one"),
-        ("a: !!int abc", "line 1: abc is marked as int, and it is none; leave the mark with ! out"),
+        ("{[a]: b}", "line 1: a mapping or a list is used as a key"),
+        ("a: {{7*7}}", "text that begins with a bracket in quotes"),
+        ("a: {{7*7}: 1}", "a mapping or a list is used as a key"),
+        ("a: !!int abc", "line 1: abc is marked as int but is not; remove the mark with !"),
         ("a: !!float abc", "abc is marked as float"),
         ("a: !!bool 7", "7 is marked as bool"),
         ("a: !!int [1]", "is marked as int, and it is none"),
@@ -84,9 +84,9 @@ def refused(path, problem):
         ("a: !!int " + "9" * 5000, "is a number of 5,000 characters"),
         ("a: [" + "1, " * 300_000 + "1]", "more than 50,000 values"),
         ("a: [" + "1, " * 1_000_000 + "1]", "the file is larger than 2 MB"),
-        ("[" * 100_000, "more than 32 mappings and lists stand inside one another"),
-        ("a: " + "{a: " * 100_000, "more than 32 mappings and lists stand inside one another"),
-        ("- " * 100_000, "more than 32 mappings and lists stand inside one another"),
+        ("[" * 100_000, "mappings and lists are nested more than 32 deep"),
+        ("a: " + "{a: " * 100_000, "mappings and lists are nested more than 32 deep"),
+        ("- " * 100_000, "mappings and lists are nested more than 32 deep"),
         ("".join("  " * i + "a:\n" for i in range(1000)), "more than 32 mappings and lists"),
         ('a: "\\U0011FFFF"', "this is not YAML"),
         ('a: "\\UFFFFFFFF"', "this is not YAML"),
@@ -175,7 +175,7 @@ def test_what_is_no_file_is_refused(tmp_path):
         (LANGUAGE, "optimizer: adamw", "optimizer: [adamw]", "training"),
         (LANGUAGE, "kind: text", "kind: [text]", "task.kind: ['text'] is not known"),
         (LANGUAGE, "steps: 10", "steps: " + "'" + "y" * 100_000 + "'", "was given; give a whole number, such as 8"),
-        (LANGUAGE, "steps: 10", "steps: {{7*7}}", "text that begins with a bracket stands in quotes"),
+        (LANGUAGE, "steps: 10", "steps: {{7*7}}", "text that begins with a bracket in quotes"),
         (
             LANGUAGE,
             "arms: {plain",
@@ -213,7 +213,7 @@ def test_thousands_of_arms_under_controls_are_counted_first(tmp_path):
     matrix = PROMPTS.replace("d_x: 5", f"d_x: 100, covariance: {{kind: matrix, rows: [{rows}]}}")
     arms = "".join(f"  a{i}: {{}}\n" for i in range(900))
     path.write_text(matrix.replace("arms: {plain: {}}", f"arms:\n{arms}"))
-    refused(path, "keys and values together, and 1,000,000 are allowed; shorten what they share")
+    refused(path, "keys and values in all, and 1,000,000 are allowed; move shared keys out")
 
 
 @pytest.mark.parametrize(

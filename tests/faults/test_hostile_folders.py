@@ -132,9 +132,9 @@ def test_a_hostile_declaration_is_refused(name, changes, problem, folder_of):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (DEEP, "config.json: more than 64 mappings and lists stand inside one another; fetch it again"),
-        ("{" + '"a": {' * 70 + "}" * 71, "more than 64 mappings and lists stand inside one another"),
-        ("[" * 100_000, "config.json: more than 64 mappings and lists"),
+        (DEEP, "config.json: mappings and lists are nested more than 64 deep; fetch it again"),
+        ("{" + '"a": {' * 70 + "}" * 71, "mappings and lists are nested more than 64 deep"),
+        ("[" * 100_000, "config.json: mappings and lists are nested more than 64"),
         ('{"a": ' + "9" * 5000 + "}", "config.json: it cannot be read (Exceeds the limit"),
         ("[1]", "config.json: it is no mapping, keys with values"),
         ('"' + "x" * 20_000_000 + '"', "config.json has 20 MB, and no such file has more than 16 MB"),
@@ -180,7 +180,7 @@ def test_a_hostile_index_is_refused(name, index, problem, folder_of, tmp_path):
     refused(folder, problem)
     (folder / "model.safetensors.index.json").write_text(DEEP)
     if "away" not in problem:
-        refused(folder, "more than 64 mappings and lists stand inside one another")
+        refused(folder, "mappings and lists are nested more than 64 deep")
 
 
 def test_links_of_the_hubs_cache_are_followed(folder_of, tmp_path):

@@ -121,7 +121,7 @@ def test_results_that_are_removed_meanwhile_end_the_tree_with_a_sentence_and_are
     with contextlib.suppress(FileNotFoundError):  # a file may have come while it was emptied
         shutil.rmtree(results)
     assert sweep.process.wait(60) == 1
-    assert "results was removed while its runs were trained; put it back, or run again to begin anew" in (
+    assert "results was removed while its runs were trained; restore it, or run again to start over" in (
         " ".join(sweep.output.read_text().split())
     )
     assert not results.exists()

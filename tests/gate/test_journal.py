@@ -45,7 +45,7 @@ def test_a_line_that_was_changed_is_named(tmp_path, line):
     lines = (directory / JOURNAL).read_text().splitlines()
     lines[line] = lines[line].replace("1", "2", 1)
     (directory / JOURNAL).write_text("\n".join(lines) + "\n")
-    with pytest.raises(ResultsError, match=rf"{JOURNAL}, line {line + 1} is not as it was written"):
+    with pytest.raises(ResultsError, match=rf"{JOURNAL}, line {line + 1} was changed after Headway wrote it"):
         Journal.read(directory)
 
 
@@ -55,7 +55,7 @@ def test_a_line_that_was_taken_out_is_missed(tmp_path, left_out):
     lines = (directory / JOURNAL).read_text().splitlines()
     del lines[left_out]
     (directory / JOURNAL).write_text("\n".join(lines) + "\n")
-    with pytest.raises(ResultsError, match=r"is not as it was written|lines are missing or were added"):
+    with pytest.raises(ResultsError, match=r"was changed after Headway wrote it|lines are missing or were added"):
         Journal.read(directory)
 
 
@@ -103,7 +103,7 @@ def test_a_line_that_is_whole_and_says_something_else_is_refused(tmp_path, conte
     line = signed({**content, "before": first["digest"]})
     (directory / JOURNAL).write_text(f"{canonical(first)}\n{canonical(line)}\n")
     (directory / SEAL).write_text(json.dumps({"lines": 2, "digest": line["digest"]}))
-    with pytest.raises(ResultsError, match="a line does not say what Headway writes; begin a new gate"):
+    with pytest.raises(ResultsError, match="a line is not one that Headway wrote; begin a new gate"):
         Journal.read(directory)
 
 
@@ -112,7 +112,7 @@ def test_settings_that_nobody_can_type_are_refused(tmp_path):
     first = json.loads((directory / JOURNAL).read_text())
     line = signed({**first, "settings": {**first["settings"], "budget": 10**9}})
     (directory / JOURNAL).write_text(canonical(line) + "\n")
-    with pytest.raises(ResultsError, match="a line does not say what Headway writes"):
+    with pytest.raises(ResultsError, match="a line is not one that Headway wrote"):
         Journal.read(directory)
 
 

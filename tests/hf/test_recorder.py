@@ -406,7 +406,7 @@ def test_a_model_that_reads_no_tokens_says_so():
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4
     )
     model = transformers.ViTModel(config).eval()
-    with pytest.raises(UserError, match="input_ids: ViTModel reads no tokens; give what it is called with"):
+    with pytest.raises(UserError, match="input_ids: ViTModel reads no tokens; give its inputs"):
         headway.hf.trace(model, torch.tensor([[1, 2]]))
     (attention,) = headway.hf.trace(model, {"pixel_values": torch.zeros(1, 3, 8, 8)}).attentions
     assert attention.q.shape == (1, 2, 5, 8)

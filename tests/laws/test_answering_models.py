@@ -152,7 +152,7 @@ def test_inputs_of_another_kind_are_refused():
         ({"encoder": 8}, "encoder 8 was given, but tied makes"),
         ({"positions": "joint"}, "gives no one vector to a token, so that it is no read-out"),
         ({"positions": "joint", "tied": False, "encoder": 8}, "positions joint is of tokens"),
-        ({"class_token": True, "mask": "future", "windows": [None]}, "with mask future nothing there sees them"),
+        ({"class_token": True, "mask": "future", "windows": [None]}, "with mask future it sees none of them"),
     ],
 )
 def test_choices_that_contradict_each_other_are_refused(choices, said):

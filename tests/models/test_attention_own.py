@@ -80,5 +80,5 @@ def test_what_is_known_of_the_usual_attention_is_no_null_of_another():
 def test_an_attention_that_is_not_known_is_told():
     with pytest.raises(ValueError, match="'top_tow' is not known; did you mean top_two"):
         Gpt2(**GPT2, n_heads=2, attention="top_tow")
-    with pytest.raises(ValueError, match="attention top_two changes scores of what a query sees, and with mask"):
+    with pytest.raises(ValueError, match="attention top_two needs a key for each query, and with mask"):
         Gpt2(**GPT2, n_heads=2, attention="top_two", mask="future")

@@ -187,7 +187,7 @@ def test_what_cannot_be_dropped_is_answered_with_what_can(store):
     with pytest.raises(ResultsError, match=r"arm slow has no run of seeds 5 and 6; it has seeds 0 and 1$"):
         store.drop("slow", seeds=[5, 6])
     for wrong in ("1", [], [0.5], [True], -1):
-        with pytest.raises(ResultsError, match=r"^seeds .*: give the seeds themselves, such as 2 or \[0, 2\]"):
+        with pytest.raises(ResultsError, match=r"^seeds .*: give seeds, such as 2 or \[0, 2\]"):
             store.drop("slow", seeds=wrong)
     with pytest.raises(ResultsError, match=r"has no run of arm 'slow' with seed 7; it has seeds 0 and 1$"):
         store.run("slow", 7)

@@ -131,7 +131,7 @@ def test_a_plan_that_was_changed_gives_no_verdict_though_it_is_signed_anew(plann
     )
     assert verified(planned) == list(damages(planned)) == [said]
     for judges in (stored_plan, lambda path: results.build(Store.open(path)), lambda path: keep_plan(path, PLAN)):
-        with pytest.raises(ResultsError, match="until then nothing is said of what was planned"):
+        with pytest.raises(ResultsError, match="until then there are no verdicts of this plan"):
             judges(planned)
 
 

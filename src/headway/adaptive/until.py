@@ -52,7 +52,7 @@ def margin_of(text: object, option: str = "until") -> float:
         raise UserError(f"{said}: give the difference that matters in per cent, such as 0.5%{hint}")
     margin = float(written[1])
     if not margin > 0:
-        raise UserError(f"{said}: no number of seeds shows that arms are equal; give what matters, such as 0.5%")
+        raise UserError(f"{said}: no number of seeds shows that arms are equal; give a margin, such as 0.5%")
     if not margin < 100:
         raise UserError(f"{said}: everything is as good within 100 %; give the difference that matters, such as 0.5%")
     return margin
@@ -65,7 +65,7 @@ def at_most_of(given: object) -> int:
         UserError: when it cannot end there.
     """
     if isinstance(given, bool) or not isinstance(given, int) or given < FEWEST:
-        raise UserError(f"at most {given} seeds: nothing is settled with less than {FEWEST}; give {FEWEST} or more")
+        raise UserError(f"at most {given} seeds: a verdict takes {FEWEST}; give {FEWEST} or more")
     if given > MOST_SEEDS:
         raise UserError(f"at most {given:,} seeds: there are {MOST_SEEDS:,}; give fewer")
     return given
@@ -81,8 +81,8 @@ def check_experiment(experiment: Experiment) -> None:
     if metric.unit in _WITHOUT_RATIO or metric.better is None:
         what = "a yes or a no" if metric.unit == YES_OR_NO else f"a share ({metric.unit})"
         raise UserError(
-            f"arms of {experiment.name} are judged by {metric_name(metric.name)}, which is {what} and may be 0: no "
-            "difference in per cent can be settled; say how many seeds"
+            f"arms of {experiment.name} are compared by {metric_name(metric.name)}, which is {what} and may be 0, so "
+            "differences have no per cent; give a number of seeds"
         )
     if experiment.crossed:
         raise UserError(

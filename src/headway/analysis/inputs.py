@@ -157,9 +157,7 @@ class TextInput:
         if self.corpus is None:
             tokens = opened.checked(self.tokens, predicted=True)[:n]
             if tokens.shape[1] < 2:
-                raise UserError(
-                    f"{self.asked}: sequences of one token were given, and nothing is predicted in them; give longer"
-                )
+                raise UserError(f"{self.asked}: sequences of one token predict nothing; give longer sequences")
         else:
             read, n_documents = self.corpus.pieces, times * DOCUMENTS
             tokens, documents = opened.pieces(read(), n=n, length=wanted + 1, predicted=True)
@@ -390,7 +388,7 @@ def _two_of_examples(
     """
     if reference is not None or length not in (None, examples.length):
         raise UserError(
-            f"{examples.name} are read whole ({examples.length} tokens each), and others of them stand in; leave "
+            f"{examples.name} are read whole ({examples.length} tokens each), and replacements come from them; leave "
             f"{'reference' if reference is not None else 'length'} out"
         )
     opened.checked(examples.tokens)

@@ -149,8 +149,8 @@ def _of_arms(directory: Path) -> list[Path]:
     first = first_of_arms(Store.open(directory).runs())
     if not first:
         raise UserError(
-            f"{directory}: it has no finished run of a language model, and nothing else has tokens to look at; "
-            "`headway run` finishes its runs"
+            f"{directory}: it has no finished run of a language model, which this page needs; `headway run` finishes "
+            "its runs"
         )
     return [run.path for run in first]
 
@@ -222,7 +222,7 @@ def look(
     opened = open_model(path, tokenizer, for_="trace", tokens=source.inputs, device=device, trust_code=trust_code)
     read = source.read(opened, None, length, at_most=LENGTH, least=n)
     if read.length < 2:
-        raise UserError(f"sequences of {read.length} token were given: nothing is before it to look at")
+        raise UserError(f"sequences of {read.length} token have no earlier token to attend to; give longer sequences")
     kept = [] if run is None else run.weight_steps()
     with evaluating(opened.module), torch.inference_mode():
         seen = look_tokens.SeenModel.first(opened, read.tokens, heads)

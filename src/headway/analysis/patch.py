@@ -117,7 +117,7 @@ def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
     given = (sites,) if isinstance(sites, str) else tuple(sites)
     for site in given:
         if site not in PATCH_SITES:
-            raise UserError(f"sites: {site!r} is nothing of a head that can be patched; {near(str(site), PATCH_SITES)}")
+            raise UserError(f"sites: a head has no site {site!r}; {near(str(site), PATCH_SITES)}")
     if not given:
         raise UserError(f"sites: none was given; choose from: {', '.join(PATCH_SITES)}")
     return tuple(site for site in PATCH_SITES if site in given)

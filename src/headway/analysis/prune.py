@@ -284,7 +284,7 @@ def _examples(model: object) -> TextInput:
     """
     source = own_text(model) if isinstance(model, str | Path) else None
     if not isinstance(source, TextInput):
-        raise UserError("a text to measure importance on is needed, another than what runs are judged on: give --text")
+        raise UserError("give --text: importance is measured on a text other than the evaluation text")
     source.check_tokens(model, "importance is that for a loss of")
     return source
 

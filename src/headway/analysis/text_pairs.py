@@ -212,8 +212,8 @@ def _check_pair(opened: Opened, clean: list[int], corrupted: list[int], which: s
     if len(clean) == len(corrupted) > 1:
         if clean == corrupted:
             raise UserError(
-                f"the clean and the corrupted text are the same{which}, so there is nothing to be restored; give two "
-                "that differ in what is asked about"
+                f"the clean and the corrupted text are the same{which}, so there is nothing to restore; give two "
+                "different texts"
             )
         return
     said = [

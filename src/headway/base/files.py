@@ -416,7 +416,7 @@ def parsed(text: bytes) -> Any:
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise
     except RecursionError:
-        raise ValueError("lists and mappings stand too deep inside one another") from None
+        raise ValueError("lists and mappings are nested too deeply") from None
     except ValueError:
         raise ValueError("one of its numbers has thousands of digits") from None
 
@@ -486,7 +486,7 @@ def read_json(path: Path, largest: int) -> Any:
         raise
     except RecursionError:
         raise UserError(
-            f"{path}: more than {DEEPEST_JSON} mappings and lists stand inside one another; fetch it again"
+            f"{path}: mappings and lists are nested more than {DEEPEST_JSON} deep; fetch it again"
         ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: it cannot be read ({shortened(str(error))})") from None

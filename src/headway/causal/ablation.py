@@ -54,7 +54,7 @@ def ablate(
     """
     heads = heads_of(model)
     if not heads:
-        raise UserError("the model has no heads, so there is none to take away; give a model with heads")
+        raise UserError("the model has no heads, so there is nothing to ablate; give a model with heads")
     sets = [*((head,) for head in heads), tuple(heads)]
     losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets)
     changes = {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}

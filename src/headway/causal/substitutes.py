@@ -111,7 +111,7 @@ def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"
     batch, length = inputs.shape
     if other.shape[1] < length or not len(other):
         raise UserError(
-            f"the other text has {len(other)} sequences of {other.shape[1]} tokens, but what they stand in for has "
+            f"the other text has {len(other)} sequences of {other.shape[1]} tokens, but the text has sequences of "
             f"{length}; give one sequence or more, at least as long"
         )
     draw = rng.generator(seed, "donors of contexts")
@@ -149,7 +149,7 @@ def donors_among(n: int, seed: int) -> tuple[int, ...]:
         ([0, 1, 2, 3], False)
     """
     if n < 2:
-        raise UserError("a single sequence was given, and no other stands in for it; give two or more")
+        raise UserError("a single sequence has no other sequence as replacement; give two or more")
     order = rng.generator(seed, "donors among themselves").permutation(n)
     donors = np.empty(n, int)
     donors[order] = np.roll(order, 1)

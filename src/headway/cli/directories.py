@@ -129,7 +129,7 @@ def _elsewhere(directory: Path, out: Path | None) -> Path | None:
     if out is None or (out.is_dir() and directory.is_dir() and out.samefile(directory)):
         return None
     if out.resolve().is_relative_to(directory.resolve()):
-        raise UserError(f"--out {out}: it stands inside {directory}; name a folder outside of the results directory")
+        raise UserError(f"--out {out}: it is inside {directory}; name a folder outside of the results directory")
     if out.is_file():
         raise UserError(f"--out {out}: it is a file; name a folder, new or old")
     check_writable(out, f"--out {out}")

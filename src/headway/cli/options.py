@@ -328,5 +328,5 @@ def check_writable(place: Path, said: str) -> None:
             pass
     except OSError as error:
         raise UserError(
-            f"{said}: nothing can be written to {there} ({error.strerror}); name another folder with --out"
+            f"{said}: Headway cannot write to {there} ({error.strerror}); name another folder with --out"
         ) from None

@@ -140,7 +140,7 @@ def _contrast(name: str, value: Any, arms: Sequence[str]) -> Contrast:
         return _two_sided(name, where, sides, arms)
     if isinstance(value, list | tuple):
         if len(value) != 2:
-            raise ValueError(f"{where}: {len(value)} sides were given; give two, of which the second is subtracted")
+            raise ValueError(f"{where}: {len(value)} sides were given; give two (the second is subtracted)")
         return _two_sided(name, where, value, arms)
     if isinstance(value, Mapping) and any(isinstance(value.get(key), str | list | tuple) for key in _SIDES):
         for key in value:
@@ -169,7 +169,7 @@ def _two_sided(
         named_as.append(patterns)
     both = [arm for arm in chosen[0] if arm in chosen[1]]
     if both:
-        raise ValueError(f"{where}: {', '.join(both)} stands on both sides; leave it out of one")
+        raise ValueError(f"{where}: {', '.join(both)} is on both sides; leave it out of one")
     weights = {arm: sign / len(side) for sign, side in zip((1.0, -1.0), chosen, strict=True) for arm in side}
     first, second = (_said(patterns, arms) for patterns in named_as)
     if first == second:

@@ -254,8 +254,8 @@ def _check_measured(arms: Sequence[Arm], plugins: Sequence[Plugin]) -> None:
     named = [entry.name for plugin in plugins for entry in plugin.entries if entry.kind == "run metric"]
     if named and (deaf := [arm.name for arm in arms if not arm.resolved_spec.traits.measures_user_metrics]):
         raise DeclarationError(
-            f"plugins: run metric {named[0]} is measured of transformers on tokens alone, and arm {deaf[0]} is none; "
-            "leave its plugin out"
+            f"plugins: run metric {named[0]} needs transformers on tokens, and arm {deaf[0]} is none; leave its "
+            "plugin out"
         )
 
 

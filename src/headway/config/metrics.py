@@ -60,7 +60,7 @@ _ALL = (
     _metric("w", "1", "of each head, the mean diagonal of the x block of its QK circuit", null=0.0),
     _metric("mu", "1", "of each head, the y entry of its OV circuit", null=0.0),
     _metric("diagonal_variance", "1",
-        "of each head, the population variance of the diagonal that w averages", null=0.0),
+        "of each head, the population variance of the diagonal whose mean is w", null=0.0),
     _metric("largest_off_diagonal", "1",
         "of each head, the largest absolute entry off the diagonal in the x block of its QK circuit", null=0.0),
     _metric("largest_y_row", "1",

@@ -220,8 +220,8 @@ def check_arms(arms: int, controls: int, values: Iterable[int]) -> None:
     total = sum(values) * (controls + 1)
     if total > MOST_ARM_VALUES:
         raise DeclarationError(
-            f"{count:,} arms, those under controls among them, have {total:,} keys and values together, and "
-            f"{MOST_ARM_VALUES:,} are allowed; shorten what they share, or take several files"
+            f"{count:,} arms, with their controls, have {total:,} keys and values in all, and "
+            f"{MOST_ARM_VALUES:,} are allowed; move shared keys out of the arms, or use several files"
         )
 
 

@@ -60,8 +60,8 @@ class _Loader(Composer, yaml.CSafeLoader):
         self._depth += 1
         if self._depth > DEEPEST:
             raise DeclarationError(
-                f"line {line}: more than {DEEPEST} mappings and lists stand inside one another; "
-                "is it an experiment? text that begins with a bracket stands in quotes"
+                f"line {line}: mappings and lists are nested more than {DEEPEST} deep; "
+                "is it an experiment? Put text that begins with a bracket in quotes"
             )
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -85,8 +85,8 @@ class _Loader(Composer, yaml.CSafeLoader):
             key, line = key_node.value, key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
                 raise DeclarationError(
-                    f"line {line}: a key is a word, and here a mapping or a list stands as one; "
-                    "text that begins with a bracket stands in quotes"
+                    f"line {line}: a mapping or a list is used as a key; give a word, and put "
+                    "text that begins with a bracket in quotes"
                 )
             if key in seen and key != "<<":
                 raise DeclarationError(
@@ -136,7 +136,7 @@ def _of_kind(kind: str, make: Callable[[str], Any]) -> Callable[[yaml.SafeLoader
             raise DeclarationError(f"line {node.start_mark.line + 1}: {error}") from None
         raise DeclarationError(
             f"line {node.start_mark.line + 1}: {shortened(str(node.value))} is marked as "
-            f"{node.tag.rpartition(':')[2]}, and it is none; leave the mark with ! out"
+            f"{node.tag.rpartition(':')[2]} but is not; remove the mark with !"
         )
 
     return construct

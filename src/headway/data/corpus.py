@@ -319,9 +319,7 @@ def _with_field(name: str) -> tuple[Path, str | None]:
 def _paths(path: Path, asked: str) -> list[Path]:
     if path.is_dir():
         if any((path / name).is_file() for name in ("run.json", "experiment.yaml")):
-            raise UserError(
-                f"{asked} {path}: it holds what Headway recorded, and no text; name a text or a folder of them"
-            )
+            raise UserError(f"{asked} {path}: it is a results directory, not a text; name a text or a folder of texts")
         visible = (p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts))
         texts = sorted(p for p in visible if p.is_file() and kind_of(p) in (*TEXT, *JSON))
         # Beside plain files, zipped ones are taken for copies of them.

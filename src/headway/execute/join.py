@@ -69,7 +69,7 @@ def deadline(text: str, now: datetime | None = None) -> Deadline:
         if seconds <= 0:
             raise UserError(f"until {given}: that is past, it is {now:%Y-%m-%d %H:%M}; give a later time, or 1h50m")
     if not 0 < seconds <= _LONGEST_S:
-        raise UserError(f"until {given}: give more than nothing, and less than ten years")
+        raise UserError(f"until {given}: give a time above 0 and below ten years")
     return Deadline(at=time.monotonic() + seconds)
 
 

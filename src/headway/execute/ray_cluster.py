@@ -80,11 +80,11 @@ def _lets_in(asked: str, address: str) -> bool:
     there = _there(asked, address)
     if wants_token:
         raise UserError(
-            f"ray {asked}: what answers {there} lets nobody in without its token, or not with ours; have it in "
-            "~/.ray/auth_token here, and set RAY_AUTH_MODE=token"
+            f"ray {asked}: the cluster {there} needs its token; copy it to ~/.ray/auth_token here, and set "
+            "RAY_AUTH_MODE=token"
         )
     raise UserError(
-        f"ray {asked}: what answers {there} does not answer as Ray does; give HOST:PORT as `ray start` prints it"
+        f"ray {asked}: the program {there} does not answer as Ray does; give HOST:PORT as `ray start` prints it"
     )
 
 
@@ -147,7 +147,7 @@ def _speaks(asked: str, address: str) -> None:
     except OSError as error:
         raise UserError(f"ray {asked}: nothing answers {there} ({error.strerror or error}); {_START}") from None
     if not _is_encrypted() and heard[3:4] != _SETTINGS:
-        raise UserError(f"ray {asked}: what answers {there} is no Ray; give HOST:PORT as `ray start` prints it")
+        raise UserError(f"ray {asked}: the program {there} is not Ray; give HOST:PORT as `ray start` prints it")
 
 
 def _is_encrypted() -> bool:
@@ -205,7 +205,7 @@ def _connect(ray: Any, address: str) -> bool:
         ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=True)
     except ConnectionError:
         raise UserError(
-            f"ray {shortened(address)}: what answers there does not let us in; see that it is Ray, of the same version"
+            f"ray {shortened(address)}: the program there refuses us; check that it is Ray, of the same version"
         ) from None
     except (RuntimeError, ValueError) as error:
         if "ersion" in str(error):

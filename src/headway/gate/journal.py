@@ -139,7 +139,7 @@ class Journal:
         try:
             return cls(directory, lines, lease)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            raise ResultsError(f"{file}: a line does not say what Headway writes; begin a new gate") from None
+            raise ResultsError(f"{file}: a line is not one that Headway wrote; begin a new gate") from None
 
     @property
     def unfinished(self) -> Attempt | None:
@@ -213,8 +213,7 @@ def _sound(text: bytes, before: str, place: str) -> dict[str, Any]:
         line = None
     if not isinstance(line, dict) or not is_as_signed(line) or line.get("before") != before:
         raise ResultsError(
-            f"{place} is not as it was written, so nothing can be decided; put the file back from a copy, or begin a "
-            "new gate"
+            f"{place} was changed after Headway wrote it; restore the file from a copy, or begin a new gate"
         )
     return line
 

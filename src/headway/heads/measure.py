@@ -140,7 +140,7 @@ class HeadStream:
             # A window may hide repeated tokens from all heads.
             elif self._asked is not None and not metric.repeated and not metric.optional:
                 raise UserError(
-                    f"{metric.name} was asked for ({metric.sentence}), but nothing that was traced counts for it; "
+                    f"{metric.name} was asked for ({metric.sentence}), but no traced token counts for it; "
                     "give a longer text, or leave it out"
                 )
         return scores

@@ -88,7 +88,7 @@ class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _check_can_write(self) -> None:
         if self.config.attends == "future":
-            raise ValueError("this model attends to the future, so it cannot write: what it looks at is not there yet")
+            raise ValueError("this model attends to the future, so it cannot generate text")
 
     def _enter(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Return the stream before the first layer: the embedding in its first entries, the lane in the others."""

@@ -121,7 +121,7 @@ def in_memory(model: transformers.PreTrainedModel) -> Pretrained:
     _check_text(type(model).__name__, type(model))
     embedding = model.get_input_embeddings()
     if getattr(embedding, "num_embeddings", None) is None:
-        raise UserError(f"{type(model).__name__} reads no tokens; trace it with headway.hf.trace and what it reads")
+        raise UserError(f"{type(model).__name__} reads no tokens; trace it with headway.hf.trace and its own inputs")
     if any(parameter.is_meta for parameter in model.parameters()):
         raise UserError(f"{type(model).__name__} holds no weights (device meta); load it with from_pretrained")
     return Pretrained(
@@ -155,7 +155,7 @@ def _in_float32(model: transformers.PreTrainedModel) -> transformers.PreTrainedM
         problem = f"a hook or a changed forward at {where}" if other == [] else f"other weights ({other[0]})"
         raise UserError(
             f"{name} is in {str(model.dtype).removeprefix('torch.')}, and Headway computes in float32; a copy in "
-            f"float32 would not have all of it: it has {problem}. Call model.float() first"
+            f"float32 would lose parts of it: it has {problem}. Call model.float() first"
         )
     made.to(model.device)
     return made.eval()

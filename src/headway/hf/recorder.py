@@ -409,9 +409,7 @@ def check_tokens(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
         reader = model if name == "input_ids" else model.get_decoder()
         n_tokens = getattr(reader.get_input_embeddings(), "num_embeddings", None)
         if n_tokens is None:
-            raise UserError(
-                f"{name}: {type(model).__name__} reads no tokens; give what it is called with, as a mapping"
-            )
+            raise UserError(f"{name}: {type(model).__name__} reads no tokens; give its inputs as a mapping")
         least = -100 if name == "labels" else 0  # labels of -100 are left out of the loss
         outside = tokens[(tokens < least) | (tokens >= n_tokens)]
         if len(outside):

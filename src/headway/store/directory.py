@@ -83,7 +83,7 @@ def seed_of(folder: Path) -> int:
 def _seeds(asked: int | Sequence[int]) -> list[int]:
     seeds = [asked] if isinstance(asked, int) else [] if isinstance(asked, str) else list(asked)
     if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
-        raise ResultsError(f"seeds {asked!r}: give the seeds themselves, such as 2 or [0, 2]; nothing was dropped")
+        raise ResultsError(f"seeds {asked!r}: give seeds, such as 2 or [0, 2]; nothing was dropped")
     return seeds
 
 
@@ -337,7 +337,7 @@ class Store:
         if examined.status != "damaged" and examined.id != run.id:
             raise ResultsError(
                 f"{path} holds run {examined.id}, and {arm.full_name} with seed {seed} is {run.id}; "
-                "it is left as it is: choose another directory"
+                "choose another directory"
             )
         return examined
 

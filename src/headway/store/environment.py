@@ -156,9 +156,7 @@ def slots(
     if not 1 <= runs_per_gpu <= MOST_PER_GPU:
         raise UserError(f"runs per GPU {runs_per_gpu}: give 1 to {MOST_PER_GPU}")
     if device == "cpu" and runs_per_gpu > 1:
-        raise UserError(
-            f"runs per GPU {runs_per_gpu}: device cpu was asked for, too, which is none; leave one of them out"
-        )
+        raise UserError(f"runs per GPU {runs_per_gpu}: device cpu has no GPU; leave one of them out")
     seen = visible_gpus() if device != "cpu" and uses_gpu else ()
     if device.startswith("cuda"):
         seen = _asked(device, seen, uses_gpu)

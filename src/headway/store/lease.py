@@ -389,8 +389,8 @@ class Lease:
             holder = sight.holder if sight else None
             who = f"process {holder.pid} on {holder.host}" if holder else "another process"
             raise LeaseLost(
-                f"{who} took over {self._directory.parent} after this one gave no sign of life for {STALE_S:.0f} s; "
-                "it goes on there"
+                f"{who} took over {self._directory.parent} after this process gave no sign of life for {STALE_S:.0f} "
+                "s; the run continues there"
             )
         # One that was made anew in the meantime may have the same numbers.
         if not number or not is_of(self._directory, self._number, self._holder.token):
@@ -405,8 +405,8 @@ class Lease:
         if not newest(self._directory) or not follow(self._directory, self._number + 1, renewed):
             self._look()
             raise LeaseLost(
-                f"another process took over {self._directory.parent} while this one gave no sign of life; it goes on "
-                "there"
+                f"another process took over {self._directory.parent} while this one gave no sign of life; the run "
+                "continues there"
             )
         self._number, self._holder, self._beaten = self._number + 1, renewed, _awake_s()
 

@@ -228,7 +228,7 @@ def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
         ResultsError: when it cannot be read, is not as it was written, or is gone.
     """
     if damage := why_not(directory, name):
-        raise ResultsError(f"{damage}; until then nothing is said of what was planned")
+        raise ResultsError(f"{damage}; until then there are no verdicts of this plan")
     file = document.look_file(directory, name)
     try:
         content = files.parsed(files.read_bytes(file))

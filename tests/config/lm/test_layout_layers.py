@@ -51,7 +51,7 @@ def test_openelms_270m_has_the_published_widths():
     ("value", "message"),
     [
         ("openelm(1)", r"d_mlp openelm\(1\): openelm takes 2 or 3 positive numbers, as in openelm\(0.5, 4.0, 256\)"),
-        ("openelm(1, 2, 0.5)", r"widths are divisible by a whole number; 0.5 is none"),
+        ("openelm(1, 2, 0.5)", r"the divisor of widths is a whole number, and 0.5 is not"),
         ("delight(1, 2)", r"delight takes 3 positive numbers, as in delight\(2, 4, 8\)"),
         ("linear(1, 2)", r"d_mlp: there is no schedule 'linear'; choose from: delight, openelm"),
         ("wide", r"d_mlp 'wide': write a number"),

@@ -127,7 +127,7 @@ def test_a_prompt_of_nothing_begins_a_text_and_one_without_tokens_is_an_error(mo
     assert study.measures[1].take().samples[0]["n_tokens"] == 4
     tokens = open_corpus(run_of().task)
     monkeypatch.setattr(type(tokens.tokenizer), "encode", lambda *_: [])
-    with pytest.raises(UserError, match=r"samples.prompt 'xyz': the tokenizer makes no token of it; give another"):
+    with pytest.raises(UserError, match=r"samples.prompt 'xyz': the tokenizer gives no token for it; give another"):
         study_of(samples={"prompt": "xyz"})
 
 

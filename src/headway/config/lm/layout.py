@@ -149,7 +149,7 @@ def widths(value: PerLayer, *, n_layers: int, d_model: int) -> tuple[int, ...]:
     if schedule.name == "openelm":
         first, last, *divisor = schedule.numbers
         if divisor and (divisor[0] < 1 or divisor[0] % 1):
-            raise DeclarationError(f"d_mlp {value}: widths are divisible by a whole number; {divisor[0]:g} is none")
+            raise DeclarationError(f"d_mlp {value}: the divisor of widths is a whole number, and {divisor[0]:g} is not")
         return tuple(
             make_divisible(round(beta, 2) * d_model, int(divisor[0]) if divisor else 256)
             for beta in line(first, last, n_layers)

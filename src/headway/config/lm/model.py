@@ -86,7 +86,7 @@ class TransformerModel(Spec):
         None, description="width of the token embedding; the rest of the stream is the data lane; null: d_model"
     )
     embedding_scale: Literal["none", "d_model"] = Field(
-        "none", description="d_model: token embeddings are multiplied by sqrt(d_model) where they enter"
+        "none", description="d_model: token embeddings are multiplied by sqrt(d_model)"
     )
     embedding_init_std: float | None = Field(
         None, gt=0, description="standard deviation of the initial token embedding; null: init_std"
@@ -103,7 +103,7 @@ class TransformerModel(Spec):
     )
     init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
     factor_init: Literal["published", "matched"] = Field(
-        "published", description="low-rank factors start with init_std each, or so that their product has init_std"
+        "published", description="published: low-rank factors have init_std; matched: their product has init_std"
     )
     residual: bool = Field(
         True, description="whether a sub-layer adds to the stream; false: its output replaces the stream"
@@ -232,13 +232,11 @@ class TransformerModel(Spec):
             )
         if self.attention != SOFTMAX and self.mask == "future":
             raise ValueError(
-                f"attention {self.attention} changes scores of what a query sees, and with mask future the last one "
-                "sees nothing; give past, or softmax"
+                f"attention {self.attention} needs a key for each query, and with mask future the last query has "
+                "none; give past, or softmax"
             )
         if self.class_token and self.mask == "future":
-            raise ValueError(
-                "class_token stands after the inputs, and with mask future nothing there sees them; give past"
-            )
+            raise ValueError("class_token follows the inputs, and with mask future it sees none of them; give past")
 
     def _check_ranks(self, layer: int, queries: int, keys: int, d_mlp: int) -> None:
         others: dict[Projection, int] = {"q": queries, "k": keys, "v": keys, "o": queries, "up": d_mlp, "down": d_mlp}

@@ -273,7 +273,7 @@ def as_trained(run: R, beginning: Mapping[str, Any] | None) -> R:
     try:
         model = _MODEL.validate_python(renamed(beginning)["model"], strict=False)
     except (KeyError, TypeError, ValidationError) as error:
-        raise DeclarationError(f"what is said of how it began is no model ({type(error).__name__})") from None
+        raise DeclarationError(f"its record of the initial model is damaged ({type(error).__name__})") from None
     return with_model(run, model)
 
 

@@ -269,8 +269,8 @@ CLAIMS = (
         value=rises,
         also=rises,
         several=True,
-        said="{metric}, high where heads are alike, changes during training by {value} in the layer where it rises "
-        "least and by {also} where it rises most",
+        said="{metric} (high: similar heads) changes during training by {value} in the layer with the smallest rise "
+        "and by {also} in the layer with the largest",
         bound=0.0,
     ),
     _claim(
@@ -281,8 +281,8 @@ CLAIMS = (
         value=late_rise_beyond_layer_0,
         also=late_change_of_layer_0,
         several=True,
-        said="in the second half layer 0's {metric} changes by {also}; the rise of the later layers less twice "
-        "that change is {value}, and has to be above 0",
+        said="in the second half of training, layer 0's {metric} changes by {also}; the rise of later layers minus "
+        "twice this change is {value} (claimed: above 0)",
         bound=0.0,
     ),
     _claim(
@@ -294,9 +294,9 @@ CLAIMS = (
         also=r2_of_layer_0("whole"),
         chance_above=p_of_swaps_in_layer_0("whole"),
         said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
-        "of what a run does by itself, beyond what other seeds explain; badly is below 0.5 of that",
+        "for a seed's own deviations, beyond what other seeds explain (claimed: below 0.5)",
         said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
-        "of any two curves that move with time",
+        "for any two curves with a trend in time",
         bound=0.5,
         below=True,
     ),
@@ -308,8 +308,8 @@ CLAIMS = (
         value=rises,
         also=rises,
         several=True,
-        said="{metric} changes during training by {value} in the layer where it rises least and by {also} where it "
-        "rises most",
+        said="{metric} changes during training by {value} in the layer with the smallest rise and by {also} in the "
+        "layer with the largest",
         bound=0.0,
     ),
     _claim(
@@ -320,8 +320,8 @@ CLAIMS = (
         value=rises_of_variance,
         also=rises_of_variance,
         several=True,
-        said="the variance of {metric} over pairs changes during training by {value} in the layer where it rises "
-        "least and by {also} where it rises most",
+        said="the variance of {metric} over pairs changes during training by {value} in the layer with the smallest "
+        "rise and by {also} in the layer with the largest",
         bound=0.0,
     ),
     _claim(
@@ -331,8 +331,8 @@ CLAIMS = (
         _DISAGREEMENT,
         value=first_layers_less_last,
         also=last_layers,
-        said="at the end the mean {metric} of the first three layers (half of fewer than six) less that of the "
-        "last ones, which is {also}, is {value}, and has to be above 0",
+        said="the final mean {metric} of the first three layers (half of fewer than six) minus that of the last "
+        "layers ({also}) is {value} (claimed: above 0)",
         bound=0.0,
     ),
     _claim(
@@ -343,10 +343,10 @@ CLAIMS = (
         value=r2_of_layer_0("early_beyond"),
         also=r2_of_layer_0("early"),
         chance_above=p_of_swaps_in_layer_0("early"),
-        said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} of what a run "
-        "does by itself, beyond what other seeds explain; high is above 0.5 of that",
-        said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as of any two "
-        "curves that move with time",
+        said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} for a seed's own "
+        "deviations, beyond what other seeds explain (claimed: above 0.5)",
+        said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as for any two "
+        "curves with a trend in time",
         bound=0.5,
     ),
     _claim(
@@ -358,9 +358,9 @@ CLAIMS = (
         also=slope_over_layers("early"),
         chance_above=p_of_last_early_r2,
         chance_below=p_of_swaps_in_layer_0("early"),
-        said="from layer to layer early R² on {metric} changes by {also}, and that of what a run does by itself, "
+        said="from layer to layer, the early R² on {metric} changes by {also}, and for a seed's own deviations, "
         "beyond what other seeds explain, by {value}",
-        said_untested="from layer to layer early R² on {metric} changes by {also}",
+        said_untested="from layer to layer, the early R² on {metric} changes by {also}",
         bound=0.0,
         below=True,
     ),

@@ -263,7 +263,7 @@ def prompt_tokens(wanted: Samples, tokens: Tokens) -> list[int]:
     if not prompt and wanted.prompt == PROMPT:
         return [tokens.end_of_text]
     if not prompt:
-        raise UserError(f"samples.prompt {wanted.prompt!r}: the tokenizer makes no token of it; give another")
+        raise UserError(f"samples.prompt {wanted.prompt!r}: the tokenizer gives no token for it; give another prompt")
     return prompt
 
 

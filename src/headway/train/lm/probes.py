@@ -171,7 +171,7 @@ def _held_out(examples: Examples, sequences: int, loss: TokensLoss) -> tuple[tor
     if len(inputs) < 4:
         raise UserError(
             f"after.ablate: the held-out text has {len(inputs)} sequences, and 4 are needed: two for an interval and "
-            "two to stand in for heads; hold out more"
+            "two as replacements; hold out more"
         )
     return inputs, targets
 
