@@ -79,7 +79,7 @@ def test_two_sides_never_have_the_same_name():
         (" - flat", r"its side 'first' is empty; name an arm, or several"),
         ([[], "flat"], r"its side 'first' is empty"),
         (["flat", {"a": 1}], r"its side 'second' is \{'a': 1\}; give an arm, a pattern such as wide-\*, or a list"),
-        (["flat"], r"1 sides were given; give two \\(the second is subtracted\\)"),
+        (["flat"], r"1 sides were given; give two \(the second is subtracted\)"),
         ("falling-* - falling-low", r"falling-low is on both sides; leave it out of one"),
         ({"better": "flat", "then": "falling-low"}, r"contrasts.it.then: there is no such key; did you mean than"),
         ({"than": "flat"}, r"contrasts.it.better: missing; name the arms of that side"),
