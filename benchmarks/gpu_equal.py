@@ -40,10 +40,10 @@ from headway.causal.checks import check_interventions, check_patching
 from headway.causal.patch_result import PATCH_SITES
 from headway.causal.patching import TwoRuns, patched_effects
 from headway.causal.substitutes import substitutes
-from headway.config.document import shipped
 from headway.config.kinds import parse_run
 from headway.config.lm.run import TASKS, TokensRun
 from headway.config.load import load, resolve
+from headway.config.yaml import shipped
 from headway.data.batch import open_examples
 from headway.execute.places import LocalWorker, local_places
 from headway.heads.measure import measure, repeated_tokens

@@ -21,10 +21,10 @@ from typing import Any
 from PIL import Image
 
 import headway
-from headway.config.document import shipped
 from headway.config.experiment import Experiment
 from headway.config.lm.run import is_text
 from headway.config.load import load
+from headway.config.yaml import shipped
 from headway.report.experiment.page import write_answer
 from headway.stats.results import write
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from headway.config.document import shipped
+from headway.config.yaml import shipped
 
 SMALL = [
     word

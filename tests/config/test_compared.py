@@ -4,8 +4,8 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from headway.config.document import shipped
 from headway.config.load import load, resolve
+from headway.config.yaml import shipped
 from headway.errors import DeclarationError
 from headway.stats.cells import matches_of, why_no_verdict
 

@@ -3,9 +3,8 @@
 import pytest
 
 from headway.config.contrasts import contrasts_of
-from headway.config.document import shipped
 from headway.config.load import load, resolve
-from headway.config.yaml import read_file
+from headway.config.yaml import read_file, shipped
 from headway.errors import DeclarationError
 
 ARMS = ("falling-low", "falling-high", "rising-low", "rising-high", "flat", "better")

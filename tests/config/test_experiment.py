@@ -2,10 +2,10 @@
 
 import pytest
 
-from headway.config.document import ignored_by_controls, parse_seeds, shipped
+from headway.config.document import ignored_by_controls, parse_seeds
 from headway.config.load import load, read_resolved, resolve
 from headway.config.regression import IclRun
-from headway.config.yaml import merge, read_file, write_yaml
+from headway.config.yaml import merge, read_file, shipped, write_yaml
 from headway.errors import DeclarationError
 
 BASE = {

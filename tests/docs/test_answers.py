@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.config.document import shipped
 from headway.config.load import load
+from headway.config.yaml import shipped
 
 MADE = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "answers.py"))
 FOLDER, DUE, THERE = MADE["ANSWERS"], MADE["DUE"], MADE["answers"]()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.config.document import shipped
 from headway.config.load import load, resolve
-from headway.config.yaml import read_yaml
+from headway.config.yaml import read_yaml, shipped
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

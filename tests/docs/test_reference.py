@@ -7,8 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from headway.config.document import shipped
-from headway.config.yaml import read_file
+from headway.config.yaml import read_file, shipped
 
 DOCS = Path(__file__).parents[2] / "docs"
 MADE = runpy.run_path(str(DOCS / "experiment_keys.py"))

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from headway import api
-from headway.config.document import shipped
 from headway.config.load import load
+from headway.config.yaml import shipped
 from headway.execute import costs as module
 from headway.execute.costs import costs, preflight, remarks
 from headway.report.terminal import PlannedCosts

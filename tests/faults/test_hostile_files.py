@@ -13,10 +13,9 @@ from faults.fuzz_experiments import guarded, look_at
 
 import headway
 from headway.cli import main
-from headway.config.document import shipped
 from headway.config.load import load
 from headway.config.spec import MOST_ARMS, MOST_LAYERS
-from headway.config.yaml import read_yaml, write_yaml
+from headway.config.yaml import read_yaml, shipped, write_yaml
 from headway.errors import DeclarationError, UserError
 
 FUZZER = Path(__file__).parents[2] / "tools/faults/fuzz_experiments.py"

@@ -6,10 +6,10 @@ from functools import cache
 import pytest
 
 from headway.config import load as loading
-from headway.config.document import shipped
 from headway.config.kinds import parse_run
 from headway.config.lm.run import TokensRun
 from headway.config.regression import IclRun
+from headway.config.yaml import shipped
 from headway.icl.attention import InContextAttention
 from headway.icl.weights import initial_weights, weight_shapes
 from headway.models.transformer import Transformer

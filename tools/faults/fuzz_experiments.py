@@ -30,9 +30,8 @@ from typing import Any
 
 import yaml
 
-from headway.config.document import shipped
 from headway.config.load import load, resolve
-from headway.config.yaml import read_yaml
+from headway.config.yaml import read_yaml, shipped
 from headway.errors import HeadwayError, UserError
 from headway.execute.costs import costs
 from headway.report.terminal import PlannedCosts

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 @app.command("list")
 def list_() -> None:
     """List the experiments that come with Headway."""
-    from headway.config.document import shipped
-    from headway.config.yaml import read_file
+    from headway.config.yaml import read_file, shipped
 
     experiments = {name: read_file(path) for name, path in shipped().items()}
     groups: dict[str, list[str]] = {}

@@ -9,7 +9,6 @@ The document says which arm each arm starts from. The laboratory of the arm deci
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
@@ -29,12 +28,6 @@ from headway.config.spec import (
 )
 from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
-
-
-def shipped() -> dict[str, Path]:
-    """Return the experiments that come with Headway: name to file."""
-    return {path.stem: path for path in sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))}
-
 
 LONGEST_LINE = 100
 """The longest chain of arms that start from one another; each waits for the one before it."""

@@ -21,11 +21,10 @@ from headway.config.document import (
     controls_of,
     ignored_by_controls,
     names_of,
-    shipped,
 )
 from headway.config.plugins import Plugin
 from headway.config.run import PER_BYTE
-from headway.config.yaml import leaves, write_yaml
+from headway.config.yaml import leaves, shipped, write_yaml
 from headway.errors import DeclarationError, near
 
 NOT_COMPARED = (

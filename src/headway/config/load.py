@@ -15,23 +15,14 @@ from typing import Any
 from headway.config import plugins as plugin_files
 from headway.config.arms import Arm, check_kept
 from headway.config.command import with_hashes
-from headway.config.document import (
-    RUN_SECTIONS,
-    Document,
-    all_seeds,
-    label_of,
-    meant_for,
-    shipped,
-    starts_of,
-    with_settings,
-)
+from headway.config.document import RUN_SECTIONS, Document, all_seeds, label_of, meant_for, starts_of, with_settings
 from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
 from headway.config.plugins import Plugin
 from headway.config.run import RunSpec, effective
 from headway.config.spec import Locate, check_arms, count_values, parse, renamed
-from headway.config.yaml import CHOOSERS, leaves, merge, read_file
+from headway.config.yaml import CHOOSERS, leaves, merge, read_file, shipped
 from headway.errors import DeclarationError, near, shortened
 
 

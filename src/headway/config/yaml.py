@@ -31,6 +31,11 @@ ALTERNATIVES = ("steps", "tokens", "epochs")
 """Keys of which a mapping has one; giving another removes the former."""
 
 
+def shipped() -> dict[str, Path]:
+    """Return the experiments that come with Headway: name to file."""
+    return {path.stem: path for path in sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))}
+
+
 class _Loader(Composer, yaml.CSafeLoader):
     """A safe loader with the YAML 1.2 core schema instead of YAML 1.1's, and limits that aliases count against.
 

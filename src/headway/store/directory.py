@@ -24,11 +24,11 @@ from typing import Any, Self, TypeGuard
 from headway.base.files import FULL, create_text, entries, folder_in, inside, instead_of_file, names_in
 from headway.base.text import with_numbers
 from headway.config.arms import Arm
-from headway.config.document import shipped
 from headway.config.experiment import Experiment
 from headway.config.load import read_resolved
 from headway.config.metrics import METRICS
 from headway.config.plugins import allow, load
+from headway.config.yaml import shipped
 from headway.errors import DeclarationError, ResultsError, UserError, near
 from headway.store import document
 from headway.store.batches import Making, RunBatch, half_made

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.config.document import shipped
 from headway.config.load import load
+from headway.config.yaml import shipped
 from headway.report.experiment.data import arm_styles
 
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from headway.base.files import entries, inside, is_up_to_date
 from headway.base.text import command_line, counted
 from headway.base.words import NOT_COMPARED, agreement
-from headway.config.document import Published, shipped
+from headway.config.document import Published
 from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.config.metrics import METRICS
 from headway.config.plugins import Entry, Plugin
 from headway.config.spec import MOST_MODELS
-from headway.config.yaml import leaves
+from headway.config.yaml import leaves, shipped
 from headway.errors import UserError
 from headway.report.charts.figure import Figure
 from headway.report.charts.files import convert, why_not_drawn, write_figures, write_whole
