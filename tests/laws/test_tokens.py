@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 425_825,
-    "code lines": 40_169,
+    "tokens": 425_812,
+    "code lines": 40_157,
     "dense modules": 83,
     "functions above 400 tokens": 28,
     "comprehensions in 1,000 lines": 78,
