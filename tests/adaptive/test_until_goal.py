@@ -41,7 +41,7 @@ def test_what_is_no_margin_is_refused(text, said):
             {"until": "1%", "seeds": 3},
             "until 1%, and 3 seeds: a plan finds the number of seeds itself; leave one of them out",
         ),
-        ({"at_most": 5}, "at most 5: add until (--until 0.5%), which adds seeds until that number"),
+        ({"at_most": 5}, "at most 5: this number needs --until, such as --until 0.5%"),
     ],
 )
 def test_what_contradicts_itself_is_refused(asked, said):
@@ -67,5 +67,5 @@ def test_a_yes_or_no_has_no_difference_in_per_cent(monkeypatch, unit, what):
 
 def test_controls_are_added_afterwards():
     crossed = load("head-progression").select(controls=["all-global"])
-    with pytest.raises(UserError, match=r"^control all-global: questions are settled for arms without a control"):
+    with pytest.raises(UserError, match=r"^control all-global: a plan covers only arms without a control"):
         check_experiment(crossed)

@@ -316,7 +316,7 @@ def test_the_text_itself_cannot_stand_in(ragged, text):
     refused(
         "reference: it is the text itself, so no output of a head would change", ragged, text=text, reference=str(text)
     )
-    refused("mean 'position' is no way to take a mean; did you mean positions", ragged, text=text, mean="position")
+    refused("mean 'position' is no kind of mean; did you mean positions", ragged, text=text, mean="position")
 
 
 def other_model(path, kind, config):

@@ -198,7 +198,7 @@ def test_runs_without_tokens_and_directories_without_models_are_said(tmp_path):
     small = ["training.steps=20", "evaluation.prompts=50", "evaluation.curve=null"]
     experiment = headway.load("icl-heads", settings=small).select(arms=["h1"])
     store = headway.run(experiment, tmp_path / "icl", seeds=1, figures=False, progress=False)
-    with pytest.raises(UserError, match="it is a run of the in-context laboratory, which has no tokens to look at"):
+    with pytest.raises(UserError, match="it is a run of the in-context laboratory, which has no tokens"):
         headway.look(store.run("h1", 0).path)
     with pytest.raises(UserError, match="it has no finished run of a language model"):
         models_in([tmp_path / "icl"])

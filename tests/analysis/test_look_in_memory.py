@@ -109,5 +109,5 @@ def test_what_cannot_be_looked_at_is_said(text, tokens):
             headway.look(Sees(causal=True), **given)
     with pytest.raises(UserError, match="a model was expected, or the path of one, but a int was given"):
         headway.look(3, tokens=tokens)
-    with pytest.raises(UserError, match="Linear does not say what its heads do"):
+    with pytest.raises(UserError, match="Linear returns no record of its heads"):
         headway.look(nn.Linear(2, 2), tokens=tokens)

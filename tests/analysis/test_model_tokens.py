@@ -143,7 +143,7 @@ LEFT = np.array([[0, 0, 1, 1, 1, 1], [1] * 6])
     [
         ({"attention_mask": LEFT}, "some are padding .*; give sequences of one length without padding"),
         ({"attention_mask": LEFT[:, ::-1]}, "some are padding"),
-        ({"position_ids": IDS}, "their position_ids are not the usual ones, which alone are read; leave them out"),
+        ({"position_ids": IDS}, "their position_ids are not the usual ones; leave them out"),
         ({"token_type_ids": np.ones_like(IDS)}, "their token_type_ids are not the usual ones"),
         ({"pixel_values": np.ones(3)}, "only input_ids are read, and pixel_values came with them; leave them out"),
     ],

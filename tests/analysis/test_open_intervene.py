@@ -135,7 +135,7 @@ def test_token_ids_and_targets_through_every_door(neox, tmp_path):
     by_array = headway.ablate(neox, text=tokens[:4], targets=targets[:4], reference=tokens[4:])
     assert by_file.exact.tokens.tolist() == [9] * 4
     np.testing.assert_array_equal(by_file.exact.joint["mean"], by_array.exact.joint["mean"])
-    with pytest.raises(UserError, match="it has 2 sequences, and 3 are needed where no reference is given"):
+    with pytest.raises(UserError, match="it has 2 sequences, but without a reference 3 are needed"):
         headway.ablate(neox, text=tokens[:2], targets=targets[:2])
     (tmp_path / "broken.npy").write_text("5 7")
     with pytest.raises(UserError, match=r"it is no numpy file of tokens .*; write one with numpy.save"):

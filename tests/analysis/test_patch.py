@@ -168,7 +168,7 @@ def test_a_circuit_is_told_beside_random_ones():
     )  # fmt: skip
     assert per_position.share > 0.9
     assert per_position.none != found.none
-    with pytest.raises(UserError, match="mean 'position' is no way to take a mean"):
+    with pytest.raises(UserError, match="mean 'position' is no kind of mean"):
         headway.circuit(model, names, text=inputs.numpy(), mean="position")
     with pytest.raises(UserError, match="heads: 'one' is no head; write L0H3, layer and head from 0"):
         headway.circuit(model, ["one"], text=inputs.numpy())

@@ -146,5 +146,5 @@ def test_what_is_no_circuit_is_said():
     ):
         with pytest.raises(UserError, match=said):
             alone(model, inputs, targets, stand_ins, wrong)
-    with pytest.raises(UserError, match="draws 0: a circuit is held against random ones; give 1 or more"):
+    with pytest.raises(UserError, match="draws 0: a circuit is compared with random circuits; give 1 or more"):
         alone(model, inputs, targets, stand_ins, heads, draws=0)

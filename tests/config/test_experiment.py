@@ -381,7 +381,7 @@ def test_a_setting_of_a_part_of_what_an_unselected_arm_replaces():
 
 def test_a_setting_that_changes_nothing_is_an_error():
     with pytest.raises(
-        DeclarationError, match=r"setting probes=\{\}: an empty mapping changes nothing; set what is in it"
+        DeclarationError, match=r"setting probes=\{\}: an empty mapping changes nothing; set a key in it"
     ):
         load("x-ray", settings=["probes={}"])
 

@@ -75,5 +75,5 @@ def test_spaced_steps_of_a_run_whose_corpus_counts_them_have_to_be_listed():
     epochs = {**small_text.CONTENT["training"], "epochs": 1}
     del epochs["steps"]
     assert kept([3, 10_000], training=epochs) == (3, 10_000)
-    with pytest.raises(DeclarationError, match="log_spaced goes by the number of steps, and arm falling is"):
+    with pytest.raises(DeclarationError, match="log_spaced needs a number of steps, and arm falling is"):
         kept({"log_spaced": 3}, training=epochs)

@@ -28,7 +28,7 @@ def test_a_label_has_the_sizes_of_the_run():
         (["arms.constant-low.label={seed.x}"], r"\{seed\.x\} is no value of the run"),
         (
             ["arms.constant-low.label={heads}", "arms.ascending-low.model.n_heads=4"],
-            r"two arms have the label '4-4-4-4', and a figure could not tell them apart",
+            r"two arms have the label '4-4-4-4', which a figure could not distinguish",
         ),
     ],
 )  # fmt: skip

@@ -191,7 +191,7 @@ def test_recall_asks_every_key_once():
         ("endpoint", {"vertices": 4, "graph": "random"}, "graph random needs a number of edges"),
         ("endpoint", {"vertices": 4, "edges": 3}, "graph complete has its own edges; leave edges out"),
         ("endpoint", {"vertices": 4, "graph": "random", "edges": 13}, "4 vertices have at most 12"),
-        ("recall", {"pairs": 9, "length": 20}, "length 20 has no room for 9 pairs and their keys once more; give 27"),
+        ("recall", {"pairs": 9, "length": 20}, "length 20 has no room for 9 pairs and the repeated keys; give 27"),
         ("recall", {"pairs": 9, "vocabulary": 12}, "12 tokens have 5 keys; give a larger vocabulary"),
         ("parity", {"n_bits": 40}, "give a number of at most 16"),
     ],

@@ -79,11 +79,11 @@ def test_a_causal_one_has_an_induction_score_and_without_matrices_no_draws():
 @pytest.mark.parametrize(
     ("model", "given", "said"),
     [
-        (nn.Linear(2, 2), {"tokens": [[1, 2]]}, "Linear does not say what its heads do: a module that is brought has"),
+        (nn.Linear(2, 2), {"tokens": [[1, 2]]}, "Linear returns no record of its heads: a module that is brought has"),
         (Causal(), {"text": "README.md"}, "Causal reads tokens alone, and a text was given: give tokens="),
         (Causal(), {}, "reads either a text or tokens: give one of text= and tokens="),
         (Causal(), {"tokens": [[1, 2]], "text": "README.md"}, "give one of text= and tokens="),
-        (Causal(), {"tokens": [[1], [2]]}, "sequences of 1 token were given"),
+        (Causal(), {"tokens": [[1], [2]]}, "sequences of 1 token have no metric"),
         (Causal(), {"tokens": [[1, 31]]}, "token 31 was given, but the model Causal has tokens 0 to 29"),
         (Causal(), {"tokens": [[0.5, 1.0]]}, "as whole numbers of shape"),
         (7, {"tokens": [[1, 2]]}, "a model was expected, or the path of one, but a int was given"),

@@ -67,9 +67,7 @@ def test_what_starts_from_what_is_drawn():
     assert "dense: trained for 1,000 steps\n" in drawn
     assert "    ├── pruned: pruned by taylor to 50 %, then not trained\n" in drawn
     assert "    │   └── regrown: lost heads drawn anew, then trained for 250 steps\n" in drawn
-    assert "layouts and costs of pruned arms are guesses: which heads are left shows when a run begins" in [
-        *planned.sentences()
-    ]
+    assert "layouts and costs of pruned arms are guesses until their runs begin" in [*planned.sentences()]
     pruned = {cost.arm.name: cost for cost in planned.costs}["pruned"]
     assert (str(pruned.run.model.layout), pruned.seconds, pruned.untimed) == (
         "4x8-4x8-4x8-4x8",
@@ -106,7 +104,8 @@ def test_an_epoch_of_an_unread_corpus_has_no_length():
     planned = plan(load("head-progression", settings=settings).select(arms=["constant-low"]), trial=False)
     assert planned.costs[0].steps is None
     assert any(
-        sentence.startswith("how long an epoch is shows when the corpus is read") for sentence in planned.sentences()
+        sentence.startswith("the length of an epoch is known once the corpus is read")
+        for sentence in planned.sentences()
     )
     assert "–" in printed(*planned.tables())
 

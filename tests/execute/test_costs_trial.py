@@ -32,5 +32,5 @@ def test_a_plan_tries_as_many_together_as_a_worker_would_take():
 
 def test_a_laboratory_that_cannot_train_together_says_so():
     runs = [load("icl-heads").selected[0].spec(seed) for seed in (0, 1)]
-    with pytest.raises(UserError, match="2 runs were to be tried together, which this laboratory cannot"):
+    with pytest.raises(UserError, match="2 runs cannot be timed together in this laboratory"):
         training_part_of(runs[0]).trial_steps_per_s(*runs)

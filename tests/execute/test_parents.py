@@ -173,7 +173,7 @@ def test_a_run_without_its_parent_says_what_is_missing(tmp_path):
     with pytest.raises(ResultsError, match=r"it starts from run1-[0-9a-f]+ with seed 3, and .* has no such run"):
         parent_of(run)
     assert train(run) == FAILED
-    assert "has no such run; `headway run` with the file that it was run from makes it" in Run.open(run.path).message
+    assert "has no such run; type `headway run` with its file first" in Run.open(run.path).message
 
 
 def test_a_parent_that_is_not_done_is_named(tmp_path):

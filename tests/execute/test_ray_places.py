@@ -186,7 +186,7 @@ def test_a_ray_that_is_not_imported_in_time_is_told_from_one_that_does_not_answe
     monkeypatch.setattr(ray_cluster, "_IMPORTED_WITHIN_S", 0.5)
     monkeypatch.setattr(ray_cluster, "_ASK", "import time; time.sleep(60); print('asking')")
     began = time.monotonic()
-    said = "ray auto: Python did not import Ray within 0 s, so nobody asked the cluster; see that the disk .* try again"
+    said = "ray auto: Python did not import Ray within 0 s, so the cluster was not asked; check the disk .* try again"
     with pytest.raises(UserError, match=said):
         ray_cluster._lets_in("auto", "here:1")
     assert time.monotonic() - began < 30
@@ -319,7 +319,7 @@ def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
     for place in list(places):
         place.refuse(place.node, "its disk is full or fails")
     assert lines[-1].endswith("is not used: its disk is full or fails")
-    with pytest.raises(UserError, match="no node can be used any more, for the reasons above"):
+    with pytest.raises(UserError, match="no node is left, for the reasons above"):
         list(places)
 
 

@@ -77,5 +77,5 @@ def test_what_cannot_be_measured_is_left_out_or_an_error_where_it_was_asked_for(
         assert not set(found) & {*REPEATED, *CIRCUITS}
         with pytest.raises(UserError, match="it needs random tokens that are repeated"):
             examine(map(module.trace, texts), ["induction_score"], trace=module.trace, **NOTHING)
-        with pytest.raises(UserError, match="it is read off the weights"):
+        with pytest.raises(UserError, match="it needs the weights"):
             examine(map(module.trace, texts), ["copying_score"], trace=module.trace, **NOTHING)

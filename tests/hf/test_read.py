@@ -198,9 +198,9 @@ def test_a_configuration_that_headway_cannot_be(changes, message, gpt2):
     [
         (
             {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
-            "rope_type is 'linear', which Headway's model does not have; it has the default",
+            "rope_type 'linear' is not supported; Headway's model has the default",
         ),
-        ({"rope_parameters": None, "rope_scaling": {"type": "dynamic"}}, "rope_type is 'dynamic'"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "dynamic"}}, "rope_type 'dynamic' is"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not known here; there is silu, swish"),
     ],
 )

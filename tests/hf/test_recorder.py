@@ -440,7 +440,7 @@ _heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "in
                 9,
                 initial_weights(model, 9, seed=0),
             ),
-            r"a Transformer was given; of Headway's own models take model.trace\(tokens\)",
+            r"a Transformer was given; for Headway's own models use model.trace\(tokens\)",
         ),
     ],
 )

@@ -150,8 +150,8 @@ def test_inputs_of_another_kind_are_refused():
     [
         ({"readout": 2}, "readout 2 was given, but tied makes the token embedding the read-out; set tied to false"),
         ({"encoder": 8}, "encoder 8 was given, but tied makes"),
-        ({"positions": "joint"}, "gives no one vector to a token, so that it is no read-out"),
-        ({"positions": "joint", "tied": False, "encoder": 8}, "positions joint is of tokens"),
+        ({"positions": "joint"}, "has several vectors for a token, so it cannot be the read-out"),
+        ({"positions": "joint", "tied": False, "encoder": 8}, "positions joint needs tokens"),
         ({"class_token": True, "mask": "future", "windows": [None]}, "with mask future it sees none of them"),
     ],
 )

@@ -267,7 +267,7 @@ def test_an_adapter_around_a_model_is_named():
         pass
 
     for verb in VERBS:
-        assert "merge the two first: model.merge_and_unload()" in outcome(verb, PeftModel())
+        assert "merge them first: model.merge_and_unload()" in outcome(verb, PeftModel())
 
 
 def test_low_precision_with_a_hook_says_what_to_do():

@@ -41,7 +41,7 @@ def test_a_done_run_gives_all_that_was_recorded(done):
 def test_what_is_not_there_yet_is_empty_or_said(tmp_path):
     run = quadratic.fresh_run(tmp_path / "results")
     assert (run.records(), run.head_steps(), run.curves(), run.metrics) == ([], [], {}, {})
-    with pytest.raises(ResultsError, match="has no checkpoint yet: it is waiting; `headway run` goes on with it"):
+    with pytest.raises(ResultsError, match="has no checkpoint yet: it is waiting; `headway run` resumes it"):
         run.weights()
     with pytest.raises(ResultsError, match="nothing was kept of the heads at step 3; the run keeps no step"):
         run.head_arrays(3)

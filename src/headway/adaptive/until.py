@@ -86,7 +86,7 @@ def check_experiment(experiment: Experiment) -> None:
         )
     if experiment.crossed:
         raise UserError(
-            f"control {', '.join(experiment.crossed)}: questions are settled for arms without a control; leave "
+            f"control {', '.join(experiment.crossed)}: a plan covers only arms without a control; leave "
             "controls out, and add their runs afterwards with a number of seeds"
         )
 
@@ -260,7 +260,7 @@ class Until:
     def _agreed(self, former: StoredPlan) -> StoredPlan:
         """A stored plan, when this one does not contradict it."""
         if former.first_seed:
-            raise UserError("this directory has the plan of a search; go on with that, or choose another one")
+            raise UserError("this directory has the plan of a former search; choose another directory")
         if self.margin != former.margin:
             raise UserError(
                 f"until {messages.per_cent(self.margin)}: the plan of this directory has the margin "
@@ -364,7 +364,7 @@ def goal_of(*, until: str | None, at_most: int | None, seeds: object) -> Until |
     """
     if until is None:
         if at_most is not None:
-            raise UserError(f"at most {at_most}: add until (--until 0.5%), which adds seeds until that number")
+            raise UserError(f"at most {at_most}: this number needs --until, such as --until 0.5%")
         return None
     if seeds is not None:
         raise UserError(

@@ -283,8 +283,7 @@ def own_text(model: object) -> str | TextInput:
         spec = Run.open(folder.path).spec
         if spec.task.n_ctx is None:
             raise UserError(
-                f"{folder.asked}: it is a run of the in-context laboratory, which has no tokens to look at; give a run "
-                "of a text"
+                f"{folder.asked}: it is a run of the in-context laboratory, which has no tokens; give a run on a text"
             )
         text = _text_of(spec)
         if text is None:
@@ -428,12 +427,12 @@ def with_targets(opened: Opened, text: TextInput, targets: Any, other: TextInput
     if wanted.shape != inputs.shape:
         raise UserError(
             f"targets of {list(wanted.shape)} were given for tokens of {list(inputs.shape)} (sequence, position); give "
-            "one for each, -1 where none is counted"
+            "one target for each token, -1 for none"
         )
     own = replace(text, inputs=inputs, targets=wanted.astype(np.int64))
     if other is None:
         if len(own) < 3:
-            raise UserError(f"{text.name}: it has {len(own)} sequences, and 3 are needed where no reference is given")
+            raise UserError(f"{text.name}: it has {len(own)} sequences, but without a reference 3 are needed")
         half = -(-len(own) // 2)
         own, other = own.part(np.s_[:half]), own.part(np.s_[half:])
     others = opened.checked(other.tokens)

@@ -472,7 +472,7 @@ def _ids_alone(encoding: Mapping[str, Any]) -> np.ndarray:
                 "tokens: some are padding (their attention_mask is 0), and a head would be measured on them, too; give "
                 "sequences of one length without padding"
             )
-        raise UserError(f"tokens: their {name} are not the usual ones, which alone are read; leave them out")
+        raise UserError(f"tokens: their {name} are not the usual ones; leave them out")
     return ids
 
 

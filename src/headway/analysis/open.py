@@ -340,8 +340,7 @@ def _unwrapped(model: Any) -> Any:
 
     if any(kind.__name__ == "PeftModel" for kind in type(model).__mro__):
         raise UserError(
-            f"a {type(model).__name__} was given: an adapter around a model; merge the two first: "
-            "model.merge_and_unload()"
+            f"a {type(model).__name__} was given, an adapter around a model; merge them first: model.merge_and_unload()"
         )
     inner = getattr(model, "_orig_mod", None)
     if inner is None and isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
@@ -380,7 +379,7 @@ def _brought(model: Any, given: "TokenIds | None") -> Opened:
 
     name = type(model).__name__
     if not callable(getattr(model, "trace", None)):
-        raise UserError(f"{name} does not say what its heads do: {_BRING}")
+        raise UserError(f"{name} returns no record of its heads: {_BRING}")
     if given is None:
         raise UserError(f"{name} reads tokens alone, and a text was given: give tokens=, whole numbers (sequence, pos)")
     if next(model.parameters(), None) is None:
@@ -392,7 +391,7 @@ def _brought(model: Any, given: "TokenIds | None") -> Opened:
         if not isinstance(trace, Trace) or not trace.attentions:
             raise UserError(f"{name}.trace gave {type(trace).__name__} without attentions: {_BRING}")
         if any(len(attention.z) != len(some) for attention in trace.attentions):
-            raise UserError(f"{name}.trace gave other than the {len(some)} sequences that it was given: {_BRING}")
+            raise UserError(f"{name}.trace did not return the {len(some)} sequences of its input: {_BRING}")
         return trace
 
     def read(some: torch.Tensor) -> "Redrawable":

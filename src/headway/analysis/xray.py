@@ -277,10 +277,7 @@ def xray(
     else:
         read = read_pairs(source, decoder_text, opened, sequences, length_of(opened, length, LENGTH))
     if read.length < 2:
-        raise UserError(
-            f"sequences of {read.length} token were given, and no metric of attention can be measured on fewer than 2; "
-            "give longer ones"
-        )
+        raise UserError(f"sequences of {read.length} token have no metric of attention; give 2 tokens or more")
     return measured(opened, read, draws, seed)
 
 

@@ -201,7 +201,7 @@ def appending(path: Path) -> int:
             os.set_blocking(descriptor, True)
             return descriptor
         os.close(descriptor)
-    raise NotOrdinary(errno.EINVAL, "somebody puts another file there again and again", str(path))
+    raise NotOrdinary(errno.EINVAL, "another process keeps replacing the file", str(path))
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def check_circuit(model: Intervenable, heads: Sequence[Head], draws: int = DRAWS
         said = f"all {len(every)} were given, and nothing is left to take away"
     else:
         if draws < 1:
-            raise UserError(f"draws {draws}: a circuit is held against random ones; give 1 or more")
+            raise UserError(f"draws {draws}: a circuit is compared with random circuits; give 1 or more")
         return
     raise UserError(f"heads of a circuit: {said}; give some of the heads of the model ({layout_of(model)}), each once")
 

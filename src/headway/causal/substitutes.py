@@ -98,7 +98,7 @@ def check_mean_over(mean_over: str) -> MeanOver:
         UserError: if the name is another one.
     """
     if mean_over not in get_args(MeanOver):
-        raise UserError(f"mean {mean_over!r} is no way to take a mean; {near(mean_over, get_args(MeanOver))}")
+        raise UserError(f"mean {mean_over!r} is no kind of mean; {near(mean_over, get_args(MeanOver))}")
     return cast(MeanOver, mean_over)
 
 
@@ -312,6 +312,6 @@ def check_text(model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: I
         )
     if model.training and model.dropout:
         raise UserError(
-            f"the model is in training mode and drops {model.dropout:.0%} of entries at random, which would be "
-            "taken for effects of heads; call model.eval()"
+            f"the model is in training mode and drops {model.dropout:.0%} of entries at random, which would look "
+            "like effects of heads; call model.eval()"
         )

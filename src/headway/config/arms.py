@@ -115,8 +115,8 @@ def check_kept(asked: Asked, arms: Iterable[Arm]) -> None:
         if isinstance(asked, dict):
             if asked and steps is None:
                 raise DeclarationError(
-                    f"logging.weights: log_spaced goes by the number of steps, and arm {arm.name} is trained for "
-                    "epochs, which its corpus counts; give a list of steps"
+                    f"logging.weights: log_spaced needs a number of steps, and arm {arm.name} is trained for epochs; "
+                    "give a list of steps"
                 )
         elif steps and (late := [step for step in asked if step > steps]):
             raise DeclarationError(

@@ -51,8 +51,8 @@ def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | N
             if parent in line:
                 circle = [*line[line.index(parent) :], parent]
                 raise ValueError(
-                    f"arms.{name}.init_from.arm: {', which starts from '.join(circle)}: no run would be the first; "
-                    "let one of them start from the beginning"
+                    f"arms.{name}.init_from.arm: {', which starts from '.join(circle)}: these arms start from one "
+                    "another; give one of them initial weights of its own"
                 )
             line.append(parent)
             if len(line) > LONGEST_LINE:
@@ -78,7 +78,7 @@ def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
                 f"{at}.{key}: a run starts from the run of its own seed, so that arms stay pairs; leave it out"
             )
     if "run" in start:
-        raise ValueError(f"{at}.run: the run is that of an arm and of the same seed; name the arm, as {at}.arm")
+        raise ValueError(f"{at}.run: name the arm, as {at}.arm; Headway takes its run of the same seed")
     if "arm" not in start:
         raise ValueError(f"{at}.arm: missing; name the arm whose runs it starts from: {listed(list(arms)[:5])}")
     parent = start["arm"]
@@ -430,7 +430,7 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
         )
     if value == {}:
         raise DeclarationError(
-            f"setting {setting}: an empty mapping changes nothing; set what is in it, {path}.KEY=VALUE"
+            f"setting {setting}: an empty mapping changes nothing; set a key in it: {path}.KEY=VALUE"
         )
     return path, value
 

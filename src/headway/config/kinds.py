@@ -85,8 +85,8 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
     content = with_own_family(content)
     if gone := [digest for digest in content.get("plugins", ()) if not plugins.is_registered(digest)]:
         raise DeclarationError(
-            f"{locate('plugins')}: it depends on code of one's own ({shortened(str(gone[0]), 20)}) that is not loaded; "
-            "open it in its results directory, which keeps that code"
+            f"{locate('plugins')}: it needs a plug-in ({shortened(str(gone[0]), 20)}) that is not loaded; "
+            "open it in its results directory, which keeps the plug-in"
         )
     return parse(RUN_KINDS[kind], content, locate)
 

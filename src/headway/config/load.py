@@ -210,8 +210,8 @@ def _check_labels(arms: Sequence[Arm], locate: Locate) -> None:
     labels = Counter(arm.label for arm in arms if arm.control is None)
     if twice := [label for label, count in labels.items() if count > 1]:
         raise DeclarationError(
-            f"{locate('arms')}: two arms have the label {shortened(repr(twice[0]))}, and a figure could not "
-            "tell them apart"
+            f"{locate('arms')}: two arms have the label {shortened(repr(twice[0]))}, which a figure could not "
+            "distinguish"
         )
 
 

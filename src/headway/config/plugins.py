@@ -485,7 +485,7 @@ def _package(given: str) -> Plugin:
     if wanted and not digest.startswith(wanted):
         raise DeclarationError(
             f"plugins: package {entry.name} was changed since runs were made with it ({wanted} then, "
-            f"{digest[:SHORT]} now); install what it was, or choose another directory"
+            f"{digest[:SHORT]} now); install the former version, or choose another directory"
         )
 
     def run() -> None:

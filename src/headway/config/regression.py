@@ -230,7 +230,7 @@ class Sgd(IclTraining):
 
     optimizer: Literal["sgd"]
     momentum: float = Field(0.0, ge=0, lt=1, description="share of the previous update that is kept")
-    weight_decay: float = Field(0.0, ge=0, description="added to the gradient: this times the weight")
+    weight_decay: float = Field(0.0, ge=0, description="this times the weight is added to the gradient")
 
 
 class _Adaptive(IclTraining):
@@ -242,7 +242,7 @@ class Adam(_Adaptive):
     """Adam (Kingma and Ba 2015, arXiv 1412.6980)."""
 
     optimizer: Literal["adam"]
-    weight_decay: float = Field(0.0, ge=0, description="added to the gradient: this times the weight")
+    weight_decay: float = Field(0.0, ge=0, description="this times the weight is added to the gradient")
 
 
 class AdamW(_Adaptive):

@@ -29,8 +29,8 @@ def parent_of(run: Run) -> Run | None:
     parent = next((each for each in _of_seed(run) if each.id == wanted), None)
     if parent is None:
         raise ResultsError(
-            f"it starts from {wanted} with seed {run.seed}, and {run.path.parents[2]} has no such run; `headway run` "
-            "with the file that it was run from makes it"
+            f"it starts from {wanted} with seed {run.seed}, and {run.path.parents[2]} has no such run; type `headway "
+            "run` with its file first"
         )
     return parent
 

@@ -101,8 +101,8 @@ def _answer(asked: str, address: str, **environment: str) -> tuple[int, str]:
         if not select.select([process.stdout], [], [], _IMPORTED_WITHIN_S)[0]:
             process.kill()
             raise UserError(
-                f"ray {asked}: Python did not import Ray within {_IMPORTED_WITHIN_S:.0f} s, so nobody asked the "
-                "cluster; see that the disk of this machine answers, and try again"
+                f"ray {asked}: Python did not import Ray within {_IMPORTED_WITHIN_S:.0f} s, so the cluster was not "
+                "asked; check the disk of this machine, and try again"
             )
         process.stdout.readline()
         try:
@@ -127,7 +127,7 @@ def _of_this_machine() -> str:
     except (ConnectionError, ValueError):
         address = None
     if not address:
-        raise UserError(f"ray auto: this machine belongs to none; {_START}")
+        raise UserError(f"ray auto: this machine is in no Ray cluster; {_START}")
     return str(address)
 
 
@@ -209,7 +209,7 @@ def _connect(ray: Any, address: str) -> bool:
         ) from None
     except (RuntimeError, ValueError) as error:
         if "ersion" in str(error):
-            raise UserError(f"ray {shortened(address)}: other versions are used there: {error}") from None
+            raise UserError(f"ray {shortened(address)}: the cluster uses other versions: {error}") from None
         raise UserError(
             f"ray {shortened(address)}: {error}; see that it is a Ray cluster of the same version"
         ) from None

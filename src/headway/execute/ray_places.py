@@ -300,7 +300,7 @@ class AllRayPlaces:
         if first and not any(self._places.values()):
             self._places.clear()
             if self._refused:
-                raise UserError("ray: no node can be used any more, for the reasons above; mend one, or start others")
+                raise UserError("ray: no node is left, for the reasons above; repair one, or start others")
             raise UserError(f"ray: no node has a slot for device {self._device}; take another, or start more nodes")
 
     def _usable(self, nodes: tuple[RayNode, ...], *, first: bool) -> list[RayNode]:

@@ -188,6 +188,6 @@ def parameters_of(sbatch: Sequence[str]) -> Mapping[str, str]:
         if not equals or not value or not re.fullmatch(r"[a-z][a-z-]*", key):
             raise UserError(f"sbatch {shortened(part)}: give options of sbatch as KEY=VALUE, such as partition=short")
         if key in _OURS:
-            raise UserError(f"sbatch {part}: {key} is set by Headway; leave it out (array, time: asked for apart)")
+            raise UserError(f"sbatch {part}: {key} is set by Headway; leave it out (use --array and --time)")
         parameters[key] = value
     return parameters

@@ -102,8 +102,8 @@ def check_allowed(candidate: Candidate, directory: Path) -> None:
     """
     if not is_allowed_command(candidate.run, candidate.folder):
         raise UserError(
-            f"{directory} would run {shortened(repr(candidate.run))} in {candidate.folder}, which you have not typed "
-            "here; read it, and allow it with --trust-code"
+            f"{directory} would run {shortened(repr(candidate.run))} in {candidate.folder}, which you have not "
+            "typed here; read it, and allow it with --trust-code"
         )
 
 

@@ -245,8 +245,8 @@ def _check_champion(journal: Journal, candidate: Candidate) -> None:
         )
     if (champion.run, champion.folder) == (candidate.run, candidate.folder):
         raise UserError(
-            f"--run {shortened(repr(candidate.run))}: this is the champion's own command ({champion.name}), and there "
-            "is nothing to compare; give each challenger a command or a file of its own"
+            f"--run {shortened(repr(candidate.run))}: this is the champion's own command ({champion.name}), so "
+            "there is nothing to compare; give each challenger a command or a file of its own"
         )
 
 

@@ -332,7 +332,7 @@ def _check(name: str, repeated: bool) -> None:
         raise UserError(f"{name!r} is no metric of heads; {near(name, HEAD_METRICS)}")
     if HEAD_METRICS[name].family == "circuits":
         raise UserError(
-            f"{name} was asked of a trace, but it is read off the weights; use headway.heads.circuits.circuit_scores"
+            f"{name} was asked of a trace, but it needs the weights; use headway.heads.circuits.circuit_scores"
         )
     if name in REPEATED and not repeated:
         raise UserError(

@@ -451,7 +451,7 @@ def _read_llama(config: Config) -> Llama:
         raise UserError(f"rope_parameters {shortened(repr(rope))} is no mapping, keys with values")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise NotOurs(f"rope_type is {shortened(repr(kind))}, which Headway's model does not have; it has the default")
+        raise NotOurs(f"rope_type {shortened(repr(kind))} is not supported; Headway's model has the default type")
     _plain({**config, **rope}, partial_rotary_factor=1.0)
     d_model, n_heads = config["hidden_size"], config["num_attention_heads"]
     if config.get("model_type", "llama") == "llama" and d_model % n_heads:

@@ -178,8 +178,8 @@ class AttentionRecorder:
         attention = computed.trace(W_O=W_O, b_O=module.bias)
         if not computed.dropout and not _tells(attention):
             raise UserError(
-                f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v; something "
-                "that a trace cannot say has a share of their weights"
+                f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v; a "
+                "trace does not have everything that decides their weights"
             )
         self.attentions.append(attention)
         arguments = {name: None if name in CACHES else value for name, value in self._given.items()}
@@ -371,8 +371,8 @@ def traceable(model: PreTrainedModel) -> None:
     kind = type(model).__name__
     if not isinstance(model, PreTrainedModel):
         raise UserError(
-            f"a model of transformers was expected, but a {kind} was given; of Headway's own models take "
-            "model.trace(tokens), of a wrapped one the model inside"
+            f"a model of transformers was expected, but a {kind} was given; for Headway's own models use "
+            "model.trace(tokens), and for a wrapper its inner model"
         )
     if getattr(model, "is_quantized", False):
         raise UserError(f"{kind} cannot be traced: its weights are quantized; load it without quantization")

@@ -137,9 +137,9 @@ class PlannedCosts:
         if any(c.run.declared_steps is None and c.steps for c in self.costs):
             yield "an epoch is counted by what is known of its corpus, about"
         if any(c.steps is None for c in self.costs):
-            yield "how long an epoch is shows when the corpus is read: FLOPs and time of a run are left out"
+            yield "the length of an epoch is known once the corpus is read, so FLOPs and time of a run are left out"
         if any(c.arm.parent is not None for c in self.costs):
-            yield "layouts and costs of pruned arms are guesses: which heads are left shows when a run begins"
+            yield "layouts and costs of pruned arms are guesses until their runs begin"
         yield from dict.fromkeys(c.about_trial for c in self.costs if c.about_trial)
         for reason in dict.fromkeys(c.untimed for c in self.costs if c.untimed):
             names = [c.arm.full_name for c in self.costs if c.untimed == reason]

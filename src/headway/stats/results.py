@@ -190,7 +190,7 @@ def read(path: Path) -> Results:
     except FileNotFoundError:
         raise ResultsError(f"{file}: not there yet; `headway compare {path}` writes it") from None
     except (OSError, ValueError) as error:
-        raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it anew") from None
+        raise ResultsError(f"{file}: cannot be read ({error}); `headway compare {path}` writes it again") from None
 
 
 def write(store: Store, out: Path | None = None) -> Results:

@@ -110,7 +110,7 @@ def _lease(folder: Path) -> Lease:
         return take_patiently(folder / "lease")
     except LeaseHeld as held:
         raise ResultsError(
-            f"{folder} cannot be dropped: {held}; stop that first, or wait for its end. Nothing was moved"
+            f"{folder} cannot be dropped: {held}; stop it first, or wait for its end. Nothing was moved"
         ) from None
 
 

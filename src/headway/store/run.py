@@ -292,7 +292,7 @@ class Run:
             raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")
         if newest is None:
             what = ", ".join([f"it is {self.status}", *damages])
-            raise ResultsError(f"{self.path} has no checkpoint yet: {what}; `headway run` goes on with it")
+            raise ResultsError(f"{self.path} has no checkpoint yet: {what}; `headway run` resumes it")
         return newest.weights()
 
     def _why_not(self, commit: checkpoint.Commit) -> str | None:

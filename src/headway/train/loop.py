@@ -331,7 +331,7 @@ class TrainingSlice(ABC):
         Raises:
             UserError: if `open_study` would raise it, or the laboratory cannot train runs together.
         """
-        raise UserError(f"{len(runs)} runs were to be trained together, which this laboratory cannot; train each alone")
+        raise UserError(f"{len(runs)} runs cannot be trained together in this laboratory; train each alone")
 
     @abstractmethod
     def trained_model(self, run: Any, weights: dict[str, np.ndarray]) -> Any:

@@ -76,7 +76,7 @@ class IclTrainingSlice(TrainingSlice):
     def trial_steps_per_s(self, *runs: IclRun, seconds: float = 0.3) -> tuple[float, ...]:
         """Return the training steps per second of a run, in each portion of a short trial from its initial weights."""
         if runs[1:]:
-            raise UserError(f"{len(runs)} runs were to be tried together, which this laboratory cannot; try one alone")
+            raise UserError(f"{len(runs)} runs cannot be timed together in this laboratory; time one alone")
         trainer = self.open_study(*runs, compile=False).trainer
         # The first step also pays for what is set up once.
         trainer.advance(1)

@@ -64,7 +64,7 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
         ),
         (
             {"probes": {"patterns": True}, "task": {"n_ctx": 3}},
-            "probes: duplicate_token_score repeats random tokens, and task.n_ctx 3 has no room for two of them twice; "
+            "probes: duplicate_token_score repeats random tokens, and task.n_ctx 3 has no room for two repeated tokens; "
             "raise task.n_ctx to 4 or more, or leave the metric out",
         ),
         (
@@ -104,12 +104,11 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
         ({"training": {"drophead": {"turn": 1}}}, "training.drophead.turn: 1 was given; give a number less than 1"),
         (
             {"model": {"mask": "future"}, "samples": {}},
-            "model.mask is future, and such a model cannot write: the text that it would look at is not there yet; "
-            "set samples to null",
+            "model.mask is future, and such a model cannot generate text; set samples to null",
         ),
         (
             {"model": {"mask": "future", "windows": [7, None]}},
-            r"windows \[7, None\] are of keys before a query, but mask is future; give windows \[null\]",
+            r"windows \[7, None\] reach back from a query, but mask is future; give windows \[null\]",
         ),
         ({"model": {"mask": "futur"}}, "model.mask: 'futur' is not known; did you mean future"),
         (

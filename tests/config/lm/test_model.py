@@ -63,7 +63,7 @@ def test_ranks_may_differ_by_layer_and_skip_layers_without_attention():
         ({"windows": [0]}, r"windows.0: 0 was given; give a number greater than 0"),
         ({"attention_scale": "dhead"}, "attention_scale: .*d_head"),
         ({"attention_scale": 0}, "attention_scale: 0 was given"),
-        ({"biases": ["mlp", "mlp"]}, r"biases \['mlp', 'mlp'\]: one of them stands twice; keep one"),
+        ({"biases": ["mlp", "mlp"]}, r"biases \['mlp', 'mlp'\]: it names one of them twice; keep one"),
         ({"d_embed": 49}, "d_embed 49 is above d_model 48; an embedding is at most as wide as the stream"),
         ({"lane": "switched"}, "lane switched needs a lane; give a d_embed below d_model"),
         (

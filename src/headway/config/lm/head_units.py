@@ -70,7 +70,7 @@ def heads_to_keep(keep: int | float | str, units: Sequence[Unit]) -> int:
     if asked not in sums:
         near = sorted(sums - {0, total}, key=lambda n: (abs(n - asked), n))[:2]
         raise UserError(
-            f"keep {keep}: heads that share their keys and values go together, and {asked} would take one without its "
+            f"keep {keep}: heads that share keys and values go together, and {asked} would take one without its "
             f"KV head; give {' or '.join(map(str, sorted(near)))}"
         )
     return asked

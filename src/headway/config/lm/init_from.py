@@ -67,16 +67,16 @@ class Start(InitialRun):
     @model_validator(mode="after")
     def _fits_together(self) -> "Start":
         if self.prune is not None and self.regrow:
-            raise ValueError("prune and regrow were both given; take heads away or add them, in an arm each")
+            raise ValueError("prune and regrow were both given; use an arm for each")
         if self.rewind_to and self.weights != "rewound":
             raise ValueError(
-                f"rewind_to {self.rewind_to} is for weights that are rewound, and they are {self.weights}; leave it "
-                "out, or set weights to rewound"
+                f"rewind_to {self.rewind_to} needs weights: rewound, but weights is {self.weights}; leave it out, or "
+                "set weights"
             )
         if self.step != "last" and self.rewind_to > self.step:
             raise ValueError(f"rewind_to {self.rewind_to} is after step {self.step}; give an earlier one")
         if self.regrow and self.weights != "kept":
-            raise ValueError(f"regrow adds heads to weights that are kept, and they are {self.weights}; keep them")
+            raise ValueError(f"regrow needs weights: kept, but weights is {self.weights}; set it to kept")
         return self
 
     def pointless_reason(self, layout: HeadLayout, name: str, *, whole: bool) -> str:

@@ -176,7 +176,7 @@ class TransformerModel(Spec):
             raise ValueError("windows: an empty list was given; give [null] for all keys")
         if self.mask == "future" and any(self.windows):
             raise ValueError(
-                f"windows {list(self.windows)} are of keys before a query, but mask is future; give windows [null]"
+                f"windows {list(self.windows)} reach back from a query, but mask is future; give windows [null]"
             )
         if self.mlp == "none" and self.d_mlp is not None:
             raise ValueError(
@@ -185,7 +185,7 @@ class TransformerModel(Spec):
         if self.mlp == "none" and (self.ranks.up is not None or self.ranks.down is not None):
             raise ValueError("ranks.up and ranks.down belong to an MLP, but mlp is none; leave them out")
         if len(set(self.biases)) < len(self.biases):
-            raise ValueError(f"biases {list(self.biases)}: one of them stands twice; keep one")
+            raise ValueError(f"biases {list(self.biases)}: it names one of them twice; keep one")
         if self.embedding_width > self.d_model:
             raise ValueError(
                 f"d_embed {self.d_embed} is above d_model {self.d_model}; an embedding is at most as wide as the stream"
@@ -224,11 +224,11 @@ class TransformerModel(Spec):
                 )
         if self.encoder is not None and self.positions == "joint":
             raise ValueError(
-                "positions joint is of tokens, but inputs of an encoder are numbers; give learned, or none"
+                "positions joint needs tokens, but inputs of an encoder are numbers; give learned, or none"
             )
         if self.tied and self.positions == "joint":
             raise ValueError(
-                "positions joint gives no one vector to a token, so that it is no read-out; set tied to false"
+                "positions joint has several vectors for a token, so it cannot be the read-out; set tied to false"
             )
         if self.attention != SOFTMAX and self.mask == "future":
             raise ValueError(

@@ -107,10 +107,7 @@ class TokensRun(RunSpec):
                 "shorten it, or raise model.n_positions"
             )
         if self.model.mask == "future" and self.samples is not None:
-            raise ValueError(
-                "model.mask is future, and such a model cannot write: the text that it would look at is not there "
-                "yet; set samples to null"
-            )
+            raise ValueError("model.mask is future, and such a model cannot generate text; set samples to null")
         asked = self.samples is not None and self.samples.prompt != PROMPT
         if self.samples is not None and asked and (why := self.task.why_not_prompt(self.samples.prompt)):
             raise ValueError(f"samples.prompt {self.samples.prompt!r}: {why}")
@@ -121,7 +118,7 @@ class TokensRun(RunSpec):
         if repeated and self.task.n_ctx < 4:
             raise ValueError(
                 f"probes: {repeated[0]} repeats random tokens, and task.n_ctx {self.task.n_ctx} has no room for two "
-                "of them twice; raise task.n_ctx to 4 or more, or leave the metric out"
+                "repeated tokens; raise task.n_ctx to 4 or more, or leave the metric out"
             )
         if chosen and most == 0:
             raise ValueError(f"probes: {chosen[0]} measures heads, but the model has none; leave probes out")
@@ -134,11 +131,11 @@ class TokensRun(RunSpec):
             )
         asked = "after.ablate" if self.after.ablate is not None else "probes.importance"
         if (self.after.ablate is not None or self.probes.importance) and not self.model.layout.total:
-            raise ValueError(f"{asked}: it is of heads, but the model has none; leave it out")
+            raise ValueError(f"{asked}: the model has no heads; leave it out")
 
     def _check_start(self) -> None:
         if self.init_from is None and self.training.steps == 0:
-            raise ValueError("training.steps 0: only a run that starts from another need not train; give 1 or more")
+            raise ValueError("training.steps 0: only a run that starts from another may have 0; give 1 or more")
         if self.init_from is None:
             return
         if self.init_from.prune is not None:
@@ -147,9 +144,7 @@ class TokensRun(RunSpec):
             except ValueError as error:
                 raise ValueError(f"init_from.prune.{error}") from None
         if self.init_from.regrow and any(rank is not None for rank in dict(self.model.ranks).values()):
-            raise ValueError(
-                "init_from.regrow adds heads to whole matrices, and model.ranks has products; leave one out"
-            )
+            raise ValueError("init_from.regrow does not work with model.ranks; leave one out")
 
     @cached_property
     def budget(self) -> Budget:

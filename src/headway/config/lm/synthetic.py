@@ -330,7 +330,7 @@ class RecallTask(SyntheticTask):
     def _has_room(self) -> "RecallTask":
         if self.length < 3 * self.pairs:
             raise ValueError(
-                f"length {self.length} has no room for {self.pairs} pairs and their keys once more; give "
+                f"length {self.length} has no room for {self.pairs} pairs and the repeated keys; give "
                 f"{3 * self.pairs} or more"
             )
         if self.pairs > self.vocabulary // 2 - 1:

@@ -135,7 +135,7 @@ class SyntheticTask(TokensTask):
         """
         super().check_training(training)
         if self.n_inputs is None and training.epochs is not None:
-            raise ValueError(f"training.epochs: examples of task.kind {self.kind} are drawn without end; give steps")
+            raise ValueError(f"training.epochs: examples of task.kind {self.kind} have no epochs; give steps")
         if self.n_inputs is not None and training.batch_size > self.n_inputs:
             raise ValueError(
                 f"training.batch_size {training.batch_size} is above the {self.n_inputs} inputs of {self.title}; give "

@@ -101,7 +101,7 @@ class TextTask(TokensTask):
             if kind == "ids" and not holds_ids(corpus):
                 raise ValueError(
                     f"tokenizer {self.tokenizer} is for token ids, and {key} {corpus} is text; give a .npy file, or "
-                    "the tokenizer that the text is to be read with"
+                    "a tokenizer of text"
                 )
             if kind == "bpe" and holds_ids(corpus):
                 raise ValueError(

@@ -144,9 +144,7 @@ def _initial(
     """Return how a run was initialised from another, and its weights; a resumed run restores its weights later."""
     if run.init_from is not None and init_record is None:
         if init_from is None:
-            raise UserError(
-                f"it starts from {run.init_from.run}, and that run was not given; train it in its directory"
-            )
+            raise UserError(f"it starts from {run.init_from.run}, which was not given; train it in its directory")
         return initialise(run, init_from, examples, device)
     record = None if init_record is None else InitRecord.read(run, init_record)
     model = run.model if record is None else record.model
