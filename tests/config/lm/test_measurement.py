@@ -64,8 +64,8 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
         ),
         (
             {"probes": {"patterns": True}, "task": {"n_ctx": 3}},
-            "probes: duplicate_token_score repeats random tokens, and task.n_ctx 3 has no room for two repeated tokens; "
-            "raise task.n_ctx to 4 or more, or leave the metric out",
+            "probes: duplicate_token_score repeats random tokens, and task.n_ctx 3 has no room for two repeated "
+            "tokens; raise task.n_ctx to 4 or more, or leave the metric out",
         ),
         (
             {"probes": {"diversity": True}, "model": {"n_heads": "0-0"}},
