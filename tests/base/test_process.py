@@ -1,6 +1,7 @@
 """Commands that are run: nothing of them is left."""
 
 import os
+import subprocess
 import sys
 import time
 
@@ -27,11 +28,36 @@ time.sleep(60)
             assert command.wait(0.05) is None
         pid = int((tmp_path / "pid").read_text())
         assert is_alive(pid)
+    assert has_ended(pid)
+
+
+def has_ended(pid):
     for _ in range(100):
         if not is_alive(pid):
-            break
+            return True
         time.sleep(0.05)
-    assert not is_alive(pid)
+    return False
+
+
+def test_what_a_command_left_behind_ends(tmp_path):
+    program = "import os, subprocess; open('pid', 'w').write(str(subprocess.Popen(['sleep', '60']).pid))"
+    with RunningCommand([sys.executable, "-S", "-c", program], folder=tmp_path) as command:
+        assert command.wait(60) == 0
+        assert has_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_what_a_command_started_ends_when_this_process_is_killed(tmp_path):
+    program = f"""
+import os, time
+from headway.base.process import RunningCommand
+command = RunningCommand(["sh", "-c", "sleep 60 & echo $! > pid; wait"], folder={str(tmp_path)!r})
+while not os.path.exists({str(tmp_path / "pid")!r}):
+    command.wait(0.05)
+time.sleep(0.1)
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -9
+    assert has_ended(int((tmp_path / "pid").read_text()))
 
 
 def test_variables_and_the_folder_are_its_own(tmp_path):

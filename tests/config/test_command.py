@@ -1,10 +1,12 @@
 """Experiments on training commands: what they declare, and what they may not."""
 
+import os
 import sys
 
 import pytest
 from support.commands import document
 
+from headway.config.command import copy_to, keep
 from headway.config.load import read_resolved, resolve
 from headway.config.metrics import METRICS
 from headway.config.plugins import allow_command, is_allowed_command
@@ -66,6 +68,20 @@ def test_a_stored_document_is_read_back_without_the_files(tmp_path):
     assert again.arm("h4").spec(1).id == experiment.arm("h4").spec(1).id
 
 
+def test_a_script_beside_the_file_is_a_program(tmp_path):
+    content = document(tmp_path, "#!/bin/sh", run="./train.py {heads} {seed}", files=["./train.py"])
+    experiment = loaded(tmp_path, content)
+    (tmp_path / "out").mkdir()
+    keep(tmp_path / "out", experiment.code)
+    copy_to(tmp_path, tmp_path / "out", experiment.arm("h1").spec(0).task.files)
+    assert os.access(tmp_path / "train.py", os.X_OK)
+
+
+@pytest.mark.parametrize("metric", ["eval/loss", "eval.acc@1", "потеря", "acc,none", "5 shot"])
+def test_a_metric_has_the_name_that_records_give(tmp_path, metric):
+    assert loaded(tmp_path, document(tmp_path, metric=metric)).primary == metric
+
+
 @pytest.mark.parametrize(
     ("task", "said"),
     [
@@ -83,6 +99,7 @@ def test_a_stored_document_is_read_back_without_the_files(tmp_path):
         ({"records": "../metrics.jsonl"}, "is no path below the folder"),
         ({"records": "loss (?P<loss"}, "is no regular expression"),
         ({"records": r"loss (?P<loss>\S+)"}, "has no group (?P<val_loss>...)"),
+        ({"records": r"loss (?P<loss>\S+)", "metric": "val/loss"}, "a group of records has no such name"),
         ({"metric": ""}, "is no name"),
         ({"metric": "wall_s"}, "is a count of Headway's own"),
         ({"metric": "accuracy"}, "of accuracy, higher is better"),

@@ -13,8 +13,9 @@ from support.tolerance import assert_same
 
 import headway
 from headway.config.command import WORK, CommandTask
-from headway.config.load import resolve
+from headway.config.load import load, resolve
 from headway.errors import ResultsError, RunFailed, UserError
+from headway.execute.queue import work_per_step
 from headway.store.directory import Store
 from headway.train.command import CommandRecords
 
@@ -24,9 +25,9 @@ def task(**over):
 
 
 def read(path, text, task):
-    path.write_text(text)
     records = CommandRecords(path, task)
-    records.is_live = True
+    records.begin_live()
+    path.write_text(text)
     records.read(ended=True)
     return records.values.get("loss")
 
@@ -39,8 +40,12 @@ def read(path, text, task):
         ("m.jsonl", '{"loss": 3}\n\n{"other": 1}\n{"loss": 2}\n', {0: 3, 1: 2}),
         ("m.jsonl", '{"iter": 5, "loss": 3}\n{"epoch": 6, "loss": "2.5"}\n', {5: 3, 6: 2.5}),
         (r"step (?P<step>\d+) loss (?P<loss>\S+)", "step 1 loss 3\nnothing\nstep 2 loss 2.5\n", {1: 3, 2: 2.5}),
-        ("", 'begun\nstep: 1 loss: 3\n{"step": 2, "loss": 2}\n{not json\nloss=1', {1: 3, 2: 1}),
+        ("", 'begun\nstep: 1 loss: 3\n{"step": 2, "loss": 2}\n{not json\nloss=1', {1: 3, 2: 2, 3: 1}),
         ("", "loss: high\n", None),
+        ("", "loss: 1,234.5\n", None),
+        ("", "{'loss': 3, 'epoch': 0.25}\n{'loss': 2, 'epoch': 0.5}\n", {0.25: 3, 0.5: 2}),
+        ("", "step: 100 loss: 3\nfinal loss: 2\n", {100: 3, 101: 2}),
+        ("m.jsonl", '\ufeff{"step": -1, "loss": 3}\r\n{"step": 1e300, "loss": 2}\r\n', {-1: 3, 1e300: 2}),
     ],
 )
 def test_records_are_read_as_they_are_written(tmp_path, records, text, values):
@@ -76,6 +81,28 @@ def test_lines_are_read_once_and_whole(tmp_path):
     assert records.values["loss"] == {1: 9}
 
 
+def test_a_file_that_is_written_anew_is_read_as_it_is_at_the_end(tmp_path):
+    file = tmp_path / "m.jsonl"
+    records = CommandRecords(file, task(records="m.jsonl"))
+    records.begin_live()
+    for text in ('{"step": 1, "loss": 3}', '{"step": 2, "loss": 2}', '{"step": 10, "loss": 1}'):
+        file.write_text(text)
+        records.read()
+    records.read(ended=True)
+    assert records.values["loss"] == {10: 1}
+
+
+def test_a_line_that_an_earlier_attempt_left_unfinished_is_no_mistake(tmp_path):
+    file = tmp_path / "m.jsonl"
+    file.write_text('{"step": 1, "loss": 3}\n{"step": 2, "lo')
+    records = CommandRecords(file, task(records="m.jsonl"))
+    records.begin_live()
+    with file.open("a") as out:
+        out.write('{"step": 2, "loss": 2}\n{"step": 3, "loss": 1}\n')
+    records.read(ended=True)
+    assert records.values["loss"] == {1: 3, 3: 1}
+
+
 def run(tmp_path, content, **options):
     experiment = resolve(content, folder=tmp_path)
     return headway.run(experiment, tmp_path / "out", workers=1, figures=False, progress=False, **options)
@@ -88,6 +115,7 @@ def test_a_command_is_run_from_file_to_page(tmp_path):
         (arm, seed, "done") for arm in ("h1", "h4") for seed in range(2)
     }
     first = directory.run("h4", 1)
+    assert work_per_step(first) == 1
     assert first.curves()["records"]["val_loss"]["steps"] == [0, 10, 20]
     assert first.metrics["val_loss"] == first.curves()["records"]["val_loss"]["values"][-1]
     assert first.metrics["train_loss"] == 1.5
@@ -107,7 +135,7 @@ def test_a_command_is_run_from_file_to_page(tmp_path):
     [
         ("raise SystemExit(3)", {}, "the command ended with exit code 3"),
         ("import os; os.kill(os.getpid(), 9)", {}, "the command ended by SIGKILL"),
-        ("print(1)", {}, "the command recorded no val_loss (it recorded nothing)"),
+        ("print(1)", {}, "the command recorded no val_loss (it recorded nothing, and wrote no metrics"),
         ("open('metrics.jsonl', 'w').write('{\"loss\": 1}')", {}, "no val_loss (it recorded loss)"),
         (
             "import time; open('metrics.jsonl', 'w').write('{\"val_loss\": NaN}\\n'); time.sleep(60)",
@@ -146,6 +174,7 @@ def test_a_directory_of_somebody_else_runs_nothing(tmp_path, monkeypatch):
     run(tmp_path, content)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache of another user"))
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache of another user"))
+    load(tmp_path / "out" / "experiment.yaml")  # to read it, as `plan` does, allows nothing
     with pytest.raises(ResultsError, match="--trust-code"):
         headway.run(tmp_path / "out", seeds=2, figures=False)
     assert len(Store.open(tmp_path / "out").runs()) == 2

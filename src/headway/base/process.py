@@ -1,19 +1,17 @@
 """Commands of the user's own: run with everything that they start, and read for their metrics.
 
-No shell reads the words of a command. Each one is a process group, of which nothing is left when it is closed, and its
-first process ends when this one is killed.
+No shell reads the words of a command. Each one is a process group, of which nothing is left when its first process has
+ended, when it is closed, or when this process is killed.
 """
 
 import contextlib
-import ctypes
 import json
 import math
 import os
 import re
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, Self
@@ -26,8 +24,8 @@ _GONE = (ProcessLookupError, PermissionError)
 
 _NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 
-_DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of Linux's prctl."""
+_GUARD = 'read -r _; kill -KILL "-$0"'
+"""What ends a group, once the pipe that this process holds is closed."""
 
 
 class RunningCommand:
@@ -50,8 +48,9 @@ class RunningCommand:
     ):
         # An interrupt reaches the main thread alone: in another one, no process is started and not known.
         self._starter = ThreadPoolExecutor(1)
+        self._guard: subprocess.Popen[bytes] | None = None
         self._started = self._starter.submit(
-            subprocess.Popen,
+            self._start,
             words,
             cwd=folder,
             env={**os.environ, **(environment or {})},
@@ -59,8 +58,18 @@ class RunningCommand:
             stdout=output,
             stderr=output and subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_dies_with_parent(),
         )
+
+    def _start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(words, **options)
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, str(process.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return process
 
     def __enter__(self) -> Self:
         return self
@@ -75,30 +84,33 @@ class RunningCommand:
             OSError: when it could not be started.
         """
         try:
-            return self._started.result().wait(timeout)
+            code = self._started.result().wait(timeout)
         except subprocess.TimeoutExpired:
             return None
+        self._end_group()
+        return code
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """End it with everything that it started, if it has not ended by itself."""
-        if self._started.exception() is None and self._started.result().poll() is None:
+        if self._started.exception() is None:
             process = self._started.result()
-            with contextlib.suppress(*_GONE):
-                os.killpg(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-                process.wait(patience_s)
-            with contextlib.suppress(*_GONE):
-                os.killpg(process.pid, signal.SIGKILL)
+            if process.poll() is None:
+                with contextlib.suppress(*_GONE):
+                    os.killpg(process.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                    process.wait(patience_s)
+            self._end_group()
             process.wait()
         self._starter.shutdown()
 
-
-def _dies_with_parent() -> Callable[[], object] | None:
-    """Return the function that lets a new process end when this one is killed; None where the system has none."""
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None).prctl  # loaded here: between fork and exec, a process does as little as it can
-    return lambda: prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    def _end_group(self) -> None:
+        """End what the command has started and left, and the guard, which is needed no more."""
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            with contextlib.suppress(*_GONE):
+                os.killpg(self._started.result().pid, signal.SIGKILL)
+            guard.kill()
+            guard.communicate()
 
 
 def how_it_ended(code: int) -> str:
@@ -120,7 +132,9 @@ def metric_in(text: str, metric: str) -> float | None:
         >>> metric_in('{"loss": 2.5}\ndone', "loss")
         2.5
     """
-    pattern = re.compile(rf"(?<![\w./-]){re.escape(metric)}[\"']?\s*[=:]\s*({_NUMBER})(?![\w.])", re.IGNORECASE)
+    pattern = re.compile(
+        rf"(?<![\w./-]){re.escape(metric)}[\"']?\s*[=:]\s*({_NUMBER})(?![\w.]|,\d{{3}})", re.IGNORECASE
+    )
     for line in reversed(text.splitlines()):
         if (value := _of_json(line, metric)) is not None:
             return value

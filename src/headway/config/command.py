@@ -7,6 +7,7 @@ somebody else made runs no command until the user allows it.
 
 import re
 import shlex
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
@@ -28,7 +29,7 @@ WORK = "command"
 LARGEST = 1 << 26
 _SHORT = 16
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
-_METRIC = re.compile(r"[A-Za-z_][\w./ -]*")
+_METRIC = re.compile(r"\w[\w./@%,+ -]*")
 
 Value = bool | int | float | str
 
@@ -127,6 +128,8 @@ class CommandTask(Task):
             groups = re.compile(self.records).groupindex
         except re.error as error:
             raise ValueError(f"records is no regular expression ({error}); put that right") from None
+        if not self.metric.isidentifier():
+            raise ValueError(f"metric {self.metric}: a group of records has no such name; give one such as val_loss")
         if self.metric not in groups:
             raise ValueError(f"records has no group (?P<{self.metric}>...) for the metric; add it")
 
@@ -140,20 +143,19 @@ class CommandTask(Task):
             return ["/bin/sh", "-c", _PLACE.sub(lambda found: shlex.quote(values[found[1]]), self.run)]
         return [_PLACE.sub(lambda found: values[found[1]], word) for word in shlex.split(self.run)]
 
-    def begin(self, folder: Path) -> None:
-        """Allow the command, since the user has typed it; the files that it names have to be listed.
+    def check_files(self, folder: Path) -> None:
+        """Raise DeclarationError if the command names a file beside the experiment's that is not listed.
 
         Raises:
-            DeclarationError: if it names a file beside the experiment's that is not listed.
+            DeclarationError: naming the file.
         """
-        words = [] if self.shell else shlex.split(self.run)
+        words = [] if self.shell else [str(PurePosixPath(word)) for word in shlex.split(self.run)]
         missing = [w for w in words if w not in self.files and not Path(w).is_absolute() and (folder / w).is_file()]
         if missing:
             raise DeclarationError(
                 f"task.files: task.run names {listed(missing)}, and each run works on copies of task.files alone; "
                 f"add {listed(missing)} there"
             )
-        allow_command(self.run, dict(self.files), self.shell)
 
     def check_trusted(self, directory: Path, *, trust_code: bool) -> None:
         """Raise ResultsError if a directory would run a command that the user has not typed.
@@ -178,7 +180,10 @@ def _declare(name: str, better: Better) -> None:
     """
     known = METRICS.get(name)
     if not _METRIC.fullmatch(name):
-        raise ValueError(f"metric {shortened(repr(name))} is no name; give the name that the records have")
+        raise ValueError(
+            f"metric {shortened(repr(name))} is no name; give the name that the records have, of letters, "
+            "digits, spaces and _ . / @ % , + -"
+        )
     if known is None or known.sentence == name:
         METRICS[name] = Metric(name=name, sentence=name, unit="1", better=better, primary=True)
     elif not known.primary:
@@ -274,7 +279,8 @@ def with_hashes(document: Mapping[str, Any], folder: Path) -> tuple[dict[str, An
 
 
 def _read(names: Any, folder: Path, where: str, kept: dict[str, bytes]) -> Iterator[tuple[str, str]]:
-    for name in names:
+    for given in names:
+        name = str(PurePosixPath(given)) if isinstance(given, str) else given  # ./train.py is train.py
         path = folder / str(name)
         if not isinstance(name, str) or not all(map(is_bare, name.split("/"))):
             raise DeclarationError(f"{where}: {shortened(repr(name))} is no path below the folder of this file")
@@ -331,4 +337,6 @@ def copy_to(work: Path, directory: Path, files: Mapping[str, str]) -> None:
         if Content.of(content).sha256 != digest:
             raise ResultsError(f"{kept} is not the file that its runs are made of; put that back")
         *folders, last = name.split("/")
-        write_bytes(inside(folder_in(work, *folders) if folders else work, last), content)
+        copy = inside(folder_in(work, *folders) if folders else work, last)
+        write_bytes(copy, content)
+        copy.chmod(copy.stat().st_mode | stat.S_IXUSR)  # a script may be the program

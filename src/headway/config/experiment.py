@@ -57,7 +57,7 @@ class Experiment:
     settings: tuple[str, ...] = ()
     crossed: tuple[str, ...] = ()
     plugins: tuple[Plugin, ...] = ()
-    code: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    code: Mapping[str, bytes] | None = field(default=None, repr=False)
     only: frozenset[tuple[str, int]] | None = None
     named: tuple[str, ...] = ()
     removed_keys: tuple[str, ...] = ()

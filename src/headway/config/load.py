@@ -137,7 +137,7 @@ def resolve(
         _check_starts(experiment.arms, locate)
         _check_folders(resolved, locate)
         for arm in experiment.arms:
-            arm.resolved_spec.task.begin(folder)
+            arm.resolved_spec.task.check_files(folder)
         return experiment
     except DeclarationError as error:  # perhaps caused by a setting meant for an arm's own value
         raise DeclarationError("\n".join([str(error), *meant_for(given, resolved.arms, str(error))])) from None

@@ -133,7 +133,7 @@ class Task(Spec):
         """The user's files and folders that a run reads: they have to exist wherever it is executed."""
         return ()
 
-    def begin(self, folder: Path) -> None:
+    def check_files(self, folder: Path) -> None:
         """Check a task that stands in a file that the user typed, in a folder; most need nothing.
 
         Raises:

@@ -465,7 +465,7 @@ def log_spaced(n: int, end: int) -> tuple[int, ...]:
     return tuple(sorted({step for step in steps if step < end}))
 
 
-def thinned(steps: Sequence[int], limit: int) -> list[int]:
+def thinned(steps: Sequence[float], limit: int) -> list[int]:
     """Return at most `limit` of the steps, evenly on a log scale, the first and the last among them.
 
     Examples:
@@ -476,7 +476,7 @@ def thinned(steps: Sequence[int], limit: int) -> list[int]:
     """
     if len(steps) <= limit:
         return list(range(len(steps)))
-    at = [log1p(step) for step in steps]
+    at = [log1p(max(step, 0)) for step in steps]
     wanted = (at[0] + (at[-1] - at[0]) * place / (limit - 1) for place in range(limit))
     return sorted({_nearest(at, value) for value in wanted})
 

@@ -196,7 +196,8 @@ class Progress:
 def work_per_step(run: Run) -> float:
     """Return the forward FLOPs of a training step, to weigh a run against other runs."""
     try:
-        return float(run.spec.budget.flops_per_example * run.spec.budget.batch_size)
+        # A command's cost is not known: its runs weigh the same.
+        return float(run.spec.budget.flops_per_example * run.spec.budget.batch_size) or 1.0
     except UserError:  # a damaged run; or its worker says what is wrong
         return 1.0
 

@@ -66,7 +66,7 @@ def write(directory: Path, experiment: Experiment, asked: Iterable[Name] = ()) -
         files.folder_in(directory, FOLDER)  # by which readers know that there are some
     for name, content in keep(directory, experiment.plugins).items():
         files.write_bytes(files.inside(directory, *name.split("/")), content)
-    command.keep(directory, experiment.code)
+    command.keep(directory, experiment.code or {})
     kept = {**surroundings(), **_kept(directory, experiment, asked)}
     _write(directory, write_yaml({**experiment.plain(), "headway": kept}))
 

@@ -33,6 +33,9 @@ _POLL_S = 0.05
 _HEARD_AFTER_S = 0.5
 _PATIENCE_S = 20.0
 """Seconds that a command has to store its state when it is asked to end."""
+_MARK = "\ufeff"
+"""The byte-order mark with which some programs begin a file."""
+_LARGEST_STEP = 1 << 53
 _MOST_POINTS = 2_000
 """Steps of a metric that are kept, at most."""
 
@@ -46,21 +49,26 @@ class CommandRecords:
     """
 
     def __init__(self, file: Path, task: CommandTask):
-        self._file, self._task = file, task
+        self.file, self._task = file, task
         self._pattern = re.compile(task.records) if task.is_pattern else None
-        self._read, self._rest, self._n_lines = 0, b"", 0
-        self.values: dict[str, dict[int, float]] = {}
-        self.is_live = False
-        """False while what is read was written before this process began."""
+        self._read, self._taken, self._rest, self._n_lines = 0, 0, b"", 0
+        self.values: dict[str, dict[float, float]] = {}
+        self._is_whole = False
+        self._old: float = math.inf
+        """Bytes that earlier attempts wrote; what is wrong in them has been reported."""
 
     def read(self, *, ended: bool = False) -> None:
-        """Read what is new; an unfinished last line waits for its end, unless the command has ended.
+        """Read what is new. After the command has ended, read all again: the command may have rewritten the file.
 
         Raises:
-            RunFailed: if the metric is not finite, or a line of the file of records is no record.
+            RunFailed: if the metric is not finite, or if a line of the whole file is no record.
         """
+        if ended and self._read:
+            self.read()
+            self._begin_anew()
+        self._is_whole = ended
         try:
-            with ordinary(self._file) as file:
+            with ordinary(self.file) as file:
                 new = self._new_in(file)
         except FileNotFoundError:
             new = b""
@@ -69,49 +77,62 @@ class CommandRecords:
             lines.append(self._rest)
         for line in lines:
             self._n_lines += 1
-            self._take(line.decode(errors="replace").strip())
+            if text := line.decode(errors="replace").strip().removeprefix(_MARK):
+                self._take(text, is_old=self._taken < self._old)
+            self._taken += len(line) + 1
+
+    def begin_live(self) -> None:
+        """Report what is wrong in the lines that come from now on."""
+        self.read()
+        self._old = self._read
 
     def _new_in(self, file: IO[bytes]) -> bytes:
-        if os.fstat(file.fileno()).st_size < self._read:  # it was begun anew
-            self._read, self._rest, self._n_lines = 0, b"", 0
-            self.values.clear()
+        if os.fstat(file.fileno()).st_size < self._read:  # the command began the file anew
+            self._begin_anew()
+            self._old = min(self._old, 0)
         file.seek(self._read)
         new = file.read()
         self._read += len(new)
         return new
 
-    def _take(self, line: str) -> None:
-        numbers = dict(self._numbers(line))
-        step = next((int(numbers[name]) for name in STEPS if math.isfinite(numbers.get(name, math.nan))), None)
+    def _begin_anew(self) -> None:
+        self._read, self._taken, self._rest, self._n_lines = 0, 0, b"", 0
+        self.values.clear()
+
+    def _take(self, line: str, *, is_old: bool) -> None:
+        numbers = dict(self._numbers(line, is_old=is_old))
+        step = next((numbers[name] for name in STEPS if math.isfinite(numbers.get(name, math.nan))), None)
         for name, value in numbers.items():
             of_metric = self.values.setdefault(name, {})
-            at = len(of_metric) if step is None else step
+            # A record without a step follows the last one: a final evaluation often names no step.
+            at = next(reversed(of_metric), -1) + 1 if step is None else _whole(step)
             if name == self._task.metric and not math.isfinite(value):
-                if self.is_live:
-                    raise RunFailed(f"{name} is {value} at step {at:,}; its output is in log.txt")
-                continue
+                if is_old:
+                    continue
+                raise RunFailed(f"{name} is {value} at step {at:,}; its output is in log.txt")
             of_metric[at] = value
 
-    def _numbers(self, line: str) -> Iterator[tuple[str, float]]:
+    def _numbers(self, line: str, *, is_old: bool) -> Iterator[tuple[str, float]]:
         """Yield the numbers of a line, by name."""
         if self._pattern is not None:
             found = self._pattern.search(line)
             yield from _as_numbers(found.groupdict() if found else {})
-        elif line.startswith("{") or (self._task.records and line):
-            yield from _as_numbers(leaves(self._object(line)))
-        elif (value := metric_in(line, self._task.metric)) is not None:
+        elif content := self._object(line, is_old=is_old):
+            yield from _as_numbers(leaves(content))
+        elif not self._task.records and (value := metric_in(line, self._task.metric)) is not None:
             step = next((at for name in STEPS if (at := metric_in(line, name)) is not None), None)
             yield from ([] if step is None else [(STEPS[0], step)])
             yield self._task.metric, value
 
-    def _object(self, line: str) -> Mapping[str, Any]:
+    def _object(self, line: str, *, is_old: bool) -> Mapping[str, Any]:
         try:
-            value = json.loads(line)
+            value = json.loads(line) if line.startswith("{") else None
         except (RecursionError, ValueError):
             value = None
         if isinstance(value, dict):
             return value
-        if not self._task.records:  # an output may hold anything
+        # An output may hold anything, and a file that is being rewritten, half a line.
+        if not self._task.records or is_old or not self._is_whole:
             return {}
         raise RunFailed(
             f"line {self._n_lines:,} of {self._task.records} is no JSON mapping: {shortened(repr(line))}; write one a "
@@ -123,9 +144,14 @@ def _as_numbers(content: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in content.items():
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             try:
-                yield name, float(value)
+                yield name.encode(errors="replace").decode(), float(value)
             except (OverflowError, ValueError):
                 continue
+
+
+def _whole(step: float) -> float:
+    """Return a step as a whole number, where it is one: parts of an epoch are steps too."""
+    return int(step) if step.is_integer() and abs(step) < _LARGEST_STEP else step
 
 
 class CommandTrainer:
@@ -171,8 +197,7 @@ class CommandTrainer:
         return np.array([self.final(self._run.task.metric)])
 
     def _started(self) -> RunningCommand:
-        self.records.read(ended=True)
-        self.records.is_live = True
+        self.records.begin_live()
         is_new = not self._work.exists()
         folder_in(self._folder, WORK)
         copy_to(self._work, directory_of(self._folder), self._run.task.files)
@@ -185,7 +210,7 @@ class CommandTrainer:
 
     def _check_heard(self) -> None:
         """Raise RunFailed if nothing was heard of the command for too long."""
-        heard = (self._log, self._work / self._run.task.records)
+        heard = {self._log, self.records.file}
         size = sum(file.stat().st_size for file in heard if file.is_file())
         now, timeout = time.monotonic(), self._run.task.timeout
         if size != self._size:
@@ -202,7 +227,10 @@ class CommandTrainer:
         values = self.records.values.get(metric)
         if not values:
             recorded = ", ".join(sorted(self.records.values)[:8]) or "nothing"
-            raise RunFailed(f"the command recorded no {metric} (it recorded {recorded}); its output is in log.txt")
+            there = "" if self.records.file.exists() else f", and wrote no {self._run.task.records} in its folder"
+            raise RunFailed(
+                f"the command recorded no {metric} (it recorded {recorded}{there}); its output is in log.txt"
+            )
         return values[max(values)]
 
     def conclusion(self) -> Conclusion:
@@ -213,14 +241,16 @@ class CommandTrainer:
         """
         self.final(self._run.task.metric)
         named = {name: values for name, values in self.records.values.items() if name not in STEPS}
+        finals = {name: values[max(values)] for name, values in named.items() if values}
         curves: dict[str, dict[str, Any]] = {}
         for name, values in named.items():
             finite = sorted(step for step in values if math.isfinite(values[step]))
             steps = [finite[at] for at in thinned(finite, _MOST_POINTS)]
             if steps:
                 curves[name] = {"steps": steps, "values": [values[step] for step in steps]}
-        finals = {name: curve["values"][-1] for name, curve in curves.items()}
-        return Conclusion(metrics=finals, curves={"records": curves})
+        return Conclusion(
+            metrics={name: value for name, value in finals.items() if math.isfinite(value)}, curves={"records": curves}
+        )
 
     def state(self) -> Arrays:
         """Return no state: a command keeps its own in its folder."""
