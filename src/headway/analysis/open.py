@@ -84,7 +84,7 @@ def open_model(
     from headway.train.device import find_device, settle_elementary_functions
 
     if for_ is not None and for_ not in get_args(Purpose):
-        raise UserError(f"for_ {for_!r} is no use of a model; {near(str(for_), get_args(Purpose))}")
+        raise UserError(f"for_ {for_!r} is unknown; {near(str(for_), get_args(Purpose))}")
     settle_elementary_functions()
     target = None if device is None else find_device(device)
     with plain_torch():

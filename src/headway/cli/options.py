@@ -88,7 +88,9 @@ Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Use only these arms.")]
 Controls = Annotated[
     list[str] | None,
-    typer.Option("--control", metavar="NAME", help="Add a control to every arm, or all like a-*; repeatable."),
+    typer.Option(
+        "--control", metavar="NAME", help="Add a control, or all controls like a-*, to every arm; repeatable."
+    ),
 ]
 Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="A number (5: seeds 0 to 4) or a list: 3,5 or 7,")]
 Checkpoint = Annotated[

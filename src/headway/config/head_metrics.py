@@ -339,7 +339,7 @@ _HEAD = (
         unit="-1 to 1", high="what is attended to becomes likelier", null=Null("0", OfCircuits(lambda _: 0.0)),
         value=OfCircuits(lambda circuits, through: circuits.copying(through), in_tokens=True)),
     HeadMetric(name="output_correlation",
-        sentence="cosine of what two heads add to the stream, less each head's mean, over all positions at once",
+        sentence="cosine of the centred outputs of two heads, over all positions at once",
         unit="-1 to 1", of="pair", family="outputs", high="alike outputs", null=_ZERO,
         value=OfSums("headway.heads.sums.output_correlation", _MEAN_OUTPUTS)),
     HeadMetric(name="output_constant_share",

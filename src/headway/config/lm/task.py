@@ -101,7 +101,7 @@ class SyntheticTask(TokensTask):
         None,
         gt=0,
         lt=1,
-        description="share of right answers above which a run has solved the task; null: all answers, or 0.99 if "
+        description="a run solves the task above this share of right answers; null: all answers, or 0.99 if "
         "inputs cannot be listed",
     )
 

@@ -168,7 +168,7 @@ def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fi
     return join(
         f"A point per arm, labelled with its heads layer by layer: {mean_said(material.n_seeds)}. Short lines: seeds.",
         "Curves are least-squares fits per scheme; n is the number of heads." if fits else "",
-        "Bands: 95 % bootstrap bands over seeds of the published form, widened for the small number of seeds."
+        "Bands: 95 % bootstrap intervals of the published form over seeds, widened for few seeds."
         if any(fit.band for fit in published)
         else "",
         *(f"{', '.join(schemes).capitalize()} with {note}." for note, schemes in notes.items()),
