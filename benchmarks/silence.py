@@ -256,16 +256,25 @@ def _plant_composed(
 
 WINDOW = 8
 """Keys that a planted previous-token head sees at least: of two keys it has half of everything by chance."""
-SAID = {
-    "induction": "induction head", "previous-token": "previous-token head", "duplicate-token": "duplicate-token head",
-    "positional": "neighbour head", "first token": "first token", "twins": "alike", "composed": "K-composition",
-}  # fmt: skip
+ABOUT = {
+    "induction": ("induction_score", "text_induction_score"),
+    "previous-token": ("previous_token_score",),
+    "duplicate-token": ("duplicate_token_score", "text_duplicate_score"),
+    "positional": ("positional_score",),
+    "first token": ("sink_score",),
+    "twins": ("output_correlation", "query_cka_centred"),
+    "composed": ("k_composition",),
+}
+"""The metrics of a finding by what was planted."""
 
 
 def is_found(kind: str, name: str, found: list[Finding]) -> bool:
     """Whether a finding of the kind names what was planted, or more than it can name."""
-    said = [f.sentence.replace("heads", "head") for f in found]
-    return any(SAID[kind] in sentence and (name in sentence or "more" in sentence) for sentence in said)
+    for finding in found:
+        names_some = " more" in finding.sentence or finding.statements[0].values.get("n", 0) > 3
+        if finding.about in ABOUT[kind] and (name in finding.sentence or names_some):
+            return True
+    return False
 
 
 def untrained(seed: int, rows: int = 256) -> tuple[TransformerModel, list[Finding]]:
@@ -444,7 +453,7 @@ def of_kinds(models: int) -> None:
         print(f"{kind:15} {sum(map(bool, found)):3} of {models} pages have a finding; {dict(about)}", flush=True)
     print(f"without graded rows {total} of {models * (len(UNTRAINED) - 1)}; {time.perf_counter() - began:.0f} s")
     told = [
-        any(f"alike queries (CKA): {label}H" in f.sentence for f in found)
+        any(f"Similar queries (CKA): {label}H" in f.sentence for f in found)
         for label, found in map(shares_subspace, range(models))
     ]
     print(f"shared subspaces: {sum(told)} of {models} found")
@@ -516,16 +525,17 @@ def of_sorter(seed: int, values: int, given: int, draws: int = DRAWS) -> XRay:
 def of_trained(models: int) -> None:
     """Print a row for each trained model: what its pages have to say."""
     rows: dict[str, tuple[Any, str]] = {
-        "hops: an induction head is named": (of_hops, "induction head"),
-        "16 of 20 values sorted: metrics differ": (lambda seed: of_sorter(seed, 20, 16), "differ"),
-        "6 of 10 values sorted: metrics differ": (lambda seed: of_sorter(seed, 10, 6), "differ"),
-        "6 of 10, 64 draws: metrics differ": (lambda seed: of_sorter(seed, 10, 6, 64), "differ"),
-        "noise: a role or a composition is named": (of_noise, " head on|-token head|composition|rests on"),
+        "hops: an induction head is named": (of_hops, "induction_score"),
+        "16 of 20 values sorted: metrics differ": (lambda seed: of_sorter(seed, 20, 16), " differ"),
+        "6 of 10 values sorted: metrics differ": (lambda seed: of_sorter(seed, 10, 6), " differ"),
+        "6 of 10, 64 draws: metrics differ": (lambda seed: of_sorter(seed, 10, 6, 64), " differ"),
+        "noise: a role or a composition is named": (of_noise, "_score |_composition "),
         "noise: any finding": (of_noise, ""),
     }
     for called, (x_ray, words) in rows.items():
         said = sum(
-            any(re.search(words, finding.sentence) for finding in x_ray(seed).findings) for seed in range(models)
+            any(re.search(words, f"{finding.about} {finding.statements[0].kind}") for finding in x_ray(seed).findings)
+            for seed in range(models)
         )
         print(f"{called}: {said} of {models} pages", flush=True)
 

@@ -135,7 +135,7 @@ def test_json_is_plain_sorted_and_whole(found):
 def test_the_verb_writes_a_page(ragged, text, tmp_path):
     done = verb("ablate", ragged, "--text", text, "--sequences", 3, "--length", 24, "--pairs", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("* heads set to zero: ")
+    assert done.stdout.startswith("* Heads (zero ablation): ")
     assert done.stdout.endswith("page: results/ablate-ragged/ablate.html\n")
     folder = tmp_path / "results/ablate-ragged"
     assert {path.name for path in folder.iterdir()} == {"ablate.html", "ablate.json", "heads.safetensors", "figures"}
@@ -179,10 +179,10 @@ def test_a_planted_circuit_is_faithful_in_all_three_ways_and_random_ones_are_not
     for kind in KINDS:
         assert found.circuit[kind].interval[0] > 0.9
         assert found.circuit[kind].as_faithful == 0
-    assert re.search(r"and none of them as much$", found.findings[-1].sentence)
+    assert found.findings[-1].sentence.endswith("; at least as faithful: 0.")
     reset, _ = planted(3, reset=True)
     nothing = headway.ablate(reset, text=inputs, reference=other, circuit=["L0H0", "L1H0"])
-    assert nothing.findings[-1].sentence.startswith("all heads together change the loss by ")
+    assert {each.kind for each in nothing.findings[-1].statements} == {"no_worth"}
 
 
 def test_what_is_no_circuit_is_refused_before_anything_is_measured(ragged, text):
@@ -248,7 +248,7 @@ def test_nothing_is_named_where_nothing_is():
     inputs, _, other = texts(3)
     found = headway.ablate(model, text=inputs, reference=other)
     for finding in found.findings[:3]:
-        assert finding.sentence.endswith("no head is found to matter")
+        assert finding.statements[0].kind == "no_change"
 
 
 def letters(seed):
@@ -271,8 +271,8 @@ def test_the_induction_model_needs_both_heads_and_the_destroyed_one_neither():
         assert "L0H0 " in finding.sentence
         assert "L1H0 " in finding.sentence
     for finding in destroyed.findings[:3]:
-        assert finding.sentence.endswith("no head is found to matter")
-    assert destroyed.findings[3].sentence.startswith("without any head the loss changes by 0.0")
+        assert finding.statements[0].kind == "no_change"
+    assert destroyed.findings[3].sentence.startswith("Without any head the loss changes by 0.0")
 
 
 def refused(said, *arguments, **options):

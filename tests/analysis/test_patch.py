@@ -27,11 +27,10 @@ def test_the_planted_head_restores_most_and_is_named():
     found = headway.patch(model, clean, corrupted, metric=metric, sites=("z", "k"), paths=True)
     assert found.heads[int(found.restored("z").argmax())] == second
     name = f"L{second[0]}H{second[1]}"
-    assert (
-        f"with its context (z) as on the clean text, the shares of the difference that heads restore: {name} "
-        in found.sentences[1]
+    assert found.sentences[2].startswith(
+        f"Patching its context (z) restores these shares of the metric difference: {name} "
     )
-    assert found.sentences[0].endswith(f") over {len(clean)} pairs of texts")
+    assert f"The difference over {len(clean)} pairs of texts is " in found.sentences[1]
     assert set(found.effects) == {"z", "k"}
     written = json.loads(json.dumps(found.to_json()))
     assert written["heads"][0] == "L0H0"
@@ -65,10 +64,10 @@ def test_of_one_pair_there_is_no_interval_and_small_shares_are_not_named():
     model, _, clean, corrupted, _ = pair()
     given = {"metric": lambda x: x[:, -1, 0], "sites": "z", "paths": False}
     found = headway.patch(model, clean[:1], corrupted[:1], **given)
-    assert "on one pair of texts: it gives no intervals, and heads are named from 5 %" in found.sentences[0]
+    assert found.sentences[1] == "One pair of texts gives no intervals, so heads are named from 5 %."
     small = [head for head, share in zip(found.heads, found.restored("z"), strict=True) if abs(share) < 0.05]
     assert small
-    assert not any(f"L{layer}H{head} " in found.sentences[1] for layer, head in small)
+    assert not any(f"L{layer}H{head} " in found.sentences[2] for layer, head in small)
     assert found.to_json()["restored"]["z"]["interval"][0] == [None, None]
 
 
@@ -78,16 +77,15 @@ def test_a_head_that_adds_to_the_difference_is_named_apart():
         heads=((0, 0), (0, 1)), clean=clean, corrupted=0 * clean, effects={"z": effects}, estimates={"z": effects},
         cancels=(False, False),
     )  # fmt: skip
-    assert found.sentences[1].startswith("with its context (z) as on the clean text, the shares of the difference that")
-    assert " heads restore: L0H0 50 % (" in found.sentences[1]
-    assert " and L0H1 −30 % (" in found.sentences[1]
+    assert " restores these shares of the metric difference: L0H0 50.0 % (" in found.sentences[2]
+    assert " and L0H1 −30.0 % (" in found.sentences[2]
 
 
 @pytest.mark.slow
 def test_by_position_the_sentence_says_that_it_is_a_sum():
     model, _, clean, corrupted, metric = pair()
     found = headway.patch(model, clean, corrupted, metric=metric, sites="z", by_position=True, paths=False)
-    assert " as on the clean text at one position after the other, summed over positions" in found.sentences[1]
+    assert "Positions are patched one after the other, and their shares are summed." in found.sentences
     assert found.restored_interval("z").shape == (len(found.heads), 2)
 
 
@@ -105,10 +103,10 @@ def test_where_the_texts_do_not_differ_no_head_restores_anything():
     model, _, clean, corrupted, _ = pair()
     sign = torch.tensor([1.0, -1.0]).repeat(len(clean))[: len(clean)]
     found = headway.patch(model, clean, corrupted, metric=lambda x: sign.to(x) * 1e-3 + 0 * x[:, -1, 0], sites=("z",))
-    assert found.sentences[0].startswith("the metric is not clearly above 0 on the clean text: if it is a logit ")
-    assert found.sentences[2:] == (
-        "over the examples, that difference is not clearly different from 0, so there is nothing to restore",
+    assert found.sentences[0].startswith(
+        "The metric is not clearly above 0 on the clean text. If it is a logit difference"
     )
+    assert found.sentences[3:] == ("This difference is not clearly different from 0, so there is nothing to restore.",)
 
 
 def made(shares, noise, clean=2.0, seed=0, asks="logit difference"):
@@ -128,10 +126,10 @@ def test_equal_heads_have_no_order_and_unknown_answers_no_shares(asks):
     told = sum(", then " in " ".join(made([0.5] * 4, 0.3, seed=seed, asks=asks).sentences) for seed in range(100))
     assert told <= 10
     unknown = [made([0.5, 0.1], 1.0, clean=0.0, seed=seed, asks=asks).sentences for seed in range(100)]
-    known = sum(said[0].startswith("the model knows the answer") for said in unknown)
+    known = sum(said[0].startswith("The model knows the answer") for said in unknown)
     assert known <= 8  # 2.5 expected
     if asks:
-        assert sum("heads restore" in " ".join(said) for said in unknown) <= known
+        assert sum(" restores " in " ".join(said) for said in unknown) <= known
     assert all("does not know" in made([0.5], 0.3, clean=-1.0, seed=s).sentences[0] for s in range(20))
 
 

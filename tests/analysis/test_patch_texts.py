@@ -52,7 +52,7 @@ def test_the_path_that_changes_most_and_its_patterns(found):
         for weights in (each.clean, each.corrupted):
             assert_same(weights.sum(1), 1, dtype=np.float32)
             assert not np.triu(weights, 1).any()
-    assert found.findings[-1].sentence.startswith("the strongest direct path between heads: L0H")
+    assert found.findings[-1].sentence.startswith("The strongest path, L0H")
 
 
 def test_json_is_plain_and_whole(found):
@@ -77,8 +77,8 @@ def test_the_verb_draws_a_page(folder, tmp_path):
     words = ("--clean", CLEAN, "--corrupted", CORRUPTED, "--answer", "b", "--by-position", "--sites", "z,k")
     done = verb("patch", folder, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("* the model gives the answer a mean probability of ")
-    assert "\n* the metric is −" in done.stdout
+    assert done.stdout.startswith("* The answer's mean probability is ")
+    assert "\n* The metric is −" in done.stdout
     assert done.stdout.endswith("page: results/patch-ragged/patch.html\n")
     drawn = {path.stem for path in (tmp_path / "results/patch-ragged/figures").glob("*.svg")}
     assert drawn == {"patched", "patched-z-by-position", "patched-k-by-position", "paths", "patterns"}
@@ -115,24 +115,25 @@ def test_what_is_refused_is_said(folder):
 
 
 def test_it_says_first_whether_the_model_knows_the_answer(folder, found):
-    first = found.findings[0].sentence
-    assert first.startswith("the model knows the answer on the clean text: the logit of the right answer less that of ")
-    assert first.endswith(", on one pair of texts")
+    first, second = (finding.sentence for finding in found.findings[:2])
+    assert first == "The model knows the answer on the clean text."
+    assert second.startswith("The clean logit difference is ")
+    assert second.endswith(", on one pair of texts.")
     assert found.to_json()["patching"]["knows_answer"] is True
     wrong = patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="a", wrong="b", sites=("z",), paths=False)
-    assert [finding.sentence.partition(":")[0] for finding in wrong.findings] == [
-        "the model does not know the answer on the clean text",
-        "the metric is −0.813 on the clean text, 2.93 on the corrupted one, on one pair of texts",
-        "no share of this difference is stated, since the model does not clearly know the answer",
-    ]
-    assert "heads restore" not in " ".join(finding.sentence for finding in wrong.findings)
+    assert [finding.statements[0].kind for finding in wrong.findings] == [
+        "does_not_know", "logit_of_one", "metric", "one_pair", "unknown_answer",
+    ]  # fmt: skip
+    assert wrong.findings[2].sentence == "The metric is −0.813 on the clean text, 2.93 on the corrupted one."
     assert wrong.to_json()["patching"]["restored"]["z"]["share"] == [None] * 6
     page = patch_page(wrong)
     assert {figure.name for figure in page.figures} == {"patterns"}
     assert all("%" not in cell for table in (page.overview, page.heads) for row in table.rows for cell in row.cells)
-    assert "The model does not know the answer on the clean text: " in page.html("headway patch")
+    assert "The model does not know the answer on the clean text. The clean logit difference is " in page.html(
+        "headway patch"
+    )
     likelier = patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="a", sites=("z",), paths=False)
-    assert likelier.findings[-1].sentence.startswith("the corrupted text favours the answer more than the clean text")
+    assert likelier.findings[-1].statements[0].kind == "favours_corrupted"
 
 
 PAIRS = [("A heron stood in", "A stork waded at"), ("One day a heron", "Two men a stork"), ("a bc d", "e bc f")]
@@ -165,7 +166,7 @@ def test_the_verb_takes_files_of_pairs(folder, tmp_path):
     words = ("--clean", "clean.txt", "--corrupted", "corrupted.txt", "--answer", "a", "--sites", "z", "--no-paths")
     done = verb("patch", folder, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert ") over 3 pairs of texts\n" in done.stdout
+    assert "\n* The difference over 3 pairs of texts is " in done.stdout
     assert "measured on 3 pairs of texts of at most 16 tokens, 74 tokens in all: the first pair 'A heron" in done.stdout
     content = json.loads((tmp_path / "results/patch-ragged/patch.json").read_text())
     assert len(content["patching"]["restored"]["z"]["interval"]) == 6

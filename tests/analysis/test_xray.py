@@ -149,7 +149,8 @@ def test_json_is_plain_and_whole(found):
     )
     assert [attention["label"] for attention in content["attentions"]] == ["L0", "L1", "L2"]
     assert content["composition"]["heads"][0] == "L0H0"
-    assert content["findings"] == [vars(finding) for finding in found.findings]
+    assert content["findings"] == json.loads(json.dumps([finding.to_json() for finding in found.findings]))
+    assert all({"about", "sentence", "p", "found", "heads", "named"} <= set(each) for each in content["findings"])
 
 
 XRAY = """
@@ -178,7 +179,7 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
     """Of a model with the weights that it started with, nothing does."""
     out, done = written
     assert done.stdout.startswith(
-        "* no head and no metric clearly differs from 16 random copies on the same text\n- no induction"
+        "* No head or metric clearly differs from 16 random copies on the same text.\n- Induction heads "
     )
     assert "needs two" in done.stdout
     assert "measured on 3 sequences of 48 tokens, 144 tokens in all, of " in done.stdout
@@ -365,8 +366,7 @@ def test_a_model_that_others_trained_has_previous_token_heads(tmp_path):
     previous = found.scores["previous_token_score"]
     best = {name: value.max() / previous.null[name].item() for name, value in previous.values.items()}
     assert max(best.values()) > 10
-    assert any("previous-token head" in finding.sentence for finding in found.findings)
-    assert "no previous-token head" not in " ".join(finding.sentence for finding in found.findings)
+    assert any(finding.about == "previous_token_score" for finding in found.findings)
 
 
 def spoiled(path, name, value):
@@ -505,16 +505,14 @@ def test_induction_heads_are_named_on_drawn_repeats_and_on_the_text(reset):
     sentences = {finding.about: finding for finding in found.looked_for}
     said = sentences["induction_score"]
     assert said.found is not reset
-    if reset:
-        assert said.sentence.startswith("no induction heads (from 0.40 on): on repeated tokens drawn from the text L")
-        assert "; on the text's own repeats L" in said.sentence
-    else:
-        drawn, own = said.sentence.split("; induction heads ")
-        start = "induction heads on repeated tokens drawn from the text (from 0.40 on): "
-        assert drawn.startswith(f"{start}L{layer}H{head} ")
-        assert own.startswith(f"on the text's own repeats (from 0.40 on): L{layer}H{head} ")
-        assert "95 % CI" in drawn
-        assert "positions alone" in own
+    roles = [each for each in said.statements if "role" in each.values]
+    assert [each.values["role"] for each in roles] == [
+        "Induction heads on repeated random tokens", "Induction heads on the text's own repeats",
+    ]  # fmt: skip
+    assert {each.kind for each in roles} == {"no_special" if reset else "special"}
+    if not reset:
+        assert all(f": L{layer}H{head} " in each.sentence for each in roles)
+        assert {"interval", "by_place"} <= {each.kind for each in said.statements}
     assert not any("no intervals" in note or "own repeats" in note for note in found.notes)
     content = found.to_json()["metrics"]["text_induction_score"]
     assert np.shape(content["interval"]["layers.1.attention"]) == (2, len(content["values"]["layers.1.attention"]))

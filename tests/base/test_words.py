@@ -7,7 +7,19 @@ from typing import get_args
 
 import pytest
 
-from headway.base.words import DOUBTFUL, PHRASES, WARNINGS, Kind, Verdict, phrase, verdict_sentence, warning
+from headway.base.words import (
+    DOUBTFUL,
+    FINDINGS,
+    PHRASES,
+    SPECIAL,
+    WARNINGS,
+    Kind,
+    Verdict,
+    phrase,
+    statement,
+    verdict_sentence,
+    warning,
+)
 
 VERDICT = Verdict(
     kind="better",
@@ -70,10 +82,88 @@ STORED = {"directory", "failed", "damaged"}
 def test_every_warning_is_plain_sentences(kind):
     fields = {field for _, field, _, _ in Formatter().parse(WARNINGS[kind]) if field}
     said = warning(kind, **dict.fromkeys(fields, "4 heads")).sentence
+    are_plain(said)
+
+
+def are_plain(said):
     for sentence in re.split(r"(?<=\.) ", said):
         assert sentence[0].isupper() or sentence[0] in "4`", sentence
         assert sentence.endswith(".")
-        assert len([word for word in sentence.split() if word != "%"]) <= 25, sentence
+        assert len([word for word in sentence.split() if word.strip("().,;") not in ("%", "→")]) <= 25, sentence
+
+
+HEADS = ("L10H11", "L11H10", "L12H13", "L13H12", "L14H15", "L15H14", "L16H17")
+LISTED = {
+    "changes": "change",
+    "composition": "path",
+    "composition_on_text": "path",
+    "constant": "score",
+    "idle": "share_of_layer",
+    "output_correlation": "score",
+    "pairs": "change",
+    "query_cka_centred": "score",
+    "restored": "share_within",
+    "special": "score",
+    "chancy": "score",
+    "unclear": "score",
+    "sum_of_singles": "share_by_kind",
+}
+"""The entries of the list in a finding."""
+ENTRIES = set(LISTED.values()) | {"share"}
+WORDS = {
+    "role": max((role for role, _ in SPECIAL.values()), key=str.split),
+    "meaning": "share of attention on tokens that followed the current one before",
+    "what": "Heads",
+    "kind": "resample",
+    "layers": "encoder L3, encoder L4",
+    "name": "K-composition",
+    "into": "into queries",
+    "of": "output",
+    "metric": "attention entropy",
+    "input": "queries",
+    "part": "its context (z)",
+    "quantity": "log-probability difference",
+    "circuits": "all 50 other circuits of 2 heads",
+    "by": "alike-either",
+    "before": "4 on 2 KV heads, 4",
+    "after": "4, 2",
+    "text": "shakespeare.txt",
+    "unit": "answer",
+}
+
+
+def sample(kind, n_heads=1):
+    """A statement with the longest fillings."""
+    values = {}
+    for _, field, form, _ in Formatter().parse(FINDINGS[kind]):
+        if field in ("pairs", "heads", "shares") and kind in LISTED:
+            values[field] = (sample(LISTED[kind], 1 + (field == "pairs")),) * (1 + int(form or 2))
+        elif field in ("writer", "reader"):
+            values[field] = HEADS[:1]
+        elif field == "heads":
+            values[field] = HEADS[:n_heads] if kind in ENTRIES else HEADS
+        elif field in WORDS and not form:
+            values[field] = WORDS[field]
+        elif field:
+            values[field] = (-0.1234, 0.2345) if field == "interval" else -0.1234 if form else 48
+    return statement(kind, **values)
+
+
+@pytest.mark.parametrize("kind", sorted(FINDINGS.keys() - ENTRIES))
+def test_every_finding_is_plain_sentences(kind):
+    assert "{" not in sample(kind).sentence
+    are_plain(sample(kind).sentence)
+
+
+def test_a_statement_says_which_of_its_pieces_are_heads():
+    entries = tuple(statement("score", heads=(f"encoder L0H{head}",), value=head / 4) for head in range(4))
+    said = statement("output_correlation", pairs=entries)
+    assert said.sentence == (
+        "Similar outputs (centred cosine): encoder L0H0 0.00, encoder L0H1 0.25, encoder L0H2 0.50 and encoder L0H3 "
+        "0.75."
+    )
+    assert [text for text, head in said.parts if head == text] == [f"encoder L0H{head}" for head in range(4)]
+    assert {head for text, head in said.parts if head != text} == {None}
 
 
 def test_a_warning_keeps_its_names_and_numbers():

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 from support.tolerance import nearly
 
-from headway.causal.ablation_result import Ablation, PairEffects, effect_scores, within
+from headway.causal.ablation_result import Ablation, PairEffects, effect_scores
 from headway.causal.effects import KINDS, ExactEffects, HeadEffects
 from headway.causal.self_repair import heads_beyond
 from headway.heads.results import AttentionHeads
@@ -52,34 +52,34 @@ def ablation(means, pairs=None, joint=1.0):
     )
 
 
-CHANGE = "change of the loss without a head, in nats per token"
-
-
 def said(found, about="mean_ablation_nats"):
     return next(finding.sentence for finding in found.findings if finding.about == about)
 
 
 def test_the_head_that_matters_is_named_and_of_the_others_nothing_is_said():
     sentence = said(ablation([[0.0, 0.001], [0.52, 0.0]]))
-    assert sentence == f"heads at their mean: {CHANGE}: L1H0 0.52 (0.52 to 0.52)"
+    assert sentence == (
+        "1 of 4 heads matter (mean ablation): L1H0 0.520 (0.519 to 0.521). Numbers are changes of the loss in nats per "
+        "token, with simultaneous 95 % CIs."
+    )
 
 
 def test_several_are_named_in_their_order_and_so_is_one_without_which_the_loss_falls():
     sentence = said(ablation([[0.1, 0.3, -0.2]]))
-    assert re.search(
-        r": L0H1 0\.30 \(.*\), L0H2 −0\.20 \(−0\.20 to −0\.20\) and L0H0 0\.10 \(0\.10 to 0\.10\)$", sentence
-    )
+    assert re.search(r": L0H1 0\.299 \(.*\), L0H2 −0\.20. \(−0\.20. to −0\.19.\) and L0H0 0\.1.. \(.*\)\. ", sentence)
 
 
-def test_of_many_five_are_named():
-    sentence = said(ablation([[0.9 - 0.1 * head for head in range(8)]]))
-    assert [f"L0H{head}" in sentence for head in range(8)] == [True] * 5 + [False] * 3
-    assert sentence.endswith(" and 3 more")
+def test_of_many_three_are_named():
+    found = ablation([[0.9 - 0.1 * head for head in range(8)]])
+    assert [f"L0H{head}" in said(found) for head in range(8)] == [True] * 3 + [False] * 5
+    assert " and 5 more. " in said(found)
+    (heads,) = (each.statements[0].values["heads"] for each in found.findings if each.about == "mean_ablation_nats")
+    assert len(heads) == 8
 
 
 def test_silent_where_nothing_is():
     sentence = said(ablation([[0.0] * 8, [0.001] * 8]))
-    assert sentence == "heads at their mean: no head is found to matter"
+    assert sentence == "None of 16 heads is found to matter (mean ablation)."
 
 
 def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
@@ -90,8 +90,10 @@ def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
     single = {kind: HeadEffects(per_sequence=(one,), tokens=TOKENS) for kind in KINDS}
     exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
     sentence = said(replace(found, exact=exact))
-    assert "no head is found to matter; L0H0: the effect shows on too few of 12 sequences for an interval" in sentence
-    assert sentence.endswith("give about 28 more")
+    assert sentence == (
+        "None of 30 heads is found to matter (mean ablation). Too few of 12 sequences show the effect of L0H0 for "
+        "an interval. Give about 28 more."
+    )
 
     assert np.isnan(single["mean"].interval()[0][0]).all()
 
@@ -119,15 +121,14 @@ def test_few_sequences_cannot_carry_many_claims():
     )
     sentence = said(replace(found, exact=exact))
     assert sentence == (
-        "heads at their mean: 7 sequences are too few for 48 tests at once, so no head is named; give a text of 8 "
-        "documents or more"
+        "Heads (mean ablation): too few sequences (7) for 48 tests at once. Give a text of 8 documents or more."
     )
 
 
 def test_effects_do_not_add_up_and_that_is_said():
     sentence = said(ablation([[0.2, 0.3]], joint=2.0), "joint_effect")
-    assert sentence.startswith("without any head the loss changes by 2.00 (zero), 2.00 (mean) and 2.00 (resample) nats")
-    assert sentence.endswith("sum to 25 %, 25 % and 25 % of that (100 %: effects add up)")
+    assert sentence.startswith("Without any head the loss changes by 2.000 (zero), 2.000 (mean) and 2.000 (resample) ")
+    assert sentence.endswith("to 25 % (zero), 25 % (mean) and 25 % (resample) of that (100 %: effects add up).")
 
 
 def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
@@ -135,12 +136,12 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
     sentence = said(ablation([[0.2, 0.3]], joint=around_0 - around_0.mean() + 0.01), "joint_effect")
     assert (
         sentence
-        == "without any head the loss changes by 0.010 (zero), 0.010 (mean) and 0.010 (resample) nats per token"
+        == "Without any head the loss changes by 0.010 (zero), 0.010 (mean) and 0.010 (resample) nats per token."
     )
     mixed = ablation([[0.2, 0.3]])
     joint = {"zero": around_0, "mean": np.full(12, 1.0), "resample": around_0}
     mixed = replace(mixed, exact=replace(mixed.exact, joint=joint))
-    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of that (100 %: effects add up)")
+    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of that (100 %: effects add up).")
     assert [row.cells[2] for row in ways(mixed).rows] == ["–", "50 %", "–"]
 
 
@@ -169,7 +170,9 @@ def test_what_has_no_sign_is_held_against_sizes_too():
     assert _title(found, "mean", "integrated") == "at the mean: rank correlation 1.00"
 
 
-@pytest.mark.parametrize(("value", "words"), [(0.2, "L0H0 and L0H1 0.20 (0.20 to 0.20)"), (0.0, "no pair is found to")])
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.2, "L0H0 and L0H1 0.200 (0.200 to 0.200)"), (0.0, "No pair is found to")]
+)
 def test_pairs(value, words):
     values = np.full((1, 12), value) + 1e-5 * np.arange(12)
     pairs = PairEffects(
@@ -202,7 +205,9 @@ def test_intervals_of_pairs_are_of_each_alone_and_of_all_at_once():
             assert own[1] >= student[1] * (1 - 1e-4)
             assert all_at_once[0] < own[0] < own[1] < all_at_once[1]
     low, high = pairs.corrected_interval("zero")
-    assert within(float(pairs.mean("zero")[0]), (low[0], high[0])) in said(found, "interactions")
+    interactions = next(each.statements[0] for each in found.findings if each.about == "interactions")
+    ends = {entry.values["heads"]: entry.values["interval"] for entry in interactions.values["pairs"]}
+    assert ends["L0H0", "L0H1"] == (low[0], high[0])
 
 
 def test_a_head_that_raises_the_loss_in_one_way_and_lowers_it_in_another_counts_once():

@@ -8,7 +8,7 @@ from support import planted
 from support.tolerance import assert_same, nearly
 
 from headway.causal.ablation import BatchedText
-from headway.causal.ablation_result import CircuitLosses, Faithfulness, circuit_sentence
+from headway.causal.ablation_result import CircuitLosses, Faithfulness, circuit_statements
 from headway.causal.effects import KINDS
 from headway.causal.faithfulness import faithfulness, random_circuits
 from headway.causal.substitutes import OtherText, heads_of, substitutes
@@ -52,7 +52,7 @@ def test_of_heads_that_are_good_for_nothing_there_is_no_share():
     assert useful.share == nearly(0.5)
     assert useful.as_faithful == 1
     assert useful.sentence.startswith(
-        "L0H1 alone keeps this share of the effect of all heads: 50 % (50 to 50 %) with the others at their mean; 2 "
+        "L0H1 alone have a faithfulness of 50.0 % (95 % CI 50.0 % to 50.0 %; mean ablation of other heads). "
     )
     for found in (
         *(made(1.0, none, 1.5, [1.2, 1.8]) for none in (1.00001, 1.0, 0.5)),
@@ -62,15 +62,16 @@ def test_of_heads_that_are_good_for_nothing_there_is_no_share():
         assert np.isnan(found.interval).all()
         assert found.to_json()["share"] is None
         assert found.to_json()["interval"] == [None, None]
-        assert found.sentence.startswith("all heads together change the loss by ")
-        assert "which is under 0.010 or not clearly different from 0, so no circuit" in found.sentence
+        (nothing,) = circuit_statements({found.kind: found})
+        assert nothing.kind == "no_worth"
 
 
 def test_a_way_in_which_heads_are_good_for_nothing_is_said():
     useful, nothing = made(1.0, 2.0, 1.5, [1.2, 1.8]), made(1.0, 1.0, 1.0, [1.0, 1.0])
-    said = circuit_sentence({"zero": replace(useful, kind="zero"), "resample": replace(nothing, kind="resample")})
-    assert "with the others set to zero; 2 random circuits of 1 head keep 50 % (median), and 1 of them" in said
-    assert said.endswith("; resampled, all heads together have no clear effect")
+    by_kind = {"zero": replace(useful, kind="zero"), "resample": replace(nothing, kind="resample")}
+    _, random, none = circuit_statements(by_kind)
+    assert random.sentence == ("Faithfulness of 2 random circuits of 1 head: median 50 %; at least as faithful: 1.")
+    assert none.sentence.endswith(" too little to define faithfulness: 0.000 nats per token (resample ablation).")
 
 
 def test_the_interval_is_that_of_a_ratio_over_sequences():
@@ -104,8 +105,8 @@ def test_where_circuits_are_few_it_is_said_that_they_are_all():
     assert found.exhaustive
     assert len(found.random) == 5
     assert found.chance == 1 / 6
-    assert "; all 5 other circuits of 2 heads keep " in found.sentence
-    assert found.sentence.endswith("and none of them as much")
+    assert "Faithfulness of all 5 other circuits of 2 heads: median " in found.sentence
+    assert found.sentence.endswith("; at least as faithful: 0.")
 
 
 def small_of(layout):

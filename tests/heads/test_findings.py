@@ -30,14 +30,21 @@ def pairs(metric, value, untrained=0.0, spread=0.02, seed=0):
     return {metric: HeadScores(metric=metric, values={"layers.0.a": value}, draws={"layers.0.a": drawn}, n_rows=9)}
 
 
+COUNTS = {"differ", "none_differ"}
+
+
+def kinds(finding):
+    return {each.kind for each in finding.statements}
+
+
 def looked_for(found, **options):
     labels = row_labels(next(iter(found.values())).values)
-    return [each for each in findings(found, labels, **options) if "re-initialised heads" not in each.sentence]
+    return [each for each in findings(found, labels, **options) if kinds(each).isdisjoint(COUNTS)]
 
 
 def counts(found):
     labels = row_labels(next(iter(found.values())).values)
-    (only,) = [each for each in findings(found, labels) if "re-initialised heads" in each.sentence]
+    (only,) = [each for each in findings(found, labels) if not kinds(each).isdisjoint(COUNTS)]
     return only
 
 
@@ -45,23 +52,27 @@ def said(found, **options):
     return [finding.sentence for finding in looked_for(found, **options) if finding.found]
 
 
+NEEDED = "The score is the share of attention on the previous token; at least 0.40 is needed."
+
+
 def test_special_heads_are_named_with_what_untrained_ones_show():
     one = planted("induction_score", [[0.01, 0.02], [0.893, 0.1]])
     assert said(one) == [
-        "induction heads on repeated tokens drawn from the text (from 0.40 on): L1H0 0.89 (untrained 0.05)"
+        "Induction heads on repeated random tokens: L1H0 0.89 (random heads 0.05). The score is the share of "
+        "attention on the token to predict; at least 0.40 is needed."
     ]
     (finding,) = looked_for(one)
     assert finding.p < 1e-3
     assert finding.heads == ("L1H0",)
-    assert set(finding.named) == {"L1H0"}
+    assert [head for _, head in finding.parts if head] == ["L1H0"]
     many = planted("previous_token_score", [[0.5, 0.9, 0.6], [0.7, 0.8, 0.95, 0.2]], untrained=0.02, spread=0.005)
     assert said(many) == [
-        "previous-token heads (from 0.40 on): L1H2 0.95, L0H1 0.90, L1H1 0.80, L1H0 0.70, L0H2 0.60 and 1 more "
-        "(untrained 0.02)"
+        "Previous-token heads: L1H2 0.95, L0H1 0.90, L1H1 0.80, L1H0 0.70, L0H2 0.60 and 1 more (random heads "
+        f"0.02). {NEEDED}"
     ]
-    assert said(planted("sink_score", [[0.6, 0.7]])) == [
-        "heads that rest on the first token (from 0.50 on): L0H1 0.70 and L0H0 0.60 (untrained 0.05)"
-    ]
+    assert said(planted("sink_score", [[0.6, 0.7]]))[0].startswith(
+        "First-token heads: L0H1 0.70 and L0H0 0.60 (random heads 0.05)."
+    )
 
 
 def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
@@ -71,18 +82,22 @@ def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
     loose = np.abs(np.random.default_rng(1).normal(0.4, 0.1, (DRAWS, 2)))
     score.draws[next(iter(score.draws))] = loose
     (sentence,) = said(one)
-    assert sentence.endswith("L1H0 0.90 (untrained 0.05); L0H0 0.50 may be chance, as far as 16 draws tell")
+    assert sentence.startswith("Previous-token heads: L1H0 0.90 (random heads 0.05). ")
+    assert sentence.endswith(" Possibly chance, as far as 16 draws of random heads tell: L0H0 0.50.")
 
 
 def test_a_head_that_untrained_ones_can_be_is_not_special():
     (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
     assert not finding.found
     assert finding.sentence == (
-        "no clear previous-token heads (from 0.40 on): L0H0 is highest, 0.50 (untrained 0.40), and they may reach that"
+        "Previous-token heads: no clear one. The highest score is 0.500 (L0H0); 0.40 is needed. Random heads "
+        "have 0.40 on average. Random heads could reach this score by chance."
     )
     (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
     assert not finding.found
-    assert finding.sentence == "no neighbour heads (from 0.90 on): L0H0 is highest, 0.85 (untrained 0.05)"
+    assert finding.sentence == (
+        "Neighbour heads: none. The highest score is 0.850 (L0H0); 0.90 is needed. Random heads have 0.05 on average."
+    )
 
 
 def test_without_draws_no_head_stands_out():
@@ -90,7 +105,7 @@ def test_without_draws_no_head_stands_out():
     (finding,) = looked_for({"sink_score": score})
     assert not finding.found
     assert finding.p == 1
-    assert finding.sentence.startswith("no clear heads that rest on the first token")
+    assert finding.statements[0].kind == "no_clear_special"
 
 
 def with_ends(found, half, **changes):
@@ -105,18 +120,16 @@ def with_ends(found, half, **changes):
 
 def test_a_role_is_named_by_its_interval():
     """And no head is said to fall short of a number that its rounded score reaches."""
-    below = planted("positional_score", [[0.899, 0.2]])
+    below = planted("positional_score", [[0.8997, 0.2]])
     (finding,) = looked_for(below)
-    assert finding.sentence == "no neighbour heads (from 0.90 on): L0H0 is highest, 0.899 (untrained 0.05)"
+    assert finding.sentence.startswith("Neighbour heads: none. The highest score is 0.899 (L0H0); 0.90 is needed.")
     (finding,) = looked_for(with_ends(below, 0.02))
-    assert finding.sentence == (
-        "no clear neighbour heads (from 0.90 on): L0H0 is highest, 0.899 (95 % CI 0.88 to 0.92; untrained 0.05)"
-    )
+    assert finding.sentence.startswith("Neighbour heads: no clear one. The highest score is 0.899 (L0H0)")
+    assert " Its 95 % CI is 0.88 to 0.92. " in finding.sentence
     above = planted("positional_score", [[0.91, 0.93, 0.98]])
-    assert said(with_ends(above, 0.02)) == [
-        "neighbour heads (from 0.90 on): L0H2 0.98 and L0H1 0.93 (95 % CIs from 0.91 on; untrained 0.05); "
-        "not clear: L0H0 0.91 (95 % CI 0.89 to 0.93; untrained 0.05)"
-    ]
+    (sentence,) = said(with_ends(above, 0.02))
+    assert sentence.startswith("Neighbour heads: L0H2 0.98 and L0H1 0.93 (random heads 0.05). ")
+    assert sentence.endswith(" Their 95 % CIs lie above 0.91. Not clearly at or above this score: L0H0 0.91.")
     (finding,) = looked_for(with_ends(planted("positional_score", [[0.91, 0.2]]), 0.02))
     assert not finding.found
 
@@ -132,28 +145,27 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.95, 0.1]]))
     assert finding.about == "text_induction_score"
     assert finding.sentence == (
-        "induction heads on the text's own repeats (from 0.40 on): L0H0 0.95 (95 % CI 0.93 to 0.97; untrained 0.10; "
-        "positions alone 0.10); on repeated tokens drawn from the text L0H0 is highest, 0.03 (untrained 0.05), and "
-        "none is clear"
+        "Induction heads on the text's own repeats: L0H0 0.95 (random heads 0.10). The score is the share of "
+        "attention on tokens that followed the current one before; at least 0.40 is needed. Its 95 % CI is 0.93 to "
+        "0.97. Positions alone would give 0.10. Induction heads on repeated random tokens: none. The highest score is "
+        "0.030 (L0H0); 0.40 is needed. Random heads have 0.05 on average."
     )
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.15, 0.1]]))
     assert not finding.found
-    assert finding.sentence == (
-        "no induction heads (from 0.40 on): on repeated tokens drawn from the text L0H0 is highest, 0.03 (untrained "
-        "0.05); on the text's own repeats L0H0 is highest, 0.15 (95 % CI 0.13 to 0.17; untrained 0.10; positions "
-        "alone 0.10)"
-    )
+    assert [each.kind for each in finding.statements] == [
+        "no_special", "untrained", "no_special", "interval", "untrained", "by_place",
+    ]  # fmt: skip
     (finding,) = looked_for(planted("induction_score", [[0.03, 0.02]]))
-    assert finding.sentence.startswith("no induction heads (from 0.40 on): on repeated tokens drawn from the text ")
+    assert finding.sentence.startswith("Induction heads on repeated random tokens: none.")
 
 
 def test_a_head_that_looks_where_any_text_repeats_is_no_induction_head():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.55, 0.1]], by_place=0.5))
     assert not finding.found
-    assert finding.sentence.startswith("no clear induction heads (from 0.40 on): ")
-    assert finding.sentence.endswith(
-        "L0H0 is highest, 0.55 (95 % CI 0.53 to 0.57; untrained 0.10; positions alone 0.50)"
+    assert "Induction heads on the text's own repeats: no clear one. The highest score is 0.550 (L0H0)" in (
+        finding.sentence
     )
+    assert finding.sentence.endswith(" Positions alone would give 0.50.")
 
 
 def test_what_no_head_can_see_is_not_looked_for():
@@ -164,11 +176,13 @@ def test_what_no_head_can_see_is_not_looked_for():
 def test_alike_heads_are_named():
     value = np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
     assert said(pairs("output_correlation", value)) == [
-        "alike outputs (centred cosine): L0H0 and L0H2 0.83 (untrained 0.00); the mean of 3 pairs is 0.31"
+        "Similar outputs (centred cosine): L0H0 and L0H2 0.83. The mean over all pairs (3) is 0.31. Random "
+        "heads have 0.00 on average."
     ]
     assert said(pairs("output_correlation", value, spread=0.8)) == []
     assert said(pairs("query_cka_centred", value, untrained=0.3)) == [
-        "alike queries (CKA): L0H0 and L0H2 0.83 (untrained 0.30); the mean of 3 pairs is 0.31"
+        "Similar queries (CKA): L0H0 and L0H2 0.83. The mean over all pairs (3) is 0.31. Random heads have "
+        "0.30 on average."
     ]
 
 
@@ -177,19 +191,19 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
     share = HeadScores(metric="output_constant_share", values={"layers.0.a": np.array([0.96, 0.2, 0.5])}, n_rows=9)
     (finding,) = looked_for(pairs("output_correlation", value) | {share.metric: share})
     assert not finding.found
-    assert finding.sentence == "heads that add a constant (from 0.90 of the squared output on): L0H0 0.96"
+    assert finding.sentence == "Heads whose output is nearly constant (at least 90 % of its square): L0H0 0.96."
 
 
 def test_idle_heads_are_named():
     """Heads of a layer at random have about as much, so a fiftieth is far from chance."""
     shares = planted("output_share", [[0.6, 0.395, 0.005], [0.4, 0.3, 0.3]], untrained=1 / 3, spread=0.03)
-    assert said(shares) == ["idle, by what they add to the stream: L0H2 (0.5 % of its layer, even 33.3 %)"]
+    assert said(shares) == ["Idle heads, by share of their layer's output: L0H2 0.5 % (even 33.3 %)."]
     assert said(planted("output_share", [[0.6, 0.395, 0.005]], untrained=0.33, spread=0.33)) == []
 
 
 def test_a_layer_that_adds_nothing_is_named():
     found = planted("output_share", [[0, 0], [0.6, 0.4]], untrained=0.5)
-    assert said(found) == ["the heads of L0 add nothing to the stream"]
+    assert said(found) == ["The heads of L0 add nothing to the stream."]
 
 
 def test_a_single_head_has_no_pair_and_is_not_idle():
@@ -202,10 +216,11 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     labels = row_labels(name for name, _ in found.heads)
     (finding,) = findings({}, labels, composition=found)
     assert finding.about == "k_composition"
-    assert (
-        finding.sentence
-        == "strongest K-composition (into keys): L0H1 → L1H0 0.60 (0.60 of the score on the text); at random 0.10"
+    assert finding.sentence == (
+        "K-composition (into keys), pairs above chance: 1. The strongest, with their share of the score on the text: "
+        "L0H1 → L1H0 0.60 (60 %). Circuits rotated at random have 0.10."
     )
+    assert [head for _, head in finding.parts if head] == ["L0H1", "L1H0"]
     assert finding.p < 1e-3
 
 
@@ -223,18 +238,16 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
     assert counts(confident | even).found
     assert counts(confident | even).sentence == (
-        "1 of 8 metrics of heads and pairs differ from re-initialised heads, most of all L1H0, whose attention "
-        "confidence is 0.74 against 0.049"
+        "1 of 8 metrics of heads and pairs differ from random heads. The furthest is the attention confidence "
+        "of L1H0: 0.74 against 0.049."
     )
     alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
-    assert "most of all L0H0 and L0H2, whose output dissimilarity is −0.83" in (
+    assert "The furthest is the output dissimilarity of L0H0 and L0H2: −0.83 against " in (
         counts(pairs("output_dissimilarity", alike)).sentence
     )
     nothing = counts(even)
     assert not nothing.found
-    assert nothing.sentence.startswith(
-        "no metric of heads and pairs was found to differ from re-initialised heads (4 metrics"
-    )
+    assert nothing.sentence.startswith("None of 4 metrics of heads and pairs is found to differ from 16 random copies.")
 
 
 def test_few_draws_count_nothing():
@@ -258,4 +271,4 @@ def test_one_more_draw_differs_in_no_metric(heads, layers):
 
 
 def test_every_special_head_has_a_headline():
-    assert {metric for special in SPECIAL for metric in special.on} == set(words.SPECIAL)
+    assert {metric for special in SPECIAL for metric in special.metrics} == set(words.SPECIAL)

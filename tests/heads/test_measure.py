@@ -247,7 +247,7 @@ def test_broken_numbers_are_named_by_layer(broken, metrics, value):
     tensor = getattr(good, broken).clone()
     tensor.view(-1)[3] = value
     bad = replace(good, **{broken: tensor}, name="layers.2.attention", layer=2)
-    with pytest.raises(UserError, match=r"layers\.2\.attention \(layer 2\).*not finite"):
+    with pytest.raises(UserError, match=r"layers\.2\.attention \(layer 2\).*NaN or infinite"):
         measure(Trace(attentions=(good, bad)), metrics)
 
 

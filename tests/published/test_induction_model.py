@@ -94,8 +94,8 @@ def test_the_induction_head_reads_the_previous_token_head_through_its_keys():
 def test_composition_is_a_finding_where_the_path_carries_the_score(file, composes):
     """The weights compose in both, by 0.48 and 0.50; after the fine-tune hardly any score is left."""
     tokens = np.concatenate([on_its_task(period, 40) for period in range(2, CONTEXT)])
-    said = " ".join(finding.sentence for finding in headway.xray(read(file), tokens=tokens).findings)
-    assert ("K-composition" in said) == composes
+    said = {finding.about for finding in headway.xray(read(file), tokens=tokens).findings}
+    assert ("k_composition" in said) == composes
 
 
 def reads_more(file):
@@ -121,10 +121,11 @@ def test_a_path_is_told_by_its_share_of_the_score_where_weights_say_nothing(file
         assert_same(model(torch.from_numpy(tokens))[0], read(file)(torch.from_numpy(tokens))[0])
     xray = headway.xray(model, tokens=tokens)
     assert xray.composition.k[0, 1] < xray.composition.null
-    said = [finding.sentence for finding in xray.findings if "K-composition" in finding.sentence]
+    said = [finding.sentence for finding in xray.findings if finding.about == "k_composition"]
     assert bool(said) == composes
     if composes:
-        assert said[0].startswith("on the text, K-composition (into keys): L0H0 → L1H0 0.8"), said
+        assert said[0].startswith("K-composition (into keys) on the text, pairs above chance: 1. "), said
+        assert "L0H0 → L1H0 " in said[0]
         stored = xray.to_json()["composition"]
         assert stored["shares"]["k"][0][1] > 0.8
         assert stored["nats"]["k"][0][1] > 3

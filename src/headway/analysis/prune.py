@@ -20,9 +20,8 @@ from headway.analysis.inputs import TextInput, own_text, text_input, two_inputs,
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.files import write_json
-from headway.base.text import counted
+from headway.base.words import statement
 from headway.causal.ablation import BATCH
-from headway.causal.ablation_result import nats, within
 from headway.causal.checks import check_sound
 from headway.causal.effects import Head, interval, mean_over_tokens, named
 from headway.causal.importance import METHODS, PruningText
@@ -129,13 +128,9 @@ class LossChange:
     @property
     def sentence(self) -> str:
         """In words."""
-        change = self.after - self.before
-        moves = "rises" if change >= 0 else "falls"
-        ends = sorted(self.interval) if change >= 0 else sorted((-self.interval[0], -self.interval[1]))
-        return (
-            f"loss on {self.text}: {nats(self.before)} nats per {self.counted} before, {nats(self.after)} "
-            f"after; it {moves} by {within(abs(change), ends)}"
-        )
+        numbers = {"before": self.before, "after": self.after, "change": self.after - self.before}
+        kind = "loss_change"
+        return statement(kind, text=self.text, unit=self.counted, interval=self.interval, **numbers).sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,15 +164,14 @@ class Pruned:
     def sentences(self) -> tuple[str, ...]:
         """Sentences on the pruning, its cost and its savings."""
         before, after = self.before, self.after
-        total = sum(1 for _ in self.kept)
-        in_steps = f" in {counted(self.steps, 'step')}" if self.steps > 1 else ""
+        layouts = [heads_by_layer(layout) for layout in self.layouts]
+        memory = [_mb(cost.step_memory_bytes) for cost in (before, after)]
+        n = len(self.kept)
         return (
-            f"{counted(total, 'head')} kept by {self.by}{in_steps}; heads by layer: {heads_by_layer(self.layouts[0])} "
-            f"before, {heads_by_layer(self.layouts[1])} after",
+            statement("kept", by=self.by, n=n, steps=self.steps, before=layouts[0], after=layouts[1]).sentence,
             *(change.sentence for change in self.losses.values()),
-            f"parameters: {before.parameters:,} before, {after.parameters:,} after",
-            f"forward and backward pass of {before.tokens:,} tokens: it holds {_mb(before.step_memory_bytes)} before "
-            f"and {_mb(after.step_memory_bytes)} after",
+            statement("parameters", before=before.parameters, after=after.parameters).sentence,
+            statement("memory", tokens=before.tokens, before=memory[0], after=memory[1]).sentence,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from string import Formatter
 from typing import Any
 
 
@@ -98,9 +99,7 @@ def some_names(names: Sequence[str], most: int = 5) -> str:
         >>> some_names(["L0H1", "L0H2"]), some_names(["L0H1", "L0H2", "L1H0"], 2)
         ('L0H1 and L0H2', 'L0H1, L0H2 and 1 more')
     """
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return listed(names)
+    return "".join(text for text, _ in _list(tuple(names), str(most)))
 
 
 def counted(n: int, noun: str) -> str:
@@ -111,6 +110,67 @@ def counted(n: int, noun: str) -> str:
         ('1 seed', '2 seeds')
     """
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+Part = tuple[str, str | None]
+"""A piece of a sentence, and the name that it is in a list of names; None for the rest."""
+
+
+Value = str | int | float | tuple[Any, ...]
+"""The filling of a template: a text, a number, both ends of an interval, or a list.
+
+A list has names, or entries that have their own `parts`.
+"""
+
+
+def filled(template: str, **values: Value) -> str:
+    """Return a template with its values: names as a list, and numbers with two digits or by the field's format.
+
+    A whole number as format is the most names of a list, or the significant digits of a number.
+
+    Examples:
+        >>> filled("{n} of {arms}: {loss} nats", n=3, arms=("a", "b"), loss=2.54)
+        '3 of a and b: 2.5 nats'
+        >>> filled("{change:z.1%} in {arms:1}, {loss:3} nats", change=-0.0312, arms=("a", "b"), loss=2.5432)
+        '−3.1 % in a and 1 more, 2.54 nats'
+    """
+    return "".join(text for text, _ in pieces(template, values))
+
+
+def pieces(template: str, values: Mapping[str, Value]) -> Iterator[Part]:
+    """Yield the pieces of a filled template: each name of a list on its own, and the text between them."""
+    for text, name, form, _ in Formatter().parse(template):
+        if text:
+            yield text, None
+        value = "" if name is None else values[name]
+        if isinstance(value, tuple):
+            yield from _list(value, form or "")
+        elif value != "":
+            yield _filling(value, form or ""), None
+
+
+def _list(entries: tuple[Any, ...], form: str) -> Iterator[Part]:
+    if entries and isinstance(entries[0], float):
+        yield " to ".join(_filling(end, form) for end in entries), None
+        return
+    most = int(form or 4)
+    for at, entry in enumerate(entries[:most]):
+        if at:
+            yield " and " if at == len(entries) - 1 else ", ", None
+        yield from ((entry, entry),) if isinstance(entry, str) else entry.parts
+    if len(entries) > most:
+        yield f" and {len(entries) - most} more", None
+
+
+def _filling(value: str | int | float, form: str) -> str:
+    if isinstance(value, str):
+        return value
+    if form == "below":
+        # A score that misses a threshold is never rounded up to it.
+        return decimal(math.floor(1000 * value) / 1000, 3)
+    if form.isdigit() or not form:
+        return number(value, int(form or 2))
+    return f"{value:{form}}".replace("-", "−").replace("%", " %")
 
 
 def with_numbers(noun: str, numbers: Iterable[int]) -> str:

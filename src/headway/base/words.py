@@ -7,11 +7,11 @@ tables and figures.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headway.base.text import Amount, counted, number, some_names
+from headway.base.text import Amount, Part, Value, counted, filled, pieces
 
 Kind = Literal[
     "better", "worse", "higher", "lower", "differs", "same", "alike", "zero", "open", "waiting", "few", "none"
@@ -80,28 +80,25 @@ OTHERS_ALIKE = "The other {n} comparisons are {outcome}."
 OTHERS = "Of the other {n} comparisons, {counts}."
 
 SPECIAL = {
-    "previous_token_score": ("previous-token", "{share} of attention on the previous token"),
-    "induction_score": ("induction", "{share} of attention on the token to predict, in repeated random tokens"),
-    "text_induction_score": ("induction", "{share} of attention on tokens that followed the current one before"),
-    "duplicate_token_score": ("duplicate-token", "{share} of attention on the first copy, in repeated random tokens"),
-    "text_duplicate_score": ("duplicate-token", "{share} of attention on earlier copies of the current token"),
-    "positional_score": ("neighbour", "the largest weight on one neighbour in {share} of positions"),
-    "fixed_pattern_score": ("fixed-pattern", "{share} of attention on the same positions in any text"),
-    "sink_score": ("first-token", "{share} of attention on the first token"),
+    "induction_score": ("Induction heads on repeated random tokens", "share of attention on the token to predict"),
+    "text_induction_score": (
+        "Induction heads on the text's own repeats",
+        "share of attention on tokens that followed the current one before",
+    ),
+    "previous_token_score": ("Previous-token heads", "share of attention on the previous token"),
+    "duplicate_token_score": (
+        "Duplicate-token heads on repeated random tokens",
+        "share of attention on the first copy",
+    ),
+    "text_duplicate_score": (
+        "Duplicate-token heads on the text's own repeats",
+        "share of attention on earlier copies of the current token",
+    ),
+    "positional_score": ("Neighbour heads", "share of positions with the largest weight on one neighbour"),
+    "fixed_pattern_score": ("Fixed-pattern heads", "share of attention on the same positions in any text"),
+    "sink_score": ("First-token heads", "share of attention on the first token"),
 }
-"""The kind of a special head by its metric, and the meaning of its score."""
-SPECIAL_HEADS = "{n} {kind}: {heads}, with {meaning} (random heads {random})."
-HEADS_MATTER = "{n} of {all} heads matter on their own: {heads}."
-MOST_COSTLY = "Mean ablation of {head} changes the loss most, by {change} nats per token ({interval_name} {interval})."
-NO_HEAD_MATTERS = "None of {all} heads is found to matter on its own when it is ablated to its mean."
-TOGETHER = (
-    "Ablated together, {heads} heads that show no clear effect alone change the loss by {joint} nats per token "
-    "(95 % CI {interval}); their single changes sum to {single}."
-)
-KNOWN = "The model knows the answer: the clean logit difference is {clean}, the corrupted one {corrupted}."
-RESTORES = "{head} restores {share} of the {quantity}{evidence}{others}."
-OTHERS_RESTORE = "; further heads: {heads}"
-NONE_RESTORES = "No head alone is found to restore any of the {quantity}."
+"""The name of special heads by their metric, and the meaning of its score."""
 
 
 WARNINGS = {
@@ -165,6 +162,124 @@ WARNINGS = {
 }
 """The sentences of a warning by its kind."""
 
+FINDINGS = {
+    "nothing": "Nothing stands out.",
+    "nothing_differs": "No head or metric clearly differs from {draws} random copies on the same text.",
+    "not_compared": "The heads were not compared with random heads, so no head can be named.",
+    "score": "{heads} {value:z.2f}",
+    "share_of_layer": "{heads} {share:.1%} (even {even:.1%})",
+    "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
+    "special": (
+        "{role}: {heads:5} (random heads {untrained:z.2f}). The score is the {meaning}; at least {least:.2f} is needed."
+    ),
+    "no_special": "{role}: none. The highest score is {value:below} ({heads}); {least:.2f} is needed.",
+    "no_clear_special": "{role}: no clear one. The highest score is {value:below} ({heads}); {least:.2f} is needed.",
+    "interval": "Its 95 % CI is {interval:z.2f}.",
+    "intervals": "Their 95 % CIs lie above {low:z.2f}.",
+    "untrained": "Random heads have {untrained:z.2f} on average.",
+    "by_place": "Positions alone would give {by_place:z.2f}.",
+    "reached": "Random heads could reach this score by chance.",
+    "chancy": "Possibly chance, as far as {draws} draws of random heads tell: {heads:5}.",
+    "unclear": "Not clearly at or above this score: {heads:5}.",
+    "constant": "Heads whose output is nearly constant (at least {least:.0%} of its square): {heads:5}.",
+    "no_output": "The heads of {layers} add nothing to the stream.",
+    "output_correlation": "Similar outputs (centred cosine): {pairs}.",
+    "query_cka_centred": "Similar queries (CKA): {pairs}.",
+    "mean_of_pairs": "The mean over all pairs ({n}) is {mean:z.2f}.",
+    "idle": "Idle heads, by share of their layer's output: {heads:3}.",
+    "composition": (
+        "{name} ({into}), pairs above chance: {n}. The strongest, with their share of the {of} on the text: {pairs}. "
+        "Circuits rotated at random have {null:z.2f}."
+    ),
+    "composition_on_text": (
+        "{name} ({into}) on the text, pairs above chance: {n}. The strongest by share of the score, with their "
+        "composition by weights: {pairs}. The first adds {nats:z.2f} nats, random heads "
+        "{drawn:z.2f}. Circuits rotated at random have {null:z.2f}."
+    ),
+    "differ": (
+        "{n} of {m} metrics of heads and pairs differ from random heads. The furthest is the {metric} of "
+        "{heads}: {value} against {untrained}."
+    ),
+    "none_differ": (
+        "None of {m} metrics of heads and pairs is found to differ from {draws} random copies. The furthest "
+        "is the {metric} of {heads}: {value} against {untrained}."
+    ),
+    "change": "{heads} {change:z.3f} ({interval:z.3f})",
+    "changes": (
+        "{n} of {all} heads matter ({kind} ablation): {heads:3}. Numbers are changes of the loss in nats per token, "
+        "with simultaneous 95 % CIs."
+    ),
+    "no_change": "None of {all} heads is found to matter ({kind} ablation).",
+    "too_few": (
+        "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests at once. Give a text of {least} "
+        "documents or more."
+    ),
+    "rarely_felt": "Too few of {n} sequences show the effect of {heads} for an interval. Give about {more} more.",
+    "without_all": (
+        "Without any head the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} (resample) "
+        "nats per token."
+    ),
+    "sum_of_singles": "The effects of single heads sum to {shares} of that (100 %: effects add up).",
+    "share_by_kind": "{share:z.0%} ({kind})",
+    "pairs": (
+        "Interactions of pairs ({kind} ablation): {pairs:2}. They are both together minus each alone, in nats per "
+        "token. Above 0, the heads are redundant; below 0, they work together."
+    ),
+    "no_pair": "No pair is found to interact by more than {least:.2f} nats per token ({kind} ablation).",
+    "stand_in": (
+        "{heads} replace each other ({kind} ablation). Without both the loss rises by {both:z.3f} nats per "
+        "token ({interval:z.3f}). Without either alone it changes by {first:z.3f} and {second:z.3f}."
+    ),
+    "write_alike": "Their outputs are nearly equal (cosine {cosine:.2f}).",
+    "more_stand_ins": "Further pairs that replace each other: {n}.",
+    "no_stand_ins": "No heads are found to replace each other, among {n} pairs.",
+    "together": (
+        "Removing {heads} together changes the loss by {change:z.3f} nats per token ({interval:z.3f}; {kind} "
+        "ablation). Their single effects sum to {single:z.3f}."
+    ),
+    "not_alone": "None of them has a clear effect alone.",
+    "left_in": "With {heads} left in, the loss is lower by {less:z.3f} ({interval:z.3f}).",
+    "faithful": "{heads:3} alone have a faithfulness of {share:z.1%} ({kind} ablation of other heads).",
+    "faithful_within": (
+        "{heads:3} alone have a faithfulness of {share:z.1%} (95 % CI {interval:z.1%}; {kind} ablation of other heads)."
+    ),
+    "random_circuits": "Faithfulness of {circuits}: median {median:z.0%}; at least as faithful: {n}.",
+    "no_worth": "Heads are worth too little to define faithfulness: {worth:z.3f} nats per token ({kind} ablation).",
+    "knows_answer": "The model knows the answer on the clean text.",
+    "does_not_know": "The model does not know the answer on the clean text.",
+    "not_found_to_know": "The model does not clearly know the answer on the clean text.",
+    "logit_of_one": "The clean logit difference is {value:3}, on one pair of texts.",
+    "logits": "The clean logit difference is {value:3} (95 % CI {interval:3}), above 0 in {right} of {n} pairs.",
+    "probabilities": "The answer's mean probability is {clean:.3g} % (clean text) and {corrupted:.3g} % (corrupted).",
+    "not_above_0": (
+        "The metric is not clearly above 0 on the clean text. If it is a logit difference, the model does not know the "
+        "answer, and shares of it mean nothing."
+    ),
+    "metric": "The metric is {clean:3} on the clean text, {corrupted:3} on the corrupted one.",
+    "difference": "The difference over {n} pairs of texts is {difference:3} ({interval:3}).",
+    "one_pair": "One pair of texts gives no intervals, so heads are named from {least:.0%}.",
+    "unknown_answer": "No share of this difference is stated, since the model does not clearly know the answer.",
+    "favours_corrupted": "The corrupted text favours the answer more than the clean one: nothing can be restored.",
+    "equal_metric": "The metric does not differ between the texts, so there is nothing to restore.",
+    "unclear_difference": "This difference is not clearly different from 0, so there is nothing to restore.",
+    "restored": "Patching {part} restores these shares of the {quantity}: {heads:2}.",
+    "none_restored": "Patching {part}: no head is found to restore any of the {quantity}.",
+    "by_position": "Positions are patched one after the other, and their shares are summed.",
+    "share": "{heads} {share:z.1%}",
+    "share_within": "{heads} {share:z.1%} ({interval:z.1%})",
+    "cancels": "The estimates of {heads} are wrong: paths through later layers cancel.",
+    "strongest_path": "The strongest path, {writer} into the {input} of {reader}, changes the metric by {change:3}.",
+    "kept": "Heads kept by {by}: {n} (pruning steps: {steps}). Heads by layer: {before} before, {after} after.",
+    "parameters": "Parameters: {before} before, {after} after.",
+    "memory": "A forward and backward pass of {tokens} tokens holds {before} before and {after} after.",
+    "loss_change": (
+        "Loss on {text}: {before:z.3f} nats per {unit} before, {after:z.3f} after. The change is {change:z.3f} (95 % "
+        "CI {interval:z.3f})."
+    ),
+    "same_texts": "The two texts do not differ for this metric.",
+}
+"""The sentences of a finding about heads, and the entries of their lists, by kind."""
+
 DOUBTFUL = {
     "former_search": "a former search chose the seeds",
     "no_better_than_bigram": "not trained enough",
@@ -182,20 +297,32 @@ IN_DOUBT = {
 """The clause in the sentence of an answer by the kind of its doubt."""
 
 
-def filled(template: str, **values: str | tuple[str, ...] | int | float) -> str:
-    """Return a template with its values: names as a list, and numbers with two digits.
+@dataclass(frozen=True)
+class HeadStatement:
+    """A sentence about heads, or an entry of a list in one.
 
-    Examples:
-        >>> filled("{n} of {arms}: {loss} nats", n=3, arms=("a", "b"), loss=2.54)
-        '3 of a and b: 2.5 nats'
+    Attributes:
+        kind: the key of its template in `FINDINGS`.
+        values: the fillings of its template; names in lists are those of heads.
     """
-    return template.format(**{name: _filling(value) for name, value in values.items()})
+
+    kind: str
+    values: Mapping[str, Value]
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """The pieces of the sentence, each with the head that it names."""
+        return pieces(FINDINGS[self.kind], self.values)
+
+    @property
+    def sentence(self) -> str:
+        """The sentence, or all of them if its template has several."""
+        return "".join(text for text, _ in self.parts)
 
 
-def _filling(value: str | tuple[str, ...] | int | float) -> str:
-    if isinstance(value, tuple):
-        return some_names(value, 4)
-    return value if isinstance(value, str) else number(value, 2)
+def statement(kind: str, /, **values: Value) -> HeadStatement:
+    """Return the statement of a kind with the fillings of its template."""
+    return HeadStatement(kind, values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,90 +554,3 @@ def more_seeds(more: int, chance: float, *, ahead: int | None = None) -> str:
     if ahead is not None:
         said = LOOK_AHEAD.format(seeds=ahead, chance=10 * tens)
     return said
-
-
-def special_heads_sentence(metric: str, heads: Sequence[str], shares: Sequence[float], random: float) -> str:
-    """Return the sentence on heads that stand out by their attention.
-
-    Args:
-        metric: the metric by which they stand out, a key of `SPECIAL`.
-        heads: the names of the heads.
-        shares: the value of the metric for each head.
-        random: the mean value for re-initialised heads.
-
-    Examples:
-        >>> special_heads_sentence("previous_token_score", ["L1H3", "L3H6"], [0.64, 0.5], 0.012)
-        '2 previous-token heads: L1H3 and L3H6, with 50 to 64 % of attention on the previous token (random heads 1 %).'
-    """
-    kind, meaning = SPECIAL[metric]
-    low, high = f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"
-    return SPECIAL_HEADS.format(
-        n=len(heads),
-        kind=f"{kind} head" if len(heads) == 1 else f"{kind} heads",
-        heads=some_names(heads),
-        meaning=meaning.format(share=f"{low} %" if low == high else f"{low} to {high} %"),
-        random=f"{100 * random:.0f} %",
-    )
-
-
-def heads_matter_sentence(
-    heads: Sequence[str], n_heads: int, change: float, interval: tuple[float, float], name: str
-) -> str:
-    """Return the sentences on heads that matter on their own, the one with the largest change first.
-
-    Args:
-        heads: the names of the heads, at least one.
-        n_heads: the number of all heads.
-        change: the change of the loss without the first, in nats per token.
-        interval: the ends of its interval.
-        name: the kind of interval.
-    """
-    write = Amount.within(*interval)
-    which = HEADS_MATTER.format(n=len(heads), all=n_heads, heads=some_names(heads))
-    most = MOST_COSTLY.format(head=heads[0], change=write(change), interval_name=name, interval=write(*interval))
-    return f"{which} {most}"
-
-
-def together_sentence(heads: int, joint: float, interval: tuple[float, float], single: float) -> str:
-    """Return the sentence on heads that do more together than one by one, in nats per token.
-
-    Args:
-        heads: the number of the heads.
-        joint: the change of the loss without all of them.
-        interval: the ends of its interval.
-        single: the sum of the changes without each of them.
-    """
-    write = Amount.within(*interval)
-    said = write(joint), write(*interval), write(single)
-    return TOGETHER.format(heads=heads, joint=said[0], interval=said[1], single=said[2])
-
-
-def known_sentence(clean: float, corrupted: float) -> str:
-    """Return the sentence on a model that knows the answer, with the mean logit difference of both texts."""
-    return KNOWN.format(clean=number(clean, 3), corrupted=number(corrupted, 3))
-
-
-def restored_sentence(quantity: str, shares: Mapping[str, float], interval: tuple[float, float] | None) -> str:
-    """Return the sentence on the heads that restore most when they are patched.
-
-    Args:
-        quantity: the metric whose difference is restored.
-        shares: the share that each head restores, by its name, the largest first.
-        interval: the ends of the simultaneous interval of the first; None without one.
-
-    Examples:
-        >>> restored_sentence("logit difference", {"L1H0": 0.45, "L2H3": 0.2}, None)
-        'L1H0 restores 45 % of the logit difference; further heads: L2H3 (20 %).'
-    """
-    if not shares:
-        return NONE_RESTORES.format(quantity=quantity)
-    (head, largest), *others = shares.items()
-    write = Amount(decimals=0, factor=100.0, unit=" %")
-    further = [f"{name} ({write(share)})" for name, share in others]
-    return RESTORES.format(
-        head=head,
-        share=write(largest),
-        quantity=quantity,
-        evidence="" if interval is None else f" (simultaneous 95 % CI {write(*interval)})",
-        others=OTHERS_RESTORE.format(heads=some_names(further, 3)) if further else "",
-    )

@@ -3,7 +3,7 @@
 Without torch:
 
 * `effects`: the change of the loss without heads, per sequence, with intervals; `ablation_result`: all results of an
-  ablation, in sentences; `self_repair`: heads that stand in for one another; `patch_result`: all results of patching.
+  ablation; `self_repair`: heads that stand in for one another; `patch_result`: all results of patching.
 
 With torch:
 

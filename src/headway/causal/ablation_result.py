@@ -1,4 +1,4 @@
-"""Results of an ablation of a finished model: the heads that matter, and the faithfulness of circuits, in sentences.
+"""Results of an ablation of a finished model: the heads that matter, and the faithfulness of circuits.
 
 A head is named if its effect is above 0.01 nats per token, to either side, by an interval that holds for all heads of
 the model at once. Nothing is said of all other heads: an effect that few texts feel may be missed. Faithfulness is the
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.base.text import counted, decimal, listed, some_names
+from headway.base.text import counted, filled
+from headway.base.words import HeadStatement, statement
 from headway.causal.effects import (
     FELT,
     KINDS,
@@ -32,49 +33,22 @@ from headway.causal.effects import (
     rank_correlation,
     share_interval,
 )
-from headway.causal.patch_result import share_within
-from headway.heads.findings import NAMED, Finding
+from headway.heads.findings import Finding
 from headway.heads.results import ModelOnText
 from headway.heads.scores import HeadScores, five_digits, score_json
 
 MATTERS = 0.01
 """Nats per token from which on an effect is named."""
-SAID: Mapping[Kind, str] = {"zero": "set to zero", "mean": "at their mean", "resample": "resampled"}
-
-
-def effect_findings(ablation: "Ablation") -> Iterator[Finding]:
-    """Yield findings: the heads that matter by each ablation, all heads together, and pairs of heads."""
-    for kind in KINDS:
-        yield Finding(about=f"{kind}_ablation_nats", sentence=_heads(ablation.exact.single[kind], kind))
-    yield Finding(about="joint_effect", sentence=_joint(ablation))
-    if ablation.pairs is not None:
-        yield from (Finding(about="interactions", sentence=_pairs(ablation, kind)) for kind in KINDS)
-
-
-def nats(value: float) -> str:
-    """Return nats as sentences write them: two decimals, three if small.
-
-    Examples:
-        >>> nats(0.5234), nats(-0.0312), nats(0.00042), nats(1.5), nats(-0.0001)
-        ('0.52', '−0.031', '0.000', '1.50', '0.000')
-    """
-    return decimal(value, _digits(value))
 
 
 def within(value: float, ends: Sequence[float]) -> str:
-    """Return a number with its interval, to one count of digits.
+    """Return a number with its interval.
 
     Examples:
         >>> within(0.5234, (0.4719, 0.5688))
-        '0.52 (0.47 to 0.57)'
+        '0.523 (0.472 to 0.569)'
     """
-    digits = _digits(value)
-    low, high = (decimal(end, digits) for end in ends)
-    return f"{decimal(value, digits)} ({low} to {high})"
-
-
-def _digits(value: float) -> int:
-    return 2 if abs(value) >= 0.095 else 3
+    return filled("{value:z.3f} ({interval:z.3f})", value=value, interval=tuple(map(float, ends)))
 
 
 def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
@@ -83,52 +57,43 @@ def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
     return exact.share_of_joint(kind) if low > 0 or high < 0 else float("nan")
 
 
-def _heads(effects: HeadEffects, kind: Kind) -> str:
-    if len(effects.tokens) < LEAST:
-        n_heads = sum(map(len, effects.per_sequence))
-        return f"heads {SAID[kind]}: {_too_few(len(effects.tokens), n_heads, 'head')}"
-    changes = [f"{named(head)} {within(effect, ends)}" for head, effect, ends in beyond(effects, MATTERS)]
-    said = ["no head is found to matter"]
+def change_of(names: tuple[str, ...], change: float, ends: Sequence[float]) -> HeadStatement:
+    """Return the change of the loss without some heads, with its interval, as an entry of a list."""
+    return statement("change", heads=names, change=change, interval=tuple(map(float, ends)))
+
+
+def _heads(effects: HeadEffects, kind: Kind) -> Iterator[HeadStatement]:
+    n = len(effects.tokens)
+    if n < LEAST:
+        yield _too_few("Heads", kind, n, sum(map(len, effects.per_sequence)))
+        return
+    changes = tuple(change_of((named(head),), effect, ends) for head, effect, ends in beyond(effects, MATTERS))
+    n_heads = sum(map(len, effects.per_sequence))
     if changes:
-        said = [f"change of the loss without a head, in nats per token: {some_names(changes, NAMED)}"]
+        yield statement("changes", n=len(changes), all=n_heads, kind=kind, heads=changes)
+    else:
+        yield statement("no_change", all=n_heads, kind=kind)
     ends = np.concatenate(effects.corrected_interval())
     unknown = zip(effects.heads(), np.isnan(ends).any(1), strict=True)
     rare = [head for (head, effect), is_unknown in unknown if is_unknown and abs(effect) > MATTERS]
     if rare:
-        n = len(effects.tokens)
         least = min(int(felt(effects.per_sequence[layer][number])) for layer, number in rare)
-        more = n * FELT // least - n
-        names = listed(map(named, rare[:NAMED])) if len(rare) <= NAMED else counted(len(rare), "head")
-        said.append(f"{names}: the effect shows on too few of {n} sequences for an interval; give about {more} more")
-    return f"heads {SAID[kind]}: {'; '.join(said)}"
+        yield statement("rarely_felt", n=n, heads=tuple(map(named, rare)), more=n * FELT // least - n)
 
 
-def _too_few(n: int, claims: int, what: str) -> str:
+def _too_few(what: str, kind: Kind, n: int, claims: int) -> HeadStatement:
     """Return why nothing is claimed of few sequences."""
-    return (
-        f"{counted(n, 'sequence')} are too few for {counted(claims, 'test')} at once, so no {what} is named; give a "
-        f"text of {LEAST} documents or more"
+    return statement("too_few", what=what, kind=kind, n=n, claims=claims, least=LEAST)
+
+
+def _joint(exact: ExactEffects) -> Iterator[HeadStatement]:
+    yield statement("without_all", **{kind: exact.joint_mean(kind) for kind in KINDS})
+    by_kind = {kind: share_that_is_told(exact, kind) for kind in KINDS}
+    shares = tuple(
+        statement("share_by_kind", share=share, kind=kind) for kind, share in by_kind.items() if np.isfinite(share)
     )
-
-
-def per_token(value: float, ends: Sequence[float]) -> str:
-    """Return a change of the loss with its unit and its interval."""
-    number, _, span = within(value, ends).partition(" ")
-    return f"{number} nats per token {span}"
-
-
-def _joint(ablation: "Ablation") -> str:
-    exact = ablation.exact
-    totals = {kind: exact.joint_mean(kind) for kind in KINDS}
-    changes = listed(f"{nats(total)} ({kind})" for kind, total in totals.items())
-    said = f"without any head the loss changes by {changes} nats per token"
-    shares = {kind: share_that_is_told(exact, kind) for kind in KINDS}
-    told = [kind for kind in KINDS if np.isfinite(shares[kind])]
-    if not told:
-        return said
-    ways = f" ({', '.join(told)})" if len(told) < len(KINDS) else ""
-    percents = listed(f"{100 * shares[kind]:.0f} %".replace("-", "−") for kind in told) + ways
-    return f"{said}; the effects of single heads sum to {percents} of that (100 %: effects add up)"
+    if shares:
+        yield statement("sum_of_singles", shares=shares)
 
 
 def ways_told(ablation: "Ablation") -> list[Kind]:
@@ -136,21 +101,15 @@ def ways_told(ablation: "Ablation") -> list[Kind]:
     return [kind for kind in KINDS if beyond(ablation.exact.single[kind])]
 
 
-def _pairs(ablation: "Ablation", kind: Kind) -> str:
-    pairs = ablation.pairs
-    assert pairs is not None
+def _pairs(pairs: "PairEffects", kind: Kind) -> HeadStatement:
     if len(pairs.tokens) < LEAST:
-        return f"pairs {SAID[kind]}: {_too_few(len(pairs.tokens), len(pairs.heads), 'pair')}"
+        return _too_few("Pairs", kind, len(pairs.tokens), len(pairs.heads))
     means, (low, high) = pairs.mean(kind), pairs.corrected_interval(kind)
-    told = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
-    if not told:
-        return f"pairs {SAID[kind]}: no pair is found to interact by more than {nats(MATTERS)} nats per token"
-    both = [" and ".join(map(named, pairs.heads[i])) for i in told]
-    said = [f"{name} {within(float(means[i]), (low[i], high[i]))}" for name, i in zip(both, told, strict=True)]
-    return (
-        f"pairs {SAID[kind]}, both together minus each alone, in nats per token: {some_names(said, NAMED)}; above 0, "
-        "the heads are redundant; below 0, they work together"
-    )
+    clear = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
+    if not clear:
+        return statement("no_pair", kind=kind, least=MATTERS)
+    changes = [change_of(tuple(map(named, pairs.heads[i])), float(means[i]), (low[i], high[i])) for i in clear]
+    return statement("pairs", kind=kind, pairs=tuple(changes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +197,8 @@ class Faithfulness:
 
     @property
     def sentence(self) -> str:
-        """A sentence about the circuit."""
-        return circuit_sentence({self.kind: self})
+        """The sentences about the circuit."""
+        return " ".join(each.sentence for each in circuit_statements({self.kind: self}))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -273,24 +232,21 @@ class CircuitLosses:
     random: Float[np.ndarray, "draws batch"]
 
 
-def circuit_sentence(by_kind: Mapping[Kind, Faithfulness]) -> str:
-    """Return a sentence with the faithfulness of a circuit by each ablation, beside random ones of its size."""
-    told = {kind: each for kind, each in by_kind.items() if each.useful}
-    if not told:
-        ways = listed(f"{nats(each.none - each.whole)} ({SAID[kind]})" for kind, each in by_kind.items())
-        return (
-            f"all heads together change the loss by {ways} nats per token, which is under {nats(MATTERS)} or not "
-            "clearly different from 0, so no circuit can keep a share"
-        )
-    one = next(iter(told.values()))
-    kept = listed(
-        f"{share_within(each.share, each.interval)} with the others {SAID[kind]}" for kind, each in told.items()
-    )
-    keep = "keep" if len(one.heads) > 1 else "keeps"
-    said = f"{listed(map(named, one.heads))} alone {keep} this share of the effect of all heads: {kept}"
-    untold = [SAID[kind] for kind in by_kind if kind not in told]
-    rest = f"; {listed(untold)}, all heads together have no clear effect" if untold else ""
-    return f"{said}; {random_circuits_said(one)} {_random(list(told.values()))}{rest}"
+def circuit_statements(by_kind: Mapping[Kind, Faithfulness]) -> Iterator[HeadStatement]:
+    """Yield the faithfulness of a circuit by each ablation, beside random circuits of its size."""
+    for kind, circuit in by_kind.items():
+        if not circuit.useful:
+            yield statement("no_worth", kind=kind, worth=circuit.none - circuit.whole)
+            continue
+        heads, share = tuple(map(named, circuit.heads)), circuit.share
+        ends = circuit.interval
+        if np.isfinite(ends).all():
+            yield statement("faithful_within", heads=heads, share=share, interval=ends, kind=kind)
+        else:
+            yield statement("faithful", heads=heads, share=share, kind=kind)
+        median = float(np.median(circuit.random_shares))
+        said = random_circuits_said(circuit)
+        yield statement("random_circuits", circuits=said, median=median, n=circuit.as_faithful)
 
 
 def random_circuits_said(circuit: Faithfulness) -> str:
@@ -299,15 +255,6 @@ def random_circuits_said(circuit: Faithfulness) -> str:
     if circuit.exhaustive:
         return f"the only other circuit {of}" if n == 1 else f"all {n} other circuits {of}"
     return f"{counted(n, 'random circuit')} {of}"
-
-
-def _random(told: list[Faithfulness]) -> str:
-    middle = listed(f"{100 * float(np.median(each.random_shares)):.0f} %".replace("-", "−") for each in told)
-    if len(told[0].random) == 1:
-        return f"keeps {middle}"
-    as_much = listed(str(each.as_faithful) if each.as_faithful else "none" for each in told)
-    as_much = "none" if not any(each.as_faithful for each in told) else as_much
-    return f"keep {middle} (median), and {as_much} of them as much"
 
 
 SCHEMA = 1
@@ -368,10 +315,14 @@ class Ablation(ModelOnText):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """Findings: the heads that matter, all heads together, pairs of heads, and the circuit."""
-        of_circuit = (
-            () if self.circuit is None else (Finding(about="circuit", sentence=circuit_sentence(self.circuit)),)
-        )
-        return (*effect_findings(self), *of_circuit)
+        single, pairs = self.exact.single, self.pairs
+        found = [Finding(about=f"{kind}_ablation_nats", statements=tuple(_heads(single[kind], kind))) for kind in KINDS]
+        found.append(Finding(about="joint_effect", statements=tuple(_joint(self.exact))))
+        if pairs is not None:
+            found += [Finding(about="interactions", statements=(_pairs(pairs, kind),)) for kind in KINDS]
+        if self.circuit is not None:
+            found.append(Finding(about="circuit", statements=tuple(circuit_statements(self.circuit))))
+        return tuple(found)
 
     @property
     def loss_nats(self) -> float:
@@ -448,7 +399,7 @@ class Ablation(ModelOnText):
             "circuit": None if self.circuit is None else {kind: each.to_json() for kind, each in self.circuit.items()},
             "metrics": {metric: score_json(score) for metric, score in self.scores.items()},
             "forward_passes": five_digits(exact.forward_passes),
-            "findings": [vars(finding) for finding in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
             "notes": list(self.notes),
         }
 

@@ -1,13 +1,13 @@
-"""Results of activation patching on pairs of texts: which heads restore a metric's difference, in sentences.
+"""Results of activation patching on pairs of texts: which heads restore a metric's difference.
 
 A head is named if the share that it restores is beyond 1 % of the difference, to either side, by an interval over
 examples that holds for all heads of the model at once. One pair of texts has no interval: there heads are named from 5
-% on, and the sentence says so.
+% on, and a sentence says so.
 
 The results include the patterns of the named heads on the first pair. Numpy alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -15,9 +15,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.base.text import Amount, counted, number, some_names
+from headway.base.text import counted
+from headway.base.words import HeadStatement, statement
 from headway.causal.effects import Head, interval, named, share_interval
-from headway.heads.findings import NAMED, Finding
+from headway.heads.findings import Finding
 from headway.heads.results import ModelOnText
 from headway.heads.scores import five_digits
 
@@ -32,89 +33,75 @@ PARTS: Mapping["PatchSite", str] = {
     "v": "its values (v)",
     "pattern": "its pattern",
 }
+QUANTITIES = {"logit difference": "logit difference", "log probability": "log-probability difference"}
+"""The difference that patching restores, by the kind of metric."""
 
 
-def patch_sentences(patching: "Patching") -> Iterator[str]:
-    """Yield sentences: what the model knows, the difference to restore, heads that restore it, unreliable estimates."""
+def patch_statements(patching: "Patching") -> Iterator[HeadStatement]:
+    """Yield what the model knows, the difference to restore, heads that restore it, and unreliable estimates."""
     yield from _known(patching)
-    yield _difference(patching)
+    yield from _difference(patching)
     if patching.knows is False:
-        yield "no share of this difference is stated, since the model does not clearly know the answer"
-        return
-    if patching._reversed:
-        yield "the corrupted text favours the answer more than the clean text does, so there is nothing to restore"
-        return
-    if not patching.differs:
-        said = "the metric does not differ between the texts" if len(patching.clean) < 2 else (
-            "over the examples, that difference is not clearly different from 0"
-        )  # fmt: skip
-        yield f"{said}, so there is nothing to restore"
-        return
-    for site in patching.effects:
-        yield _heads(patching, site)
-    if any(patching.cancels):
-        heads = [named(head) for head, cancels in zip(patching.heads, patching.cancels, strict=True) if cancels]
-        yield f"estimates of {', '.join(heads)} are wrong: paths through later layers cancel"
+        yield statement("unknown_answer")
+    elif patching._reversed:
+        yield statement("favours_corrupted")
+    elif not patching.differs:
+        yield statement("equal_metric" if len(patching.clean) < 2 else "unclear_difference")
+    else:
+        for site in patching.effects:
+            yield from _heads(patching, site)
+        if any(patching.cancels):
+            heads = [named(head) for head, cancels in zip(patching.heads, patching.cancels, strict=True) if cancels]
+            yield statement("cancels", heads=tuple(heads))
 
 
-def share_within(share: float, ends: Iterable[float]) -> str:
-    """Return a share as sentences write it, with its interval if there is one.
-
-    Examples:
-        >>> share_within(0.813, (0.78, 0.846)), share_within(0.813, (float("nan"), float("nan")))
-        ('81 % (78 to 85 %)', '81 %')
-        >>> share_within(-0.021, (-0.024, -0.018))
-        '−2.1 % (−2.4 to −1.8 %)'
-    """
-    low, high = map(float, ends)
-    if not np.isfinite([low, high]).all():
-        return f"{100 * share:.0f} %".replace("-", "−")
-    amount = Amount(decimals=0 if max(abs(low), abs(high)) >= 0.095 else 1, factor=100.0, unit=" %")
-    return f"{amount(share)} ({amount(low, high)})"
-
-
-def _known(patching: "Patching") -> Iterator[str]:
+def _known(patching: "Patching") -> Iterator[HeadStatement]:
     """Yield whether the model knows the answer on the clean text, as far as the metric tells."""
     clean, n = patching.clean, len(patching.clean)
-    ends = "" if n < 2 else " ({} to {})".format(*(number(float(end), 3) for end in interval(clean, patching._each)))
+    mean = float(clean.mean())
+    ends = tuple(map(float, interval(clean, patching._each)))
     if patching.asks == "logit difference":
-        how = "knows" if patching.knows else "does not know" if clean.mean() <= 0 else "does not clearly know"
-        right = f", above 0 in {int((clean > 0).sum()):,} of {n:,} pairs" if n > 1 else ", on one pair of texts"
-        what = f"the logit of the right answer less that of the wrong one is {number(float(clean.mean()), 3)}{ends}"
-        yield f"the model {how} the answer on the clean text: {what}{right}"
+        known = "knows_answer" if patching.knows else "does_not_know" if mean <= 0 else "not_found_to_know"
+        yield statement(known)
+        if n < 2:
+            yield statement("logit_of_one", value=mean)
+        else:
+            yield statement("logits", value=mean, interval=ends, right=int((clean > 0).sum()), n=n)
     elif patching.asks == "log probability":
-        means = (f"{100 * float(np.exp(some).mean()):.3g} %" for some in (clean, patching.corrupted))
-        yield "the model gives the answer a mean probability of {} on the clean text, {} on the corrupted one".format(
-            *means
-        )
-    elif not (clean.mean() > 0 and (n < 2 or interval(clean, patching._each)[0] > 0)):
-        yield (
-            "the metric is not clearly above 0 on the clean text: if it is a logit difference, the model does not "
-            "know the answer, and shares of the difference mean nothing"
-        )
+        percent = [100 * float(np.exp(values).mean()) for values in (clean, patching.corrupted)]
+        yield statement("probabilities", clean=percent[0], corrupted=percent[1])
+    elif not (mean > 0 and (n < 2 or ends[0] > 0)):
+        yield statement("not_above_0")
 
 
-def _difference(patching: "Patching") -> str:
-    clean, corrupted = (number(float(values.mean()), 3) for values in (patching.clean, patching.corrupted))
-    said = f"the metric is {clean} on the clean text, {corrupted} on the corrupted one"
-    n, difference = len(patching.clean), number(patching.difference, 3)
+def _difference(patching: "Patching") -> Iterator[HeadStatement]:
+    n = len(patching.clean)
+    yield statement("metric", clean=float(patching.clean.mean()), corrupted=float(patching.corrupted.mean()))
     if n < 2:
-        return f"{said}, on one pair of texts: it gives no intervals, and heads are named from 5 %"
-    low, high = (number(end, 3) for end in patching.difference_interval())
-    return f"{said}: a difference of {difference} ({low} to {high}) over {counted(n, 'pair')} of texts"
+        yield statement("one_pair", least=OF_ONE)
+    else:
+        yield statement("difference", n=n, difference=patching.difference, interval=patching.difference_interval())
 
 
-def _heads(patching: "Patching", site: "PatchSite") -> str:
+def _heads(patching: "Patching", site: "PatchSite") -> Iterator[HeadStatement]:
     shares, ends = patching.restored_by_heads(site), patching.corrected_interval(site)
+    quantity = QUANTITIES.get(patching.asks or "", "metric difference")
     is_one = len(patching.clean) < 2
     matters = np.abs(shares) >= OF_ONE if is_one else (ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)
     order = [int(at) for at in np.argsort(-np.abs(shares), kind="stable") if matters[at]]
-    named_shares = [f"{named(patching.heads[at])} {share_within(float(shares[at]), ends[at])}" for at in order]
-    summed = " at one position after the other, summed over positions" if patching.effects[site].ndim > 2 else ""
-    begun = f"with {PARTS[site]} as on the clean text{summed}"
-    if not order:
-        return f"{begun}, no head is found to restore any of the difference"
-    return f"{begun}, the shares of the difference that heads restore: {some_names(named_shares, NAMED)}"
+    if order:
+        entries = tuple(_share(named(patching.heads[at]), float(shares[at]), ends[at]) for at in order)
+        yield statement("restored", part=PARTS[site], quantity=quantity, heads=entries)
+    else:
+        yield statement("none_restored", part=PARTS[site], quantity=quantity)
+    if patching.effects[site].ndim > 2:
+        yield statement("by_position")
+
+
+def _share(head: str, share: float, ends: np.ndarray) -> HeadStatement:
+    if not np.isfinite(ends).all():
+        return statement("share", heads=(head,), share=share)
+    return statement("share_within", heads=(head,), share=share, interval=tuple(map(float, ends)))
 
 
 PatchSite = Literal["z", "q", "k", "v", "pattern"]
@@ -249,7 +236,7 @@ class Patching:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Sentences on what the model knows, the difference, the heads that restore it, and unreliable estimates."""
-        return tuple(patch_sentences(self))
+        return tuple(each.sentence for each in patch_statements(self))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values, means and intervals over examples, numbers to five digits."""
@@ -307,12 +294,10 @@ class StrongestPath:
     change: float
 
     @property
-    def sentence(self) -> str:
-        """A sentence about the path."""
-        return (
-            f"the strongest direct path between heads: {named(self.writer)} into the {_INTO[self.through]} of "
-            f"{named(self.reader)} changes the metric by {self.change:.3g}".replace("-", "−")
-        )
+    def statement(self) -> HeadStatement:
+        """The statement about the path."""
+        heads = {"writer": (named(self.writer),), "reader": (named(self.reader),)}
+        return statement("strongest_path", **heads, input=_INTO[self.through], change=self.change)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,7 +323,7 @@ class PatchedModel(ModelOnText):
     @property
     def nothing(self) -> str:
         """The sentence of a page without findings."""
-        return "the two texts do not differ for this metric"
+        return statement("same_texts").sentence
 
     @property
     def read(self) -> str:
@@ -349,9 +334,11 @@ class PatchedModel(ModelOnText):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """Findings: the metric on both texts, the heads that restore it, and the strongest path."""
-        found = [Finding(about="patching", sentence=sentence) for sentence in self.patching.sentences]
+        found = [Finding(about="patching", statements=(each,)) for each in patch_statements(self.patching)]
         path = strongest_path(self.patching) if self.patching.restorable else None
-        return (*found, *([] if path is None else [Finding(about="paths", sentence=path.sentence)]))
+        if path is not None:
+            found.append(Finding(about="paths", statements=(path.statement,)))
+        return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values, numbers to five digits."""
@@ -369,7 +356,7 @@ class PatchedModel(ModelOnText):
                 }
                 for each in self.patterns
             ],
-            "findings": [vars(finding) for finding in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
             "notes": list(self.notes),
         }
 

@@ -19,16 +19,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from headway.base.text import counted, listed
-from headway.causal.ablation_result import MATTERS, SAID, Ablation, PairEffects, nats, per_token, within
+from headway.base.words import HeadStatement, statement
+from headway.causal.ablation_result import MATTERS, Ablation, PairEffects
 from headway.causal.effects import KINDS, ExactEffects, Head, Kind, beyond, interval, mean_over_tokens, named
 from headway.heads.findings import Finding
 from headway.heads.scores import five_digits
 
-_SAID = 3
-"""The most pairs that a sentence names."""
-_LISTED = 6
-"""The most heads of a group that a sentence lists."""
+_SHOWN = 3
+"""The most pairs that a finding names."""
 _ALIKE = 0.9
 """The cosine from which on two heads are said to write nearly the same."""
 
@@ -89,25 +87,31 @@ class SelfRepair:
     def findings(self) -> Iterator[Finding]:
         """Yield a finding for each kind of ablation by which heads do another thing together than one by one."""
         for kind in KINDS:
-            of_groups = [said for group in (self.named, self.others) if group for said in self._group(group, kind)]
-            if said := [*self._pairs(kind), *of_groups]:
-                yield Finding(about="self_repair", sentence=f"several heads {SAID[kind]}: {'; '.join(said)}")
+            statements = [*self._pairs(kind)]
+            for group in (self.named, self.others):
+                statements += [] if group is None else self.group_statements(group, kind)
+            if statements:
+                yield Finding(about="self_repair", statements=tuple(statements))
 
-    def _pairs(self, kind: Kind) -> Iterator[str]:
+    def _pairs(self, kind: Kind) -> Iterator[HeadStatement]:
         redundant = self.redundant(kind)
-        for at in redundant[:_SAID]:
-            one, other = self.pairs.heads[at]
-            low, high = self._both.corrected_interval(kind)
-            both = per_token(float(self._both.mean(kind)[at]), (low[at], high[at]))
-            alone = [nats(self._mean(single_of(self.exact, head, kind))) for head in (one, other)]
-            cosine = self.pairs.cosine[at]
-            alike = f" (nearly equal outputs, cosine {cosine:.2f})" if cosine > _ALIKE else ""
-            yield (
-                f"{named(one)} and {named(other)} replace each other{alike}: the loss rises by {both} without both, "
-                f"and changes by {alone[0]} without {named(one)} and by {alone[1]} without {named(other)}"
+        both, (low, high) = self._both.mean(kind), self._both.corrected_interval(kind)
+        for at in redundant[:_SHOWN]:
+            heads = self.pairs.heads[at]
+            first, second = (self._mean(single_of(self.exact, head, kind)) for head in heads)
+            yield statement(
+                "stand_in",
+                kind=kind,
+                heads=tuple(map(named, heads)),
+                both=float(both[at]),
+                interval=(float(low[at]), float(high[at])),
+                first=first,
+                second=second,
             )
-        if len(redundant) > _SAID:
-            yield f"{counted(len(redundant) - _SAID, 'other pair')} of heads do so, too"
+            if self.pairs.cosine[at] > _ALIKE:
+                yield statement("write_alike", cosine=float(self.pairs.cosine[at]))
+        if len(redundant) > _SHOWN:
+            yield statement("more_stand_ins", n=len(redundant) - _SHOWN)
 
     def redundant(self, kind: Kind) -> list[int]:
         """Return the pairs most of whose joint effect shows only without both heads, the strongest first."""
@@ -115,21 +119,27 @@ class SelfRepair:
         both = self._both.mean(kind)
         return [int(at) for at in np.argsort(-extra) if low[at] > MATTERS and 2 * extra[at] > both[at] > 0]
 
-    def _group(self, group: GroupEffect, kind: Kind) -> Iterator[str]:
+    def group_statements(self, group: GroupEffect, kind: Kind) -> Iterator[HeadStatement]:
+        """Yield what a group does together, if that differs from the sum of single effects."""
         joint, singles = group.joint[kind], group.singles(self.exact, kind)
         low, high = self._ends(joint - singles)
         if low <= MATTERS and high >= -MATTERS:
             return
-        heads = listed(map(named, group.heads)) if len(group.heads) <= _LISTED else f"all {len(group.heads)} heads"
-        which = "" if group is self.named else " (none has a clear effect alone)"
-        change, alone = per_token(self._mean(joint), self._ends(joint)), nats(self._mean(singles))
-        yield f"without {heads} together{which}, the loss changes by {change}, but their single effects sum to {alone}"
+        yield statement(
+            "together",
+            kind=kind,
+            heads=tuple(map(named, group.heads)),
+            change=self._mean(joint),
+            interval=self._ends(joint),
+            single=self._mean(singles),
+        )
+        if group is self.others:
+            yield statement("not_alone")
         for head, left in group.left_in.items():
             back = joint - left[kind]
             ends = self._ends(back, 1 - 0.05 / len(group.heads))
             if ends[0] > MATTERS:
-                less = within(self._mean(back), ends)
-                yield f"with {named(head)} left in, the loss is lower by {less}"
+                yield statement("left_in", heads=(named(head),), less=self._mean(back), interval=ends)
 
     def _mean(self, per_sequence: np.ndarray) -> float:
         return float(mean_over_tokens(per_sequence, self.exact.tokens))
@@ -187,8 +197,7 @@ class AblationTogether(Ablation):
         repair = self.repair
         if repair is None or any(repair.redundant(kind) for kind in KINDS):
             return ()
-        n = counted(len(repair.pairs.heads), "pair")
-        return (Finding(about="self_repair", sentence=f"heads that replace each other: none in {n} of heads"),)
+        return (Finding(about="self_repair", statements=(statement("no_stand_ins", n=len(repair.pairs.heads)),)),)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values, as `Ablation.to_json`; `self_repair` has the joint effects."""

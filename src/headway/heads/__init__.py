@@ -3,7 +3,7 @@
 Without torch:
 
 * `scores`: the value of a metric for every head;
-* `findings`: heads that stand out, in sentences; `results`: all results of an x-ray, and the content of its page.
+* `findings`: heads that stand out; `results`: all results of an x-ray, and the content of its page.
 
 With torch:
 

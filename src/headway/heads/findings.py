@@ -1,4 +1,4 @@
-"""Findings: special, alike and idle heads of a model, in sentences, each with its chance under untrained heads.
+"""Findings: special, alike and idle heads of a model, as values, each with its chance under untrained heads.
 
 Heads are compared with untrained heads on the same stream. On models that learnt nothing, at most 5 % of pages
 should have a finding; over 25 kinds of initial weights 7 % had one. The 5 % are split evenly among the kinds of
@@ -17,13 +17,15 @@ largest distance of all is compared with the largest distance of each draw from 
 Numpy alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, decimal, number, some_names
+from headway.base import words
+from headway.base.words import HeadStatement, Part, statement
 from headway.config.metrics import metric_name
 from headway.heads.scores import (
     FAMILY_WISE,
@@ -37,53 +39,63 @@ from headway.heads.scores import (
     unbounded_of,
 )
 
-NAMED = 5
-"""The most heads or pairs that a sentence names."""
 COMPOSITIONS = {"q": "into queries", "k": "into keys", "v": "into values"}
 """The kinds of composition, each with the input of the later head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A sentence about some heads.
+    """A result about some heads: what stands out, or that nothing does.
 
     Attributes:
         about: the metric that the finding comes from.
-        sentence: the finding in words: what stands out, or that nothing does.
+        statements: its sentences.
         p: the chance of so much anywhere on the page of a model that learnt nothing; None where there is none, as of
             heads that do exactly nothing.
         found: True if something stands out.
         heads: the names of special heads that clearly stand out by that metric, highest first.
-        named: the names of all heads in the sentence.
     """
 
     about: str
-    sentence: str
+    statements: tuple[HeadStatement, ...]
     p: float | None = None
     found: bool = True
     heads: tuple[str, ...] = ()
-    named: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> list[Part]:
+        """The pieces of its sentences, each with the head that it names; None for the rest."""
+        parts = list[Part]()
+        for each in self.statements:
+            parts += [(" ", None), *each.parts]
+        return parts[1:]
+
+    @property
+    def sentence(self) -> str:
+        """Its sentences."""
+        return " ".join(each.sentence for each in self.statements)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain values: the sentences, the heads that they name, and the values of each."""
+        named = [head for _, head in self.parts if head]
+        return {**asdict(self), "sentence": self.sentence, "named": named}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Special:
-    """Heads with one known behaviour: their name, the least score of a finding, and the metrics by what is read."""
+    """Heads with one known behaviour: the least score of a finding, and the metrics that show it."""
 
-    called: str
     least: float
-    on: Mapping[str, str]
+    metrics: tuple[str, ...]
 
 
-_DRAWN, _OWN = "on repeated tokens drawn from the text", "on the text's own repeats"
 SPECIAL = (
-    _Special(called="induction heads", least=0.4, on={"induction_score": _DRAWN, "text_induction_score": _OWN}),
-    _Special(called="previous-token heads", least=0.4, on={"previous_token_score": ""}),
-    _Special(
-        called="duplicate-token heads", least=0.4, on={"duplicate_token_score": _DRAWN, "text_duplicate_score": _OWN}
-    ),
-    _Special(called="neighbour heads", least=0.9, on={"positional_score": ""}),
-    _Special(called="heads with a fixed pattern", least=0.5, on={"fixed_pattern_score": ""}),
-    _Special(called="heads that rest on the first token", least=0.5, on={"sink_score": ""}),
+    _Special(least=0.4, metrics=("induction_score", "text_induction_score")),
+    _Special(least=0.4, metrics=("previous_token_score",)),
+    _Special(least=0.4, metrics=("duplicate_token_score", "text_duplicate_score")),
+    _Special(least=0.9, metrics=("positional_score",)),
+    _Special(least=0.5, metrics=("fixed_pattern_score",)),
+    _Special(least=0.5, metrics=("sink_score",)),
 )
 """The special heads with their least scores.
 
@@ -118,15 +130,6 @@ class _Found:
     high: float = np.nan
     by_place: float = np.nan
 
-    @property
-    def name(self) -> str:
-        """The names of its heads."""
-        return " and ".join(self.heads)
-
-
-def _names(found: Iterable[_Found]) -> tuple[str, ...]:
-    return tuple(head for each in found for head in each.heads)
-
 
 def _each(label: str, n: int) -> list[tuple[str, ...]]:
     """Return the names of an attention's heads, each on its own."""
@@ -154,18 +157,18 @@ def findings(
         composition: the composition of earlier heads with later ones, if it is known.
     """
     kinds: list[Callable[[int], Finding | None]] = [
-        partial(
-            _special, {on: scores[metric] for metric, on in special.on.items() if metric in scores}, labels, special
-        )
+        partial(_special, [scores[metric] for metric in special.metrics if metric in scores], labels, special)
         for special in SPECIAL
-        if special.on.keys() & scores.keys()
+        if not scores.keys().isdisjoint(special.metrics)
     ]
     constant = _values(scores, "output_constant_share")
     # A search that cannot speak takes no part of the 5 %.
     if _several(scores, "output_correlation"):
-        kinds.append(partial(_alike_outputs, _of_varying(scores["output_correlation"], constant), labels))
+        outputs = _of_varying(scores["output_correlation"], constant)
+        kinds.append(partial(_alike, outputs, labels, "cosine", lambda _: _ALIKE_OUTPUTS))
     if _several(scores, "query_cka_centred"):
-        kinds.append(partial(_alike_queries, scores["query_cka_centred"], labels))
+        queries = scores["query_cka_centred"]
+        kinds.append(partial(_alike, queries, labels, "share", lambda pair: pair.untrained + _ALIKE_QUERIES))
     if _several(scores, "output_share"):
         kinds.append(partial(_idle, scores["output_share"], labels))
     if composition is not None:
@@ -175,9 +178,8 @@ def findings(
     results = [finding for kind in kinds if (finding := kind(len(kinds)))]
     dead = [labels[name] for name, share in _values(scores, "output_share").items() if not np.any(share)]
     if dead:
-        results.append(
-            Finding(about="output_share", sentence=f"the heads of {', '.join(dead)} add nothing to the stream")
-        )
+        nothing = statement("no_output", layers=", ".join(dead))
+        results.append(Finding(about="output_share", statements=(nothing,)))
     if constant:
         results += _constant(scores["output_constant_share"], labels)
     return sorted(results, key=lambda finding: not finding.found)
@@ -207,38 +209,27 @@ def _searched(
         yield _Found(value=float(score), p=p, untrained=mean, heads=name)
 
 
-def _special(
-    scores: Mapping[str, HeadScores], labels: Mapping[str, str], special: _Special, kinds: int
-) -> Finding | None:
-    """Return the heads of one kind, by everything on which they are looked for."""
-    found, every = list[str](), list[_Found]()
-    silent, named = dict[str, list[_Found]](), dict[str, list[_Found]]()
-    for on, score in scores.items():
+def _special(scores: Sequence[HeadScores], labels: Mapping[str, str], special: _Special, kinds: int) -> Finding | None:
+    """Return the heads of one kind, by each metric that shows it; the first metric with such heads names them."""
+    special_by_metric, first_by_metric = dict[str, list[_Found]](), dict[str, _Found]()
+    found, silent = list[HeadStatement](), list[HeadStatement]()
+    for score in scores:
         heads = _heads(score, labels, kinds * len(scores))
-        every += [head for head in heads if head.high >= special.least] or heads[:1]
         enough = [head for head in heads if head.p <= FAMILY_WISE and head.low >= _least(head, special)]
         if enough:
-            found.append(_said_of_heads(enough, heads, special, on, score))
-            named[score.metric] = enough
+            special_by_metric[score.metric] = enough
+            found += _found_special(enough, heads, special, score)
         elif heads:
-            silent[on] = heads
-    highest = {on: _highest(heads, special) for on, heads in silent.items()}
-    if found:
-        also = [f"{on} {first}, and none is clear" for on, first in highest.items()]
-        about, heads = next(iter(named.items()))
-        p = min(head.p for enough in named.values() for head in enough)
-        return Finding(about=about, sentence="; ".join([*found, *also]), p=p, heads=_names(heads), named=_names(every))
-    if not silent:
-        return None
-    on, heads = next(iter(silent.items()))
-    sentence = _none_of(special, silent, highest)
-    return Finding(about=scores[on].metric, sentence=sentence, p=heads[0].p, found=False, named=_names(every))
-
-
-def _none_of(special: _Special, silent: Mapping[str, list[_Found]], highest: Mapping[str, str]) -> str:
-    clear = all(head.high < special.least for heads in silent.values() for head in heads)
-    of_all = "; ".join(f"{on} {first}".strip() for on, first in highest.items())
-    return f"{'no' if clear else 'no clear'} {special.called} (from {decimal(special.least)} on): {of_all}"
+            first_by_metric[score.metric] = heads[0]
+            silent += _none_special(heads, special, score.metric)
+    if special_by_metric:
+        about, named = next(iter(special_by_metric.items()))
+        p = min(head.p for heads in special_by_metric.values() for head in heads)
+        names = tuple(head.heads[0] for head in named)
+        return Finding(about=about, statements=(*found, *silent), p=p, heads=names)
+    for metric, head in first_by_metric.items():
+        return Finding(about=metric, statements=tuple(silent), p=head.p, found=False)
+    return None
 
 
 def _least(head: _Found, special: _Special) -> float:
@@ -261,41 +252,49 @@ def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Fo
     return sorted((head for head in heads if np.isfinite(head.value)), key=lambda head: -head.value)
 
 
-def _said_of_heads(
-    enough: Sequence[_Found], heads: Sequence[_Found], special: _Special, on: str, score: HeadScores
-) -> str:
-    where = f"{special.called} {on}".strip()
-    sentence = f"{where} (from {decimal(special.least)} on): {_named(enough)}{_beside(enough)}"
+def _found_special(
+    enough: Sequence[_Found], heads: Sequence[_Found], special: _Special, score: HeadScores
+) -> Iterator[HeadStatement]:
+    """Yield the heads that are special, their intervals, and heads of which that is not clear."""
+    role, meaning = words.SPECIAL[score.metric]
+    untrained = float(np.mean([head.untrained for head in enough]))
+    yield statement(
+        "special", role=role, heads=_scores(enough), untrained=untrained, meaning=meaning, least=special.least
+    )
+    yield from _beside(enough, "by_place")
     others = [head for head in heads if head.high >= special.least and head not in enough]
     known = [head for head in others if head.value >= special.least and np.isfinite(head.untrained)]
     if chancy := [head for head in known if head.p > FAMILY_WISE]:
-        sentence += f"; {_named(chancy)} may be chance, as far as {len(next(iter(score.draws.values())))} draws tell"
+        yield statement("chancy", heads=_scores(chancy), draws=len(next(iter(score.draws.values()))))
     if unclear := [head for head in others if head.p <= FAMILY_WISE]:
-        sentence += f"; not clear: {_named(unclear)}{_beside(unclear)}"
-    return sentence
+        yield statement("unclear", heads=_scores(unclear))
 
 
-def _highest(heads: Sequence[_Found], special: _Special) -> str:
-    """Return which head is highest; digits enough to show that a score is below the least one."""
+def _none_special(heads: Sequence[_Found], special: _Special, metric: str) -> Iterator[HeadStatement]:
+    """Yield that no head is special, and the head with the highest score."""
+    role, _ = words.SPECIAL[metric]
     first = heads[0]
-    short = next((n for n in range(2, 9) if first.value >= special.least or round(first.value, n) < special.least), 9)
-    sentence = f"{first.name} is highest, {decimal(first.value, short)}{_beside([first])}"
-    reached = first.value >= special.least and np.isfinite(first.untrained) and first.p > FAMILY_WISE
-    return sentence + (", and they may reach that" if reached else "")
+    kind = "no_special" if all(head.high < special.least for head in heads) else "no_clear_special"
+    yield statement(kind, role=role, heads=first.heads, value=first.value, least=special.least)
+    yield from _beside([first], "untrained", "by_place")
+    if first.value >= special.least and np.isfinite(first.untrained) and first.p > FAMILY_WISE:
+        yield statement("reached")
 
 
-def _named(heads: Sequence[_Found]) -> str:
-    return some_names([f"{head.name} {decimal(head.value)}" for head in heads], NAMED)
+def _scores(found: Sequence[_Found]) -> tuple[HeadStatement, ...]:
+    return tuple(statement("score", heads=each.heads, value=each.value) for each in found)
 
 
-def _beside(heads: Sequence[_Found]) -> str:
-    """Return intervals, and what untrained heads and positions alone give, in parentheses."""
-    first, lowest = heads[0], min(head.low for head in heads)
-    interval = f" {decimal(first.low)} to {decimal(first.high)}" if len(heads) == 1 else f"s from {decimal(lowest)} on"
-    parts = [f"95 % CI{interval}"] if any(head.low < head.high for head in heads) else []
-    means = {"untrained": [head.untrained for head in heads], "positions alone": [head.by_place for head in heads]}
-    parts += [f"{said} {decimal(float(np.mean(of)))}" for said, of in means.items() if np.isfinite(of).all()]
-    return f" ({'; '.join(parts)})" if parts else ""
+def _beside(heads: Sequence[_Found], *means: str) -> Iterator[HeadStatement]:
+    """Yield intervals, and the means of re-initialised heads or of positions alone."""
+    low = min(head.low for head in heads)
+    if any(head.low < head.high for head in heads):
+        one = statement("interval", interval=(low, heads[0].high))
+        yield one if len(heads) == 1 else statement("intervals", low=low)
+    for kind in means:
+        mean = float(np.mean([getattr(head, kind) for head in heads]))
+        if np.isfinite(mean):
+            yield statement(kind, **{kind: mean})
 
 
 def _of_varying(score: HeadScores, constant: Mapping[str, np.ndarray]) -> HeadScores:
@@ -322,13 +321,8 @@ def _constant(score: HeadScores, labels: Mapping[str, str]) -> Iterator[Finding]
     ]
     if heads:
         heads.sort(key=lambda head: -head.value)
-        start = f"heads that add a constant (from {decimal(_CONSTANT)} of the squared output on)"
-        yield Finding(
-            about=score.metric,
-            sentence=f"{start}: {_named(heads)}{_beside(heads)}",
-            found=False,
-            named=_names(heads),
-        )
+        named = statement("constant", least=_CONSTANT, heads=_scores(heads))
+        yield Finding(about=score.metric, statements=(named, *_beside(heads, "untrained")), found=False)
 
 
 def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int) -> list[_Found]:
@@ -346,27 +340,19 @@ def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: in
     return sorted(pairs, key=lambda pair: -pair.value)
 
 
-def _alike_outputs(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
-    pairs = _pairs(score, labels, "cosine", kinds)
-    enough = [pair for pair in pairs if pair.value >= _ALIKE_OUTPUTS and pair.p <= FAMILY_WISE]
-    return _said_of_pairs(enough, pairs, "outputs", "centred cosine", score.metric)
-
-
-def _alike_queries(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
-    pairs = _pairs(score, labels, "share", kinds)
-    enough = [pair for pair in pairs if pair.value >= pair.untrained + _ALIKE_QUERIES and pair.p <= FAMILY_WISE]
-    return _said_of_pairs(enough, pairs, "queries", "CKA", score.metric)
-
-
-def _said_of_pairs(
-    enough: Sequence[_Found], pairs: Sequence[_Found], what: str, measure: str, about: str
+def _alike(
+    score: HeadScores, labels: Mapping[str, str], scale: Scale, least: Callable[[_Found], float], kinds: int
 ) -> Finding | None:
+    """Return the pairs of heads that are alike."""
+    pairs = _pairs(score, labels, scale, kinds)
+    enough = [pair for pair in pairs if pair.value >= least(pair) and pair.p <= FAMILY_WISE]
     if not enough:
         return None
-    mean = decimal(float(np.mean([pair.value for pair in pairs])))
-    begun = f"alike {what} ({measure}): {_named(enough)}{_beside(pairs)}"
-    sentence = f"{begun}; the mean of {counted(len(pairs), 'pair')} is {mean}"
-    return Finding(about=about, sentence=sentence, p=min(pair.p for pair in enough), named=_names(enough))
+    mean = float(np.mean([pair.value for pair in pairs]))
+    alike = statement(score.metric, pairs=_scores(enough))
+    of_all = statement("mean_of_pairs", n=len(pairs), mean=mean)
+    statements = alike, of_all, *_beside(pairs, "untrained")
+    return Finding(about=score.metric, statements=statements, p=min(pair.p for pair in enough))
 
 
 def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
@@ -384,14 +370,9 @@ def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding |
     if not heads:
         return None
     heads.sort(key=lambda head: -head[0].value)
-    listed = ", ".join(
-        f"{head.name} ({decimal(100 / head.value / n, 1)} % of its layer, even {decimal(100 / n, 1)} %)"
-        for head, n in heads[:3]
-    )
-    more = f" and {counted(len(heads) - 3, 'more head')}" if len(heads) > 3 else ""
-    idle = [head for head, _ in heads]
-    sentence = f"idle, by what they add to the stream: {listed}{more}"
-    return Finding(about=score.metric, sentence=sentence, p=min(head.p for head in idle), named=_names(idle))
+    shares = [statement("share_of_layer", heads=head.heads, share=1 / head.value / n, even=1 / n) for head, n in heads]
+    idle = statement("idle", heads=tuple(shares))
+    return Finding(about=score.metric, statements=(idle,), p=min(head.p for head, _ in heads))
 
 
 def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, kinds: int) -> Finding | None:
@@ -412,33 +393,39 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     if not by_weights:
         p = _chances_of_paths(composition, kind, tests)
         beyond = carries & (p <= FAMILY_WISE)
-    n = int(beyond.sum())
-    if not n:
+    if not beyond.any():
         return None
     order = np.argsort(np.where(beyond, table if by_weights else share, -1), axis=None)[::-1]
-    pairs = [divmod(int(at), table.shape[1]) for at in order[:n][:3]]
+    pairs = [divmod(int(at), len(table)) for at in order[: min(3, beyond.sum())]]
+    nats = {} if by_weights else _nats(composition, kind, pairs[0])
+    found = statement(
+        "composition" if by_weights else "composition_on_text",
+        name=f"{kind.upper()}-composition",
+        into=COMPOSITIONS[kind],
+        n=int(beyond.sum()),
+        of="output" if kind == "v" else "score",
+        pairs=_paths(composition, labels, kind, pairs),
+        null=composition.null,
+        **nats,
+    )
+    return Finding(about=f"{kind}_composition", statements=(found,), p=float(p[beyond].min()))
+
+
+def _nats(composition: Composition, kind: str, pair: tuple[int, int]) -> dict[str, float]:
+    drawn = composition.drawn_nats[kind][:, *pair]
+    return {"nats": float(composition.nats[kind][pair]), "drawn": float(drawn.mean())}
+
+
+def _paths(
+    composition: Composition, labels: Mapping[str, str], kind: str, pairs: Sequence[tuple[int, int]]
+) -> tuple[HeadStatement, ...]:
+    """Return pairs of heads with their composition by weights, and its share on the text."""
+    table, share = getattr(composition, kind), composition.shares[kind]
     names = [f"{labels[attention]}H{head}" for attention, head in composition.heads]
-    said_of = _path_by_weights if by_weights else _path_on_text
-    listed = ", ".join(f"{names[i]} → {names[j]} {said_of(composition, kind, (i, j))}" for i, j in pairs)
-    more = f" and {counted(n - 3, 'more pair')}" if n > 3 else ""
-    start, at_random = ("strongest ", "at random") if by_weights else ("on the text, ", "weights turned at random")
-    sentence = f"{start}{kind.upper()}-composition ({COMPOSITIONS[kind]}): {listed}{more}"
-    sentence += f"; {at_random} {decimal(composition.null)}"
-    named = tuple(names[head] for pair in pairs for head in pair)
-    return Finding(about=f"{kind}_composition", sentence=sentence, p=float(p[beyond].min()), named=named)
-
-
-def _path_by_weights(composition: Composition, kind: str, pair: tuple[int, int]) -> str:
-    of = "output" if kind == "v" else "score"
-    share = decimal(composition.shares[kind][pair])
-    return f"{decimal(getattr(composition, kind)[pair])} ({share} of the {of} on the text)"
-
-
-def _path_on_text(composition: Composition, kind: str, pair: tuple[int, int]) -> str:
-    drawn = float(composition.drawn_nats[kind][:, *pair].mean())
-    nats = f"{decimal(composition.nats[kind][pair])} nats, re-initialised {decimal(drawn)}"
-    by_weights = f"by weights alone {decimal(getattr(composition, kind)[pair])}"
-    return f"{decimal(composition.shares[kind][pair])} of the score ({nats}; {by_weights})"
+    return tuple(
+        statement("path", writer=(names[i],), reader=(names[j],), value=float(table[i, j]), share=float(share[i, j]))
+        for i, j in pairs
+    )
 
 
 def _chances_of_paths(composition: Composition, kind: str, tests: int) -> np.ndarray:
@@ -492,18 +479,18 @@ def _beyond_redraws(scores: Mapping[str, HeadScores], labels: Mapping[str, str],
     n, m = sum(int((found.own >= beyond).sum()) for found in searched), sum(len(found.own) for found in searched)
     most = max(searched, key=lambda found: float(found.own.max()))
     at = int(most.own.argmax())
-    furthest = (
-        f"{' and '.join(most.names[at])}, whose {metric_name(most.metric)} is {number(float(most.value[at]), 2)} "
-        f"against {number(float(most.untrained[at]), 2)}"
+    difference = statement(
+        "differ" if n else "none_differ",
+        n=n,
+        m=m,
+        draws=len(highest),
+        metric=metric_name(most.metric),
+        heads=most.names[at],
+        value=float(most.value[at]),
+        untrained=float(most.untrained[at]),
     )
-    said = f"{n:,} of {m:,} metrics of heads and pairs differ from re-initialised heads, most of all {furthest}"
-    if not n:
-        said = (
-            f"no metric of heads and pairs was found to differ from re-initialised heads ({m:,} metrics, "
-            f"{len(highest)} draws); the largest difference is that of {furthest}"
-        )
     p = min(1.0, kinds * chance(float(most.own[at]), highest, "size"))
-    return Finding(about=most.metric, sentence=said, p=p, found=n > 0, named=most.names[at])
+    return Finding(about=most.metric, statements=(difference,), p=p, found=n > 0)
 
 
 def _distances(score: HeadScores, attention: str, label: str) -> _Distances:

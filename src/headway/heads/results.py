@@ -1,4 +1,4 @@
-"""Results of an x-ray or an ablation of a finished model: scores, sentences, patterns, circuits and JSON.
+"""Results of an x-ray or an ablation of a finished model: scores, findings, patterns, circuits and JSON.
 
 Attention patterns are packed to 8 bits, so that a page holds thousands of them. Numpy alone.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from headway.base.text import counted
+from headway.base.words import statement
 from headway.errors import UserError
 from headway.heads.findings import Finding, findings
 from headway.heads.scores import PAIRS_IN_JSON, Composition, HeadScores, five_digits, head_names, row_labels, score_json
@@ -78,7 +79,7 @@ class ModelOnText:
     @property
     def nothing(self) -> str:
         """The sentence of a page without findings."""
-        return "nothing stands out"
+        return statement("nothing").sentence
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -168,8 +169,8 @@ class XRay(ModelOnText):
         """The sentence of a page without findings; without enough re-initialised heads nothing was searched."""
         draws = max((len(drawn) for score in self.scores.values() for drawn in score.draws.values()), default=0)
         if draws >= 4:
-            return f"no head and no metric clearly differs from {draws} random copies on the same text"
-        return "the heads were not compared with random heads, so no head can be named"
+            return statement("nothing_differs", draws=draws).sentence
+        return statement("not_compared").sentence
 
     @cached_property
     def looked_for(self) -> tuple[Finding, ...]:
@@ -197,8 +198,8 @@ class XRay(ModelOnText):
             "output_share": {name: five_digits(share) for name, share in shares.items()},
             "composition": self._composition(),
             "loss_nats": self.loss_nats,
-            "findings": [vars(finding) for finding in self.findings],
-            "not_found": [vars(finding) for finding in self.not_found],
+            "findings": [finding.to_json() for finding in self.findings],
+            "not_found": [finding.to_json() for finding in self.not_found],
             "notes": [*self.notes, *self._left_out()],
         }
 

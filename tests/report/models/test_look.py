@@ -17,7 +17,7 @@ from headway.config.spec import MOST_MODELS
 from headway.errors import UserError
 from headway.report.experiment.data import gather
 from headway.report.experiment.page import page, write_report
-from headway.report.models.look import composed, linked, look_page, trajectory
+from headway.report.models.look import composed, look_page, trajectory
 from headway.stats.results import write
 from headway.store.directory import Store
 
@@ -133,14 +133,6 @@ def test_what_was_kept_while_it_trained_is_in_the_page_and_goes_first_where_ther
     assert [kept["patterns"] for kept in model["kept"]] == [{}, {}]
     assert len(model["sequences"]) == 6
     assert "while it trained, no patterns are kept, so that the page stays below" in less.cuts[0]
-
-
-def test_findings_are_in_pieces_that_name_heads():
-    assert linked("alike: encoder L0H1 and encoder L0H3 (0.4)", ["encoder L0H1", "encoder L0H3"])[1:4] == [
-        ("encoder L0H1", "encoder L0H1"), (" and ", None), ("encoder L0H3", "encoder L0H3"),
-    ]  # fmt: skip
-    assert linked("L1H2 → L7H0", ["L1H2"]) == [("L1H2", "L1H2"), (" → L7H0", None)]
-    assert linked("nothing", []) == [("nothing", None)]
 
 
 def test_compositions_are_the_strongest_of_each_head():

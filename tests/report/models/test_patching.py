@@ -48,7 +48,9 @@ def test_positions_have_their_tokens():
 
 
 def test_the_headline_says_which_heads_restore_how_much():
-    assert headline(patched()) == "L0H0 restores 50 % of the difference in the metric."
+    assert headline(patched()) == (
+        "Patching its context (z) restores these shares of the metric difference: L0H0 50.0 % and L0H1 −25.0 %."
+    )
     assert headline(patched(difference=0.0)).startswith("The metric is not clearly above 0 on the clean text")
 
 
@@ -77,5 +79,5 @@ def test_with_several_pairs_there_are_intervals():
     assert "over 3 pairs of texts" in drawn["patched-intervals"].caption
     rows = {row["row"]: row for row in rows_of(drawn["patched-intervals"]) if "row" in row}
     assert rows["L0H0"]["all0"] < rows["L0H0"]["own0"] < rows["L0H0"]["value"] < rows["L0H0"]["own1"]
-    assert most_restoring(found).rows[0].cells[1] == "52 % (39 to 64 %)"
+    assert most_restoring(found).rows[0].cells[1] == "51.7 % (38.9 % to 64.4 %)"
     assert heads(found).caption.count("95 % intervals of single heads over 3 pairs") == 1

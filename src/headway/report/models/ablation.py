@@ -13,19 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, listed
-from headway.base.words import NO_HEAD_MATTERS, heads_matter_sentence, interval_name, together_sentence
+from headway.base.text import counted, decimal, join, listed
 from headway.causal.ablation_result import (
     MATTERS,
     Ablation,
     Faithfulness,
-    nats,
     random_circuits_said,
     share_that_is_told,
     ways_told,
     within,
 )
-from headway.causal.effects import KINDS, Kind, beyond, interval, mean_over_tokens, named
+from headway.causal.effects import KINDS, Kind, beyond, interval, named
 from headway.causal.self_repair import AblationTogether
 from headway.report.charts.atlas import atlas
 from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, alt, ends, grid, panel
@@ -50,7 +48,7 @@ def ways(found: Ablation) -> Table:
     caption = (
         f"The loss of the whole model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
         "per token, with 95 % intervals over sequences. A head matters from "
-        f"{nats(MATTERS)} nats on, by an interval that holds for all heads at once."
+        f"{MATTERS} nats on, by an interval that holds for all heads at once."
     )
     columns = ("heads are", "without any head", "single effects, of that", "heads that matter")
     return Table(columns=columns, rows=tuple(rows), caption=caption)
@@ -219,7 +217,7 @@ def head_intervals(found: Ablation) -> Figure:
         "Change of the loss, in nats per token, when a head is ablated by one of three methods; right of 0, the loss "
         "rises without the head.",
         f"Thick: 95 % interval over sequences; thin: simultaneous interval of {counted(len(names), 'head')}. "
-        f"Dotted: {nats(MATTERS)} nats, above which a head matters.",
+        f"Dotted: {MATTERS} nats, above which a head matters.",
         f"The table has {counted(left_out, 'head')} with smaller effects." if left_out else "",
     )
     return Figure(
@@ -306,8 +304,8 @@ def _title(found: Ablation, kind: Kind, name: str) -> str:
     rank, sizes = found.agreement[kind][name], found.agreement_of_sizes[kind]
     if kind not in ways_told(found) or not np.isfinite(rank):
         return WAYS[kind]
-    of_sizes = f" ({nats(sizes)} of sizes)" if name == "michel" and np.isfinite(sizes) else ""
-    return f"{WAYS[kind]}: rank correlation {nats(rank)}{of_sizes}"
+    of_sizes = f" ({decimal(sizes)} of sizes)" if name == "michel" and np.isfinite(sizes) else ""
+    return f"{WAYS[kind]}: rank correlation {decimal(rank)}{of_sizes}"
 
 
 def _panel_estimates(
@@ -347,18 +345,8 @@ def ablation_page(found: Ablation) -> ModelPage:
 
 def headline(found: Ablation) -> str:
     """Return the sentence on the heads that matter on their own, by mean ablation."""
-    single = found.exact.single[MOST_TOLD]
-    ends = _joined(single.corrected_interval())
-    if np.isnan(ends).all():
-        sentence = found.findings[0].sentence
-        return f"{sentence[0].upper()}{sentence[1:]}."
-    mattering = beyond(single, MATTERS)
-    if not mattering:
-        return NO_HEAD_MATTERS.format(all=len(ends))
-    _, effect, of_effect = mattering[0]
-    return heads_matter_sentence(
-        _heads_that_matter(found), len(ends), effect, of_effect, interval_name(0.05, len(ends))
-    )
+    about = f"{MOST_TOLD}_ablation_nats"
+    return next(finding.statements[0].sentence for finding in found.findings if finding.about == about)
 
 
 def _heads_that_matter(found: Ablation) -> list[str]:
@@ -371,15 +359,8 @@ def _together(found: Ablation) -> str:
     repair = found.repair if isinstance(found, AblationTogether) else None
     if repair is None or repair.others is None:
         return ""
-    joint = repair.others.joint[MOST_TOLD]
-    single = repair.others.singles(found.exact, MOST_TOLD)
-    tokens = found.exact.tokens
-    excess_low, _ = interval(joint - single, tokens)
-    if not excess_low > MATTERS:
-        return ""
-    low, high = map(float, interval(joint, tokens))
-    changes = [float(mean_over_tokens(changes, tokens)) for changes in (joint, single)]
-    return together_sentence(len(repair.others.heads), changes[0], (low, high), changes[1])
+    statements = repair.group_statements(repair.others, MOST_TOLD)
+    return " ".join(each.sentence for each in list(statements)[:2])
 
 
 def figures(found: Ablation) -> tuple[Figure, ...]:

@@ -5,13 +5,11 @@
   model is the last moment, and also has the values of untrained heads.
 * `trajectory`: the measurements of a run's probes, at steps that a slider visits;
 * `composed`: the composition of each head, with the earlier heads that it reads and the later heads that read it;
-* `linked`: sentences in which every named head is a link to that head;
 * `PagedArrays`: arrays packed into the page, each an element that is read when it is needed.
 """
 
 import base64
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -67,21 +65,6 @@ def _most(values: np.ndarray, beyond: np.ndarray, names: list[str]) -> list[tupl
     finite = np.flatnonzero(np.isfinite(values))
     best = finite[np.argsort(-values[finite], kind="stable")][:TOP]
     return [(names[at], round(float(values[at]), 4), bool(beyond[at])) for at in best]
-
-
-Part = tuple[str, str | None]
-"""A piece of a sentence, and the head that it names; None for the rest."""
-
-
-def linked(sentence: str, heads: Collection[str]) -> list[Part]:
-    """Return the sentence of a finding in pieces, those that are one of its heads with their link.
-
-    Examples:
-        >>> linked("alike: L0H1 and L0H13 (0.4)", ["L0H1", "L0H13"])
-        [('alike: ', None), ('L0H1', 'L0H1'), (' and ', None), ('L0H13', 'L0H13'), (' (0.4)', None)]
-    """
-    names = "|".join(map(re.escape, heads)) or "$"
-    return [(text, text if text in heads else None) for text in re.split(rf"\b({names})\b", sentence) if text]
 
 
 MOST = 60
@@ -283,8 +266,7 @@ def _rows(shown: ShownModel) -> list[dict[str, Any]]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    sentence = unbroken(finding.sentence[0].upper() + finding.sentence[1:] + ".")
-    return {"about": finding.about, "parts": linked(sentence, finding.named)}
+    return {"about": finding.about, "parts": [(unbroken(text), head) for text, head in finding.parts]}
 
 
 def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> dict[str, Any]:

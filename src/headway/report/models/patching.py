@@ -11,18 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, number
-from headway.base.words import known_sentence, restored_sentence
+from headway.base.text import counted, filled, join, number
 from headway.causal.effects import Head, named
 from headway.causal.patch_result import (
     MATTERS,
-    OF_ONE,
-    THROUGH,
     HeadPaths,
     PatchedModel,
     Patching,
     PatchSite,
-    share_within,
+    patch_statements,
 )
 from headway.report.charts.figure import WIDTH, Figure, Hint, alt, grid, panel
 from headway.report.charts.lines import Axis
@@ -30,6 +27,7 @@ from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.charts.page import Row, Table
 from headway.report.models.ablation import IntervalPanel, interval_panels, percent
 from headway.report.models.page import OPENING, ModelPage
+from headway.report.models.xray import draw_paths
 
 SITES: dict[PatchSite, str] = {
     "z": "its context",
@@ -203,56 +201,27 @@ def restored_intervals(found: Patching) -> Figure | None:
     )
 
 
-_INTO = {"q": "into queries", "k": "into keys", "v": "into values"}
-_LABEL, _LABELLED = 12, 80
-"""Room for a head's label, and heads up to which each has one."""
-
-
 def head_path_maps(found: HeadPaths) -> Figure | None:
     """A map for each input, rows for the heads that write; None for a model of one layer with heads."""
-    finite = np.isfinite(found.through["q"])
-    if not finite.any():
+    if not np.isfinite(found.through["q"]).any():
         return None
-    # The last layer writes to none, the first reads none.
-    writers, readers = (
-        [head for head, some in zip(found.heads, finite.any(axis), strict=True) if some] for axis in (1, 0)
-    )
-    place = {head: at for at, head in enumerate(found.heads)}
-    width, height, across = _room(len(readers), len(writers))
-    overlap = max(len(readers), len(writers)) > _LABELLED
-    x = Axis("reader", order=[named(head) for head in readers], ticks={"labelAngle": -90, "labelOverlap": overlap})
-    y = Axis("writer", order=[named(head) for head in writers], ticks={"labelOverlap": overlap})
-    largest = max(float(np.nanmax(np.abs(found.through[name]))) for name in THROUGH) or 1.0
-    colour, panels = valued("value", about_zero(largest), "change of the metric"), []
-    for name in THROUGH:
-        rows = [
-            {"writer": named(one), "reader": named(other), "value": value}
-            for one in writers
-            for other in readers
-            if np.isfinite(value := found.through[name][place[one], place[other]])
-        ]
-        cells = head_map(rows, x, y, colour, shown=["writer:N", "reader:N", ("value:Q", ".3g")])
-        panels.append(panel([cells], width, height, _INTO[name]))
+    largest = max(float(np.nanmax(np.abs(change))) for change in found.through.values()) or 1.0
+    colour = valued("value", about_zero(largest), "change of the metric")
+    chart, thinned = draw_paths(found.through, [named(head) for head in found.heads], colour)
     return Figure(
         name="paths",
         part="Paths",
         title="Direct effects between heads",
-        caption="Rows: the head that writes, patched from the clean text. Columns: the later head that reads it into "
-        "its queries, keys or values. All else stays as on the corrupted text.",
-        chart=grid(panels, 3 if across else 1, (18, 18)),
+        caption=join(
+            "Rows: the head that writes, patched from the clean text. Columns: the later head that reads it into its "
+            "queries, keys or values. All else stays as on the corrupted text.",
+            thinned,
+        ),
+        chart=chart,
     )
 
 
-def _room(readers: int, writers: int) -> tuple[int, int, bool]:
-    """Width and height of a map, and whether three stand side by side: where every head has its label there."""
-    side = (WIDTH - 60) // 3 - 70
-    if max(readers, writers) * _LABEL <= side:
-        return side, side, True
-    return min(WIDTH - 120, 2 * _LABEL * readers), _LABEL * writers, False
-
-
 _SHOWN = 8
-_QUANTITIES = {"logit difference": "logit difference", "log probability": "difference in log probability"}
 
 
 def patch_page(found: PatchedModel) -> ModelPage:
@@ -273,19 +242,10 @@ def headline(found: PatchedModel) -> str:
     """Return whether the model knows the answer, and which heads restore how much of the metric's difference."""
     patching = found.patching
     if not patching.restorable:
-        return " ".join(f"{finding.sentence[0].upper()}{finding.sentence[1:]}." for finding in found.findings[:2])
-    site = next(iter(patching.effects))
-    shares, ends = patching.restored_by_heads(site), patching.corrected_interval(site)
-    known = bool(np.isfinite(ends).all())
-    restores = ends[:, 0] > MATTERS if known else shares >= OF_ONE
-    order = [int(at) for at in np.argsort(-shares) if restores[at]]
-    low, high = map(float, ends[order[0]] if order else (np.nan, np.nan))
-    quantity = _QUANTITIES.get(patching.asks or "", "difference in the metric")
-    by_name = {named(patching.heads[at]): float(shares[at]) for at in order}
-    restored = restored_sentence(quantity, by_name, (low, high) if known and order else None)
-    if not patching.knows:
-        return restored
-    return f"{known_sentence(float(patching.clean.mean()), float(patching.corrupted.mean()))} {restored}"
+        return " ".join(finding.sentence for finding in found.findings[:2])
+    known, *others = patch_statements(patching)
+    restored = next(each for each in others if each.kind in ("restored", "none_restored"))
+    return f"{known.sentence} {restored.sentence}" if patching.knows else restored.sentence
 
 
 def figures(found: PatchedModel) -> tuple[Figure, ...]:
@@ -353,7 +313,9 @@ def _shares(found: PatchedModel) -> dict[PatchSite, tuple[np.ndarray, np.ndarray
 
 
 def _cell(share: float, ends: np.ndarray) -> str:
-    return share_within(share, ends) if np.isfinite(ends).all() else percent(share)
+    if not np.isfinite(ends).all():
+        return percent(share)
+    return filled("{share:z.1%} ({interval:z.1%})", share=share, interval=tuple(map(float, ends)))
 
 
 def _intervals(found: PatchedModel) -> str:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, decimal, join, listed, number
-from headway.base.words import special_heads_sentence
 from headway.config.head_metrics import REPEATED
 from headway.config.metrics import metric_name
-from headway.heads.findings import COMPOSITIONS, Finding
+from headway.heads.findings import COMPOSITIONS
 from headway.heads.results import XRay
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
@@ -33,19 +32,8 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
     if not np.isfinite(tables["q"]).any():
         return None
     names = [f"{labels[attention]}H{head}" for attention, head in found.heads]
-    kept = evenly(len(names), SIDE)
-    side = (WIDTH - 60) // 3 - 60
-    shown = {kind: table[np.ix_(kept, kept)] for kind, table in tables.items()}
-    scale, _ = colours("0 to 1", list(shown.values()))
-    colour = valued("value", scale, "composition")
-    # The last layer writes to none, the first reads none.
-    finite = np.isfinite(shown["q"])
-    rows, columns = finite.any(1), finite.any(0)
-    writers, readers = ([names[at] for at, some in zip(kept, which, strict=True) if some] for which in (rows, columns))
-    panels = [
-        _map_composition_maps(shown[kind][np.ix_(rows, columns)], writers, readers, said, side, colour)
-        for kind, said in COMPOSITIONS.items()
-    ]
+    scale, _ = colours("0 to 1", list(tables.values()))
+    chart, thinned = draw_paths(tables, names, valued("value", scale, "composition"))
     return Figure(
         name="composition",
         part="Composition",
@@ -55,16 +43,36 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
             f"values. The number is the Frobenius norm of the product divided by the norms of its factors; unrelated "
             f"circuits have about {decimal(found.null)}. A finding also needs a path that carries part of the later "
             "head's score or output on the text.",
-            f"Thinned: {len(kept)} of {len(names)} heads are drawn, evenly spaced." if len(kept) < len(names) else "",
+            thinned,
         ),
-        chart=grid(panels, 3, (18, 18)),
+        chart=chart,
     )
 
 
-def _map_composition_maps(
-    value: np.ndarray, writers: list[str], readers: list[str], title: str, side: int, colour: Any
-) -> Any:
-    cell = side / max(value.shape)
+def draw_paths(tables: Mapping[Any, np.ndarray], names: list[str], colour: Any) -> tuple[Any, str]:
+    """Return maps of values from earlier to later heads, and a sentence if not all heads are drawn.
+
+    Args:
+        tables: the values, (writer, reader), by the input of the reader; NaN where the reader is not later.
+        names: the names of the heads.
+        colour: the colour of a value.
+    """
+    kept = evenly(len(names), SIDE)
+    shown = {kind: table[np.ix_(kept, kept)] for kind, table in tables.items()}
+    # The last layer writes to none, the first reads none.
+    finite = np.isfinite(shown["q"])
+    rows, columns = np.flatnonzero(finite.any(1)), np.flatnonzero(finite.any(0))
+    writers, readers = ([names[kept[at]] for at in which] for which in (rows, columns))
+    panels = [
+        _map_of_paths(table[np.ix_(rows, columns)], writers, readers, COMPOSITIONS[kind], colour)
+        for kind, table in shown.items()
+    ]
+    thinned = f"Thinned: {len(kept)} of {len(names)} heads are drawn, evenly spaced." if len(kept) < len(names) else ""
+    return grid(panels, 3, (18, 18)), thinned
+
+
+def _map_of_paths(value: np.ndarray, writers: list[str], readers: list[str], title: str, colour: Any) -> Any:
+    cell = ((WIDTH - 60) // 3 - 60) / max(value.shape)
     rows = [
         {"writer": writer, "reader": reader, "pair": f"{writer} → {reader}", "value": value[i, j]}
         for i, writer in enumerate(writers)
@@ -76,7 +84,7 @@ def _map_composition_maps(
         Axis(column, order=names, ticks={**_PLAIN, "labelAngle": angle, "values": names[::every]})
         for column, names, angle in (("reader", readers, -90), ("writer", writers, 0))
     )
-    cells = head_map(rows, x, y, colour, gap=1 if cell >= 10 else 0.3, shown=["pair:N", ("value:Q", ".3f")])
+    cells = head_map(rows, x, y, colour, gap=1 if cell >= 10 else 0.3, shown=["pair:N", ("value:Q", ".3~g")])
     return panel([cells], cell * len(readers), cell * len(writers), title)
 
 
@@ -209,28 +217,10 @@ def heads(xray: XRay) -> Table:
 
 def headline(xray: XRay) -> str:
     """Return the answer of the page: the special heads of the first finding that has some, or the first finding."""
-    special = [finding for finding in xray.findings if finding.heads]
-    if special:
-        return _special(xray, special[0])
-    sentence = xray.findings[0].sentence if xray.findings else xray.nothing
-    return f"{sentence[0].upper()}{sentence[1:]}."
-
-
-def _special(xray: XRay, finding: Finding) -> str:
-    score, values = xray.scores[finding.about], _by_name(xray, xray.scores[finding.about])
-    random = np.concatenate([np.ravel(drawn) for drawn in score.draws.values()])
-    shares = [values[head] for head in finding.heads]
-    return special_heads_sentence(score.metric, finding.heads, shares, float(np.nanmean(random)))
-
-
-def _by_name(xray: XRay, score: HeadScores) -> dict[str, float]:
-    """Return the value of each head by its name."""
-    values = score.per_head()
-    return {
-        name: float(value)
-        for attention, label in xray.labels.items()
-        for name, value in zip(head_names(label, _n_heads(xray, attention)), values.get(attention, ()), strict=False)
-    }
+    first = next((finding for finding in xray.findings if finding.heads), None)
+    if first is not None:
+        return first.statements[0].sentence
+    return xray.findings[0].sentence if xray.findings else xray.nothing
 
 
 def opening(xray: XRay) -> Figure | None:
@@ -313,7 +303,7 @@ def xray_page(xray: XRay, look: str | None = None) -> ModelPage:
         verb="xray",
         title=f"Attention heads of {xray.name}",
         headline=headline(xray),
-        second=" ".join(_special(xray, finding) for finding in special[1:]),
+        second=" ".join(finding.statements[0].sentence for finding in special[1:]),
         read=f"Measured on {xray.read}",
         found=xray,
         overview=layers(xray),
