@@ -18,7 +18,7 @@ MOST = {
     "code lines": 40_189,
     "dense modules": 83,
     "functions above 400 tokens": 28,
-    "comprehensions in 1,000 lines": 78,
+    "comprehensions in 1,000 lines": 77,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
 }
