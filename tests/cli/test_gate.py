@@ -134,7 +134,7 @@ def test_nothing_recorded_is_lost_by_kills(folder, capsys):
     assert process.returncode == 0, err
     assert json.loads(out)["challenger"] == 1
     runs = [json.loads(line) for line in (folder / "gate" / JOURNAL).read_text().splitlines()]
-    named = [(line["role"], line["seed"]) for line in runs if line["kind"] == "run"]
+    named = [(line["role"], line["seed"]) for line in runs if line["event"] == "run"]
     assert len(named) == len({*named}) == 14
 
 
