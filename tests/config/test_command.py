@@ -29,10 +29,12 @@ def test_the_values_of_an_arm_and_the_seed_are_arguments(tmp_path):
 
 @pytest.mark.parametrize("shell", [False, True])
 def test_no_value_is_read_by_a_shell(tmp_path, shell):
-    content = document(tmp_path, run="echo {heads} {seed}", files=[], shell=shell)
+    content = document(tmp_path, run="echo {heads} {seed}" + " ${HOME}" * shell, files=[], shell=shell)
     content["arms"]["h4"]["values"]["heads"] = "$(touch made); 'x"
     words = loaded(tmp_path, content).arm("h4").spec(0).words(tmp_path)
-    expected = ["/bin/sh", "-c", """echo '$(touch made); '"'"'x' 0"""] if shell else ["echo", "$(touch made); 'x", "0"]
+    expected = (
+        ["/bin/sh", "-c", """echo '$(touch made); '"'"'x' 0 ${HOME}"""] if shell else ["echo", "$(touch made); 'x", "0"]
+    )
     assert words == expected
 
 
@@ -87,6 +89,9 @@ def test_a_metric_has_the_name_that_records_give(tmp_path, metric):
     [
         ({"run": "python train.py {heads}"}, "run has no {seed}, so that all seeds would be one run"),
         ({"run": ""}, "run is empty"),
+        ({"run": 'echo "{heads}" {seed}', "shell": True}, "leave these quotes out"),
+        ({"run": "echo '{heads}' {seed}", "shell": True}, "leave these quotes out"),
+        ({"files": "train.py"}, "give a list, such as [train.py]"),
         ({"run": "python 'train.py {heads} {seed}"}, "close the quotes"),
         ({"run": "python train.py {heads} {layers} {seed}"}, "{layers} has no value"),
         ({"run": "python train.py {seed}"}, "values.heads: task.run has no {heads}"),

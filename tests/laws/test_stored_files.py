@@ -19,8 +19,8 @@ from headway.store.growth import turn
 from headway.store.records import READ
 from headway.store.verify import STORED_FILES
 
-NOT_HERE = ("plugins/*.py", "timings/lease/*.json", "runs/*/seed-*/start.json")
-"""Of code of one's own, of timing, and of runs that start from others, which no directory here has."""
+NOT_HERE = ("plugins/*.py", "code/*", "timings/lease/*.json", "runs/*/seed-*/start.json")
+"""Of plug-ins, of commands, of timing, and of runs that start from others, which no directory here has."""
 VERBS = ("status", "compare", "verify", "report")
 
 _opened: list[str] | None = None

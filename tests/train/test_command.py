@@ -12,11 +12,14 @@ from support.commands import document
 from support.tolerance import assert_same
 
 import headway
-from headway.config.command import WORK, CommandTask
+from headway.analysis.model import model_folder
+from headway.config.command import CommandTask
 from headway.config.load import load, resolve
+from headway.config.run import WORK
 from headway.errors import ResultsError, RunFailed, UserError
 from headway.execute.queue import work_per_step
 from headway.store.directory import Store
+from headway.store.verify import verify
 from headway.train.command import CommandRecords
 
 
@@ -187,14 +190,26 @@ def test_a_kept_file_that_was_changed_runs_nothing(tmp_path):
     run(tmp_path, content)
     (kept,) = (tmp_path / "out" / "code").iterdir()
     kept.write_text("print('other')")
+    assert [damage for one in verify(tmp_path / "out") for damage in one.damages if "code" in damage]
     with pytest.warns(RuntimeWarning, match="is not the file that its runs are made of"):
         headway.run(tmp_path / "out", seeds=2, figures=False)
+    assert {one.status for one in run(tmp_path, {**content, "seeds": 2}).runs()} == {"done"}
 
 
 def test_the_model_of_a_command_is_not_known(tmp_path):
     directory = run(tmp_path, {**document(tmp_path), "seeds": 1})
+    first = directory.run("h1", 0)
     with pytest.raises(UserError, match="headway xray"):
-        directory.run("h1", 0).model()
+        first.model()
+    with pytest.raises(UserError, match="stored no model"):
+        model_folder(first.path)
+    for n, stored in enumerate(("model", "best/model")):
+        (first.path / WORK / stored).mkdir(parents=True)
+        (first.path / WORK / stored / "config.json").write_text('{"model_type": "gpt2"}')
+        if n == 0:
+            assert model_folder(first.path).path == first.path / WORK / stored
+    with pytest.raises(UserError, match="stored 2 models"):
+        model_folder(first.path)
 
 
 SLOW = """

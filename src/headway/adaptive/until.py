@@ -30,7 +30,7 @@ from headway.store.look_plans import Asked, LookMade, StoredPlan, damages, keep,
 AT_MOST = 12
 """The default number of seeds at which a plan ends."""
 
-_WITHOUT_RATIO = ("fraction", YES_OR_NO, "1")
+_WITHOUT_RATIO = ("fraction", YES_OR_NO)
 """Units of metrics that may be 0: a yes or a no, or a share of them, has no ratio to another."""
 
 

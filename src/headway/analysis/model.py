@@ -553,6 +553,11 @@ def model_folder(asked: str | Path) -> ModelFolder:
     asked = Path(asked)
     folder = asked.parent if asked.name == "checkpoint" else asked
     if (folder / "run.json").is_file():
+        from headway.config.run import WORK
+        from headway.store.run import stored_model
+
+        if (folder / WORK).is_dir():
+            return model_folder(stored_model(folder))
         return ModelFolder(asked=asked, path=folder, kind="run")
     if (asked / "config.json").is_file():
         from headway.hf.read import is_own  # loads torch

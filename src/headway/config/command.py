@@ -24,11 +24,11 @@ from headway.errors import DeclarationError, ResultsError, near, shortened
 
 FOLDER = "code"
 """The folder of a results directory that keeps the files of commands."""
-WORK = "command"
-"""The folder of a run in which its command works."""
 LARGEST = 1 << 26
 _SHORT = 16
-_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_PLACE = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""")
+"""What a shell reads as quoted, where the quotes of a value would end."""
 _METRIC = re.compile(r"\w[\w./@%,+ -]*")
 
 Value = bool | int | float | str
@@ -113,6 +113,8 @@ class CommandTask(Task):
             raise ValueError(
                 "run is empty; give the command as a shell takes it, such as python train.py --seed {seed}"
             )
+        if self.shell and any(map(_PLACE.search, _QUOTED.findall(self.run))):
+            raise ValueError("run has a name in braces in quotes; leave these quotes out: Headway quotes values")
         if "seed" not in self.places:
             raise ValueError(
                 "run has no {seed}, so that all seeds would be one run; put {seed} where the command takes its random "
@@ -267,6 +269,8 @@ def with_hashes(document: Mapping[str, Any], folder: Path) -> tuple[dict[str, An
 
     def hashed(part: Any, where: str) -> Any:
         task = part.get("task") if isinstance(part, Mapping) else None
+        if isinstance(task, Mapping) and isinstance(task.get("files"), str):
+            raise DeclarationError(f"{where}task.files: {task['files']!r} was given; give a list, such as [train.py]")
         if not isinstance(task, Mapping) or not isinstance(task.get("files"), list | tuple):
             return part
         return {**part, "task": {**task, "files": dict(_read(task["files"], folder, f"{where}task.files", kept))}}
@@ -304,6 +308,14 @@ def kept_name(name: str, digest: str) -> str:
     return f"{digest[:_SHORT]}-{PurePosixPath(name).name}"
 
 
+def is_kept(file: Path) -> bool:
+    """Return whether a results directory has a file whose content has the hash in its name."""
+    try:
+        return file.name.startswith(Content.of(read_bytes(file)).sha256[:_SHORT])
+    except OSError:
+        return False
+
+
 def keep(directory: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of commands that a results directory lacks.
 
@@ -312,8 +324,9 @@ def keep(directory: Path, files: Mapping[str, bytes]) -> None:
     """
     if files:
         folder = folder_in(directory, FOLDER)
-        for name in files.keys() - set(names_in(folder)):
-            write_bytes(inside(folder, name), files[name])
+        for name, content in files.items():
+            if not is_kept(folder / name):
+                write_bytes(folder / name, content)
 
 
 def are_all(directory: Path) -> bool:

@@ -23,6 +23,9 @@ from headway.config.spec import FORMER, Spec, renamed
 PER_BYTE = "eval_bits_per_byte"
 """The metric that compares arms with different tokens."""
 
+WORK = "command"
+"""The folder of a run in which its command works, if it has one."""
+
 
 class Budget(Spec):
     """The cost of a run; an example is a prompt, or a sequence of tokens.

@@ -26,9 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import Content, appending, json_text, plain, write_text
-from headway.config.command import WORK
 from headway.config.plugins import directory_of, load_kept
-from headway.config.run import RunSpec
+from headway.config.run import WORK, RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, UserError
 from headway.execute.stop import Stop, StopRequest
 from headway.store import checkpoint, integrity, verify

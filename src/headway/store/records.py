@@ -16,7 +16,7 @@ from headway.base.files import NotOrdinary, checked, entries, inside, is_bare, k
 from headway.base.files import read_bytes as bytes_of
 from headway.base.identity import is_as_signed
 from headway.base.text import command_line, with_numbers
-from headway.config.command import WORK
+from headway.config.run import WORK
 from headway.errors import ResultsError, Unreadable
 from headway.store.checkpoint import Arrays
 

@@ -30,8 +30,8 @@ from headway.base.identity import DIGEST
 from headway.config.kinds import parse_stored, part_of
 from headway.config.lm.run import as_trained
 from headway.config.plugins import load_needed
-from headway.config.run import RunSpec
-from headway.errors import DeclarationError, ResultsError
+from headway.config.run import WORK, RunSpec
+from headway.errors import DeclarationError, ResultsError, UserError
 from headway.store import checkpoint, records
 from headway.store import integrity as seals
 from headway.store.batches import RunBatch
@@ -380,3 +380,17 @@ def update(run: Run, lease: Lease, **changes: Any) -> Run:
     lease.check()
     write_text(run.path / "run.json", document(changed))
     return changed
+
+
+def stored_model(folder: Path) -> Path:
+    """Return the folder of the model that a run's command has stored in the format of transformers.
+
+    Raises:
+        UserError: if it has stored none, or several.
+    """
+    stored = [file.parent for depth in ("", "*/", "*/*/") for file in entries(folder, f"{WORK}/{depth}config.json")]
+    if not stored:
+        raise UserError(f"{folder}: its command stored no model; save_pretrained(FOLDER) in the command stores one")
+    if len(stored) > 1:
+        raise UserError(f"{folder}: its command stored {len(stored)} models; give one of them, such as {stored[0]}")
+    return stored[0]

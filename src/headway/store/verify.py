@@ -17,8 +17,9 @@ from typing import Any
 
 from headway.base.files import Content, entries, json_text, names_in, plain, read_bytes
 from headway.base.text import command_line, listed
-from headway.config.command import WORK
+from headway.config import command
 from headway.config.plugins import check_kept
+from headway.config.run import WORK
 from headway.errors import DeclarationError, ResultsError, shortened
 from headway.store import document, integrity, look_plans
 from headway.store.directory import Store
@@ -135,6 +136,10 @@ def _why_not_code(_: Path, file: Path) -> str:
     return ""
 
 
+def _why_not_command(_: Path, file: Path) -> str:
+    return "" if command.is_kept(file) else f"{file} is not as it was written; the experiment's file writes it anew"
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredFile:
     """Files of a results directory that something reads, and what would tell that one of them is damaged.
@@ -156,6 +161,7 @@ STORED_FILES = (
     StoredFile(pattern=document.FILE, by="its first line"),
     StoredFile(pattern="looks/*.json", by="the document"),
     StoredFile(pattern="plugins/*.py", by="its name", why_not=_why_not_code),
+    StoredFile(pattern=f"{command.FOLDER}/*", by="its name", why_not=_why_not_command),
     *(StoredFile(pattern=pattern, by="itself", why_not=_why_not_signed) for pattern in document.SIGNED),
     StoredFile(pattern=integrity.CHECKED, by="nothing: where it is damaged, runs are read whole"),
     StoredFile(pattern=f"{_OF_RUN}/run.json", by="itself"),

@@ -18,8 +18,9 @@ import numpy as np
 
 from headway.base.files import folder_in, ordinary
 from headway.base.process import RunningCommand, how_it_ended, metric_in
-from headway.config.command import WORK, CommandRun, CommandTask, copy_to
+from headway.config.command import CommandRun, CommandTask, copy_to
 from headway.config.plugins import directory_of
+from headway.config.run import WORK
 from headway.config.spec import thinned
 from headway.config.yaml import leaves
 from headway.errors import RunFailed, UserError, shortened
@@ -29,7 +30,6 @@ from headway.train.loop import Conclusion, Study, TrainingSlice
 STEPS = ("step", "_step", "global_step", "iteration", "iter", "epoch")
 """Names under which records have their step; the first that is there counts."""
 RESUMED = "HEADWAY_RESUMED"
-_POLL_S = 0.05
 _HEARD_AFTER_S = 0.5
 _PATIENCE_S = 20.0
 """Seconds that a command has to store its state when it is asked to end."""
@@ -181,12 +181,10 @@ class CommandTrainer:
         """
         if self._command is None:
             self._command = self._started()
-        code, until = None, time.monotonic() + _HEARD_AFTER_S
-        while code is None and time.monotonic() < until:
-            try:
-                code = self._command.wait(_POLL_S)
-            except OSError as error:
-                raise RunFailed(f"{error.filename}: the command did not start ({error.strerror})") from None
+        try:
+            code = self._command.wait(_HEARD_AFTER_S)
+        except OSError as error:
+            raise RunFailed(f"{error.filename}: the command did not start ({error.strerror})") from None
         self.records.read(ended=code is not None)
         if code is None:
             self._check_heard()
