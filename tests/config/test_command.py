@@ -6,6 +6,7 @@ import sys
 import pytest
 from support.commands import document
 
+from headway.base.files import ordinary
 from headway.config.command import copy_to, keep
 from headway.config.load import read_resolved, resolve
 from headway.config.metrics import METRICS
@@ -77,6 +78,15 @@ def test_a_script_beside_the_file_is_a_program(tmp_path):
     keep(tmp_path / "out", experiment.code)
     copy_to(tmp_path, tmp_path / "out", experiment.arm("h1").spec(0).task.files)
     assert os.access(tmp_path / "train.py", os.X_OK)
+
+
+def test_a_checkpoint_of_a_command_may_be_large(tmp_path):
+    folder = tmp_path / "command"
+    folder.mkdir()
+    with (folder / "model.pt").open("wb") as file:
+        file.truncate((1 << 28) + 1)
+    with ordinary(folder / "model.pt") as file:
+        assert file.read(1) == b"\0"
 
 
 @pytest.mark.parametrize("metric", ["eval/loss", "eval.acc@1", "потеря", "acc,none", "5 shot"])
