@@ -487,7 +487,7 @@ def test_relative_paths_begin_at_a_slot_where_they_begin_here(tmp_path, monkeypa
 def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
     (tmp_path / "mine.jsonl").write_text("{}")
     text = {"kind": "text", "corpus": "mine.jsonl:story", "validation": "tinystories", "tokenizer": "./none"}
-    assert [str(file) for file in parse(TextTask, {**text, "n_ctx": 8}).files] == ["mine.jsonl", "none"]
+    assert [str(file) for file in parse(TextTask, {**text, "n_ctx": 8}).read_files] == ["mine.jsonl", "none"]
     monkeypatch.chdir(tmp_path)
     nodes = Nodes()
     monkeypatch.setattr("headway.execute.sweep.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))

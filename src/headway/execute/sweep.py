@@ -339,7 +339,7 @@ class _Sweep:
 
     def wait(self) -> None:
         """Let some time go by until the next poll: little where runs have just ended, then more and more."""
-        self._pause_s = min(_SOON_S if self._news else 2 * self._pause_s, _POLL_EVERY_S)
+        self._pause_s = min(_SOON_S if self._news else 1.25 * self._pause_s, _POLL_EVERY_S)
         time.sleep(self._pause_s)
 
     def stop(self, interruptions: SignalHandler) -> None:
