@@ -404,8 +404,7 @@ def carry_out(
 
     path = out or experiment.directory
     experiment = as_compared(experiment, path)
-    is_typed = experiment.code is not None  # read from the user's own file, and not from a results directory
-    replace(where, trust_code=where.trust_code or is_typed).check_trusted(path, experiment.selected)
+    where.trusting(experiment).check_trusted(path, experiment.selected)
     uses_gpu = any(arm.resolved_spec.traits.uses_gpu for arm in experiment.selected)
     here = where.here(runs=len(experiment.runs), uses_gpu=uses_gpu)
     for warning in (*experiment.ignored_settings, *fallbacks(experiment, where.trainer)):

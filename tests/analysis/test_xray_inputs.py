@@ -94,7 +94,7 @@ def test_what_headways_own_model_cannot_be_goes_to_transformers(name, text, tmp_
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("scaled turns", "rope_type is 'llama3', which Headway's model does not have"),
+        ("scaled turns", "rope_type 'llama3' is not supported"),
         ("classifier", "is a GPT2ForSequenceClassification, which Headway's own model cannot be"),
         ("cross-attention", "add_cross_attention is True, which Headway's model does not have"),
     ],

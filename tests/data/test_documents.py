@@ -54,7 +54,9 @@ def test_a_field_is_named_after_the_file(tmp_path):
     corpora = [find_corpus(name, limit=None, asked="") for name in (str(path), f"{path}:body", f"{path}:text")]
     assert len({corpus.digest for corpus in corpora}) == 3
     path.with_name("b.jsonl").write_text('{"text": "one", "body": "x"}\n' * 6 + '{"text": "seven"}\n')
-    with pytest.raises(UserError, match=r"b.jsonl, line 7: an object with text, where .* in the field body; give one"):
+    with pytest.raises(
+        UserError, match=r"b.jsonl, line 7: an object with text, but Headway reads the field body; give one"
+    ):
         documents(f"{path.with_name('b.jsonl')}:body")
     with pytest.raises(UserError, match=r"none.jsonl: there is no such file or folder"):
         documents(tmp_path / "none.jsonl:body")

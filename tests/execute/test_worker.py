@@ -69,7 +69,7 @@ def test_a_run_that_goes_on_has_the_trainer_and_compilation_it_began_with(
 
     class Room:
         @staticmethod
-        def open_study(spec, *, trainer, compile, device, init_from, init_record):
+        def open_study(spec, *, trainer, compile, device, init_from, init_record, folder):
             assert init_from is init_record is None
             calls.append((trainer, compile))
             return quadratic.study(spec)

@@ -197,7 +197,7 @@ def test_a_gate_that_is_removed_meanwhile_is_not_made_again(tmp_path):
 
 def test_a_champion_cannot_be_tried_against_itself(tmp_path, monkeypatch):
     with pytest.raises(
-        UserError, match=r"this is the champion's own command \(baseline\), and there is nothing to compare"
+        UserError, match=r"this is the champion's own command \(baseline\), so there is nothing to compare"
     ):
         try_(gate(tmp_path), 0.0, monkeypatch)
 

@@ -111,7 +111,7 @@ def test_what_attends_to_the_future_sees_no_padding_and_cannot_write(tmp_path):
         plain, followed = theirs(prompt).logits, theirs(padded, attention_mask=mask).logits
     assert_same(followed[:, :20], plain, dtype=np.float32)
     for use_cache in (True, False):
-        with pytest.raises(ValueError, match="this model attends to the future, so it cannot write"):
+        with pytest.raises(ValueError, match="this model attends to the future, so it cannot generate text"):
             theirs.generate(prompt, max_new_tokens=2, use_cache=use_cache)
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.config.arms import Arm
+from headway.config.experiment import Experiment
 from headway.errors import ResultsError, StorageFailed
 from headway.execute.parents import RunDependencies
 from headway.execute.places import LOST, WORKER, LocalPlace, Place, Worker, WorkerOptions, lasting, local_places
@@ -59,6 +60,10 @@ class ExecutionOptions:
     ray: str | None = None
     trust_code: bool = False
     command: tuple[str, ...] = WORKER
+
+    def trusting(self, experiment: Experiment) -> "ExecutionOptions":
+        """Return these options; commands of an experiment that was read from a user's own file are trusted."""
+        return replace(self, trust_code=self.trust_code or experiment.code is not None)
 
     def check_trusted(self, directory: Path, arms: Iterable[Arm]) -> None:
         """Raise ResultsError if a directory would run commands that this user has not typed.

@@ -49,7 +49,7 @@ def test_numbers_and_shares(keep, units, expected):
         ("half", PLAIN, "keep half: a number of heads or a share was expected, such as 24, 50% or 0.5"),
         (True, PLAIN, "keep True: a number of heads or a share was expected"),
         (float("nan"), PLAIN, "keep nan: a number of heads or a share was expected"),
-        (5, GROUPED, "keep 5: heads that share their keys and values go together, and 5 would take one without its KV "
+        (5, GROUPED, "keep 5: heads that share keys and values go together, and 5 would take one without its KV "
          "head; give 4 or 6"),
         (2, UNEQUAL, "and 2 would take one without its KV head; give 1 or 3"),
     ],
