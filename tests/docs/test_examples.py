@@ -1,6 +1,8 @@
 """The examples are run whole: a trainer of its own, from its experiment to an x-ray of what it stored."""
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "nanogpt-heads"
 
 
 @pytest.mark.slow
-def test_the_trainer_of_ones_own_is_run_and_its_model_x_rayed(tmp_path):
+def test_the_trainer_of_ones_own_is_run_and_its_model_x_rayed(tmp_path, monkeypatch):
+    # Whoever types `python` has an environment active, and a test may not.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     folder = tmp_path / "example"
     shutil.copytree(EXAMPLE, folder)
     words = ["the", "cat", "sat", "on", "a", "mat", "and", "every", "dog", "ran", "to", "one", "door"]

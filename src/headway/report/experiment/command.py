@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import join
-from headway.config.command import CommandRun
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.report.charts.figure import SOLID, WIDTH, Figure, LineStyle, panel
@@ -27,7 +26,7 @@ class CommandReportSlice(ReportSlice):
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The metric at the end of training, and over training."""
-        metric = _metric(material)
+        metric = material.experiment.primary
         name = metric_name(metric)
         measure = OutcomeMeasure(
             name="final",
@@ -45,7 +44,7 @@ class CommandReportSlice(ReportSlice):
 
     def final(self, material: ReportData) -> Table:
         """A row per arm: its last metrics, mean and spread over seeds."""
-        primary = _metric(material)
+        primary = material.experiment.primary
         recorded = {name for arm in material.arms for run in arm.runs for name in _records(run.run.curves())}
         others = sorted(recorded - {primary})[:MOST_COLUMNS]
         names = [primary, *others]
@@ -61,12 +60,6 @@ class CommandReportSlice(ReportSlice):
     def luck(self, material: ReportData) -> str:  # noqa: ARG002
         """Return nothing: how the command evaluates its models is its own."""
         return ""
-
-
-def _metric(material: ReportData) -> str:
-    run = material.run
-    assert isinstance(run, CommandRun)
-    return run.task.metric
 
 
 def _records(curves: Mapping[str, Any]) -> Mapping[str, Any]:
