@@ -253,7 +253,7 @@ def no_text(run: RunSpec) -> str:
     if run.task.n_ctx is None or _text_of(run) is not None:
         return ""
     end = "it can neither read a text nor write one"
-    if run.content().get("model", {}).get("encoder") is not None:
+    if getattr(run.model, "encoder", None) is not None:
         return (
             f"was trained on {run.task.title}, whose inputs are numbers and no tokens: {end}; `headway xray` reads its "
             "own examples"

@@ -25,7 +25,7 @@ _GONE = (ProcessLookupError, PermissionError)
 _NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 
 _GUARD = 'read -r _; kill -KILL "-$0"'
-"""What ends a group, once the pipe that this process holds is closed."""
+"""A shell program that kills a process group as soon as its own standard input is closed."""
 
 
 class RunningCommand:

@@ -28,7 +28,7 @@ LARGEST = 1 << 26
 _SHORT = 16
 _PLACE = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""")
-"""What a shell reads as quoted, where the quotes of a value would end."""
+"""Quoted text and escaped characters in a command for a shell; a value's own quotes would end there."""
 _METRIC = re.compile(r"\w[\w./@%,+ -]*")
 
 Value = bool | int | float | str
@@ -194,8 +194,13 @@ def _declare(name: str, better: Better) -> None:
         raise ValueError(f"better: of {name}, {known.better} is better; give that, or record it under another name")
 
 
+def _is_below(name: str) -> bool:
+    """Return whether a path leads to something below the folder in which it begins."""
+    return all(map(is_bare, name.split("/")))
+
+
 def _check_name(name: str, what: str = "") -> None:
-    if not all(map(is_bare, name.split("/"))):
+    if not _is_below(name):
         raise ValueError(f"{what}{shortened(repr(name))} is no path below the folder; give one such as model/net.py")
 
 
@@ -206,7 +211,7 @@ class NoSettings(Spec):
 class CommandRun(RunSpec):
     """A run of a command."""
 
-    traits: ClassVar[Traits] = Traits(laboratory="command", example="run", uses_gpu=True, is_timed=False)
+    traits: ClassVar[Traits] = Traits(laboratory="command", example="run", uses_gpu=True)
 
     task: CommandTask
     values: dict[str, Value] = Field({}, description="what stands in braces in the command, by name")
@@ -263,7 +268,7 @@ def with_hashes(document: Mapping[str, Any], folder: Path) -> tuple[dict[str, An
     """Return a plain document with the hashes of the files that commands start, and the files by their kept names.
 
     Raises:
-        DeclarationError: if a file cannot be read, or a command names one that is not listed.
+        DeclarationError: if a file is missing, is too large, or lies outside of the folder.
     """
     kept: dict[str, bytes] = {}
 
@@ -286,7 +291,7 @@ def _read(names: Any, folder: Path, where: str, kept: dict[str, bytes]) -> Itera
     for given in names:
         name = str(PurePosixPath(given)) if isinstance(given, str) else given  # ./train.py is train.py
         path = folder / str(name)
-        if not isinstance(name, str) or not all(map(is_bare, name.split("/"))):
+        if not isinstance(name, str) or not _is_below(name):
             raise DeclarationError(f"{where}: {shortened(repr(name))} is no path below the folder of this file")
         if not path.is_file():
             what = (

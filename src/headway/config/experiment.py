@@ -47,7 +47,8 @@ class Experiment:
     for. `settings` are merged in already. `only` lists the runs that are asked for, by arm and seed, if these are not
     every selected arm with every seed. `named` lists arms by full name in the order in which a user named them. Those
     that are not selected have runs in the results directory, and are compared with the selected ones. `removed_keys`
-    are the keys of a stored document that only former versions read.
+    are the keys of a stored document that only former versions read. `code` are the files of training commands, by the
+    names under which a directory keeps them; None if the document is that of a results directory.
     """
 
     document: Document

@@ -305,8 +305,7 @@ def load(given: str, folder: Path = Path()) -> Plugin:
         plugin = _file(given, path, _read(path, given))
     else:
         plugin = _package(given)
-    private, _ = private_folder(FOLDER)
-    (private / plugin.digest).touch()
+    _mark(FOLDER, plugin.digest).touch()
     return plugin
 
 
@@ -345,14 +344,18 @@ def allow(directory: Path) -> tuple[Plugin, ...]:
 
 def allow_command(*command: Any) -> None:
     """Note that this user has typed or read a command, so that it may run where it is found in a directory."""
-    private, _ = private_folder("commands")
-    (private / digest_of(command)).touch()
+    _mark("commands", digest_of(command)).touch()
 
 
 def is_allowed_command(*command: Any) -> bool:
     """Return whether this user has typed or read a command."""
-    private, _ = private_folder("commands")
-    return (private / digest_of(command)).exists()
+    return _mark("commands", digest_of(command)).exists()
+
+
+def _mark(kind: str, digest: str) -> Path:
+    """Return the file whose presence says that this user has asked for some code on this machine."""
+    private, _ = private_folder(kind)
+    return private / digest
 
 
 def _allowed(directory: Path, written: str) -> Plugin:
@@ -390,8 +393,7 @@ def _kept(directory: Path, written: str) -> Plugin:
         digest = _checked(directory / written, text)
     else:
         text, digest = b"", _digest_of_package(_entry_point(written))
-    private, _ = private_folder(FOLDER)
-    if not is_registered(digest) and not (private / digest).exists():
+    if not is_registered(digest) and not _mark(FOLDER, digest).exists():
         what = str(directory / written) if is_file else written.partition("@")[0]
         raise NotAllowed(directory, written, what)
     return _file(written, directory / written, text) if is_file else _package(written)

@@ -97,8 +97,6 @@ class Traits:
     """True if a GPU is worth using; otherwise a run trains on the processor even if there is a GPU."""
     initialises_others: bool = False
     """True if other runs can be initialised from a run of this kind."""
-    is_timed: bool = True
-    """False if `headway plan` cannot try a few steps."""
     measures_user_metrics: bool = False
     """True if metrics of runs that plugins register are measured."""
     memory_advice: str = "lower training.batch_size"

@@ -186,7 +186,7 @@ def _tried(together: Sequence[RunSpec]) -> tuple[float, ...]:
 
 
 def _reason_not_to_try(run: RunSpec) -> str | None:
-    if not run.traits.is_timed:
+    if run.command:
         return "a run is a command of your own"
     # A trial is three steps, of at least an example each.
     flops = 3 * 3.0 * run.budget.flops_per_example

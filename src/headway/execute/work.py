@@ -285,9 +285,10 @@ class OwnedRun:
             yield resumed is None or resumed.unrecorded is not None
             count = partial(self._count, study, base)
             session = TrainingSession(self._run, study, writer, self._lease, self._stop_request, count)
-            with contextlib.ExitStack() as open_study_parts:
-                open_study_parts.callback(study.close)
+            try:
                 training_s = yield from session.to_the_end()
+            finally:
+                study.close()
             self._contents |= writer.contents
         conclusion = study.conclude()
         self._lease.check()

@@ -176,7 +176,7 @@ def figures(material: ReportData) -> Iterator[Figure]:
 
 def _can_look(material: ReportData) -> bool:
     """Return whether `headway look` can open the models, which must read tokens."""
-    reads_numbers = material.run.content().get("model", {}).get("encoder") is not None
+    reads_numbers = getattr(material.run.model, "encoder", None) is not None
     return bool(material.arms) and material.run.task.n_ctx is not None and not reads_numbers
 
 
