@@ -111,7 +111,8 @@ def roles_of(table: RunTable, asked: Asked) -> Roles:
         metric = asked.metric
         if not any(table.measurement(cell) is not None for cell in table.values(metric)):
             raise UserError(f"{table.source}: column {metric} holds no number; {_listed(table)}")
-    arm = arm or (_arm(table, {metric, step, seed, run}),)
+    arm = arm or (_arm(table, {metric, step, seed}, run),)
+    _check_steps(table, step)
     if twice := {name for name in (metric, seed, step) if name in arm} or ({metric} & {seed, step}):
         raise UserError(
             f"{table.source}: column {min(map(str, twice))} has two roles; give another column for one of them"
@@ -127,6 +128,16 @@ def roles_of(table: RunTable, asked: Asked) -> Roles:
         better=asked.better or better_of(metric),
         guessed=tuple(role for role in pairs if pairs[role] is None and found[role] is not None),
     )
+
+
+def _check_steps(table: RunTable, step: str | None) -> None:
+    """Raise UserError if a step is no number: the last step of a run would not be known."""
+    texts = [] if step is None else [cell for cell in table.values(step) if table.number(cell) is None]
+    if texts:
+        raise UserError(
+            f"{table.source}: {shortened(repr(texts[0]), 40)} in column {step} is no step; write whole numbers such "
+            "as 10000, or leave the column out"
+        )
 
 
 def better_of(metric: str) -> Better | None:
@@ -200,16 +211,25 @@ def _metric(table: RunTable, taken: set[str | None]) -> str:
         for chosen in (found, held_out):
             if len(chosen) == 1:
                 return chosen[0]
+    for column in table.columns:
+        texts = [cell for cell in table.values(column) if table.measurement(cell) is None]
+        if better_of(column) and texts:
+            raise UserError(
+                f"{table.source}: {column} may be the metric, and {shortened(repr(texts[0]), 40)} in it is no number; "
+                "write plain numbers, or type --metric NAME"
+            )
     raise UserError(f"{table.source}: which column is the metric? Type --metric NAME; {_listed(table)}")
 
 
-def _arm(table: RunTable, taken: set[str | None]) -> str:
-    free = [column for column in table.columns if column not in taken and not _is_apart(column)]
+def _arm(table: RunTable, taken: set[str | None], run: str | None) -> str:
+    free = [column for column in table.columns if column not in {*taken, run} and not _is_apart(column)]
     varying = {c: len({str(cell) for cell in table.values(c)}) for c in free}
     several = [column for column, n in varying.items() if n > 1]
     named = sorted((c for c in several if last_name(c) in ARMS), key=lambda column: ARMS.index(last_name(column)))
     texts = [column for column in several if not table.is_numeric(column)]
-    for chosen in (named, texts):
+    n_runs = 0 if run is None else len({str(cell) for cell in table.values(run)})
+    shared = [column for column in texts if varying[column] < n_runs]  # the others name runs
+    for chosen in (named, texts, shared):
         if len(chosen) == 1:
             return chosen[0]
     raise UserError(f"{table.source}: which columns name an arm? Type --arm NAME or --arm A,B; {_listed(table)}")

@@ -6,7 +6,7 @@ A file is CSV, TSV or other separated text, JSON, JSON lines or Parquet. A folde
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ from headway.config.yaml import read_yaml
 from headway.errors import UserError
 from headway.judged.table import Row, RunTable, decoded, flat, json_rows, separated_rows, table_of
 
-SETTINGS = ("config.json", "config.yaml", "params.json", "args.json", "hparams.yaml", "wandb-metadata.json")
+SETTINGS = (
+    "config.json",
+    "config.yaml",
+    ".hydra/config.yaml",
+    "params.json",
+    "args.json",
+    "hparams.yaml",
+    "wandb-metadata.json",
+)
 """Files with the settings of a run, which become columns."""
 
 SUMMARIES = (
@@ -38,6 +46,8 @@ MOST_BYTES = 2_000_000_000
 
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)=([^,]+)")
 _SEED = re.compile(r"(?:seed|s)[-_ ]?(\d+)", re.IGNORECASE)
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+"""Folders in which the trainer of transformers keeps the history up to a step."""
 
 
 def read_table(source: str | Path) -> RunTable:
@@ -119,8 +129,18 @@ def read_folder(path: Path) -> tuple[list[Row], str]:
         raise UserError(
             f"{path}: it has {len(runs):,} folders with results; give a folder of at most {MOST_RUNS:,} runs"
         )
-    rows = [row for folder, files in runs.items() for row in _of_run(path, folder, files)]
+    former = _former_checkpoints(runs)
+    rows = [row for folder, files in runs.items() if folder not in former for row in _of_run(path, folder, files)]
     return rows, path.name
+
+
+def _former_checkpoints(folders: Iterable[Path]) -> set[Path]:
+    """Return the folders of checkpoints that have a later one beside them, whose history holds theirs."""
+    last: dict[Path, tuple[int, Path]] = {}
+    checkpoints = {folder: int(found[1]) for folder in folders if (found := _CHECKPOINT.fullmatch(folder.name))}
+    for folder, step in checkpoints.items():
+        last[folder.parent] = max(last.get(folder.parent, (step, folder)), (step, folder))
+    return checkpoints.keys() - {folder for _, folder in last.values()}
 
 
 def _of_run(path: Path, folder: Path, files: Sequence[Path]) -> Iterator[Row]:
@@ -180,9 +200,10 @@ def _of_name(name: Path) -> Row:
         >>> _of_name(Path("lion/seed-0"))
         {'run': 'lion/seed-0', 'folder_1': 'lion', 'seed': '0'}
     """
-    row: Row = {"run": name.as_posix()}
+    parts = [part for part in name.parts if not _CHECKPOINT.fullmatch(part)]
+    row: Row = {"run": "/".join(parts)}
     depth = 0
-    for part in name.parts:
+    for part in parts:
         if settings := _SETTING.findall(part):
             row |= dict(settings)
         elif seed := _SEED.fullmatch(part):
