@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from headway.base.process import RunningCommand
 
 
@@ -58,6 +60,22 @@ os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", program]).returncode == -9
     assert has_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_without_a_guard_no_command_runs(tmp_path, monkeypatch):
+    started = []
+
+    def popen(words, **options):
+        if words[0] == "/bin/sh":
+            raise BlockingIOError("no more processes")
+        started.append(real(words, **options))
+        return started[0]
+
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with RunningCommand(["sleep", "60"], folder=tmp_path) as command, pytest.raises(BlockingIOError):
+        command.wait()
+    assert has_ended(started[0].pid)
 
 
 def test_variables_and_the_folder_are_its_own(tmp_path):

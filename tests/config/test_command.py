@@ -11,7 +11,7 @@ from headway.config.command import copy_to, keep
 from headway.config.load import read_resolved, resolve
 from headway.config.metrics import METRICS
 from headway.config.plugins import allow_command, is_allowed_command
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, ResultsError
 
 
 def loaded(folder, document):
@@ -149,6 +149,15 @@ def test_another_command_is_not_allowed():
     allow_command("run", {"a": "1"})
     assert is_allowed_command("run", {"a": "1"})
     assert not is_allowed_command("run", {"a": "2"})
+
+
+def test_a_command_with_another_value_is_not_allowed(tmp_path):
+    spec = loaded(tmp_path, document(tmp_path)).arms[0].resolved_spec
+    spec.check_trusted(tmp_path, trust_code=True)
+    name, value = next(iter(spec.values.items()))
+    other = spec.model_copy(update={"values": {**spec.values, name: f"{value}1"}})
+    with pytest.raises(ResultsError, match=f"{value}1.* --trust-code"):
+        other.check_trusted(tmp_path, trust_code=False)
 
 
 def test_values_belong_to_commands_alone():

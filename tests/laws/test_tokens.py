@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 426_506,
-    "code lines": 40_246,
+    "tokens": 426_533,
+    "code lines": 40_253,
     "dense modules": 83,
     "functions above 400 tokens": 28,
     "comprehensions in 1,000 lines": 77,

@@ -62,13 +62,18 @@ class RunningCommand:
 
     def _start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(words, **options)
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, str(process.pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        try:
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, str(process.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
         return process
 
     def __enter__(self) -> Self:

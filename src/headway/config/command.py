@@ -159,20 +159,6 @@ class CommandTask(Task):
                 f"add {listed(missing)} there"
             )
 
-    def check_trusted(self, directory: Path, *, trust_code: bool) -> None:
-        """Raise ResultsError if a directory would run a command that the user has not typed.
-
-        Raises:
-            ResultsError: naming the command.
-        """
-        if trust_code:
-            allow_command(self.run, dict(self.files), self.shell)
-        if not is_allowed_command(self.run, dict(self.files), self.shell):
-            raise ResultsError(
-                f"{directory} would run {shortened(repr(self.run))}, which you have not run here yet; read it and the "
-                f"files in {directory / FOLDER}, and allow it with --trust-code"
-            )
-
 
 def _declare(name: str, better: Better) -> None:
     """Make a metric known to the tables and sentences of this process.
@@ -257,6 +243,22 @@ class CommandRun(RunSpec):
     def command(self) -> str:
         """The command line, with the place of the run's folder left open."""
         return shlex.join(self.words("{run}")).replace("'{run}'", "{run}")
+
+    def check_trusted(self, directory: Path, *, trust_code: bool) -> None:
+        """Raise ResultsError if a directory would run a command that the user has not typed.
+
+        Raises:
+            ResultsError: naming the command.
+        """
+        task = self.task
+        command = (task.run, dict(task.files), task.shell, dict(self.values))
+        if trust_code:
+            allow_command(*command)
+        if not is_allowed_command(*command):
+            raise ResultsError(
+                f"{directory} would run {shortened(repr(self.command))}, which you have not run here yet; read it and "
+                f"the files in {directory / FOLDER}, and allow it with --trust-code"
+            )
 
     def words(self, folder: Path | str) -> list[str]:
         """Return the program and its arguments, for a folder that the command works in."""

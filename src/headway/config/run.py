@@ -141,13 +141,6 @@ class Task(Spec):
             DeclarationError: saying what is missing.
         """
 
-    def check_trusted(self, directory: Path, *, trust_code: bool) -> None:
-        """Raise ResultsError if a results directory would run code that the user has not typed; most run none.
-
-        Raises:
-            ResultsError: naming the code.
-        """
-
     def best_possible(self, model: Any) -> Mapping[str, float]:  # noqa: ARG002
         """Return known bounds that no model of this shape exceeds, by metric."""
         return {}
@@ -256,6 +249,13 @@ class RunSpec(Spec):
     def command(self) -> str:
         """The command line of a run that Headway does not train itself; empty if it does."""
         return ""
+
+    def check_trusted(self, directory: Path, *, trust_code: bool) -> None:
+        """Raise ResultsError if a results directory would run code that the user has not typed; most run none.
+
+        Raises:
+            ResultsError: naming the code.
+        """
 
     @property
     def warnings(self) -> tuple[str, ...]:

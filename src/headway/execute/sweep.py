@@ -72,7 +72,7 @@ class ExecutionOptions:
             ResultsError: naming one.
         """
         for arm in arms:
-            arm.resolved_spec.task.check_trusted(directory, trust_code=self.trust_code)
+            arm.resolved_spec.check_trusted(directory, trust_code=self.trust_code)
 
     def here(self, *, runs: int, uses_gpu: bool) -> tuple[LocalPlace, ...]:
         """The places of this machine.
