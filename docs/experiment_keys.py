@@ -42,13 +42,14 @@ UNITS = {key: unit for unit, keys in _KEYS.items() for key in keys.split()}
 """Units of keys that have one; the others are counts, names or pure numbers."""
 
 _ARMS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 2, "maxItems": 2}
 _CONTRAST: dict[str, Any] = {
     "anyOf": [
         {"type": "string", "pattern": ". - ."},
         {"type": "array", "items": _ARMS, "minItems": 2, "maxItems": 2},
         {
             "type": "object",
-            "properties": {"better": _ARMS, "than": _ARMS},
+            "properties": {"better": _ARMS, "than": _ARMS, "names": _NAMES},
             "required": ["better", "than"],
             "additionalProperties": False,
         },

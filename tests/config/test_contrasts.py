@@ -6,6 +6,7 @@ from headway.config.contrasts import contrasts_of
 from headway.config.load import load, resolve
 from headway.config.yaml import read_file, shipped
 from headway.errors import DeclarationError
+from headway.stats.verdicts import sides_of
 
 ARMS = ("falling-low", "falling-high", "rising-low", "rising-high", "flat", "better")
 
@@ -63,6 +64,27 @@ def test_a_pattern_is_called_by_its_word_unless_that_is_an_arm_or_there_is_none(
     assert found.sides == ("wide", "a")
 
 
+def test_a_common_start_names_sides_that_differ_in_nothing_else():
+    arms = ["lane-half", "lane-all", "plain-half", "plain-all", "plain-twice"]
+    (alike, shifted) = contrasts_of(
+        {
+            "alike": [["lane-half", "lane-all"], ["plain-half", "plain-all"]],
+            "shifted": [["lane-half", "lane-all"], ["plain-all", "plain-twice"]],
+        },
+        arms,
+    )
+    assert alike.sides == ("lane", "plain")
+    assert shifted.sides == ("lane-half and lane-all", "plain-all and plain-twice")
+
+
+def test_a_document_may_name_the_sides():
+    asked = "contrasts={it: {better: [h2, h4], than: h1, names: [several heads, a single one]}}"
+    experiment = load("icl-heads", settings=[asked])
+    (contrast,) = experiment.contrasts
+    assert sides_of(contrast, experiment) == ("several heads", "a single one")
+    assert contrast.label == "several heads - a single one"
+
+
 def test_two_sides_never_have_the_same_name():
     (found,) = contrasts_of({"it": [["a-1", "a-2"], ["a-3", "a-4"]]}, ["a-1", "a-2", "a-3", "a-4"])
     assert found.sides == ("a-1 and a-2", "a-3 and a-4")
@@ -81,6 +103,11 @@ def test_two_sides_never_have_the_same_name():
         (["flat"], r"1 sides were given; give two \(the second is subtracted\)"),
         ("falling-* - falling-low", r"falling-low is on both sides; leave it out of one"),
         ({"better": "flat", "then": "falling-low"}, r"contrasts.it.then: there is no such key; did you mean than"),
+        (
+            {"better": "flat", "than": "falling-low", "names": "flat"},
+            r"contrasts.it.names: 'flat' was given; give two names",
+        ),
+        ({"better": "flat", "than": "falling-low", "names": ["a", "a"]}, r"contrasts.it.names: .* give two names"),
         ({"than": "flat"}, r"contrasts.it.better: missing; name the arms of that side"),
         ({"than": "flat", "beter": "falling-low"}, r"contrasts.it.beter: there is no such key; did you mean better"),
         ({"flat": 1, "falling-low": -0.5}, r"its weights add up to 0.5; of a difference they add up to 0"),

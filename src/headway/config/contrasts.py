@@ -22,6 +22,7 @@ from headway.errors import near
 
 FORMS = "'one arm - another', [first, second], {better: ..., than: ...} or {arm: weight, ...}"
 _SIDES = ("better", "than")
+_NAMES = "names"
 _ROUNDING = 1e-9
 
 
@@ -38,6 +39,8 @@ class Contrast:
     """Weights by arm, none of them 0."""
     sides: tuple[str, str] | None
     """The names of the first and the second side in a sentence; None for a contrast given by weights."""
+    titles: tuple[str, str] | None = None
+    """The names that the document gives to the sides; None if it gives none."""
 
     @property
     def first(self) -> Mapping[str, float]:
@@ -144,11 +147,12 @@ def _contrast(name: str, value: Any, arms: Sequence[str]) -> Contrast:
         return _two_sided(name, where, value, arms)
     if isinstance(value, Mapping) and any(isinstance(value.get(key), str | list | tuple) for key in _SIDES):
         for key in value:
-            if key not in _SIDES:
-                raise ValueError(f"{where}.{key}: there is no such key; {near(str(key), _SIDES)}")
+            if key not in (*_SIDES, _NAMES):
+                raise ValueError(f"{where}.{key}: there is no such key; {near(str(key), (*_SIDES, _NAMES))}")
         if missing := [key for key in _SIDES if key not in value]:
             raise ValueError(f"{where}.{missing[0]}: missing; name the arms of that side")
-        return _two_sided(name, where, [value[key] for key in _SIDES], arms, keys=_SIDES)
+        contrast = _two_sided(name, where, [value[key] for key in _SIDES], arms, keys=_SIDES)
+        return _titled(contrast, where, value[_NAMES]) if _NAMES in value else contrast
     if isinstance(value, Mapping):
         return _weighted(name, where, value, arms)
     raise ValueError(f"{where}: {value!r} was given; write it as {FORMS}")
@@ -172,9 +176,20 @@ def _two_sided(
         raise ValueError(f"{where}: {', '.join(both)} is on both sides; leave it out of one")
     weights = {arm: sign / len(side) for sign, side in zip((1.0, -1.0), chosen, strict=True) for arm in side}
     first, second = (_said(patterns, arms) for patterns in named_as)
-    if first == second:
+    # A common start names sides that differ in nothing else: `lane-half` against `plain-all` is not lane against plain.
+    rests = [[name.removeprefix(said) for name in names] for said, names in zip((first, second), named_as, strict=True)]
+    if first == second or (min(map(len, named_as)) > 1 and sorted(rests[0]) != sorted(rests[1])):
         first, second = (listed(patterns) for patterns in named_as)
     return Contrast(name=name, label=f"{first} - {second}", weights=MappingProxyType(weights), sides=(first, second))
+
+
+def _titled(contrast: Contrast, where: str, names: Any) -> Contrast:
+    """Return a contrast whose sides have the names that a document gives them."""
+    is_pair = isinstance(names, list | tuple) and len(names) == 2 and all(isinstance(name, str) for name in names)
+    if not is_pair or not all(names) or names[0] == names[1]:
+        raise ValueError(f"{where}.{_NAMES}: {names!r} was given; give two names, [first side, second side]")
+    first, second = names
+    return replace(contrast, label=f"{first} - {second}", titles=(first, second))
 
 
 def _weighted(name: str, where: str, value: Mapping[Any, Any], arms: Sequence[str]) -> Contrast:

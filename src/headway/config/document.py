@@ -174,8 +174,9 @@ class Document(Spec):
     groups: dict[str, Group] = Field({}, description="sets of arms that are compared among themselves")
     contrasts: dict[str, Any] = Field(
         {},
-        description="questions of your own, by name: `a - b`, `[a, [b, c]]` or `{better: a, than: [b, c]}` (arms, or "
-        "means of arms; `*` stands for anything), or `{a: 1, b: -1}` (weights that add up to 0)",
+        description="questions of your own, by name: `a - b`, `[a, [b, c]]` or `{better: a, than: [b, c], names: [A, "
+        "B]}` (arms, or means of arms; `*` stands for anything; `names` are those of the two sides in verdicts), or "
+        "`{a: 1, b: -1}` (weights that add up to 0)",
     )
     baseline: str | None = Field(None, description="the arm that the others are compared with")
     margin: Annotated[float, Field(gt=0, le=100)] = Field(

@@ -236,8 +236,8 @@ def left_out(seeds: Sequence[int]) -> list[str]:
 
 def sides_of(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
     """Return the names of a contrast's two sides in sentences; single arms keep their usual names."""
-    if contrast.sides is None:
-        return None
+    if contrast.sides is None or contrast.titles is not None:
+        return contrast.titles
     arms = (list(contrast.first), list(contrast.second))
     first, second = (_side(side, of, experiment) for side, of in zip(contrast.sides, arms, strict=True))
     return first, second
