@@ -241,9 +241,10 @@ def patch_page(found: PatchedModel) -> ModelPage:
 def headline(found: PatchedModel) -> str:
     """Return whether the model knows the answer, and which heads restore how much of the metric's difference."""
     patching = found.patching
-    if not patching.restorable:
-        return " ".join(finding.sentence for finding in found.findings[:2])
     known, *others = patch_statements(patching)
+    if not patching.restorable:
+        why = others[0] if patching.knows is False else others[-1]
+        return f"{known.sentence} {why.sentence}"
     restored = next(each for each in others if each.kind in ("restored", "none_restored"))
     return f"{known.sentence} {restored.sentence}" if patching.knows else restored.sentence
 
@@ -262,7 +263,11 @@ def figures(found: PatchedModel) -> tuple[Figure, ...]:
 
 
 def most_restoring(found: PatchedModel) -> Table:
-    """The heads that restore most by any site, with what each site restores."""
+    """The heads that restore most by any site, with what each site restores; the metric if nothing can be restored."""
+    if not found.patching.restorable:
+        means = {"clean": found.patching.clean.mean(), "corrupted": found.patching.corrupted.mean()}
+        rows = [Row(cells=(text, number(float(mean), 3))) for text, mean in means.items()]
+        return Table(columns=("text", "metric"), rows=tuple(rows), caption=f"The metric is {found.metric}.")
     shares = _shares(found)
     table = np.stack([share for share, _, _ in shares.values()], axis=1)
     order = np.argsort(-np.abs(np.nan_to_num(table)).max(1))[:_SHOWN]
