@@ -21,7 +21,7 @@ ANSWERS = sorted(page.stem for page in (ROOT / "docs/answers").glob("*.md") if p
 NOTEBOOKS = sorted(page.stem for page in (ROOT / "docs").glob("*.ipynb"))
 PAGES = {
     "Start": ("start", "experiments", "results", "Gallery of answers <answers/README>", "faq", "glossary"),
-    "Guides": ("how-to", "heads", "command", "judge", "gate", "machines", "your-own", "toy-models", "commands"),
+    "Guides": ("how-to", "heads", "command", "judge", "gate", "machines", "your-own", "toy-models"),
     "Notebooks": tuple(NOTEBOOKS),
     "Reference": ("command-line", "experiment-keys", "head-metrics", "architectures", "python"),
     "How it works": ("running", "gpu", "speed", "house", "log", "history/2026-11-22", "changelog", "contributing"),

@@ -12,9 +12,7 @@ from headway.config.yaml import read_yaml, shipped
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-EXAMPLES = README + "".join(
-    (ROOT / "docs" / f"{name}.md").read_text() for name in ("commands", "how-to", "experiments")
-)
+EXAMPLES = README + "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("how-to", "experiments"))
 
 
 def block(language: str) -> str:
