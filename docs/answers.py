@@ -12,7 +12,6 @@ docs/how-to.md fetches it.
 import argparse
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from PIL import Image
 
 import headway
+from headway.base.files import Content
 from headway.config.experiment import Experiment
 from headway.config.lm.run import is_text
 from headway.config.load import load
@@ -30,14 +30,17 @@ from headway.stats.results import write
 
 ANSWERS = Path(__file__).with_name("answers")
 TEXT = ("task.corpus=train.txt", "task.validation=valid.txt")
+SOURCE = (
+    "7,817 stories for training and 1,558 others for evaluation, of TinyStories (V1, V2-GPT4 and its 10M-token subset)"
+)
+"""The text of the answers that rest on one."""
 UNTIL = dict.fromkeys(("icl-optimizer", "icl-anisotropic", "icl-linear-attention"), "1%")
 """Experiments whose shipped seeds leave a question open, and the margin until which seeds are added."""
 
 _NEXT = "not run yet by the present rules; 5 to 35 minutes of two cores"
 _LONG = "not run yet by the present rules; more than an hour of two cores"
 DUE: Mapping[str, str] = {
-    **dict.fromkeys(("data-lane", "data-lane-depth"), _NEXT),
-    **dict.fromkeys(("head-progression", "low-rank"), _NEXT),
+    **dict.fromkeys(("data-lane", "head-progression", "low-rank"), _NEXT),
     **dict.fromkeys(("gqa", "head-scaling", "x-ray", "regularized"), "not run yet by the present rules"),
     "icl-depth": _LONG,
 }
@@ -86,6 +89,16 @@ def sentence(name: str) -> str:
     return (ANSWERS / f"{name}.md").read_text(encoding="utf-8").split("**")[1]
 
 
+_RUNS = "- Runs: "
+"""The beginning of the line that says how many runs an answer rests on."""
+
+
+def text_named(folder: Path) -> str:
+    """Return the line on the text that language models were trained on: its source, and hashes to compare with."""
+    hashes = {name: Content.of_file(folder / name).sha256[:16] for name in ("train.txt", "valid.txt")}
+    return f"- Text: {SOURCE}; SHA-256 {' and '.join(f'{found}... ({name})' for name, found in hashes.items())}."
+
+
 def answered(name: str, folder: Path) -> None:
     """Run an experiment to its end below a folder, and write its page, picture and numbers.
 
@@ -97,7 +110,10 @@ def answered(name: str, folder: Path) -> None:
     directory = headway.run(experiment, folder / name, until=until, look=False, figures=False, progress=True)
     results = write(directory)
     page = write_answer(directory, results)
-    shutil.copy(page, ANSWERS / page.name)
+    text = page.read_text(encoding="utf-8")
+    if is_text(experiment.arms[0].resolved_spec):
+        text = text.replace(_RUNS, f"{text_named(folder)}\n{_RUNS}")
+    (ANSWERS / page.name).write_text(text, encoding="utf-8")
     picture = page.with_suffix(".png")
     if picture.is_file():  # few colours are enough for a figure, and a fifth of the bytes
         Image.open(picture).convert("RGB").quantize(64).save(ANSWERS / picture.name, optimize=True)

@@ -55,6 +55,8 @@ START_HERE = """
 | use a cluster or a GPU | [Running experiments](machines.md) |
 | use Headway from Python | [Python](python.md), and a notebook, [from a file to a head](from-a-file-to-a-head.md) |
 | add a task or a metric | [Plug-ins](your-own.md) |
+| train with your own code | [Run your own trainer](command.md), and [keep or discard a change](gate.md) |
+| compare runs that you have | [Judge runs](judge.md) |
 | solve a problem | [How to](how-to.md), and [questions and answers](faq.md) |
 """
 PYTHON = """
