@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from support.tolerance import assert_same
 
 import headway
 from headway.errors import UserError
@@ -244,6 +245,29 @@ def test_every_family_takes_every_form(family, form):
     """With the verbs in turn, so that each meets every family and every form."""
     at = list(FAMILIES).index(family) + list(FORMS).index(form)
     check(family, form, (list(VERBS)[at % len(VERBS)],))
+
+
+def tables(model):
+    """Every number of an x-ray, of three ways of ablation and of patching, by its place."""
+    found = headway.xray(model, tokens=TOKENS, draws=2)
+    exact = headway.ablate(model, text=TOKENS).exact
+    patched = headway.patch(model, TOKENS[:2], TOKENS[2:4], metric=metric)
+    return {
+        **{(name, layer): value for name, scores in found.scores.items() for layer, value in scores.values.items()},
+        **{
+            (name, "draws", layer): draws
+            for name, scores in found.scores.items()
+            for layer, draws in scores.draws.items()
+        },
+        **{way: effects.per_sequence for way, effects in exact.single.items()},
+        **patched.effects,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "Headway"])
+def test_every_table_of_a_model_in_memory_is_that_of_its_folder(family):
+    assert_same(tables(loaded(family)), tables(folder_of(family)), dtype=torch.float32, what=family)
 
 
 def test_what_a_folder_gives_is_no_refusal():
