@@ -1,5 +1,6 @@
 """Gains of other learning rates: seldom where rates make no difference, found where they make one."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -72,6 +73,16 @@ def test_a_verdict_at_chosen_rates_says_whom_the_choice_favours():
     family = Family(
         of="comparisons", metric="eval_mse", control=None, rule="blocks", size=1, plan=plan, level=0.05, residual_sd=2.0
     )
-    assert _chosen(("a", "b"), (3, 3), difference, family) == CHOSEN_RATES
-    favoured = f"{CHOSEN_RATES}, which favours b (5 rates against 2) by up to 0.6 %"
+    either = f"{CHOSEN_RATES}, which may favour either arm (3 rates) by up to 0.9 %"
+    assert _chosen(("a", "b"), (3, 3), difference, family) == either
+    favoured = f"{CHOSEN_RATES}, which may favour b (5 rates) by up to 1 %"
     assert _chosen(("a", "b"), (2, 5), difference, family) == favoured
+    assert _chosen(("a", "b"), (2, 5), difference, replace(family, residual_sd=None)) == CHOSEN_RATES
+
+
+def test_no_choice_of_a_rate_favours_an_arm_by_more_than_is_stated():
+    """Equal rates on one side, and on the other as many equal ones, one good one of as many, or one alone."""
+    of_arm, of_baseline = np.random.default_rng(0).standard_normal((2, 20_000, 3, 5)).mean(3)
+    for baseline in (of_baseline.min(1), of_baseline[:, 0]):
+        bias = (baseline - of_arm.min(1)).mean()
+        assert bias <= expected_largest(3) / np.sqrt(5) + 0.01

@@ -96,6 +96,7 @@ def test_what_settles_it_is_told_as_it_is_known():
     once = replace(FAMILY, plan=LookPlan(looks=(6,), margin=1.0), look=1)
     assert say(wide, once).endswith("6 seeds); about 1 more seed would settle it with a chance of about 90 %")
     assert say(replace(wide, chance_to_settle=0.999), once).endswith("about 90 %"), "no chance is certain"
+    assert say(replace(wide, chance_to_settle=0.02), once).endswith("would settle it with a chance below 5 %")
     assert say(replace(wide, seeds_to_settle=2_048), once).endswith(
         "; more than 1,000 more seeds would settle it with a chance of about 90 %"
     )
@@ -154,6 +155,14 @@ def test_a_difference_without_sides_is_told_by_its_name():
     assert named(0.4, 0.1, 0.8, "small").startswith("interaction: differs from 0, by less than 1 %, evaluation loss ")
     assert named(0.1, -0.4, 0.6, "same").startswith("interaction: 0 within 1 %, evaluation loss +0.1 % (")
     assert named(0.3, -0.9, 1.5, "open").startswith("interaction: no clear difference, evaluation loss +0.3 % (")
+
+
+def test_what_a_share_can_detect_is_in_percentage_points():
+    family = replace(FAMILY, size=1, metric="accuracy")
+    found = [told(0.1, -0.2, 0.4, "open", metric="accuracy", unit="fraction", detectable=0.272)]
+    assert "can detect differences of about 27.2 percentage points (80 % power); higher" in scope(family, found)
+    errors = scope(replace(family, of_errors=True), [replace(found[0], of_errors=True)])
+    assert "can detect differences of about 0.272 (80 % power); near a ceiling errors (1 − accuracy)" in errors
 
 
 def test_notes_follow():

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.base.text import counted, listed
-from headway.base.words import NO_SEEDS, OUTCOMES, amount_of
+from headway.base.words import NO_SEEDS, OUTCOMES, TOO_WIDE, amount_of, is_too_wide
 from headway.config.metrics import METRICS, Metric, metric_name
 from headway.stats.blocks import PlanState
 from headway.stats.evidence import SETTLED, Difference
@@ -118,7 +118,9 @@ def difference_sentence(contrast: Difference, metric: Metric, margin: float) -> 
     if told.change is None:
         return NO_SEEDS.format(quantity=told.quantity)
     write = amount_of(replace(told, margin=margin))
-    interval = "" if told.interval is None else f" ({write(*told.interval)})"
+    interval = ""
+    if told.interval is not None:
+        interval = f" ({TOO_WIDE if is_too_wide(told.unit, told.interval) else write(*told.interval)})"
     outcome = OUTCOMES[contrast.outcome].format(margin=per_cent(margin))
     return f"{write(told.change)}{interval}: {outcome}"
 

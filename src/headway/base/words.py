@@ -66,13 +66,14 @@ TWO_FAMILIES = (
     "contrasts and comparisons are corrected separately: each kind holds in 95 of 100 experiments, both in at least 90"
 )
 CHOSEN_RATES = "the learning rates were chosen on the seeds of these verdicts"
-FAVOURED = "{chosen}, which favours {arm} ({n} rates against {n_other}) by up to {bias:.1g} %"
+FAVOURED = "{chosen}, which may favour {arm} ({n} rates) by up to {bias:.1g} %"
 CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
-SETTLING = "{more} more {seeds} would settle it with a chance of about {chance} %"
-LOOK_AHEAD = "the plan's interim analysis at {seeds} seeds would settle it with a chance of about {chance} %"
+SETTLING = "{more} more {seeds} would settle it with a chance {chance}"
+LOOK_AHEAD = "the plan's interim analysis at {seeds} seeds would settle it with a chance {chance}"
 ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."
 ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
+ALL_WIDE = "No comparison shows a clear difference in {quantity} yet: intervals are too wide to say ({seeds})."
 SPAN = "between {low} and {high} ({interval}s; {seeds})"
 NO_INTERVALS = "There is no verdict on the {quantity} yet: {seeds} for {n} comparisons."
 OTHER = "The other comparison is {outcome}."
@@ -140,8 +141,14 @@ WARNINGS = {
         "Seeds were added after a verdict at {seeds} seeds, and repeated testing raises the rate of false positives to "
         "{rate} %. `headway run` with --until plans interim analyses and corrects for them."
     ),
-    "arms_added": "Arms were added after a verdict ({arms}). This raises the rate of false positives above 5 %.",
-    "runs_dropped": "Runs of a former verdict are gone: {runs}. Choosing runs raises false positives above 5 %.",
+    "arms_added": (
+        "Arms were added after a verdict ({arms}). Testing again with more arms raises the rate of false positives, at "
+        "most to {rate} %."
+    ),
+    "runs_dropped": (
+        "Runs of a former verdict are gone: {runs}. Choosing which seeds to drop can raise the rate of false positives "
+        "to 18 % (one seed) or 38 % (two)."
+    ),
     "prolonged_plan": (
         "The plan was to end at {planned} seeds and now ends at {end}. This raises the rate of false positives of the "
         "whole plan to {rate} %."
@@ -423,10 +430,13 @@ def several_sentence(verdicts: Sequence[Verdict], n: int, margin: float | None) 
     """
     first = verdicts[0]
     ends = [end for verdict in verdicts for end in verdict.interval or ()]
-    low, _, high = amount_of(first)(min(ends), max(ends)).partition(" to ")
+    write = amount_of(first)
+    low, _, high = write(min(ends), max(ends)).partition(" to ")
     counts = sorted({verdict.seeds for verdict in verdicts})
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    span = SPAN.format(low=low, high=high, interval=first.interval_name, seeds=seeds)
+    if margin is None and is_too_wide(first.unit, (min(ends), max(ends))):
+        return ALL_WIDE.format(quantity=first.quantity, seeds=seeds)
+    span = SPAN.format(low=write.prefix + low, high=high, interval=first.interval_name, seeds=seeds)
     if margin is not None:
         return ALL_SAME.format(n=n, margin=f"{margin:g}", quantity=first.quantity, span=span)
     every = f"all {n}" if len(verdicts) == n else f"{len(verdicts)} of {n}"
@@ -495,10 +505,15 @@ def without_unit(verdict: Verdict) -> tuple[str, str]:
         return "", ""
     write = amount_of(verdict)
     interval = "" if verdict.interval is None else write(*verdict.interval).removesuffix(write.unit)
-    if verdict.unit is None and verdict.interval is not None:
-        low, high = verdict.interval
-        interval = TOO_WIDE if 1 + high > _WIDEST * (1 + low) else interval
+    if verdict.interval is not None and is_too_wide(verdict.unit, verdict.interval):
+        interval = TOO_WIDE
     return signed(write, verdict.change).removesuffix(write.unit), interval
+
+
+def is_too_wide(unit: str | None, interval: tuple[float, float]) -> bool:
+    """Return whether an interval of shares (the unit is None) has ends so far apart that it says nothing."""
+    low, high = interval
+    return unit is None and 1 + high > _WIDEST * (1 + low)
 
 
 def _evidence(verdict: Verdict) -> str:
@@ -549,8 +564,8 @@ def more_seeds(more: int, chance: float, *, ahead: int | None = None) -> str:
         >>> more_seeds(5, 0.812)
         'about 5 more seeds would settle it with a chance of about 80 %'
     """
-    tens = min(9, round(10 * chance))
-    said = SETTLING.format(more=about(more), seeds="seed" if more == 1 else "seeds", chance=10 * tens)
+    tens = 10 * min(9, round(10 * chance))
+    likely = f"of about {tens} %" if tens else "below 5 %"
     if ahead is not None:
-        said = LOOK_AHEAD.format(seeds=ahead, chance=10 * tens)
-    return said
+        return LOOK_AHEAD.format(seeds=ahead, chance=likely)
+    return SETTLING.format(more=about(more), seeds="seed" if more == 1 else "seeds", chance=likely)

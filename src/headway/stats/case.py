@@ -4,7 +4,7 @@ An `Answer` is a verdict with what it is about, so that a change of its arms can
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -66,7 +66,7 @@ class Case:
         matches: the pairs of compared arms.
         looks: the plan of interim analyses.
         seen: the numbers of seeds that verdicts were given on.
-        runs_seen: the seeds of each arm that these verdicts rested on.
+        runs_seen: the seeds of each arm that a verdict rested on, verdict by verdict.
         contrasts: the contrasts of the document, judged.
         comparisons: the comparisons of two arms, judged.
         families: the families of both.
@@ -79,7 +79,7 @@ class Case:
     matches: Sequence[Match] = ()
     looks: Looking = field(default_factory=lambda: Looking(margin=1.0))
     seen: Sequence[int] = ()
-    runs_seen: Mapping[str, Collection[int]] = field(default_factory=dict)
+    runs_seen: Sequence[Mapping[str, Sequence[int]]] = ()
     contrasts: Sequence[JudgedContrast] = ()
     comparisons: Sequence[Comparison] = ()
     families: Sequence[Family] = ()

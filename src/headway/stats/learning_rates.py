@@ -149,16 +149,15 @@ def _compared_again(
 def _chosen(sides: Sequence[str], n_rates: tuple[int, int], difference: Difference, family: Family) -> str:
     """Return a clause that the seeds which judge two arms chose their rates, and how much that favours one of them.
 
-    An arm whose rates are all equally good gains most: the least of several equal means lies below each of them.
+    An arm whose rates are all equally good gains most: the least of several equal means lies below each of them. It
+    gains that in full against an arm that has one good rate among as many.
     """
-    is_even = n_rates[0] == n_rates[1]
-    if is_even or not difference.is_logarithmic or family.residual_sd is None or not difference.n_pairs:
+    if not difference.is_logarithmic or family.residual_sd is None or not difference.n_pairs:
         return CHOSEN_RATES
-    fewer, more = sorted(n_rates)
-    gain = expected_largest(more) - expected_largest(fewer)
-    bias = gain * family.residual_sd / math.sqrt(difference.n_pairs)
-    favoured = sides[n_rates.index(more)]
-    return FAVOURED.format(chosen=CHOSEN_RATES, arm=favoured, n=more, n_other=fewer, bias=bias)
+    n = max(n_rates)
+    bias = expected_largest(n) * family.residual_sd / math.sqrt(difference.n_pairs)
+    favoured = "either arm" if n_rates[0] == n_rates[1] else sides[n_rates.index(n)]
+    return FAVOURED.format(chosen=CHOSEN_RATES, arm=favoured, n=n, bias=bias)
 
 
 def expected_largest(n: int) -> float:
@@ -230,14 +229,10 @@ def _but_rate(arm: Arm) -> dict[str, Any]:
 
 
 def _differs(former: Difference | None, now: Difference) -> bool:
-    return None not in (_reading(former), _reading(now)) and _reading(former) != _reading(now)
-
-
-def _reading(c: Difference | None) -> int | None:
-    """Return which side is better: 0 without a clear difference, None without a verdict."""
-    if c is None or c.estimate is None or c.interval is None:
-        return None
-    return int(np.sign(c.estimate)) if c.is_told else 0
+    """Return whether two verdicts name another better side; False if one of them has no interval."""
+    if former is None or former.interval is None or now.interval is None:
+        return False
+    return former.is_told != now.is_told or (now.is_told and former.interval[0] * now.interval[0] < 0)
 
 
 def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, n_seeds: int) -> str:

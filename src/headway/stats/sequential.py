@@ -79,6 +79,18 @@ def error_of(looks: Sequence[int], level: float = LEVEL) -> float:
     return total
 
 
+def error_of_growth(n_before: int, n_now: int) -> float:
+    """Return the most that comparisons err which are tested again whenever an arm is added to a number of arms.
+
+    A family of n comparisons tests each of them at about 1/n of the level.
+
+    Examples:
+        >>> round(error_of_growth(2, 3), 3), round(error_of_growth(2, 13), 3)
+        (0.075, 0.155)
+    """
+    return LEVEL * (1 + math.fsum(1 / n for n in range(max(2, n_before), n_now)))
+
+
 class _Walk:
     """Brownian motion that has not crossed a bound yet: its density at the last look, on points for integration."""
 

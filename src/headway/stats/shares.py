@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headway.stats.evidence import Difference
+from headway.stats.evidence import Difference, Outcome
 from headway.stats.paired import paired, untested_difference
 from headway.stats.sequential import FEWEST
 from headway.stats.simultaneous import LEVEL
@@ -117,26 +117,13 @@ def compare_shares(
     """
     pairs = paired(arm, baseline)
     n = len(pairs.seeds)
-    if n == 0:
-        return replace(untested_difference(pairs), look=look)
-    both = int(((pairs.arm > 0) & (pairs.baseline > 0)).sum())
-    yes = int((pairs.arm > 0).sum()), int((pairs.baseline > 0).sum())
-    means = yes[0] / n, yes[1] / n
-    difference = means[0] - means[1]
-    untested = replace(
-        untested_difference(pairs),
-        rule="shares",
-        means=means,
-        difference=difference,
-        relative=difference / means[1] if means[1] else None,
-        estimate=difference,
-        look=look,
-        outcome="few" if n < FEWEST else "open",
-    )
+    outcome: Outcome = "none" if n == 0 else "few" if n < FEWEST else "open"
+    untested = replace(untested_difference(pairs), rule="shares", look=look, outcome=outcome)
     if n < FEWEST or look is None:
         return untested
-    first_only, second_only = yes[0] - both, yes[1] - both
-    interval = difference_interval(both, first_only, second_only, n - yes[0] - second_only)
+    both = int(((pairs.arm > 0) & (pairs.baseline > 0)).sum())
+    first_only, second_only = int((pairs.arm > 0).sum()) - both, int((pairs.baseline > 0).sum()) - both
+    interval = difference_interval(both, first_only, second_only, n - both - first_only - second_only)
     p = mid_p(first_only, second_only)
     return replace(untested, interval=interval, p=p, outcome="apart" if p < LEVEL else "open")
 

@@ -17,7 +17,7 @@ from headway.base.words import phrase, without_unit
 from headway.config.metrics import METRICS, metric_name
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Difference, Family
-from headway.stats.verdicts import POINTS, of_errors, scope, verdict_of
+from headway.stats.verdicts import of_errors, scope, unit_of, verdict_of
 
 TableFormat = Literal["latex", "csv", "markdown"]
 """The forms in which a command prints the table."""
@@ -146,13 +146,12 @@ def verdict_table(
     metric = METRICS[primary]
     if any(each.of_errors for each in differences):
         metric = of_errors(metric)
-    unit = "%" if in_per_cent else "percentage points" if metric.unit in POINTS else metric.unit
+    unit = "%" if in_per_cent else unit_of(metric)[1]
     rows = [_row(each, family, labels, in_per_cent=in_per_cent) for each, family in zip(differences, own, strict=True)]
     notes = []
     for family in dict.fromkeys(family for family in own if family is not None):
         members = [each for each, of in zip(differences, own, strict=True) if of is family]
         notes.append(scope(family, members))
-    unit = "" if unit in ("1", "ratio") else unit
     return VerdictTable(metric=metric_name(metric.name), unit=unit, rows=tuple(rows), notes=tuple(notes))
 
 

@@ -65,7 +65,7 @@ def verdict_of(
     if difference.of_errors:
         metric = of_errors(metric)
     change, interval = difference.estimate, difference.interval
-    factor, unit = (100.0, "percentage points") if metric.unit in POINTS else (1.0, metric.unit)
+    factor, unit = unit_of(metric)
     if in_per_cent:
         change, interval, factor = difference.share, difference.share_interval, 1.0
     return Verdict(
@@ -74,7 +74,7 @@ def verdict_of(
         quantity=quantity(metric),
         change=None if change is None or not difference.n_pairs else factor * change,
         interval=None if interval is None else (factor * interval[0], factor * interval[1]),
-        unit=None if in_per_cent else "" if unit in ("1", "ratio") else unit,
+        unit=None if in_per_cent else unit,
         interval_name=name_of_interval(family),
         seeds=difference.n_pairs,
         awaited=0 if family is None else family.awaited,
@@ -92,6 +92,14 @@ _LARGE_SPREAD = 20.0
 
 POINTS = (YES_OR_NO, "fraction")
 """Units whose differences are percentage points."""
+
+
+def unit_of(metric: Metric) -> tuple[float, str]:
+    """Return how differences in a metric's own unit are written: the factor, and the unit in words."""
+    if metric.unit in POINTS:
+        return 100.0, "percentage points"
+    return 1.0, "" if metric.unit in ("1", "ratio") else metric.unit
+
 
 _DIRECTIONS: Mapping[str | None, tuple[Kind, Kind]] = {
     None: ("lower", "higher"),
@@ -284,7 +292,8 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     metric = METRICS[family.metric]
     better = "" if metric.better is None else f"; {metric.better} is better"
     if family.of_errors:
-        better = f"; near a ceiling {of_errors(metric).name} are compared; lower is better"
+        metric = of_errors(metric)
+        better = f"; near a ceiling {metric.name} are compared; lower is better"
     if family.look is None:
         return f"no interval before {counted(family.awaited, 'seed')} have ended{better}"
     if not any(c.interval for c in differences):
@@ -298,7 +307,7 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     more = f"at once for the {counted(here, of)} here and {besides} more that {'was' if besides == 1 else 'were'} asked"
     together = f"intervals that hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
     for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
-    return "; ".join([f"{for_all}{_at_look(family)}", *_detectable(differences)]) + better
+    return "; ".join([f"{for_all}{_at_look(family)}", *_detectable(differences, metric)]) + better
 
 
 def carried_by(family: Family, differences: Sequence[Difference]) -> str:
@@ -318,7 +327,7 @@ def _at_look(family: Family) -> str:
     return f", at interim analysis {family.look} of {looks}" if looks > 1 and family.look is not None else ""
 
 
-def _detectable(differences: Sequence[Difference]) -> list[str]:
+def _detectable(differences: Sequence[Difference], metric: Metric) -> list[str]:
     in_unit = bool(differences) and not differences[0].is_logarithmic
     sizes = sorted(
         size for c in differences if (size := c.detectable if in_unit else c.as_share(c.detectable)) is not None
@@ -326,7 +335,8 @@ def _detectable(differences: Sequence[Difference]) -> list[str]:
     if not sizes:
         return []
     if in_unit:
-        said = f"{span(sizes)} {differences[0].unit}"
+        factor, unit = unit_of(metric)
+        said = f"{span([factor * size for size in sizes])} {unit}".rstrip()
     else:
         write = Amount.of_share(sizes[0] if sizes[-1] < TEN_TIMES else sizes[-1], None)
         one = write(sizes[0]) == write(sizes[-1])

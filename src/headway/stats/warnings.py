@@ -19,7 +19,7 @@ from headway.stats.case import Answer, Beyond, Case
 from headway.stats.cells import done, title
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Doubt
-from headway.stats.sequential import RULES, error_of
+from headway.stats.sequential import RULES, error_of, error_of_growth
 from headway.stats.simultaneous import LEVEL
 from headway.store.document import FILE, looks_there
 from headway.store.verify import directory_warnings
@@ -218,20 +218,24 @@ def seeds_added(case: Case) -> Iterator[Warning]:
 
 
 def arms_added(case: Case) -> Iterator[Warning]:
-    """Yield the arms that were added after verdicts."""
-    added = [arm for arm in case.runs_now if arm not in case.runs_seen]
-    if case.runs_seen and added and case.now is not None:
-        yield warning("arms_added", arms=tuple(map(case.title, added)))
+    """Yield the arms that were added after verdicts, and the cost of that."""
+    added = [arm for arm in case.runs_now if any(arm not in runs for runs in case.runs_seen)]
+    if added and case.now is not None:
+        n = len(case.runs_now)
+        rate = error_of_growth(n - len(added), n)
+        yield warning("arms_added", arms=tuple(map(case.title, added)), rate=100 * rate)
 
 
 def runs_dropped(case: Case) -> Iterator[Warning]:
-    """Yield how many runs that a verdict rested on are gone."""
-    gone = list[str]()
-    for arm, seeds in sorted(case.runs_seen.items()):
-        left = set(seeds).difference(case.runs_now.get(arm, ()))
-        gone += [f"{arm} seed {seed}" for seed in sorted(left)]
+    """Yield the runs that a verdict rested on and that are gone."""
+    gone = {
+        f"{arm} seed {seed}"
+        for runs in case.runs_seen
+        for arm, seeds in runs.items()
+        for seed in set(seeds).difference(case.runs_now.get(arm, ()))
+    }
     if gone:
-        yield warning("runs_dropped", runs=tuple(gone))
+        yield warning("runs_dropped", runs=tuple(sorted(gone)))
 
 
 def prolonged_plan(case: Case) -> Iterator[Warning]:

@@ -210,15 +210,11 @@ def seen(directory: Path) -> tuple[int, ...]:
     return tuple(sorted({int(n) for kind, _, n in parts if kind in kinds and n.isdecimal()}))
 
 
-def runs_seen(directory: Path) -> dict[str, set[int]]:
-    """Return the seeds of each arm that some verdict without a plan rested on, as far as its note can be read."""
-    runs: dict[str, set[int]] = {}
+def runs_seen(directory: Path) -> list[Mapping[str, tuple[int, ...]]]:
+    """Return, for each verdict without a plan whose note has them, the seeds of each arm that it rested on."""
     names = (f"seen-{n}" for n in seen(directory))
     notes = [stored(directory, name, Seen) for name in names if not why_not(directory, name)]
-    for note in filter(None, notes):
-        for arm, seeds in note.runs.items():
-            runs.setdefault(arm, set()).update(seeds)
-    return runs
+    return [note.runs for note in notes if note is not None and note.runs]
 
 
 def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:

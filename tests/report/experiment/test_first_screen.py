@@ -7,10 +7,10 @@ import pytest
 from support.fabricate import fabricate, material_of, small
 from support.fabricate_text import fabricate_text, head_progression
 
-from headway.base.words import warning
+from headway.base.words import TWO_FAMILIES, warning
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import MOST_ROWS, first_screen
-from headway.report.experiment.page import page, progress
+from headway.report.experiment.page import page, progress, sureness
 from headway.stats import results
 from headway.stats.warnings import warnings_in_words
 from headway.store.directory import Store
@@ -142,3 +142,10 @@ def test_a_quick_scale_is_called_a_first_look(tmp_path: Path) -> None:
     document = found.experiment.document.model_copy(update={"scale": "quick"})
     quick = replace(found, experiment=replace(found.experiment, document=document))
     assert "Small models and a short training (scale quick): a first look." in screen(quick).setting
+
+
+def test_two_kinds_of_questions_that_stand_together_are_said_to_be_corrected_apart(
+    icl: ReportData, orders: ReportData
+) -> None:
+    assert sureness(orders)[-1] == ("", [TWO_FAMILIES])
+    assert all(TWO_FAMILIES not in said for _, said in sureness(icl))

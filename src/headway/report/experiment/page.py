@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headway.base.files import entries, inside, is_up_to_date
 from headway.base.text import command_line, counted
-from headway.base.words import NOT_COMPARED, agreement
+from headway.base.words import NOT_COMPARED, TWO_FAMILIES, agreement
 from headway.config.document import Published
 from headway.config.experiment import Experiment
 from headway.config.load import load
@@ -220,19 +220,21 @@ def _alone(material: ReportData) -> str:
 def sureness(material: ReportData) -> list[tuple[str, list[str]]]:
     """Return what holds for each family of the primary metric, and below it the verdicts in full, as sentences."""
     results = material.results
-    asked = [(one, one.sentence) for one in results.contrasts]
+    asked = [(one, one.sentence) for one in results.contrasts if one.sentence]
     found = [(one, one.verdict) for one in results.judged if one.n_pairs]
     told: dict[str, list[str]] = {}
     for some in (asked, found):
         for control in dict.fromkeys(one.control for one, _ in some):
-            members = [(one, said) for one, said in some if one.control == control and said]
-            family = results.family(members[0][0]) if members else None
+            members = [(one, said) for one, said in some if one.control == control]
+            family = results.family(members[0][0])
             held = "" if family is None else scope(family, [one for one, _ in members])
             under = "" if control is None else f"Under {material.experiment.control_label(control)}: "
             sentences = told.setdefault(f"{under}{held}", [])
             sentences += [said for _, said in members]
             if family is not None and (carried := carried_by(family, [one for one, _ in members])):
                 sentences.append(carried)
+    if asked and found:
+        told.setdefault("", []).append(TWO_FAMILIES)
     if missing := without_pairs(results):
         told.setdefault("", []).append(missing)
     return [(held, list(dict.fromkeys(said))) for held, said in told.items()] if material.arms else []

@@ -283,8 +283,10 @@ def busy(material: ReportData) -> str:
     """Return a sentence on the arms whose speed is not measured, as the machine was busy; empty for none."""
     timed = [arm for arm in material.arms if arm.name in material.timings]
     unmeasured = [arm.label for arm in timed if material.timings[arm.name]["step_s"] is None]
+    if not unmeasured:
+        return ""
     arms = "all arms" if len(unmeasured) == len(timed) else listed(unmeasured)
-    return f"The speed of {arms} is not measured: the machine was busy." if unmeasured else ""
+    return f"The speed of {arms} is not measured: the machine was busy."
 
 
 def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any]:
