@@ -25,7 +25,7 @@ def test_progress_is_shown_when_it_is_asked_for_and_else_where_someone_looks(sma
     out, err = capsys.readouterr()
     assert "h1 seed 0 done" in out
     assert err.splitlines() == [
-        "note: no verdict at the end: compared arms share 1 seed, and a verdict takes 3; choose more seeds (--seeds 3)",
+        "note: no verdict at the end: compared arms share 1 seed, and a verdict needs 3; choose more seeds (--seeds 3)",
         "comparing ...",
         "drawing the report; Ctrl-C leaves out what is being made ...",
     ]

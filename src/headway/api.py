@@ -335,13 +335,13 @@ def open(out: str | Path, *, plugins: Iterable[str | Path] = ()) -> ResultsDirec
         plugins: plugins to run: files that the directory keeps and others wrote, or files of figures.
 
     Raises:
-        ResultsError: if it is no results directory, or needs plugins that `plugins` does not name.
+        ResultsError: if it is not a results directory, or needs plugins that `plugins` does not name.
 
     Examples:
         >>> import headway
         >>> headway.open("nowhere")
         Traceback (most recent call last):
-        headway.errors.ResultsError: nowhere is no results directory of Headway: there is no such directory; `headway run` makes one
+        headway.errors.ResultsError: nowhere is not a results directory of Headway: there is no such directory; `headway run` makes one
     """  # noqa: E501 - the doctest's error stands on one line
     return ResultsDirectory.open(Path(out), plugins)
 
@@ -548,7 +548,7 @@ def _about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run],
     if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
         yield (
             f"--batch-runs {asked} holds for new runs: existing runs keep their batches, since a batch changes how "
-            "sums are rounded; `headway drop` puts runs aside, to be made anew"
+            "sums are rounded; `headway drop` moves runs aside, to be trained again"
         )
     chosen_names = {(run.name, run.seed) for run in chosen}
     others = {path for run in left if run.batch for path in run.batch.folders(run.path)}

@@ -93,7 +93,7 @@ def test_declared_contrasts_are_the_questions_and_arms_without_one_get_no_seeds(
         contrasts={"b-a": {"better": "b-*", "than": "a-*"}},
     )
     told, ending = settle(tmp_path / "d", of, HALF)
-    assert told[0] == "no question is asked of other, so no seeds are added there"
+    assert told[0] == "no comparison includes other, so no seeds are added there"
     assert told[1].startswith("1 contrast of evaluation MSE until each has an answer")
     assert seeds_of(tmp_path / "d") == {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
     assert ending[1].startswith("b-a: 3.")
@@ -104,7 +104,7 @@ def test_contrasts_that_are_declared_later_are_no_part_of_the_plan(tmp_path):
     settle(tmp_path / "d", experiment(effects, contrasts={"first": "worse - plain"}), HALF)
     later = experiment(effects, contrasts={"first": "worse - plain", "second": "more - plain"})
     told, _ = settle(tmp_path / "d", later, HALF)
-    assert told[0] == "second: asked after an answer was seen, so not part of the plan"
+    assert told[0] == "second: added after an answer was known, so not part of the plan"
     assert list(stored_plan(tmp_path / "d").asked) == ["first"]
 
 
@@ -124,7 +124,7 @@ def test_results_say_what_was_settled_and_leave_what_was_planned_as_it_is(tmp_pa
     assert (found["first"].look, found["second"].look, found["first"].late) == (1, 2, False)
     late = later.pop("late")
     assert late.late
-    assert late.sentence.endswith("; asked after an answer was seen")
+    assert late.sentence.endswith("; added after an answer was known")
     assert later == found
 
 
@@ -184,9 +184,9 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     by_hand(tmp_path / "d", of, 5)
     told, _ = settle(tmp_path / "d", of, HALF)
     assert told[1:3] == [
-        "5 seeds had been run before the plan was made. They count as its interim analyses at 3 and 4 seeds, and "
-        "former verdicts at the full level no longer hold.",
-        "The former interim analysis at 5 seeds raises the rate of false positives to 8.6 %.",
+        "5 seeds were run before the plan of interim analyses was made. Headway counts them as the interim "
+        "analyses at 3 and 4 seeds. Verdicts from before the plan no longer hold.",
+        "With a verdict at 5 seeds before the plan, the rate of false positives is 8.6 %.",
     ]
     assert set(told[1:3]) <= set(build(Store.open(tmp_path / "d")).warnings), "and for good"
     straight = settle(tmp_path / "straight", of, HALF)
@@ -238,8 +238,8 @@ def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
     assert " after 6 seeds" in ending[1]
     found = build(Store.open(tmp_path / "d"))
     assert found.warnings == (
-        "The plan was to end at 3 seeds and now ends at 6. This raises the rate of false positives of the whole plan "
-        "to 10 %.",
+        "The plan of interim analyses was to end at 3 seeds and now ends at 6. This raises the plan's rate of "
+        "false positives to 10 %.",
     )
     assert scope(found.families[0], found.judged).startswith("a 90 % interval, at interim analysis 3 of 3;")
     with pytest.raises(UserError, match=r"^at most 60 seeds: the plan of this directory ends at 6, .* to 100 %"):
@@ -266,8 +266,8 @@ def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch)
     assert ending[1].startswith("worse - plain: cannot be compared in ")
     told, ending = settle(tmp_path / "d", of, SHORT)
     assert (
-        "what 3 seeds say has changed since their interim analysis: runs were repeated or dropped, or the rules changed"
-        in told
+        "the results of 3 seeds have changed since their interim analysis: runs were repeated or dropped, or "
+        "the rules changed" in told
     )
     assert ": clear difference after 3 seeds" in ending[1]
 
@@ -275,10 +275,10 @@ def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch)
 def test_an_arm_alone_is_refused(tmp_path):
     of = experiment({"plain": 0, "worse": 3})
     with pytest.raises(
-        UserError, match=r"^planted asks nothing of worse alone; choose another arm too, such as plain$"
+        UserError, match=r"^planted has no comparison of worse alone; choose another arm too, such as plain$"
     ):
         settle(tmp_path / "d", of.select(arms=["worse"]), HALF)
-    with pytest.raises(UserError, match=r"^planted asks nothing of plain alone; add an arm to compare it with$"):
+    with pytest.raises(UserError, match=r"^planted has no comparison of plain alone; add an arm to compare it with$"):
         settle(tmp_path / "d", experiment({"plain": 0}), HALF)
     assert not (tmp_path / "d").exists()
 
@@ -295,7 +295,7 @@ def test_what_is_left_of_contrasts_is_asked(tmp_path):
 def test_fewer_arms_than_the_plan_asks_about_are_refused(tmp_path):
     of = experiment({"plain": 0, "worse": 3, "more": 4})
     settle(tmp_path / "d", of, HALF)
-    with pytest.raises(UserError, match=r"^the plan of .* asks about more too; choose all of its arms$"):
+    with pytest.raises(UserError, match=r"^the plan of .* includes more too; choose all of its arms$"):
         settle(tmp_path / "d", of.select(arms=["plain", "worse"]), HALF)
 
 

@@ -179,7 +179,7 @@ def test_a_planted_circuit_is_faithful_in_all_three_ways_and_random_ones_are_not
     for kind in KINDS:
         assert found.circuit[kind].interval[0] > 0.9
         assert found.circuit[kind].as_faithful == 0
-    assert found.findings[-1].sentence.endswith("; at least as faithful: 0.")
+    assert found.findings[-1].sentence.endswith("; number at least as faithful: 0.")
     reset, _ = planted(3, reset=True)
     nothing = headway.ablate(reset, text=inputs, reference=other, circuit=["L0H0", "L1H0"])
     assert {each.kind for each in nothing.findings[-1].statements} == {"no_worth"}
@@ -192,7 +192,7 @@ def test_what_is_no_circuit_is_refused_before_anything_is_measured(ragged, text)
         (["L0H0", "L0H0"], "L0H0 stands twice"),
         ([], "none was given"),
         (["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1"], "all 6 were given, and nothing is left to take away"),
-        (["head"], "heads: 'head' is no head; write L0H3, layer and head from 0"),
+        (["head"], "heads: 'head' is not a head; write L0H3, layer and head from 0"),
     ):
         refused(said, ragged, text=text, circuit=circuit, tell=told.append)
     assert told == []
@@ -316,7 +316,7 @@ def test_the_text_itself_cannot_stand_in(ragged, text):
     refused(
         "reference: it is the text itself, so no output of a head would change", ragged, text=text, reference=str(text)
     )
-    refused("mean 'position' is no kind of mean; did you mean positions", ragged, text=text, mean="position")
+    refused("mean 'position' is not a kind of mean; did you mean positions", ragged, text=text, mean="position")
 
 
 def other_model(path, kind, config):

@@ -67,7 +67,7 @@ def test_effects_are_those_on_the_loss_of_the_task(runs):
 
 def test_few_inputs_say_patterns_and_no_more(runs):
     found = headway.xray(runs["short"].path)
-    assert "all inputs of 3-bit parity are 32 tokens: too few to hold these heads against untrained" in found.notes[0]
+    assert "all inputs of 3-bit parity are 32 tokens: too few to compare these heads with random" in found.notes[0]
     assert "previous_token_score" in found.scores
     assert "query_cka" not in found.scores
 
@@ -97,7 +97,7 @@ def test_inputs_of_numbers_are_measured_and_no_more(runs):
 def test_heads_are_pruned_on_the_examples(runs):
     found = headway.prune(runs["parity"].path, by="taylor", keep=1)
     assert found.losses["text"].before == nearly(runs["parity"].metrics["eval_loss_nats"], dtype=np.float32)
-    assert " nats per answer before, " in found.losses["text"].sentence
+    assert " nats per answer before pruning, " in found.losses["text"].sentence
     assert len(found.kept) == 1
 
 

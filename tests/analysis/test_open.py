@@ -203,7 +203,7 @@ def test_each_kind_of_folder_is_told_from_the_others(runs, tmp_path):
         (tmp_path / name / "config.json").write_text(json.dumps({"model_type": model_type}))
         assert (model_folder(tmp_path / name).kind, model_folder(tmp_path / name).name) == (kind, name)
     (tmp_path / "ours/config.json").write_text("[]")
-    with pytest.raises(UserError, match=r"config.json: it is no mapping, keys with values"):
+    with pytest.raises(UserError, match=r"config.json: it is not a mapping, keys with values"):
         model_folder(tmp_path / "ours")
 
 

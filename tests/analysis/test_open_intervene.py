@@ -138,13 +138,13 @@ def test_token_ids_and_targets_through_every_door(neox, tmp_path):
     with pytest.raises(UserError, match="it has 2 sequences, but without a reference 3 are needed"):
         headway.ablate(neox, text=tokens[:2], targets=targets[:2])
     (tmp_path / "broken.npy").write_text("5 7")
-    with pytest.raises(UserError, match=r"it is no numpy file of tokens .*; write one with numpy.save"):
+    with pytest.raises(UserError, match=r"it is not a numpy file of tokens .*; write one with numpy.save"):
         headway.ablate(neox, text=tmp_path / "broken.npy")
     (tmp_path / "ids.txt").write_text("\n".join(" ".join(map(str, row)) for row in tokens))
     read = {"text": tmp_path / "ids.txt", "tokenizer": "ids", "length": 19, "sequences": 4}
     np.testing.assert_array_equal(headway.ablate(neox, **read).exact.loss, headway.ablate(neox, text=tokens).exact.loss)
     (tmp_path / "words.txt").write_text("5 seven")
-    with pytest.raises(UserError, match="tokenizer ids: 'seven' is no token id; write whole numbers with spaces"):
+    with pytest.raises(UserError, match="tokenizer ids: 'seven' is not a token id; write whole numbers with spaces"):
         headway.ablate(neox, **{**read, "text": tmp_path / "words.txt"})
     assert (
         headway.xray(neox, text=files["text"], draws=0).loss_nats == headway.xray(neox, text=tokens, draws=0).loss_nats

@@ -64,7 +64,10 @@ def test_of_one_pair_there_is_no_interval_and_small_shares_are_not_named():
     model, _, clean, corrupted, _ = pair()
     given = {"metric": lambda x: x[:, -1, 0], "sites": "z", "paths": False}
     found = headway.patch(model, clean[:1], corrupted[:1], **given)
-    assert found.sentences[1] == "One pair of texts gives no intervals, so heads are named from 5 %."
+    assert (
+        found.sentences[1]
+        == "One pair of texts gives no intervals, so Headway names heads with a share of 5 % or more."
+    )
     small = [head for head, share in zip(found.heads, found.restored("z"), strict=True) if abs(share) < 0.05]
     assert small
     assert not any(f"L{layer}H{head} " in found.sentences[2] for layer, head in small)
@@ -104,7 +107,7 @@ def test_where_the_texts_do_not_differ_no_head_restores_anything():
     sign = torch.tensor([1.0, -1.0]).repeat(len(clean))[: len(clean)]
     found = headway.patch(model, clean, corrupted, metric=lambda x: sign.to(x) * 1e-3 + 0 * x[:, -1, 0], sites=("z",))
     assert found.sentences[0].startswith(
-        "The metric is not clearly above 0 on the clean text. If it is a logit difference"
+        "The metric is not clearly above 0 on the clean text. If the metric is a logit difference"
     )
     assert found.sentences[3:] == ("This difference is not clearly different from 0, so there is nothing to restore.",)
 
@@ -166,9 +169,9 @@ def test_a_circuit_is_told_beside_random_ones():
     )  # fmt: skip
     assert per_position.share > 0.9
     assert per_position.none != found.none
-    with pytest.raises(UserError, match="mean 'position' is no kind of mean"):
+    with pytest.raises(UserError, match="mean 'position' is not a kind of mean"):
         headway.circuit(model, names, text=inputs.numpy(), mean="position")
-    with pytest.raises(UserError, match="heads: 'one' is no head; write L0H3, layer and head from 0"):
+    with pytest.raises(UserError, match="heads: 'one' is not a head; write L0H3, layer and head from 0"):
         headway.circuit(model, ["one"], text=inputs.numpy())
-    with pytest.raises(UserError, match="kind 'gone' is no kind of ablation"):
+    with pytest.raises(UserError, match="kind 'gone' is not a kind of ablation"):
         headway.circuit(model, names, text=inputs.numpy(), kind="gone")  # type: ignore[arg-type]

@@ -118,7 +118,7 @@ def test_it_says_first_whether_the_model_knows_the_answer(folder, found):
     first, second = (finding.sentence for finding in found.findings[:2])
     assert first == "The model knows the answer on the clean text."
     assert second.startswith("The clean logit difference is ")
-    assert second.endswith(", on one pair of texts.")
+    assert second.endswith(", for one pair of texts.")
     assert found.to_json()["patching"]["knows_answer"] is True
     wrong = patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="a", wrong="b", sites=("z",), paths=False)
     assert [finding.statements[0].kind for finding in wrong.findings] == [
@@ -180,7 +180,7 @@ def test_files_that_are_no_texts(tmp_path):
 
     said(b"", "--clean .*file: the file is empty; give one text a line")
     said(b"a\n\nb\n", "file: line 2 is empty; give one text a line, and no line between them")
-    said(b"\xff\xfe", "file: it is a file that is no text in UTF-8")
+    said(b"\xff\xfe", "file: it is a file that is not a text in UTF-8")
     said(b"a\n" * 1025, "file: it has 1,025 lines, but at most 1,024 pairs are read; give fewer")
     assert text_or_lines("once upon a time", "--clean") == "once upon a time"
     assert text_or_lines("x" * 9999, "--clean") == "x" * 9999

@@ -127,8 +127,8 @@ def test_circuits_and_repeated_tokens_are_measured_too(found):
 
 def test_a_layer_with_one_head_needs_two(found):
     assert found.notes == (
-        "induction and duplicate tokens are not measured on the text's own repeats: 88 of 144 tokens of 3 sequences "
-        "occurred before in theirs, and 100 of 2 sequences are needed",
+        "induction and duplicate-token heads are not measured on the text's own repeats: 88 of 144 tokens of 3 "
+        "sequences occurred earlier in their sequence, and 100 from 2 sequences are needed",
         "1 of 3 attentions have one head: a metric of pairs needs two heads",
         "scores have no intervals over 3 sequences: what is said of heads holds for this text; 8 sequences give "
         "intervals",
@@ -179,7 +179,7 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
     """Of a model with the weights that it started with, nothing does."""
     out, done = written
     assert done.stdout.startswith(
-        "* No head or metric clearly differs from 16 random copies on the same text.\n- Induction heads "
+        "* No head clearly differs in any metric from 16 random copies on the same text.\n- Induction heads "
     )
     assert "needs two" in done.stdout
     assert "measured on 3 sequences of 48 tokens, 144 tokens in all, of " in done.stdout
@@ -209,7 +209,7 @@ def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragge
 
     page, folder = few(xray_page(found, "headway look ragged")), tmp_path / "xray-ragged"
     html = page.write(folder, ragged, "headway xray").read_text()
-    assert "<code>headway look ragged</code> writes a page that shows its heads" in html
+    assert "<code>headway look ragged</code> writes a page that shows the heads" in html
     assert "look-ragged.html" not in html
     (tmp_path / "look-ragged.html").write_text("")
     assert '<a href="../look-ragged.html">Look at its heads</a>' in page.write(folder, ragged, "x").read_text()
@@ -272,7 +272,7 @@ def test_untrained_heads_are_drawn_as_often_as_asked_for(ragged, text):
     np.testing.assert_allclose(content["untrained_spread"]["layers.0.attention"], drawn.std(0, ddof=1), rtol=1e-2)
     none = headway.xray(ragged, text=text, sequences=2, length=32, draws=0)
     assert not none.scores["sink_score"].draws
-    assert any("no heads were drawn anew (draws 0)" in note for note in none.notes)
+    assert any("no random heads were drawn (draws 0)" in note for note in none.notes)
     with pytest.raises(UserError, match="draws -1: give 0"):
         headway.xray(ragged, text=text, draws=-1)
 
@@ -343,7 +343,7 @@ def test_folders_of_other_models(model, labels, induction, text, tmp_path):
     assert set(found.scores["output_dissimilarity"].values) == set(found.labels)
     assert ("induction_score" in found.scores) == induction
     assert any("causal models only" in note for note in found.notes) != induction
-    assert " are read off W_Q, W_K, W_V and W_O as they read the normed stream" in " ".join(found.notes)
+    assert " are measured from W_Q, W_K, W_V and W_O, which read the normed stream" in " ".join(found.notes)
     rows = [row.cells[0] for row in layers(found).rows]
     assert rows == labels
 
@@ -419,8 +419,8 @@ def test_tokens_outside_of_the_vocabulary(tmp_path):
         (None, "there is no such file or folder"),
         (b"", "there is no text in it"),
         (b"<|endoftext|>\n\n<|endoftext|>", "there is no text in it"),
-        (b"ab\0c", "is no text: a NUL byte at offset 2"),
-        (b"ab\xff\xfe", "is no text: bytes that are no UTF-8 at offset 2"),
+        (b"ab\0c", "is not a text: a NUL byte at offset 2"),
+        (b"ab\xff\xfe", "is not a text: bytes that are no UTF-8 at offset 2"),
     ],
 )
 def test_texts_that_cannot_be_read(content, message, ragged, tmp_path):

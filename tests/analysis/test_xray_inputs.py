@@ -82,13 +82,13 @@ def test_what_headways_own_model_cannot_be_goes_to_transformers(name, text, tmp_
     assert found.model["architecture"] == OTHERS[name]()[0].__name__
     assert found.scores["query_cka"].draws
     assert np.isfinite(np.concatenate(list(found.scores["ov_effective_rank"].values.values()))).all()
-    assert any(note.startswith("circuits are read off W_Q, W_K, W_V and W_O") for note in found.notes)
+    assert any(note.startswith("circuits are measured from W_Q, W_K, W_V and W_O") for note in found.notes)
     if name == "classifier":
         assert "its loss on the text is not known: it gives no logits of the next token" in found.notes
     else:
         assert 2 < found.loss_nats < 8
         assert found.to_json()["loss_nats"] == found.loss_nats
-        assert f"its loss there is {found.loss_nats:.4g} nats per token" in found.read
+        assert f"the model's loss on this text is {found.loss_nats:.4g} nats per token" in found.read
 
 
 @pytest.mark.parametrize(

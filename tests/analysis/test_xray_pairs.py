@@ -107,7 +107,8 @@ def test_the_page_says_how_many_pairs_were_read_and_what_was_cut(files):
     names = f"of {files[0]} and {files[1]}"
     found = of_files(model, files, sequences=4, length=9, draws=0)
     read = (
-        f"4 pairs, 26 source tokens and 29 target tokens in all, {names} (at most 9 tokens of a line); its loss there"
+        f"4 pairs, 26 source tokens and 29 target tokens in all, {names} (at most 9 tokens of a line); the model's "
+        "loss on this text"
     )
     assert found.read.startswith(read)
     assert found.read.endswith(" nats per token")
@@ -172,10 +173,10 @@ def test_targets_are_written_by_the_tokenizer_of_targets_and_cut_before_its_last
         ("1\n\n2\n", "5\n6\n7\n", "source.txt has no text on line 2; "),
         ("1\n3\n2\n", "5\n6\n \n", "target.txt has no text on line 3; "),
         ("1 2\n" * 4000, "5\n" * 3999, "target.txt has no text on line 4000; "),
-        ("1\nno\n", "5\n6\n", "tokenizer ids: 'no' is no token id"),
+        ("1\nno\n", "5\n6\n", "tokenizer ids: 'no' is not a token id"),
         ("500\n" * 40, "5 6\n" * 40, "input_ids: token 500 is outside the vocabulary"),
         ("1 2\n" * 40, "5 600\n" * 40, "labels: token 600 is outside the vocabulary"),
-        ("1\0\n", "5\n", "source.txt is no text: a NUL byte"),
+        ("1\0\n", "5\n", "source.txt is not a text: a NUL byte"),
         (None, "5\n", "source.txt: there is no such file or folder"),
     ],
 )
@@ -235,7 +236,7 @@ def test_the_verb_reads_two_files(tmp_path):
     assert done.returncode == 0, done.stderr
     n_source, n_target = (sum(len(text.split()) + 1 for text in side) for side in (texts[:24], texts[24:]))
     read = f"24 pairs, {n_source} source tokens and {n_target} target tokens in all, of source.txt.gz and target.jsonl"
-    assert f"measured on {read} (at most 512 tokens of a line); its loss there is " in done.stdout
+    assert f"measured on {read} (at most 512 tokens of a line); the model's loss on this text is " in done.stdout
     page = (tmp_path / "results/xray-small/xray.html").read_text()
     assert read in page
     assert "--decoder-text target.jsonl" in page

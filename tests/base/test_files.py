@@ -26,7 +26,9 @@ def directory(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["", ".", "..", "../outside", "/etc/passwd", "a/b", "a\0b"])
 def test_a_text_that_is_no_name_leads_nowhere(directory: Path, name: str) -> None:
     assert not files.is_bare(name)
-    with pytest.raises(ResultsError, match="is no name of a file or folder in it, and Headway opens no file outside"):
+    with pytest.raises(
+        ResultsError, match="is not a name of a file or folder in it, and Headway opens no file outside"
+    ):
         files.inside(directory, name)
 
 

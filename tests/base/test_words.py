@@ -123,7 +123,7 @@ LISTED = {
 ENTRIES = set(LISTED.values()) | {"share"}
 WORDS = {
     "role": max((role for role, _ in SPECIAL.values()), key=str.split),
-    "meaning": "share of attention on tokens that followed the current one before",
+    "meaning": "share of attention on tokens after earlier copies of the current token",
     "what": "Heads",
     "kind": "resample",
     "layers": "encoder L3, encoder L4",

@@ -181,7 +181,7 @@ def test_wrong_requests_get_errors_that_teach():
         substitutes(module, inputs, OTHER[:, :69])
     with pytest.raises(UserError, match="is in the other text, too, which has no other sequence"):
         substitutes(module, inputs, inputs[:1])
-    with pytest.raises(UserError, match="mean 'position' is no kind of mean; did you mean positions"):
+    with pytest.raises(UserError, match="mean 'position' is not a kind of mean; did you mean positions"):
         substitutes(module, inputs, OTHER, mean_over="position")
     dropping = built(Gpt2(family="gpt-2", d_model=48, n_layers=1, n_heads=2, n_positions=128, dropout=0.1)).train()
     with pytest.raises(UserError, match=r"drops 10% of entries at random, .* call model.eval\(\)"):

@@ -79,7 +79,7 @@ def test_of_many_three_are_named():
 
 def test_silent_where_nothing_is():
     sentence = said(ablation([[0.0] * 8, [0.001] * 8]))
-    assert sentence == "None of 16 heads is found to matter (mean ablation)."
+    assert sentence == "None of 16 heads clearly matters (mean ablation)."
 
 
 def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
@@ -91,7 +91,7 @@ def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
     exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
     sentence = said(replace(found, exact=exact))
     assert sentence == (
-        "None of 30 heads is found to matter (mean ablation). Too few of 12 sequences show the effect of L0H0 for "
+        "None of 30 heads clearly matters (mean ablation). Too few of 12 sequences show an effect of L0H0 for "
         "an interval. Give about 28 more."
     )
 
@@ -128,7 +128,9 @@ def test_few_sequences_cannot_carry_many_claims():
 def test_effects_do_not_add_up_and_that_is_said():
     sentence = said(ablation([[0.2, 0.3]], joint=2.0), "joint_effect")
     assert sentence.startswith("Without any head the loss changes by 2.000 (zero), 2.000 (mean) and 2.000 (resample) ")
-    assert sentence.endswith("to 25 % (zero), 25 % (mean) and 25 % (resample) of that (100 %: effects add up).")
+    assert sentence.endswith(
+        "to 25 % (zero), 25 % (mean) and 25 % (resample) of this change (100 % means that effects add up)."
+    )
 
 
 def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
@@ -141,7 +143,7 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
     mixed = ablation([[0.2, 0.3]])
     joint = {"zero": around_0, "mean": np.full(12, 1.0), "resample": around_0}
     mixed = replace(mixed, exact=replace(mixed.exact, joint=joint))
-    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of that (100 %: effects add up).")
+    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of this change (100 % means that effects add up).")
     assert [row.cells[2] for row in ways(mixed).rows] == ["–", "50 %", "–"]
 
 
@@ -171,7 +173,7 @@ def test_what_has_no_sign_is_held_against_sizes_too():
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(0.2, "L0H0 and L0H1 0.200 (0.200 to 0.200)"), (0.0, "No pair is found to")]
+    ("value", "words"), [(0.2, "L0H0 and L0H1 0.200 (0.200 to 0.200)"), (0.0, "No pair of heads clearly")]
 )
 def test_pairs(value, words):
     values = np.full((1, 12), value) + 1e-5 * np.arange(12)

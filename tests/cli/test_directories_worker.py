@@ -82,7 +82,7 @@ def test_a_finished_run_that_is_gone_is_no_nothing(directory):
     assert len(Store.open(directory).runs()) == 2, "they were seen to be done"
     shutil.rmtree(runs[0].path)
     done = headway("worker", directory)
-    assert (done.returncode, done.stdout) == (0, "done: 1 run without a folder (`headway run` trains anew)\n")
+    assert (done.returncode, done.stdout) == (0, "done: 1 run without a folder (`headway run` trains them again)\n")
 
 
 @pytest.mark.slow
@@ -91,7 +91,7 @@ def test_a_worker_says_of_its_own_runs_alone_that_they_run(directory):
     with quadratic.taken(runs[0]):
         done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "12s")
     assert f"{runs[0].name} seed 0 running" not in done.stdout
-    assert f"{runs[0].name} seed 0 is worked on by {socket.gethostname()} {os.getpid()}\n" in done.stdout
+    assert f"{runs[0].name} seed 0 is trained by {socket.gethostname()} {os.getpid()}\n" in done.stdout
     assert f"{runs[1].name} seed 0 done" in done.stdout
     assert done.stdout.splitlines()[-1] == "time is up: 1 run worked on by others"
 
@@ -107,7 +107,7 @@ def test_what_failed_before_stays_and_is_told(directory):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["worker", "nowhere"], "nowhere is no results directory of Headway"),
+        (["worker", "nowhere"], "nowhere is not a results directory of Headway"),
         (["worker", "DIR", "--until", "2020-01-01"], "until 2020-01-01: that is past"),
         (["worker", "DIR", "--until", "soon"], "until soon: give for how long, such as 1h50m"),
         (["worker", "DIR", "--device", "tpu"], "device tpu: there is no such device"),

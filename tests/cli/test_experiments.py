@@ -176,7 +176,7 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
     done = headway("drop", out, "h2", "--seeds", "1")
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
-        f"moved 1 run of h2 (seed 1) to {out}/dropped; `headway run {out}` trains it anew, and `headway compare` and "
+        f"moved 1 run of h2 (seed 1) to {out}/dropped; `headway run {out}` trains it again, and `headway compare` and "
         "`headway report` leave it out until then\n"
     )
     missing = f"1 dropped run missing: h2 seed 1; `headway run {out}` trains it again"
@@ -189,7 +189,7 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
     assert refused.returncode == 2
     assert "has no runs of arm 'h22'; did you mean h2" in refused.stderr
     assert headway("drop", out, "h2", "--force").stdout.startswith(
-        f"deleted 1 run of h2 (seed 0); `headway run {out}` trains it anew"
+        f"deleted 1 run of h2 (seed 0); `headway run {out}` trains it again"
     )
     assert [path.name for path in (out / "dropped/h2").iterdir()] == ["seed-1"]
 
@@ -255,7 +255,7 @@ def test_python_opens_what_the_command_wrote(finished):
         (("run", "icl-heads", "--scale", "paper"), "has no scale 'paper'"),
         (("run", "icl-heads", "--trainer", "fast"), "'fast' is not one of"),
         (("run", "icl-heads", "--workers", "0"), "0 is not in the range 1 to 10,000"),
-        (("status", "nowhere"), "nowhere is no results directory"),
+        (("status", "nowhere"), "nowhere is not a results directory"),
         (("reprot", "nowhere"), "No such command 'reprot'"),
         (("run", "icl-heads", "--sclae", "x"), "No such option"),
     ],
@@ -296,7 +296,7 @@ def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(fi
         done = headway(verb, out)
         assert done.returncode == 0, done.stderr
     results = json.loads((out / "results.json").read_text())
-    assert "a damaged run is left out" in results["warnings"][0]
+    assert "Headway leaves out a damaged run" in results["warnings"][0]
     done = headway("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", out)
     assert done.returncode == 1
     assert "tries them again; move damaged runs aside first (`headway drop`)" in done.stderr
@@ -316,7 +316,7 @@ def test_ctrl_c_is_safe_and_running_again_goes_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"headway run` again goes on from here" in said
+    assert b"headway run` again to resume from here" in said
     run = json.loads((metrics.parent / "run.json").read_text())
     assert run["status"] == "interrupted"
     assert headway(*words, cwd=tmp_path).returncode == 0

@@ -56,8 +56,8 @@ def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, mo
         ((*INIT, "--rate", "0.05"), "--rate 0.05: give a chance in per cent, above 0% and below 50%, such as 5%"),
         ((*INIT, "--rate", "0%"), "--rate 0%: give a chance in per cent"),
         ((*INIT, "--rate", "50%"), "--rate 50%: give a chance in per cent"),
-        ((*INIT, "--margin", "-1%"), "--margin -1%: it is no number of 0 or more; type 0.3% or 0.01"),
-        ((*INIT, "--margin", "small"), "--margin small: it is no number of 0 or more"),
+        ((*INIT, "--margin", "-1%"), "--margin -1%: it is not a number of 0 or more; type 0.3% or 0.01"),
+        ((*INIT, "--margin", "small"), "--margin small: it is not a number of 0 or more"),
         ((*INIT, "--metric", "my loss"), "--metric 'my loss': give one word as runs print it, such as val_bpb"),
         (
             (*INIT, "--budget", "4"),
@@ -66,7 +66,10 @@ def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, mo
         ((*INIT, "--budget", "1"), "1 is not in the range 2 to 1,000"),
         ((*INIT, "--run", "python train.py"), "it has no {seed}, so all its runs would be equal"),
         (("init", "gate"), "Missing option '--metric'"),
-        (("try", "gate", "--run", "true {seed}"), "gate is no gate; begin one with `headway gate init gate --metric"),
+        (
+            ("try", "gate", "--run", "true {seed}"),
+            "gate is not a gate; begin one with `headway gate init gate --metric",
+        ),
         (("try", "gate"), "give the challenger's command with --run, or a file of runs with --results"),
         (("try", "gate", "--run", "x", "--results", "y"), "give the challenger's command with --run, or a file"),
         ((), "type `headway gate init DIR ...` first, then `headway gate try DIR ...`"),
@@ -153,7 +156,7 @@ def test_an_interrupt_stops_the_run_too(folder, capsys, how):
     process.send_signal(how)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert err.endswith("interrupted; nothing recorded is lost, and the same command goes on from here\n")
+    assert err.endswith("interrupted; nothing recorded is lost, and the same command resumes from here\n")
     with pytest.raises(ProcessLookupError):
         os.kill(int(written[0].read_text().splitlines()[-1]), 0)
 

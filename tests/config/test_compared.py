@@ -152,7 +152,7 @@ def test_a_setting_of_what_is_compared_is_obeyed_or_refused(setting):
 RUNS = {
     "there is nothing to compare: the only arm is new-1; add another, such as new-2": [("new-1", 0), ("new-1", 1)],
     "no two compared arms share a seed; train them with the same seeds": [("new-1", 0), ("new-2", 1)],
-    "compared arms share 2 seeds, and a verdict takes 3; choose more seeds (--seeds 3)": [
+    "compared arms share 2 seeds, and a verdict needs 3; choose more seeds (--seeds 3)": [
         (arm, seed) for arm in ("new-1", "new-2") for seed in (0, 1)
     ],
     "": [(arm, seed) for arm in ("new-1", "new-2") for seed in (0, 1, 5)],

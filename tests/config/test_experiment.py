@@ -606,7 +606,7 @@ def test_controls_that_a_setting_does_not_reach_are_named():
     assert said == [
         "setting training.learning_rate does not reach control adam, which has 0.1; "
         "set controls.adam.training.learning_rate=... too",
-        "setting training.steps does not reach control adam, which sets the whole that it is a part of; "
+        "setting training.steps does not reach control adam, which sets the section that it is a part of; "
         "set controls.adam.training.steps=... too",
         "setting model.d_model does not reach control wide, which has 128; set controls.wide.model.d_model=... too",
     ]

@@ -24,8 +24,8 @@ def test_a_label_has_the_sizes_of_the_run():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["arms.constant-low.label={width}"], r"arm constant-low: label: \{width\} is no value of the run; give"),
-        (["arms.constant-low.label={seed.x}"], r"\{seed\.x\} is no value of the run"),
+        (["arms.constant-low.label={width}"], r"arm constant-low: label: \{width\} is not a value of the run; give"),
+        (["arms.constant-low.label={seed.x}"], r"\{seed\.x\} is not a value of the run"),
         (
             ["arms.constant-low.label={heads}", "arms.ascending-low.model.n_heads=4"],
             r"two arms have the label '4-4-4-4', which a figure could not distinguish",

@@ -113,9 +113,12 @@ def test_a_changed_file_takes_the_place_of_what_it_was(write):
         (METRIC.replace("seven", "step"), r"run metric 'step' exists already; give it another name"),
         (
             "from headway import own\nown.callback(lambda run, line: None)\n",
-            r"callback '<lambda>' is no name; use",
+            r"callback '<lambda>' is not a name; use",
         ),
-        ("from headway import own\nown.family('a b', base='gpt-2')\n", r"family 'a b' is no name; use letters, digits"),
+        (
+            "from headway import own\nown.family('a b', base='gpt-2')\n",
+            r"family 'a b' is not a name; use letters, digits",
+        ),
         (
             "from headway import own\n@own.regularizer(better='low')\ndef accuracy(of): pass\n",
             r"regulariser 'accuracy' exists already",

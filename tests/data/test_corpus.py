@@ -78,10 +78,10 @@ def test_a_corpus_that_is_missing_empty_or_binary_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"empty.txt: there is no text in it; give another corpus"):
         documents(tmp_path / "empty.txt")
     (tmp_path / "nul.txt").write_bytes(b"some text\nand a \0 in it")
-    with pytest.raises(UserError, match=r"nul.txt is no text: a NUL byte at offset 16 \(line 2\); give UTF-8 text"):
+    with pytest.raises(UserError, match=r"nul.txt is not a text: a NUL byte at offset 16 \(line 2\); give UTF-8 text"):
         documents(tmp_path / "nul.txt")
     (tmp_path / "latin.txt").write_bytes(b"line\n" * 1_000 + "Äpfel".encode("latin-1"))
-    with pytest.raises(UserError, match=r"latin.txt is no text: .* no UTF-8 at offset 5,000 \(line 1,001\)"):
+    with pytest.raises(UserError, match=r"latin.txt is not a text: .* no UTF-8 at offset 5,000 \(line 1,001\)"):
         documents(tmp_path / "latin.txt")
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match=r"the folder has no .txt, .jsonl or .json file"):

@@ -74,5 +74,5 @@ def test_what_is_no_document_is_told(documents, match, monkeypatch):
 def test_a_corpus_that_changes_between_two_looks_is_told(monkeypatch):
     looks = iter([[np.array([1])], [np.array([2])]])
     monkeypatch.setitem(OWN_CORPORA, "changing", lambda: next(looks))
-    with pytest.raises(UserError, match=r"task.corpus changing: it gave other documents when it was asked again"):
+    with pytest.raises(UserError, match=r"task.corpus changing: it gave different documents when it was read again"):
         found("changing")

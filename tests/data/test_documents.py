@@ -92,7 +92,9 @@ def test_a_damaged_zipped_file_is_named(tmp_path, damage):
     else:
         content[14] ^= 255
     path.write_bytes(bytes(content))
-    with pytest.raises(UserError, match=r"a.txt.gz is no whole gzip file \(.*\); zip it again, or give it unzipped"):
+    with pytest.raises(
+        UserError, match=r"a.txt.gz is not a complete gzip file \(.*\); zip it again, or give it unzipped"
+    ):
         documents(path)
 
 
@@ -101,7 +103,7 @@ def test_wrong_files_are_named_with_their_line(tmp_path):
     with pytest.raises(UserError, match=r"a.jsonl, line 3: no JSON \("):
         documents(tmp_path / "a.jsonl")
     (tmp_path / "b.jsonl").write_bytes(b'{"text": "one"}\n\x89PNG\r\n\0')
-    with pytest.raises(UserError, match=r"b.jsonl is no text: bytes that are no UTF-8 at offset 16 \(line 2\)"):
+    with pytest.raises(UserError, match=r"b.jsonl is not a text: bytes that are no UTF-8 at offset 16 \(line 2\)"):
         documents(tmp_path / "b.jsonl")
     for name in ("empty.txt", "empty.jsonl"):
         (tmp_path / name).touch()

@@ -37,7 +37,7 @@ def test_the_example_gives_an_x_ray_of_a_bidirectional_model(example):
     assert any(
         "every position sees every other, the one that it would predict among them" in note for note in found.notes
     )
-    assert any("copying scores and composition, which need the norms" in note for note in found.notes)
+    assert any("copying scores and composition also need the norms" in note for note in found.notes)
 
 
 def test_the_model_stays_as_it_is(example):
@@ -72,7 +72,7 @@ def test_a_causal_one_has_an_induction_score_and_without_matrices_no_draws():
     assert "its loss on the text is not known: it gives no logits of the next token" in whole.notes
     bare = headway.xray(Causal(plain=False), tokens=tokens.tolist())
     assert not bare.scores["sink_score"].draws
-    assert any("the attentions that were brought do not say their matrices" in note for note in bare.notes)
+    assert any("the given attentions have no matrices" in note for note in bare.notes)
     assert any("circuits are not measured" in note for note in bare.notes)
 
 

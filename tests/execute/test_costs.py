@@ -66,7 +66,7 @@ def test_what_starts_from_what_is_drawn():
     drawn = printed(*planned.starts(), width=120)
     assert "dense: trained for 1,000 steps\n" in drawn
     assert "    ├── pruned: pruned by taylor to 50 %, then not trained\n" in drawn
-    assert "    │   └── regrown: lost heads drawn anew, then trained for 250 steps\n" in drawn
+    assert "    │   └── regrown: lost heads re-initialised, then trained for 250 steps\n" in drawn
     assert "layouts and costs of pruned arms are guesses until their runs begin" in [*planned.sentences()]
     pruned = {cost.arm.name: cost for cost in planned.costs}["pruned"]
     assert (str(pruned.run.model.layout), pruned.seconds, pruned.untimed) == (
@@ -328,5 +328,5 @@ def test_ctrl_c_says_what_there_is_to_say_of_a_plan(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 130
     assert done.stderr.splitlines()[-1] == (
-        "interrupted; nothing was written, and --no-timing leaves out what takes longest"
+        "interrupted; nothing was written, and --no-timing leaves out the longest part"
     )

@@ -89,7 +89,7 @@ def test_runs_that_are_made_later_or_anew_are_batches_of_their_own(tmp_path):
     }  # fmt: skip
     assert made.said == [
         "--batch-runs 1 holds for new runs: existing runs keep their batches, since a batch changes how sums are "
-        "rounded; `headway drop` puts runs aside, to be made anew"
+        "rounded; `headway drop` moves runs aside, to be trained again"
     ]
     assert worked(first["h2", 0]) == 0
     store = api.open(tmp_path / "out")

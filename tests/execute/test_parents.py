@@ -132,7 +132,7 @@ def test_heads_that_are_added_back_leave_the_others_as_they_were(done):
 def test_the_parent_keeps_the_weights_of_the_steps_that_were_asked_for(done):
     assert done["dense"].weight_steps() == [10, 20]
     with pytest.raises(
-        ResultsError, match=r"weights of step 15 are not kept; beside its last the run keeps steps 10 and"
+        ResultsError, match=r"the run has no weights of step 15; apart from its last step, it has those of steps 10 and"
     ):
         done["dense"].weights(15)
 

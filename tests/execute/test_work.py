@@ -46,14 +46,14 @@ def test_a_signal_stores_a_checkpoint_at_the_next_milestone_and_interrupts(run, 
     assert work(run.path, stopping_at(17, number)) == STOPPED
     stopped = Run.open(run.path)
     assert stopped.status == "interrupted"
-    assert stopped.message == f"stopped at step 20 by {number.name}; run again to go on"
+    assert stopped.message == f"stopped at step 20 by {number.name}; run again to resume"
     assert checkpoint.load(run.path / "checkpoint")[0].step == 20
     assert stopped.records()[-1]["step"] == 20
 
 
 def test_a_stop_by_the_process_that_started_it_is_told_apart(run):
     assert work(run.path, stopping_at(17, FROM_PARENT)) == STOPPED
-    assert Run.open(run.path).message == "stopped at step 20 with `headway run`; run again to go on"
+    assert Run.open(run.path).message == "stopped at step 20 with `headway run`; run again to resume"
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_signals_that_come_together_are_one_wish(run, numbers):
 def test_the_parent_that_asks_again_after_others_have_asked_is_impatient(run, monkeypatch):
     monkeypatch.setattr("headway.execute.stop.ASKED_AGAIN_S", 0.0)
     assert work(run.path, stopping_at(17, signal.SIGTERM, FROM_PARENT, FROM_PARENT)) == STOPPED
-    assert Run.open(run.path).message == "stopped by SIGTERM; run again to go on"
+    assert Run.open(run.path).message == "stopped by SIGTERM; run again to resume"
 
 
 def test_a_second_signal_after_a_while_interrupts_at_once(run, monkeypatch):
     monkeypatch.setattr("headway.execute.stop.TOGETHER_S", 0.0)
     assert work(run.path, stopping_at(17, signal.SIGTERM, signal.SIGTERM)) == STOPPED
     stopped = Run.open(run.path)
-    assert stopped.message == "stopped by SIGTERM; run again to go on"
+    assert stopped.message == "stopped by SIGTERM; run again to resume"
     assert checkpoint.load(run.path / "checkpoint")[0] is None
 
 
@@ -111,7 +111,7 @@ def test_far_from_any_milestone_it_stores_where_it_is_and_ends_with_the_same_bit
     assert quadratic.train_here(undisturbed) == DONE
     for step in (57, 60, 90, 130, 199):
         assert work(run.path, stopping_at(step)) == STOPPED
-        assert Run.open(run.path).message == f"stopped at step {step} by SIGTERM; run again to go on"
+        assert Run.open(run.path).message == f"stopped at step {step} by SIGTERM; run again to resume"
         assert checkpoint.load(run.path / "checkpoint")[0].unrecorded.since == run.records()[-1]["step"] < step
     assert quadratic.train_here(run) == DONE
     assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
@@ -130,7 +130,7 @@ def test_a_signal_while_it_measures_is_not_kept_waiting(run, tmp_path):
         raise AssertionError("it went on measuring")
 
     assert work(run.path, opened) == STOPPED
-    assert Run.open(run.path).message == "stopped at step 21 by SIGTERM; run again to go on"
+    assert Run.open(run.path).message == "stopped at step 21 by SIGTERM; run again to resume"
     assert run.records()[-1]["step"] == 20
     assert checkpoint.load(run.path / "checkpoint")[0].step == 21
     assert quadratic.train_here(run) == DONE
@@ -151,7 +151,7 @@ def test_a_signal_in_the_first_step_which_may_compile_a_model_interrupts_at_once
         return study
 
     assert work(run.path, opened) == STOPPED
-    assert Run.open(run.path).message == "stopped by SIGTERM; run again to go on"
+    assert Run.open(run.path).message == "stopped by SIGTERM; run again to resume"
     assert checkpoint.load(run.path / "checkpoint")[0].step == 20
 
 

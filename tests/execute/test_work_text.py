@@ -227,7 +227,7 @@ def test_out_of_memory_names_the_arm_its_estimate_and_what_would_fit(tmp_path, m
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": 1_000})())
     assert "do not even hold a batch of one" in batches.explain_out_of_memory(run)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": 3 * needed})())
-    assert "are there if nothing else has them; run fewer at a time" in batches.explain_out_of_memory(run)
+    assert "if nothing else uses them; run fewer at a time" in batches.explain_out_of_memory(run)
 
 
 def test_other_errors_are_not_taken_for_memory():

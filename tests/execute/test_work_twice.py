@@ -83,7 +83,7 @@ def test_different_bits_on_equal_execution_are_told_as_a_defect(tmp_path, first)
     assert kept.metrics == Run.open(first.path).metrics
     assert "eval_mse" in kept.message
     assert "heads/" in kept.message
-    assert "one of these machines is defect" in kept.message
+    assert "one of these machines is faulty" in kept.message
     assert "the first result is kept" in kept.message
 
 

@@ -110,7 +110,7 @@ def test_a_checkpoint_that_is_only_half_written_was_never_there(tmp_path):
 EDITED = "run.json is not as it was written"
 DONE_DAMAGES = {
     "run.json cut": (lambda p: (p / "run.json").write_text("{bad"), "run.json: cannot be read"),
-    "run.json of another kind": (lambda p: (p / "run.json").write_text("[]"), "run.json: it is no mapping"),
+    "run.json of another kind": (lambda p: (p / "run.json").write_text("[]"), "run.json: it is not a mapping"),
     "run.json gone": (lambda p: (p / "run.json").unlink(), "its run.json is missing, and other parts of a run"),
     "run.json without a number": (lambda p: replace(p / "run.json", '"seed": 0', '"seed": null'), EDITED),
     "a status of its own": (lambda p: replace(p / "run.json", '"done"', '"perfect"'), EDITED),
@@ -204,7 +204,7 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
     run = store.run("slow", 0)
     assert said in run.message
     assert str(path) in run.message
-    assert f"`headway drop {store.path} slow --seeds 0` puts the run aside, and `headway run` trains it anew" in (
+    assert f"`headway drop {store.path} slow --seeds 0` moves the run aside, and `headway run` trains it again" in (
         run.message
     )
     with pytest.raises(ResultsError) as raised:
@@ -213,7 +213,7 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
     monkeypatch.setattr(regression, "estimator_errors", lambda *_: {"baselines": {}, "curves": {}})
     found = results.build(store)
     assert found.comparisons[0].n_pairs == 1
-    assert found.warnings[0] == f"slow: a damaged run is left out: {run.message}"
+    assert found.warnings[0] == f"slow: Headway leaves out a damaged run: {run.message}"
     shown = io.StringIO()
     Console(file=shown, width=600).print(status_table(store))
     if "does not have the content" not in run.message:  # it looks at sizes alone

@@ -140,7 +140,7 @@ def test_a_run_that_is_trained_writes_to_its_own_files_alone(tmp_path, outside, 
         os.link(other, path)
     before = held(outside)
     if name == "run.json" and how != "second name":
-        with pytest.raises(ResultsError, match=r"it is a symbolic link|it is no ordinary file"):
+        with pytest.raises(ResultsError, match=r"it is a symbolic link|it is not an ordinary file"):
             work(run.path, damager.study)
     else:
         assert work(run.path, damager.study) == DONE
@@ -197,7 +197,7 @@ def test_what_stands_in_the_way_of_a_run_is_named_with_what_to_do(tmp_path, name
         (run.path / name / "inner").mkdir(parents=True)
     assert work(run.path, damager.study) == FAILED
     assert re.search(
-        rf"{name}.* is not what Headway writes there \(.*\); move it away, and run again to go on",
+        rf"{name}.* is not what Headway writes there \(.*\); move it away, and run again to resume",
         Run.open(run.path).message,
     )
     assert "Traceback" not in capfd.readouterr().out + (run.path / "log.txt").read_text()
@@ -273,7 +273,7 @@ def test_logs_of_jobs_are_written_to_no_file_that_has_another_name(directory, ou
         _log_folder(directory)
     shutil.rmtree(directory / "slurm")
     (directory / "slurm").touch()
-    with pytest.raises(ResultsError, match="slurm is no folder, and jobs write their logs there; move it away"):
+    with pytest.raises(ResultsError, match="slurm is not a folder, and jobs write their logs there; move it away"):
         _log_folder(directory)
 
 

@@ -84,13 +84,13 @@ def arrays_of(folder, change):
 
 
 DECLARED = [
-    ("gpt2", {"model_type": ["gpt2"]}, "config.json: model_type ['gpt2'] is no name; give that of an architecture"),
-    ("gpt2", {"model_type": {"a": 1}}, "model_type {'a': 1} is no name"),
-    ("neox", {"model_type": 7}, "model_type 7 is no name"),
-    ("gpt2", {"model_type": "y" * 100_000}, "GPT2LMHeadModel is no model of text that Headway knows"),
-    ("neox", {"architectures": "GPTNeoXForCausalLM"}, "architectures 'GPTNeoXForCausalLM' is no list of names"),
-    ("neox", {"architectures": {"a": 1}}, "architectures {'a': 1} is no list of names"),
-    ("neox", {"architectures": [["a"]]}, "architectures [['a']] is no list of names"),
+    ("gpt2", {"model_type": ["gpt2"]}, "config.json: model_type ['gpt2'] is not a name; give that of an architecture"),
+    ("gpt2", {"model_type": {"a": 1}}, "model_type {'a': 1} is not a name"),
+    ("neox", {"model_type": 7}, "model_type 7 is not a name"),
+    ("gpt2", {"model_type": "y" * 100_000}, "GPT2LMHeadModel is not a model of text that Headway knows"),
+    ("neox", {"architectures": "GPTNeoXForCausalLM"}, "architectures 'GPTNeoXForCausalLM' is not a list of names"),
+    ("neox", {"architectures": {"a": 1}}, "architectures {'a': 1} is not a list of names"),
+    ("neox", {"architectures": [["a"]]}, "architectures [['a']] is not a list of names"),
     ("neox", {"architectures": ["pipeline"]}, "its architecture is pipeline, which transformers"),
     ("neox", {"architectures": ["PreTrainedModel"]}, "its architecture is PreTrainedModel, which transformers"),
     ("gpt2", {"n_layer": 10**9}, "n_layer is 1000000000, but the weights hold 28 arrays; one of the two is of another"),
@@ -101,8 +101,8 @@ DECLARED = [
     ("neo", {"attention_types": [[[], 10**5]]}, "attention_types names 0 layers, but num_layers is 2"),
     ("neo", {"attention_types": 7}, "it cannot be understood"),
     ("neox", {"vocab_size": 10**12}, "vocab_size is 1000000000000, but the weights hold"),
-    ("gpt2", {"vocab_size": [257]}, "vocab_size [257] is no number of tokens; give a whole one above 0"),
-    ("gpt2", {"vocab_size": "9" * 3000}, "is no number of tokens"),
+    ("gpt2", {"vocab_size": [257]}, "vocab_size [257] is not a number of tokens; give a whole one above 0"),
+    ("gpt2", {"vocab_size": "9" * 3000}, "is not a number of tokens"),
     ("neox", {"hidden_size": 1e300}, "hidden_size is 1000000000000 ... (275 characters) ... 5459400540160"),
     ("gpt2", {"n_embd": 10**18}, "n_embd is 1000000000000000000, but the weights hold"),
     (
@@ -112,7 +112,7 @@ DECLARED = [
     ),
     ("neox", {"max_position_embeddings": 10**9}, "max_position_embeddings is 1000000000, but the weights hold"),
     ("llama", {"max_position_embeddings": 262_000, "head_dim": 8192}, "its tables of positions would take 103.0 GB"),
-    ("llama", {"rope_parameters": ["a"]}, "rope_parameters ['a'] is no mapping"),
+    ("llama", {"rope_parameters": ["a"]}, "rope_parameters ['a'] is not a mapping"),
     ("gpt2", {"activation_function": ["y" * 10_000]}, "transformers cannot open it"),
     ("gpt2", {"resid_pdrop": [1]}, "it cannot be understood"),
     ("neox", {"quantization_config": {"quant_method": "gptq"}}, "its weights are quantized, and such heads cannot be"),
@@ -136,7 +136,7 @@ def test_a_hostile_declaration_is_refused(name, changes, problem, folder_of):
         ("{" + '"a": {' * 70 + "}" * 71, "mappings and lists are nested more than 64 deep"),
         ("[" * 100_000, "config.json: mappings and lists are nested more than 64"),
         ('{"a": ' + "9" * 5000 + "}", "config.json: it cannot be read (Exceeds the limit"),
-        ("[1]", "config.json: it is no mapping, keys with values"),
+        ("[1]", "config.json: it is not a mapping, keys with values"),
         ('"' + "x" * 20_000_000 + '"', "config.json has 20 MB, and no such file has more than 16 MB"),
         ("\udcff", "it cannot be read ('utf-8' codec can't decode byte 0xff"),
     ],
@@ -159,11 +159,11 @@ def test_what_is_no_declaration_is_refused(name, text, problem, folder_of):
         ({"weight_map": {"a": ["x"]}}, "weight_map names no file for each array"),
         (
             {"weight_map": {"a": "../x.safetensors"}},
-            "it names '../x.safetensors', which is no safetensors file",
+            "it names '../x.safetensors', which is not a safetensors file",
         ),
-        ({"weight_map": {"a": "/etc/passwd"}}, "it names '/etc/passwd', which is no safetensors file of its folder"),
+        ({"weight_map": {"a": "/etc/passwd"}}, "it names '/etc/passwd', which is not a safetensors file of its folder"),
         ({"weight_map": {"a": "in/side.safetensors"}}, "it names 'in/side.safetensors', which is no"),
-        ({"weight_map": {"a": "x" * 9000 + ".safetensors"}}, "which is no safetensors file of its folder"),
+        ({"weight_map": {"a": "x" * 9000 + ".safetensors"}}, "which is not a safetensors file of its folder"),
         ({"weight_map": {"a": "pytorch_model.bin"}}, "it names 'pytorch_model.bin', which is no"),
         ({"weight_map": {str(i): f"{i}.safetensors" for i in range(5000)}}, ", ..., missing here; fetch the whole"),
         ({"weight_map": {"a": "away.safetensors"}}, "away.safetensors is a link to a place outside of the folder"),
@@ -197,7 +197,7 @@ def test_links_of_the_hubs_cache_are_followed(folder_of, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        (lambda path: os.mkfifo(path), "tokenizer_config.json is no file but a device, a pipe or a socket"),
+        (lambda path: os.mkfifo(path), "tokenizer_config.json is not a file but a device, a pipe or a socket"),
         (lambda path: path.symlink_to("/dev/zero"), "tokenizer_config.json is a link to a place outside of the folder"),
         (lambda path: path.symlink_to("../../../../etc/passwd"), "is a link to a place outside of the folder"),
         (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 10**12), "has 1,000,000 MB, and no such"),
@@ -347,7 +347,7 @@ def test_code_of_another_place_is_never_run(code, problem, with_code):
     edit(with_code, auto_map={"AutoModelForCausalLM": code})
     refused(with_code, problem, lambda folder: open_model(folder, trust_code=True))
     edit(with_code, auto_map=7)
-    refused(with_code, "auto_map 7 is no mapping", lambda folder: open_model(folder, trust_code=True))
+    refused(with_code, "auto_map 7 is not a mapping", lambda folder: open_model(folder, trust_code=True))
 
 
 def test_code_beside_an_architecture_that_transformers_has_is_not_run(folder_of, tmp_path):
@@ -400,7 +400,7 @@ def test_what_is_no_tokenizer_is_refused(name, text, folder_of):
 def test_verbs_that_read_no_model_say_so(verb, folder_of, told):
     folder = folder_of("gpt2")
     said = told([verb, str(folder)])
-    assert "cannot be read as a text file: it is a folder" in said or "is no results directory of Headway" in said
+    assert "cannot be read as a text file: it is a folder" in said or "is not a results directory of Headway" in said
 
 
 def test_what_fails_when_a_text_is_read_is_said(folder_of, tmp_path):
@@ -479,7 +479,7 @@ def test_a_type_that_contradicts_the_file_is_said_before_anything_is_read(name, 
 def test_a_type_that_is_none_is_refused(said, folder_of):
     folder = folder_of("gpt2")
     edit(folder, dtype=said)
-    refused(folder, "is no type of weights; write the type that the file has, such as float32")
+    refused(folder, "is not a type of weights; write the type that the file has, such as float32")
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

@@ -122,7 +122,7 @@ def test_a_gate_is_begun_once_and_in_an_empty_directory(tmp_path):
         Journal.create(journal.directory, journal.settings, journal.champion)
     with pytest.raises(ResultsError, match=r"holds other things \(gate, train.py\); name a new directory"):
         Journal.create(tmp_path, journal.settings, journal.champion)
-    with pytest.raises(ResultsError, match="is no gate; begin one with `headway gate init"):
+    with pytest.raises(ResultsError, match="is not a gate; begin one with `headway gate init"):
         check_is_gate(tmp_path)
 
 

@@ -262,7 +262,7 @@ def test_some_metrics_alone_and_scores_are_declared():
 
 
 def test_another_metric_is_an_error_that_names_a_near_one():
-    with pytest.raises(UserError, match=r"copying_scor is no metric of weights; did you mean copying_score\?"):
+    with pytest.raises(UserError, match=r"copying_scor is not a metric of weights; did you mean copying_score\?"):
         circuit_scores(built(MODELS["uniform"]), ["copying_scor"])
 
 

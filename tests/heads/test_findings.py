@@ -52,14 +52,15 @@ def said(found, **options):
     return [finding.sentence for finding in looked_for(found, **options) if finding.found]
 
 
-NEEDED = "The score is the share of attention on the previous token; at least 0.40 is needed."
+NEEDED = "The score is the share of attention on the previous token. Headway names heads with 0.40 or more."
 
 
 def test_special_heads_are_named_with_what_untrained_ones_show():
     one = planted("induction_score", [[0.01, 0.02], [0.893, 0.1]])
     assert said(one) == [
         "Induction heads on repeated random tokens: L1H0 0.89 (random heads 0.05). The score is the share of "
-        "attention on the token to predict; at least 0.40 is needed."
+        "attention on the token after the first copy of the current token. Headway names heads with 0.40 or "
+        "more."
     ]
     (finding,) = looked_for(one)
     assert finding.p < 1e-3
@@ -83,20 +84,21 @@ def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
     score.draws[next(iter(score.draws))] = loose
     (sentence,) = said(one)
     assert sentence.startswith("Previous-token heads: L1H0 0.90 (random heads 0.05). ")
-    assert sentence.endswith(" Possibly chance, as far as 16 draws of random heads tell: L0H0 0.50.")
+    assert sentence.endswith(" Heads whose score may be chance, compared with 16 random copies: L0H0 0.50.")
 
 
 def test_a_head_that_untrained_ones_can_be_is_not_special():
     (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
     assert not finding.found
     assert finding.sentence == (
-        "Previous-token heads: no clear one. The highest score is 0.500 (L0H0); 0.40 is needed. Random heads "
-        "have 0.40 on average. Random heads could reach this score by chance."
+        "Previous-token heads: none is clear. The highest score is 0.500 (L0H0). Headway names heads with 0.40 "
+        "or more. Random heads have 0.40 on average. Random heads could reach this score by chance."
     )
     (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
     assert not finding.found
     assert finding.sentence == (
-        "Neighbour heads: none. The highest score is 0.850 (L0H0); 0.90 is needed. Random heads have 0.05 on average."
+        "Neighbour heads: none. The highest score is 0.850 (L0H0). Headway names heads with 0.90 or more. "
+        "Random heads have 0.05 on average."
     )
 
 
@@ -122,14 +124,18 @@ def test_a_role_is_named_by_its_interval():
     """And no head is said to fall short of a number that its rounded score reaches."""
     below = planted("positional_score", [[0.8997, 0.2]])
     (finding,) = looked_for(below)
-    assert finding.sentence.startswith("Neighbour heads: none. The highest score is 0.899 (L0H0); 0.90 is needed.")
+    assert finding.sentence.startswith(
+        "Neighbour heads: none. The highest score is 0.899 (L0H0). Headway names heads with 0.90 or more."
+    )
     (finding,) = looked_for(with_ends(below, 0.02))
-    assert finding.sentence.startswith("Neighbour heads: no clear one. The highest score is 0.899 (L0H0)")
-    assert " Its 95 % CI is 0.88 to 0.92. " in finding.sentence
+    assert finding.sentence.startswith("Neighbour heads: none is clear. The highest score is 0.899 (L0H0)")
+    assert " The 95 % CI of the score is 0.88 to 0.92. " in finding.sentence
     above = planted("positional_score", [[0.91, 0.93, 0.98]])
     (sentence,) = said(with_ends(above, 0.02))
     assert sentence.startswith("Neighbour heads: L0H2 0.98 and L0H1 0.93 (random heads 0.05). ")
-    assert sentence.endswith(" Their 95 % CIs lie above 0.91. Not clearly at or above this score: L0H0 0.91.")
+    assert sentence.endswith(
+        " The 95 % CIs of these scores lie above 0.91. Heads that are not clearly at or above this score: L0H0 0.91."
+    )
     (finding,) = looked_for(with_ends(planted("positional_score", [[0.91, 0.2]]), 0.02))
     assert not finding.found
 
@@ -146,9 +152,10 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
     assert finding.about == "text_induction_score"
     assert finding.sentence == (
         "Induction heads on the text's own repeats: L0H0 0.95 (random heads 0.10). The score is the share of "
-        "attention on tokens that followed the current one before; at least 0.40 is needed. Its 95 % CI is 0.93 to "
-        "0.97. Positions alone would give 0.10. Induction heads on repeated random tokens: none. The highest score is "
-        "0.030 (L0H0); 0.40 is needed. Random heads have 0.05 on average."
+        "attention on tokens after earlier copies of the current token. Headway names heads with 0.40 or more. "
+        "The 95 % CI of the score is 0.93 to 0.97. A head that ignores the tokens and uses only their positions "
+        "would have 0.10. Induction heads on repeated random tokens: none. The highest score is 0.030 (L0H0). "
+        "Headway names heads with 0.40 or more. Random heads have 0.05 on average."
     )
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.15, 0.1]]))
     assert not finding.found
@@ -162,10 +169,10 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
 def test_a_head_that_looks_where_any_text_repeats_is_no_induction_head():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.55, 0.1]], by_place=0.5))
     assert not finding.found
-    assert "Induction heads on the text's own repeats: no clear one. The highest score is 0.550 (L0H0)" in (
+    assert "Induction heads on the text's own repeats: none is clear. The highest score is 0.550 (L0H0)" in (
         finding.sentence
     )
-    assert finding.sentence.endswith(" Positions alone would give 0.50.")
+    assert finding.sentence.endswith(" A head that ignores the tokens and uses only their positions would have 0.50.")
 
 
 def test_what_no_head_can_see_is_not_looked_for():
@@ -176,12 +183,12 @@ def test_what_no_head_can_see_is_not_looked_for():
 def test_alike_heads_are_named():
     value = np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
     assert said(pairs("output_correlation", value)) == [
-        "Similar outputs (centred cosine): L0H0 and L0H2 0.83. The mean over all pairs (3) is 0.31. Random "
+        "Similar outputs (centred cosine): L0H0 and L0H2 0.83. The mean over all pairs of heads (3) is 0.31. Random "
         "heads have 0.00 on average."
     ]
     assert said(pairs("output_correlation", value, spread=0.8)) == []
     assert said(pairs("query_cka_centred", value, untrained=0.3)) == [
-        "Similar queries (CKA): L0H0 and L0H2 0.83. The mean over all pairs (3) is 0.31. Random heads have "
+        "Similar queries (CKA): L0H0 and L0H2 0.83. The mean over all pairs of heads (3) is 0.31. Random heads have "
         "0.30 on average."
     ]
 
@@ -191,7 +198,7 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
     share = HeadScores(metric="output_constant_share", values={"layers.0.a": np.array([0.96, 0.2, 0.5])}, n_rows=9)
     (finding,) = looked_for(pairs("output_correlation", value) | {share.metric: share})
     assert not finding.found
-    assert finding.sentence == "Heads whose output is nearly constant (at least 90 % of its square): L0H0 0.96."
+    assert finding.sentence == "Heads with nearly constant output (at least 90 % of its squared norm): L0H0 0.96."
 
 
 def test_idle_heads_are_named():
@@ -203,7 +210,7 @@ def test_idle_heads_are_named():
 
 def test_a_layer_that_adds_nothing_is_named():
     found = planted("output_share", [[0, 0], [0.6, 0.4]], untrained=0.5)
-    assert said(found) == ["The heads of L0 add nothing to the stream."]
+    assert said(found) == ["The heads of L0 add nothing to the residual stream."]
 
 
 def test_a_single_head_has_no_pair_and_is_not_idle():
@@ -217,8 +224,9 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     (finding,) = findings({}, labels, composition=found)
     assert finding.about == "k_composition"
     assert finding.sentence == (
-        "K-composition (into keys), pairs above chance: 1. The strongest, with their share of the score on the text: "
-        "L0H1 → L1H0 0.60 (60 %). Circuits rotated at random have 0.10."
+        "K-composition (into keys), pairs of heads above chance: 1. The strongest pairs: L0H1 → L1H0 0.60 (60 "
+        "%). Numbers are the composition in the weights and, in parentheses, the share of the later head's "
+        "score. Randomly rotated circuits have 0.10."
     )
     assert [head for _, head in finding.parts if head] == ["L0H1", "L1H0"]
     assert finding.p < 1e-3
@@ -238,16 +246,18 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
     assert counts(confident | even).found
     assert counts(confident | even).sentence == (
-        "1 of 8 metrics of heads and pairs differ from random heads. The furthest is the attention confidence "
-        "of L1H0: 0.74 against 0.049."
+        "Values that differ from those of random heads: 1 of 8, each a metric of a head or a pair of heads. The "
+        "largest difference is in attention confidence: L1H0 with 0.74, random heads with 0.049."
     )
     alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
-    assert "The furthest is the output dissimilarity of L0H0 and L0H2: −0.83 against " in (
+    assert "The largest difference is in output dissimilarity: L0H0 and L0H2 with −0.83, random " in (
         counts(pairs("output_dissimilarity", alike)).sentence
     )
     nothing = counts(even)
     assert not nothing.found
-    assert nothing.sentence.startswith("None of 4 metrics of heads and pairs is found to differ from 16 random copies.")
+    assert nothing.sentence.startswith(
+        "None of 4 values, each a metric of a head or a pair of heads, clearly differs from 16 random copies."
+    )
 
 
 def test_few_draws_count_nothing():

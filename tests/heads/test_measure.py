@@ -202,7 +202,7 @@ def test_one_head_has_no_other():
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("query_cak", "'query_cak' is no metric of heads; did you mean query_cka or"),
+        ("query_cak", "'query_cak' is not a metric of heads; did you mean query_cka or"),
         ("copying_score", "it needs the weights; use headway.heads.circuits.circuit_scores"),
         ("induction_score", "it needs random tokens that are repeated"),
     ],

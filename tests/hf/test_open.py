@@ -209,7 +209,7 @@ def test_there_must_be_a_folder(tmp_path):
 def test_a_model_that_reads_no_text_is_refused(tmp_path):
     config = transformers.ViTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48)
     transformers.ViTModel(config).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="ViTModel is no model of text that Headway knows"):
+    with pytest.raises(UserError, match="ViTModel is not a model of text that Headway knows"):
         headway.hf.open_pretrained(tmp_path)
 
 

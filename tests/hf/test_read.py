@@ -181,7 +181,7 @@ def test_a_read_out_of_its_own_in_a_tied_folder(gpt2):
         ),
         ({"activation_function": "mish"}, "activation_function 'mish' is not known here; there is gelu_new"),
         ({"n_head": 5}, "48 is not divisible by 5; 4 and 6 are"),
-        ({"n_head": "4 of them"}, "is no layer; join layers by dashes"),
+        ({"n_head": "4 of them"}, "is not a layer; join layers by dashes"),
         ({"n_layer": None}, "config.json: n_layers: null was given"),
     ],
 )
@@ -233,7 +233,7 @@ def test_what_is_no_folder_with_a_model(gpt2, tmp_path):
     with pytest.raises(UserError, match=r"has no model.safetensors"):
         headway.hf.load(gpt2)
     (gpt2 / "config.json").write_text("[]")
-    with pytest.raises(UserError, match=r"config.json: it is no mapping"):
+    with pytest.raises(UserError, match=r"config.json: it is not a mapping"):
         headway.hf.load(gpt2)
     (gpt2 / "config.json").unlink()
     with pytest.raises(UserError, match=r"has no config.json; a folder of Hugging Face has one"):

@@ -67,7 +67,7 @@ def test_the_loss_is_that_of_the_model_whose_heads_are_masked(gone, tmp_path):
 
 @pytest.mark.parametrize(
     ("pruned", "said"),
-    [({"0": [9]}, r"pruned_heads names heads \[9\] of layer 0"), ({"7": [0]}, "of layer 7"), ([1], "is no mapping")],
+    [({"0": [9]}, r"pruned_heads names heads \[9\] of layer 0"), ({"7": [0]}, "of layer 7"), ([1], "is not a mapping")],
 )
 def test_heads_that_are_not_there(pruned, said, tmp_path):
     saved(tmp_path, {})

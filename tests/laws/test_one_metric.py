@@ -37,7 +37,7 @@ PER_QUERY = HeadMetric(
     of="head",
     family="own",
     high="attention on few keys",
-    null=Null("even attention: the mean of 1/m", "even"),
+    null=Null("even attention: the mean of 1/m over queries, where m is the number of visible keys", "even"),
     value=PerQuery(lambda queries: queries.square, over=every_query),
 )
 MADE_UP = {"a number of sums": OF_SUMS, "a mean over queries": PER_QUERY}

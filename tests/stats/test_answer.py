@@ -50,9 +50,9 @@ def test_what_holds_for_a_family_stands_below_its_verdicts():
     assert list(answer(given)) == [
         "a beats b",
         "c beats d",
-        "no interval before 3 seeds have ended; lower is better",
+        "there is no interval before 3 seeds are finished; lower is better",
         "e",
-        "no interval at 3 seeds: it takes 3 seeds that all arms of a difference have; lower is better",
+        "there is no interval at 3 seeds: a difference needs 3 seeds that all of its arms have; lower is better",
     ]
 
 
@@ -82,7 +82,7 @@ def test_curves_and_learning_rates_follow():
         )
         for verdict, changed in (("kept", False), ("now a beats b", True))
     ]
-    said = "a is best at x2 of its learning rate"
+    said = "a is best at 2 times its learning rate"
     rates = RatesOfArm(arm="a", rates=(), best=2.0, at_edge=False, comparisons=tuple(compared), sentence=said)
     lane = SizeComparison(
         arm="lane", n_parameters=1, n_pairs=1, relative=0.1, interval=None, p=None, sentence="the lane lies above"

@@ -84,7 +84,7 @@ def test_the_arms_of_a_contrast_share_their_spread_and_contrasts_are_told_first(
     assert said[2].startswith("95 % intervals that hold for all 2 contrasts at once; ")
     assert one.sentence.startswith("down vs flat: better, evaluation MSE −10.")
     assert said[-2].startswith("95 % intervals that hold for all 4 comparisons at once")
-    assert said[-1].startswith("contrasts and comparisons are corrected separately: ")
+    assert said[-1].startswith("contrasts and comparisons are corrected separately for multiple testing: ")
 
 
 def test_the_negated_contrast_has_the_negated_answer(made):

@@ -262,7 +262,7 @@ def test_a_damaged_run_is_listed_warned_about_and_not_compared(store):
     (comparison,) = content["comparisons"]
     assert comparison["n_pairs"] == 1
     assert comparison["verdict"].endswith("; 1 of 2 runs of 1 head is damaged")
-    assert content["warnings"] == [f"1 head: a damaged run is left out: {gone.message}"]
+    assert content["warnings"] == [f"1 head: Headway leaves out a damaged run: {gone.message}"]
 
 
 def test_an_arm_that_failed_throughout_is_named(store):
@@ -359,7 +359,7 @@ def test_a_baseline_that_was_not_run_is_missed_aloud(store):
     content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0])).to_json()
     assert [c["n_pairs"] for c in content["comparisons"]] == [0, 0]
     assert content["warnings"] == [
-        "These baselines have no runs, so nothing is compared with them: 2 heads (h2). Train them."
+        "Nothing is compared with baselines that have no runs: 2 heads (h2). Train these arms."
     ]
     assert list(answer(results.build(store))) == [], "the warning has said it"
 
@@ -370,7 +370,7 @@ def test_several_baselines_that_were_not_run_are_one_line(tmp_path, calls):
     store = FakeStore(tmp_path, resolve(document), absent=("h1", "h4")).add("h2", [1.0, 2.0])
     built = results.build(store)
     assert built.warnings == (
-        "These baselines have no runs, so nothing is compared with them: 1 head (h1) and 4 heads (h4). Train them.",
+        "Nothing is compared with baselines that have no runs: 1 head (h1) and 4 heads (h4). Train these arms.",
     )
 
 
@@ -378,7 +378,7 @@ def test_pairs_that_were_executed_differently_are_warned_about(store):
     store.add("h1", [1.0, 2.0], execution={"trainer": "torch", "threads": 1}).add("h2", [1.0, 2.0])
     (warning,) = results.build(store).to_json()["warnings"]
     assert warning.startswith(
-        "1 head and 2 heads were executed differently in 2 of 2 pairs (trainer torch against fused)"
+        "1 head and 2 heads were executed differently in 2 of 2 pairs of runs (trainer torch against fused)"
     )
 
 

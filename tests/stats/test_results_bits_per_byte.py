@@ -95,8 +95,8 @@ def test_tokens_that_do_not_give_the_text_back_are_not_compared_by_bytes_and_why
             rewrite(file.parent, metrics=content["metrics"])
         built = results.build(Store.open(path))
         assert [one for one in built.warnings if "bits" in one] == [
-            f"merges has no bits per byte, since its tokens restore only {gives} % of the text. Use a "
-            "tokenizer that restores 99 % or more."
+            f"merges has no loss in bits per byte: only {gives} % of the text can be restored from its tokens. "
+            "Use a tokenizer that restores 99 % or more."
         ]
         assert built.judged == ()
         assert list(figures(material_of(Store.open(path))))

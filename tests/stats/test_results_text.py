@@ -107,7 +107,7 @@ def test_the_best_learning_rate_of_each_arm_and_the_verdicts_there(content):
     entry = entries["descending-high"]
     assert [rate.factor for rate in entry.rates] == [0.5, 1.0, 2.0]
     assert entry.best == min(entry.rates, key=lambda rate: rate.mean).factor
-    assert entry.sentence.startswith("descending-high (96-48-24-12) is best at x")
+    assert entry.sentence.startswith("descending-high (96-48-24-12) is best at ")
     (compared,) = entry.comparisons
     assert compared.baseline == "constant-high"
     assert "descending-high (96-48-24-12) at x" in compared.verdict

@@ -126,7 +126,7 @@ def test_before_a_look_there_is_only_an_estimate():
     assert say(told(-1.0, 0, 0, "open", n_pairs=2, **NO_TEST), waiting) == (
         "descending vs constant: no verdict yet, evaluation loss −1.0 % (2 seeds of 3)"
     )
-    assert scope(waiting, []) == "no interval before 3 seeds have ended; lower is better"
+    assert scope(waiting, []) == "there is no interval before 3 seeds are finished; lower is better"
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_what_holds_for_a_family_is_told_once():
     assert scope(alone, found[:1]).startswith(said)
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert scope(replace(FAMILY, look=1), few) == (
-        "no interval at 3 seeds: it takes 3 seeds that all arms of a difference have; lower is better"
+        "there is no interval at 3 seeds: a difference needs 3 seeds that all of its arms have; lower is better"
     )
     alike = [replace(few[0], outcome="none", n_pairs=3)]
-    assert "no interval at 3 seeds: no difference varies from seed to seed; lower" in scope(
+    assert "there is no interval at 3 seeds: no difference varies from seed to seed; lower" in scope(
         replace(FAMILY, look=1), alike
     )
 
@@ -223,7 +223,7 @@ def test_rounding_does_not_hide_what_decides_a_verdict(one, shown):
 def test_three_to_five_seeds_name_the_assumption_that_carries_their_verdicts():
     three = told(-1.6, -2.1, -1.1, "apart", n_pairs=3)
     assert "with 3 seeds, " in carried_by(FAMILY, [three])
-    assert carried_by(FAMILY, [three]).endswith("a sign-flip test alone gives no p below 0.25")
+    assert carried_by(FAMILY, [three]).endswith("(a sign-flip test) no p-value is below 0.25")
     assert carried_by(FAMILY, [replace(three, n_pairs=6)]) == carried_by(FAMILY, [replace(three, outcome="open")]) == ""
 
 

@@ -33,9 +33,9 @@ def test_a_loss_that_still_falls_by_more_than_the_arms_differ_is_told(store, by,
     assert bool(said) == warned
     if warned:
         assert said == [
-            "The evaluation MSE still falls in 1 of 2 arms, most in 1 head (at least 20 %). This fall in the last "
-            "tenth of training exceeds the difference in question (2 heads and 1 head: 10 %). Train longer, or let the "
-            "learning rate decay."
+            "The evaluation MSE still falls in 1 of 2 arms, most in 1 head (at least 20 %). This fall, in the "
+            "last tenth of training, is larger than a difference in question (2 heads and 1 head: 10 %). Train "
+            "longer, or let the learning rate decay."
         ]
 
 
@@ -55,8 +55,9 @@ def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(
     assert bool(said) == warned
     if warned:
         assert said == [
-            "The learning rate moves 1 of 2 arms by more than the difference in question (1 head and 2 heads: 10 %). "
-            "The largest gain is that of 2 heads, at least 24 % at x2. Rely on the verdicts at the best rates."
+            "Another learning rate changes the result of 1 of 2 arms by more than the arms in question differ "
+            "(1 head and 2 heads: 10 %). The gain is largest for 2 heads: at least 24 % at 2 times its learning "
+            "rate. Rely on the verdicts at the best learning rates."
         ]
 
 
@@ -105,7 +106,10 @@ def untrained(experiment, told):
 
 
 def words_of(arms):
-    return f"These arms are no better than a bigram model: {arms}. Train longer before you compare."
+    return (
+        f"These arms are no better than a bigram model, which only counts pairs of tokens: {arms}. Such models "
+        "cannot show what heads do, so conclude nothing from their comparisons. Train longer first."
+    )
 
 
 def test_arms_that_are_no_better_than_the_bigram_model_are_named():
@@ -180,14 +184,16 @@ def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthe
     built = results.build(far_apart(store, 0.03))
     (said,) = [one for one in built.warnings if "still falls" in one]
     assert said == (
-        "The evaluation MSE still falls in 2 of 3 arms, most in 2 heads (at least 3.0 %). This fall in the last "
-        "tenth of training exceeds the difference in question (4 heads and 2 heads: 0.60 %). Train longer, or let the "
-        "learning rate decay."
+        "The evaluation MSE still falls in 2 of 3 arms, most in 2 heads (at least 3.0 %). This fall, in the "
+        "last tenth of training, is larger than a difference in question (4 heads and 2 heads: 0.60 %). Train "
+        "longer, or let the learning rate decay."
     )
     assert built.doubts == (said,)
     h1, h4 = (next(c for c in built.judged if c.arm == arm) for arm in ("h1", "h4"))
     assert (h1.doubts, h4.doubts) == ((), ("falling",))
-    assert h4.verdict.endswith("3 seeds); in doubt: the evaluation MSE still falls by more")
+    assert h4.verdict.endswith(
+        "3 seeds); in doubt: the evaluation MSE still fell by more in the last tenth of training"
+    )
     assert h1.verdict.endswith("3 seeds)")
     assert results.Results.from_json(built.to_json()) == built
     assert results.build(far_apart(FakeStore(store.path, store.experiment), 0.005)).doubts == ()
@@ -211,8 +217,9 @@ def test_a_rate_that_moves_each_arm_by_more_than_an_answer_is_told(tmp_path, cal
     built = results.build(store)
     (said,) = built.doubts
     assert said == (
-        "The learning rate moves 2 of 3 arms by more than the difference in question (4 heads and 2 heads: 0.60 %). "
-        "The largest gain is that of 4 heads, at least 2.3 % at x2. Rely on the verdicts at the best rates."
+        "Another learning rate changes the result of 2 of 3 arms by more than the arms in question differ (4 "
+        "heads and 2 heads: 0.60 %). The gain is largest for 4 heads: at least 2.3 % at 2 times its learning "
+        "rate. Rely on the verdicts at the best learning rates."
     )
     assert {c.arm: c.doubts for c in built.judged if c.control is None} == {"h1": (), "h4": ("rates",)}
 
@@ -229,7 +236,7 @@ def test_a_contrast_is_held_against_the_mean_fall_of_its_sides(tmp_path, calls):
     store.add("h1", noisy(1.0, 0), recorded=falling(0.05)).add("h2", noisy(1.0, 1), recorded=falling(0.05))
     (one,) = results.build(store.add("h4", noisy(1.03, 2), recorded=falling(0.0))).contrasts
     assert one.doubts == ("falling",)
-    assert one.sentence.endswith("; in doubt: the evaluation MSE still falls by more")
+    assert one.sentence.endswith("; in doubt: the evaluation MSE still fell by more in the last tenth of training")
 
 
 def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_and_outcome(tmp_path):
@@ -242,7 +249,10 @@ def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_an
     built = results.build(store)
     (one,) = built.judged
     assert (one.outcome, one.doubts) == ("apart", ("untrained",))
-    assert one.verdict.endswith("; in doubt: none of its arms is better than a bigram model")
+    assert one.verdict.endswith(
+        "; in doubt: none of its arms is better than a bigram model, and models that only count pairs of tokens "
+        "cannot show what heads do"
+    )
     assert built.doubts == (words_of("a and b"),)
     assert built.warnings[: len(built.doubts)] == built.doubts
 

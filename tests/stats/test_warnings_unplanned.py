@@ -53,14 +53,12 @@ def test_one_seed_and_two_give_no_verdict_and_are_no_look(tmp_path):
 def test_looking_again_is_counted_and_said(tmp_path):
     (warning,) = said(grown(tmp_path, 3, 5))
     assert warning == (
-        "Seeds were added after a verdict at 3 seeds, and repeated testing raises the rate of false positives to "
+        "Seeds were added after a verdict at 3 seeds. Repeated testing raises the rate of false positives to "
         "8.0 %. `headway run` with --until plans interim analyses and corrects for them."
     )
     assert seen(tmp_path / "d") == (3, 5)
     (warning,) = said(grown(tmp_path, 10))
-    assert (
-        "after a verdict at 3 and 5 seeds, and repeated testing raises the rate of false positives to 11 %." in warning
-    )
+    assert "after a verdict at 3 and 5 seeds. Repeated testing raises the rate of false positives to 11 %." in warning
     assert error_of((3, 5, 10)) == pytest.approx(0.11, abs=5e-4)
 
 
@@ -74,8 +72,8 @@ def test_a_plan_that_is_stored_takes_the_place_of_such_looks(tmp_path):
     found = results.write(Store.open(tmp_path / "d"))
     assert said(found) == []
     assert [warning for warning in found.warnings if "before the plan" in warning] == [
-        "5 seeds had been run before the plan was made. They count as its interim analyses at 3 and 5 seeds, and "
-        "former verdicts at the full level no longer hold.",
+        "5 seeds were run before the plan of interim analyses was made. Headway counts them as the interim "
+        "analyses at 3 and 5 seeds. Verdicts from before the plan no longer hold.",
     ]
     assert seen(tmp_path / "d") == (3, 5)
 

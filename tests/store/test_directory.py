@@ -151,7 +151,7 @@ def test_what_is_no_results_directory_is_named(tmp_path, content):
 
 def test_a_file_is_no_results_directory(tmp_path):
     (tmp_path / "mine.yaml").touch()
-    with pytest.raises(ResultsError, match=r"mine\.yaml is no results directory of Headway: it is a file"):
+    with pytest.raises(ResultsError, match=r"mine\.yaml is not a results directory of Headway: it is a file"):
         Store.open(tmp_path / "mine.yaml")
 
 

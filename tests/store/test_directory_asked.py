@@ -57,7 +57,7 @@ def test_a_directory_is_told_from_an_experiment(directory, tmp_path):
 def test_a_directory_of_other_things_is_told(tmp_path):
     done = headway_run(tmp_path)
     assert done.returncode == 2
-    assert f"error: {tmp_path} is no results directory of Headway: it has no experiment.yaml" in done.stderr
+    assert f"error: {tmp_path} is not a results directory of Headway: it has no experiment.yaml" in done.stderr
 
 
 def test_what_was_asked_for_are_the_runs_that_are_there(directory):
@@ -118,7 +118,7 @@ def test_what_was_dropped_is_asked_for_and_trained_anew(directory):
     done = headway_run(directory)
     assert done.returncode == 0, done.stderr
     dropped = CliRunner().invoke(app, ["drop", str(directory), "slow", "--seeds", "0"])
-    assert f"`headway run {directory}` trains it anew" in dropped.output
+    assert f"`headway run {directory}` trains it again" in dropped.output
     assert Store.open(directory).gone() == [], "nobody misses it"
     assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
     done = headway_run(directory)
@@ -135,7 +135,7 @@ def test_an_arm_that_the_document_does_not_have_cannot_be_trained_anew(directory
     dropped = CliRunner().invoke(app, ["drop", str(directory), "foreign"])
     assert dropped.output == (
         f"moved 1 run of foreign (seed 0) to {directory}/dropped; `headway compare` and `headway report` leave it out, "
-        f"and nothing trains it anew, since {directory}/experiment.yaml has no arm foreign\n"
+        f"and nothing trains it again, since {directory}/experiment.yaml has no arm foreign\n"
     )
     assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
     Store.create(directory, small(question="Still?"))

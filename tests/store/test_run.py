@@ -43,7 +43,7 @@ def test_what_is_not_there_yet_is_empty_or_said(tmp_path):
     assert (run.records(), run.head_steps(), run.curves(), run.metrics) == ([], [], {}, {})
     with pytest.raises(ResultsError, match="has no checkpoint yet: it is waiting; `headway run` resumes it"):
         run.weights()
-    with pytest.raises(ResultsError, match="nothing was kept of the heads at step 3; the run keeps no step"):
+    with pytest.raises(ResultsError, match="the run has no record of its heads at step 3; it has those of no step"):
         run.head_arrays(3)
 
 
@@ -97,7 +97,7 @@ def test_an_edited_configuration_is_noticed(done):
 def test_a_run_whose_process_is_gone_is_interrupted_though_it_says_running(done):
     stored.rewrite(done.path, status="running")
     gone = Run.open(done.path)
-    assert (gone.status, gone.message) == ("interrupted", "its process ended without a word; run again to go on")
+    assert (gone.status, gone.message) == ("interrupted", "its process ended without a message; run again to resume")
     with quadratic.taken(done):
         assert Run.open(done.path).status == "running"
 

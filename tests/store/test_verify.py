@@ -78,7 +78,7 @@ def test_each_damage_is_a_line_and_the_exit_is_an_error(path):
     (path / "runs/slow/seed-0/metrics.jsonl").unlink()
     (path / "runs/fast/seed-1/run.json").unlink()
     done = CliRunner().invoke(app, ["verify", str(path)])
-    anew = "puts the run aside, and `headway run` trains it anew"
+    anew = "moves the run aside, and `headway run` trains it again"
     assert sorted(done.output.splitlines()) == [
         f"damaged: {path}/runs/fast/seed-1: its run.json is missing, and other parts of a run are there; "
         f"`headway drop {path} fast --seeds 1` {anew}",
@@ -99,7 +99,7 @@ def test_what_is_beside_the_runs_is_looked_at_too(path):
     (path / "timings/slow.json").write_text("{")
     found = damages(path)
     assert found == [
-        f"{file} is not as it was written; `headway compare {path}` computes it anew",
+        f"{file} is not as it was written; `headway compare {path}` computes it again",
         f"{path}/timings/slow.json is not as it was written; `headway run` with --timing measures it again",
     ]
     said = results.write(Store.open(path)).warnings
@@ -121,7 +121,7 @@ def test_runs_are_looked_at_where_the_document_is_damaged(path, content):
 
 
 def test_what_is_no_results_directory_is_an_error(tmp_path):
-    with pytest.raises(ResultsError, match="no results directory of Headway"):
+    with pytest.raises(ResultsError, match="is not a results directory of Headway"):
         list(verify(tmp_path))
 
 
@@ -166,7 +166,7 @@ def test_a_run_without_a_seal_in_a_sealed_directory_is_damaged(path):
     stored.unseal(run)
     said = (
         f"{run}: run.json has no seal: a development version of Headway made the run, or its seal was removed; "
-        f"`headway drop {path} slow --seeds 0` puts the run aside, and `headway run` trains it anew"
+        f"`headway drop {path} slow --seeds 0` moves the run aside, and `headway run` trains it again"
     )
     assert damages(path) == [said]
     assert Store.open(path).run("slow", 0).message == said
@@ -198,7 +198,7 @@ def test_a_run_that_the_document_names_is_missed_whatever_the_cache_says(path, l
     them = "it" if seeds == "1" else "them"
     assert damages(path)[0] == (
         f"{path}/runs/fast: experiment.yaml names {named}, and no folder is there; `headway run {path}` trains {them} "
-        f"anew, and `headway drop {path} fast --seeds {seeds}` gives {them} up"
+        f"again, and `headway drop {path} fast --seeds {seeds}` gives {them} up"
     )
     done = CliRunner().invoke(app, ["verify", str(path)])
     assert isinstance(done.exception, HeadwayError)
@@ -220,9 +220,9 @@ def test_a_run_that_is_missing_can_be_dropped_and_is_missed_no_more(path):
     shutil.rmtree(path / "runs/fast/seed-1")
     done = CliRunner().invoke(app, ["drop", str(path), "fast", "--seeds", "0-1"])
     assert done.output == (
-        f"fast/seed-1 had no folder, and {path}/experiment.yaml does not name it any more; "
-        f"moved 1 run of fast (seed 0) to {path}/dropped; "
-        f"`headway run {path}` trains them anew, and `headway compare` and `headway report` leave them out until then\n"
+        f"fast/seed-1 had no folder, and {path}/experiment.yaml does not name it any more; moved 1 run of fast "
+        f"(seed 0) to {path}/dropped; `headway run {path}` trains them again, and `headway compare` and `headway "
+        "report` leave them out until then\n"
     )
     assert damages(path) == []
     assert resolved.runs_of(path) == ({("slow", 0), ("slow", 1)}, {("fast", 0), ("fast", 1)})
@@ -266,8 +266,8 @@ def test_a_directory_of_the_first_sealed_version_is_read_and_names_its_runs_when
     assert {run.status for run in store.runs()} == {"done"}
     first, *others = verify(path)
     assert first.note == (
-        f"{path}/experiment.yaml does not name the runs that were asked for: a run that was removed is not noticed "
-        f"until `headway run {path}` has named those that are there"
+        f"{path}/experiment.yaml does not name the runs that were asked for: Headway cannot notice that a run "
+        f"was removed before `headway run {path}` has listed the runs"
     )
     assert not any(looked.damages for looked in (first, *others))
     asked = asked_in(path)
@@ -295,7 +295,7 @@ def test_a_changed_document_is_not_what_was_run(path):
     message = store.run("slow", 0).message
     assert "it was run as run1-" in message
     assert "differs in task.noise_variance (0.0 -> 1000.0)" in message
-    assert f"`headway run FILE --out {path}` with the file that it was run from writes it anew" in message
+    assert f"`headway run FILE --out {path}` with the file that it was run from writes it again" in message
     found = results.write(store)
     assert found.warnings[0].startswith(f"{document} is not as Headway wrote it: it is damaged, or it was edited;")
     assert {comparison.n_pairs for comparison in found.comparisons} <= {0}
@@ -423,7 +423,7 @@ def test_a_pipe_holds_nobody(path, name):
     file.unlink()
     os.mkfifo(file)
     os.mkfifo(path / ".checked.json")
-    assert any("it is no ordinary file" in damage or "is a pipe and no file" in damage for damage in damages(path))
+    assert any("it is not an ordinary file" in damage or "is a pipe and no file" in damage for damage in damages(path))
     assert Store.open(path).run("slow", 0).status == "damaged"
 
 

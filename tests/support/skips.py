@@ -7,7 +7,7 @@ import pytest
 
 EXCUSES = (
     "there is no GPU",
-    "which is no part of the project",
+    "which is not a part of the project",
     "only root can",
     "this processor has no",
     "this torch computes without MKL",

@@ -1,4 +1,4 @@
-"""Run folders on the disk, changed as if they had been written so, and data that is no part of the project.
+"""Run folders on the disk, changed as if they had been written so, and data that is not a part of the project.
 
 Tests that need such data skip with a reason where it is missing.
 """
@@ -67,5 +67,5 @@ def data(name: str) -> Path:
     """A file or folder of ../shared/data beside the checkout."""
     path = _FOLDER / name
     if not path.exists():
-        pytest.skip(f"needs {name} in ../shared/data, which is no part of the project")
+        pytest.skip(f"needs {name} in ../shared/data, which is not a part of the project")
     return path

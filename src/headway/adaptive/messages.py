@@ -69,18 +69,18 @@ def where_it_stands(directory: Path) -> Iterator[str]:
 
 def not_asked(arms: Iterable[str]) -> str:
     """Return a sentence on arms of which the plan asks nothing."""
-    return f"no question is asked of {listed(arms)}, so no seeds are added there"
+    return f"no comparison includes {listed(arms)}, so no seeds are added there"
 
 
 def asked_late(questions: Iterable[str]) -> str:
     """Return a sentence on questions that a stored plan does not have."""
-    return f"{listed(questions)}: asked after an answer was seen, so not part of the plan"
+    return f"{listed(questions)}: added after an answer was known, so not part of the plan"
 
 
 def changed(n_seeds: int) -> str:
     """Return a sentence that an interim analysis would find something else today."""
     why = "runs were repeated or dropped, or the rules changed"
-    return f"what {n_seeds} seeds say has changed since their interim analysis: {why}"
+    return f"the results of {n_seeds} seeds have changed since their interim analysis: {why}"
 
 
 def next_look(n_seeds: int, n_runs: int) -> str:

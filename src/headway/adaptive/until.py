@@ -230,7 +230,7 @@ class Until:
             for damage in damages(path):  # of what was found at looks, which is found again
                 tell(damage)
             if missing := sorted(set(former.arms) - set(names)):
-                raise UserError(f"the plan of {path} asks about {listed(missing)} too; choose all of its arms")
+                raise UserError(f"the plan of {path} includes {listed(missing)} too; choose all of its arms")
             if late := sorted(set(asked) - set(former.asked)) if are_declared else []:
                 tell(messages.asked_late(late))
             if self.at_most is None or self.at_most == former.at_most:
@@ -279,7 +279,7 @@ def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
     """Return why there is nothing to settle between some arms, and what to do."""
     others = [name for name in experiment.document.arms if name not in names]
     advice = f"; choose another arm too, such as {others[0]}" if others else "; add an arm to compare it with"
-    return f"{experiment.name} asks nothing of {listed(names)} alone{advice}"
+    return f"{experiment.name} has no comparison of {listed(names)} alone{advice}"
 
 
 def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:

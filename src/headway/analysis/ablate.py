@@ -79,7 +79,7 @@ def circuit(
 
     over = check_mean_over(mean)
     if kind not in KINDS:
-        raise UserError(f"kind {kind!r} is no kind of ablation; {near(str(kind), KINDS)}")
+        raise UserError(f"kind {kind!r} is not a kind of ablation; {near(str(kind), KINDS)}")
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     chosen = circuit_heads(opened.decoder, heads, draws)
     texts = two_inputs(opened, text, reference, targets, sequences=sequences, length=length)
@@ -104,7 +104,7 @@ def circuit_heads(model: "Intervenable", heads: Sequence[str], draws: int = 1) -
 def _head(name: str) -> Head:
     found = re.fullmatch(r"L(\d+)H(\d+)", str(name))
     if not found:
-        raise UserError(f"heads: {name!r} is no head; write L0H3, layer and head from 0")
+        raise UserError(f"heads: {name!r} is not a head; write L0H3, layer and head from 0")
     return int(found[1]), int(found[2])
 
 

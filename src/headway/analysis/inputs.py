@@ -221,7 +221,9 @@ def _array_in(file: Path, asked: str) -> np.ndarray:
     try:
         return np.atleast_2d(np.load(file, allow_pickle=False))
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{asked} {file}: it is no numpy file of tokens ({error}); write one with numpy.save") from None
+        raise UserError(
+            f"{asked} {file}: it is not a numpy file of tokens ({error}); write one with numpy.save"
+        ) from None
 
 
 def one_input(model: object, text: Any, tokens: Any, needs: str) -> TextInput:
@@ -265,7 +267,7 @@ def no_text(run: RunSpec) -> str:
 
 
 def own_text(model: object) -> str | TextInput:
-    """Return the text that a run is evaluated on, or else trained on; for a task that is no text, its examples.
+    """Return the text that a run is evaluated on, or else trained on; for a task that is not a text, its examples.
 
     Args:
         model: the path of the model; a model in memory brings no text.

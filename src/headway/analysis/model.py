@@ -83,7 +83,7 @@ def _written_ids(text: str) -> list[int]:
     words = text.split()
     if wrong := [word for word in words if not word.isdecimal()]:
         raise UserError(
-            f"tokenizer ids: {wrong[0][:40]!r} is no token id; write whole numbers with spaces between them"
+            f"tokenizer ids: {wrong[0][:40]!r} is not a token id; write whole numbers with spaces between them"
         )
     return [int(word) for word in words]
 

@@ -217,7 +217,7 @@ def prune(
             (the head that adds least), `magnitude` (the norm of the output that a head can write), or `random`.
         keep: the number or share of heads to keep: `24`, `50%`, `0.5`.
         text: the text on which importance is measured: a file or another corpus, or (sequence, pos) tokens; None: the
-            examples of a run's task, if the task is no text.
+            examples of a run's task, if the task is not a text.
         out: a new folder for the model; None: the model is not written.
         held_out: another text, on which the loss is measured before and after.
         targets: the target at each of the text's tokens, -1 for none; None: every next token.

@@ -167,7 +167,7 @@ def text_or_lines(given: str, what: str) -> str | list[str]:
             return given
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError:
-        raise UserError(f"{what} {given}: it is a file that is no text in UTF-8; give one text a line") from None
+        raise UserError(f"{what} {given}: it is a file that is not a text in UTF-8; give one text a line") from None
     except (OSError, ValueError):
         return given  # what no file system takes as a name is a text
     if lines == [""]:

@@ -76,8 +76,8 @@ def short_text_xray(opened: Opened, read: TextInput) -> XRay:
     attentions, n = _attentions(opened, read), read.size
     begun = "the text gives" if read.targets is None else f"{read.name} are"
     note = (
-        f"{begun} {n:,} tokens: too few to hold these heads against untrained ones, or to say which are "
-        f"alike; more than {2 * _widest(attentions):,} are needed"
+        f"{begun} {n:,} tokens: too few to compare these heads with random heads, or to find similar "
+        f"heads; more than {2 * _widest(attentions):,} are needed"
     )
     notes = (note, *([loss.why] if loss.why else []))
     return XRay(
@@ -144,9 +144,9 @@ class XRayNotes:
         if enough := n >= _LEAST_REPEATS and len(read) > 1:
             return enough
         self.add(
-            f"induction and duplicate tokens are not measured on the text's own repeats: {n:,} of {read.size:,} tokens "
-            f"of {counted(len(read), 'sequence')} occurred before in theirs, and {_LEAST_REPEATS} of 2 sequences are "
-            "needed"
+            f"induction and duplicate-token heads are not measured on the text's own repeats: {n:,} of {read.size:,} "
+            f"tokens of {counted(len(read), 'sequence')} occurred earlier in their sequence, and {_LEAST_REPEATS} "
+            "from 2 sequences are needed"
         )
         return False
 
@@ -156,28 +156,28 @@ class XRayNotes:
         plain = scores["qk_effective_rank"].values if "qk_effective_rank" in scores else {}
         if not plain:
             self.add(
-                "circuits are not measured: the queries, keys and values of this model are no plain linear maps of the "
-                "stream that its heads read"
+                "circuits are not measured: the queries, keys and values of this model are not linear maps of the "
+                "residual stream"
             )
             return
         some = "" if len(plain) == len(of_text) else f" of {len(plain)} of {len(of_text)} attentions, the plain ones,"
         self.add(
-            f"circuits{some} are read off W_Q, W_K, W_V and W_O as they read the normed stream; copying scores and "
-            "composition, which need the norms between layers too, are those of Headway's own models"
+            f"circuits{some} are measured from W_Q, W_K, W_V and W_O, which read the normed stream; copying scores "
+            "and composition also need the norms between layers, so only Headway's own models have them"
         )
 
     def drawable(self, opened: Opened, tokens: np.ndarray, draws: int) -> int:
         """Return the number of draws; 0 for a model in memory without its matrices."""
         if not draws:
-            self.add("no heads were drawn anew (draws 0), so no head is compared with untrained ones")
+            self.add("no random heads were drawn (draws 0), so no head is compared with random heads")
             return 0
         if not opened.brought or all(
             attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions
         ):
             return draws
         self.add(
-            "no heads were drawn anew: the attentions that were brought do not say their matrices, as those of "
-            "headway.plain_attention do"
+            "no random heads were drawn, since the given attentions have no matrices; those of "
+            "headway.plain_attention have matrices"
         )
         return 0
 
@@ -191,12 +191,12 @@ class XRayNotes:
         if not draws:
             return
         if draws < 4:
-            self.add(f"{counted(draws, 'draw')} of untrained heads: too few to say what stands out; give 4")
+            self.add(f"{counted(draws, 'draw')} of random heads: too few to find heads that stand out; give 4")
         wide = [each for each in attentions if each.n_heads > 1 and each.name not in scores["query_cka"].draws]
         if wide:
             labels = labels_of(attentions)
             pairs = listed([labels[each.name] for each in wide])
-            self.add(f"pairs of {pairs} are not held against untrained ones: they are too many")
+            self.add(f"pairs of {pairs} are not compared with random heads, since there are too many pairs")
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on windows that hide what repeated tokens could show."""
@@ -207,7 +207,7 @@ class XRayNotes:
             if hidden:
                 where = listed([labels[each.name] for each in hidden])
                 called = metric_name(metric)
-                self.add(f"{called} cannot be seen in {where}: its window hides what is looked for")
+                self.add(f"{called} cannot be measured in {where}, since its window hides the tokens in question")
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:

@@ -81,13 +81,13 @@ def inside(folder: Path, *names: str) -> Path:
         names: the names of nested folders, or of a file at the end; they need not exist.
 
     Raises:
-        ResultsError: if a text is no name, or a level is a symbolic link.
+        ResultsError: if a text is not a name, or a level is a symbolic link.
     """
     path = folder
     for name in names:
         if not is_bare(name):
             raise ResultsError(
-                f"{path}: {shortened(repr(name))} is no name of a file or folder in it, and Headway opens no file "
+                f"{path}: {shortened(repr(name))} is not a name of a file or folder in it, and Headway opens no file "
                 "outside of a results directory; fetch the directory again"
             )
         path = path / name
@@ -363,7 +363,7 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
         links: True if the path may be a symbolic link: a path from the user, or a file of a model that is only read.
 
     Raises:
-        OSError: when it cannot be opened; NotOrdinary when it is no ordinary file, or too large.
+        OSError: when it cannot be opened; NotOrdinary when it is not an ordinary file, or too large.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
@@ -371,7 +371,7 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
         if error.errno == errno.ELOOP and not links:
             raise NotOrdinary(errno.EINVAL, "it is a symbolic link", str(path)) from None
         if error.errno == errno.ENXIO:
-            raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path)) from None
+            raise NotOrdinary(errno.EINVAL, "it is not an ordinary file", str(path)) from None
         raise
     status = os.fstat(descriptor)
     mode, largest = status.st_mode, largest_size(path)
@@ -384,7 +384,7 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
         raise NotOrdinary(errno.EFBIG, f"it has {sizes}", str(path))
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise NotOrdinary(errno.EINVAL, "it is no ordinary file", str(path))
+    raise NotOrdinary(errno.EINVAL, "it is not an ordinary file", str(path))
 
 
 def checked(path: Path) -> Path:
@@ -474,7 +474,7 @@ def read_json(path: Path, largest: int) -> Any:
 
     Raises:
         FileNotFoundError: when there is none.
-        UserError: when it is no file, larger, nested deeply, or no JSON.
+        UserError: when it is not a file, larger, nested deeply, or no JSON.
     """
     try:
         with ordinary(path, links=True) as file:
@@ -558,7 +558,7 @@ def _why_not_private(folder: Path) -> str:
             folder.mkdir(mode=_PRIVATE)
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode):
-            return "it is no folder but a file or a link; remove it"
+            return "it is not a folder but a file or a link; remove it"
         if status.st_uid != os.getuid():
             return "it belongs to somebody else, who decides what would be run from it; remove it"
         if status.st_mode & _OTHERS_WRITE:

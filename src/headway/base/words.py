@@ -59,32 +59,36 @@ AWAITED = "{evidence} of {awaited}"
 GEOMETRIC = "ratio of geometric means; {evidence}"
 TOO_WIDE = "too wide to say"
 CARRIED_BY = (
-    "with {n} seeds, verdicts assume normal differences and, if comparisons are pooled, a common spread of the arms; a "
-    "sign-flip test alone gives no p below {least_p:g}"
+    "with {n} seeds, verdicts assume normally distributed differences, and the same variance in arms that are "
+    "compared together; without these assumptions (a sign-flip test) no p-value is below {least_p:g}"
 )
 TWO_FAMILIES = (
-    "contrasts and comparisons are corrected separately: each kind holds in 95 of 100 experiments, both in at least 90"
+    "contrasts and comparisons are corrected separately for multiple testing: each kind is free of errors in 95 % of "
+    "experiments, both kinds together in 90 % or more"
 )
-CHOSEN_RATES = "the learning rates were chosen on the seeds of these verdicts"
+CHOSEN_RATES = "the learning rates were chosen on the same seeds as these verdicts"
 FAVOURED = "{chosen}, which may favour {arm} ({n} rates) by up to {bias:.1g} %"
 CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance {chance}"
 LOOK_AHEAD = "the plan's interim analysis at {seeds} seeds would settle it with a chance {chance}"
-ALL_SAME = "All {n} comparisons are as good within {margin} %: the difference in {quantity} lies {span}."
+ALL_SAME = "In all {n} comparisons, the arms are as good within {margin} %: the difference in {quantity} lies {span}."
 ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
 ALL_WIDE = "No comparison shows a clear difference in {quantity} yet: intervals are too wide to say ({seeds})."
 SPAN = "between {low} and {high} ({interval}s; {seeds})"
-NO_INTERVALS = "There is no verdict on the {quantity} yet: {seeds} for {n} comparisons."
+NO_INTERVALS = "There is no verdict on the {quantity} yet: the {n} comparisons have only {seeds}."
 OTHER = "The other comparison is {outcome}."
 OTHERS_ALIKE = "The other {n} comparisons are {outcome}."
 OTHERS = "Of the other {n} comparisons, {counts}."
 
 SPECIAL = {
-    "induction_score": ("Induction heads on repeated random tokens", "share of attention on the token to predict"),
+    "induction_score": (
+        "Induction heads on repeated random tokens",
+        "share of attention on the token after the first copy of the current token",
+    ),
     "text_induction_score": (
         "Induction heads on the text's own repeats",
-        "share of attention on tokens that followed the current one before",
+        "share of attention on tokens after earlier copies of the current token",
     ),
     "previous_token_score": ("Previous-token heads", "share of attention on the previous token"),
     "duplicate_token_score": (
@@ -95,8 +99,8 @@ SPECIAL = {
         "Duplicate-token heads on the text's own repeats",
         "share of attention on earlier copies of the current token",
     ),
-    "positional_score": ("Neighbour heads", "share of positions with the largest weight on one neighbour"),
-    "fixed_pattern_score": ("Fixed-pattern heads", "share of attention on the same positions in any text"),
+    "positional_score": ("Neighbour heads", "share of positions that attend most to the same neighbouring position"),
+    "fixed_pattern_score": ("Fixed-pattern heads", "share of attention on the same positions in every text"),
     "sink_score": ("First-token heads", "share of attention on the first token"),
 }
 """The name of special heads by their metric, and the meaning of its score."""
@@ -105,40 +109,44 @@ SPECIAL = {
 WARNINGS = {
     "directory": "{text}",
     "former_search": (
-        "A former search for the best arm (--best) chose which arms got more seeds. Their first seeds flatter these "
-        "arms. Train the arms that matter in a new directory."
+        "A search for the best arm (--best, a former option) chose which arms got more seeds. This selection makes "
+        "these arms look better than they are. Train the arms that matter in a new directory."
     ),
     "removed_key": "Headway no longer uses `{key}` of {file}. Intervals may differ from those of a former version.",
     "failed": "{arm}, seed {seed} failed: {text}",
-    "damaged": "{arm}: a damaged run is left out: {text}",
+    "damaged": "{arm}: Headway leaves out a damaged run: {text}",
     "unfinished": "{n} of {runs} runs are not finished. `headway run` on this directory finishes them.",
-    "absent_baselines": "These baselines have no runs, so nothing is compared with them: {baselines}. Train them.",
+    "absent_baselines": "Nothing is compared with baselines that have no runs: {baselines}. Train these arms.",
     "unlike_executions": (
-        "{arm} and {baseline} were executed differently in {n} of {pairs} pairs ({differences}). A difference between "
-        "them may come from the execution, above all in speed and memory."
+        "{arm} and {baseline} were executed differently in {n} of {pairs} pairs of runs ({differences}). This may "
+        "explain a difference between these arms, mainly in speed and memory."
     ),
-    "no_better_than_bigram": "These arms are no better than a bigram model: {arms}. Train longer before you compare.",
+    "no_better_than_bigram": (
+        "These arms are no better than a bigram model, which only counts pairs of tokens: {arms}. Such models cannot "
+        "show what heads do, so conclude nothing from their comparisons. Train longer first."
+    ),
     "lost_text": (
-        "{arm} has no bits per byte, since its tokens restore only {kept} % of the text. Use a tokenizer that restores "
-        "{least} % or more."
+        "{arm} has no loss in bits per byte: only {kept} % of the text can be restored from its tokens. Use a "
+        "tokenizer that restores {least} % or more."
     ),
     "still_falling": (
-        "The {quantity} still falls in {n} of {all} arms, most in {most} (at least {least} %). This fall in the last "
-        "tenth of training exceeds the difference in question ({sides}: {apart} %). Train longer, or let the learning "
-        "rate decay."
+        "The {quantity} still falls in {n} of {all} arms, most in {most} (at least {least} %). This fall, in the "
+        "last tenth of training, is larger than a difference in question ({sides}: {apart} %). Train longer, or let "
+        "the learning rate decay."
     ),
     "rates_matter": (
-        "The learning rate moves {n} of {all} arms by more than the difference in question ({sides}: {apart} %). The "
-        "largest gain is that of {most}, at least {least} % at x{factor}. Rely on the verdicts at the best rates."
+        "Another learning rate changes the result of {n} of {all} arms by more than the arms in question differ "
+        "({sides}: {apart} %). The gain is largest for {most}: at least {least} % at {factor} times its learning "
+        "rate. Rely on the verdicts at the best learning rates."
     ),
     "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
     "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
     "wild_arms": (
-        "These arms vary over seeds more than ten times as much as others: {arms}. Comparisons with them use their own "
-        "spread."
+        "These arms vary over seeds more than ten times as much as others: {arms}. Comparisons with these arms use "
+        "their own variance, not one that all arms share."
     ),
     "seeds_added": (
-        "Seeds were added after a verdict at {seeds} seeds, and repeated testing raises the rate of false positives to "
+        "Seeds were added after a verdict at {seeds} seeds. Repeated testing raises the rate of false positives to "
         "{rate} %. `headway run` with --until plans interim analyses and corrects for them."
     ),
     "arms_added": (
@@ -150,17 +158,17 @@ WARNINGS = {
         "to 18 % (one seed) or 38 % (two)."
     ),
     "prolonged_plan": (
-        "The plan was to end at {planned} seeds and now ends at {end}. This raises the rate of false positives of the "
-        "whole plan to {rate} %."
+        "The plan of interim analyses was to end at {planned} seeds and now ends at {end}. This raises the plan's "
+        "rate of false positives to {rate} %."
     ),
     "late_plan": (
-        "{n} seeds had been run before the plan was made. They count as its interim analyses at {seeds} seeds, and "
-        "former verdicts at the full level no longer hold."
+        "{n} seeds were run before the plan of interim analyses was made. Headway counts them as the interim "
+        "analyses at {seeds} seeds. Verdicts from before the plan no longer hold."
     ),
-    "late_plan_again": "The former interim analysis at {n} seeds raises the rate of false positives to {rate} %.",
+    "late_plan_again": "With a verdict at {n} seeds before the plan, the rate of false positives is {rate} %.",
     "former_rules": (
-        "The plan was made under version {former} of the rules for comparisons. Headway uses version {now}, so former "
-        "verdicts may differ."
+        "The plan of interim analyses was made with version {former} of Headway's rules for comparisons. Headway now "
+        "uses version {now}, so former verdicts may differ."
     ),
     "seeds_beyond_plan": (
         "Verdicts leave out seeds beyond the end of the plan ({n} after {last} seeds). `headway run` with --until "
@@ -171,119 +179,127 @@ WARNINGS = {
 
 FINDINGS = {
     "nothing": "Nothing stands out.",
-    "nothing_differs": "No head or metric clearly differs from {draws} random copies on the same text.",
+    "nothing_differs": "No head clearly differs in any metric from {draws} random copies on the same text.",
     "not_compared": "The heads were not compared with random heads, so no head can be named.",
     "score": "{heads} {value:z.2f}",
     "share_of_layer": "{heads} {share:.1%} (even {even:.1%})",
     "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
     "special": (
-        "{role}: {heads:5} (random heads {untrained:z.2f}). The score is the {meaning}; at least {least:.2f} is needed."
+        "{role}: {heads:5} (random heads {untrained:z.2f}). The score is the {meaning}. Headway names heads with "
+        "{least:.2f} or more."
     ),
-    "no_special": "{role}: none. The highest score is {value:below} ({heads}); {least:.2f} is needed.",
-    "no_clear_special": "{role}: no clear one. The highest score is {value:below} ({heads}); {least:.2f} is needed.",
-    "interval": "Its 95 % CI is {interval:z.2f}.",
-    "intervals": "Their 95 % CIs lie above {low:z.2f}.",
+    "no_special": (
+        "{role}: none. The highest score is {value:below} ({heads}). Headway names heads with {least:.2f} or more."
+    ),
+    "no_clear_special": (
+        "{role}: none is clear. The highest score is {value:below} ({heads}). Headway names heads with {least:.2f} "
+        "or more."
+    ),
+    "interval": "The 95 % CI of the score is {interval:z.2f}.",
+    "intervals": "The 95 % CIs of these scores lie above {low:z.2f}.",
     "untrained": "Random heads have {untrained:z.2f} on average.",
-    "by_place": "Positions alone would give {by_place:z.2f}.",
+    "by_place": "A head that ignores the tokens and uses only their positions would have {by_place:z.2f}.",
     "reached": "Random heads could reach this score by chance.",
-    "chancy": "Possibly chance, as far as {draws} draws of random heads tell: {heads:5}.",
-    "unclear": "Not clearly at or above this score: {heads:5}.",
-    "constant": "Heads whose output is nearly constant (at least {least:.0%} of its square): {heads:5}.",
-    "no_output": "The heads of {layers} add nothing to the stream.",
+    "chancy": "Heads whose score may be chance, compared with {draws} random copies: {heads:5}.",
+    "unclear": "Heads that are not clearly at or above this score: {heads:5}.",
+    "constant": "Heads with nearly constant output (at least {least:.0%} of its squared norm): {heads:5}.",
+    "no_output": "The heads of {layers} add nothing to the residual stream.",
     "output_correlation": "Similar outputs (centred cosine): {pairs}.",
     "query_cka_centred": "Similar queries (CKA): {pairs}.",
-    "mean_of_pairs": "The mean over all pairs ({n}) is {mean:z.2f}.",
+    "mean_of_pairs": "The mean over all pairs of heads ({n}) is {mean:z.2f}.",
     "idle": "Idle heads, by share of their layer's output: {heads:3}.",
     "composition": (
-        "{name} ({into}), pairs above chance: {n}. The strongest, with their share of the {of} on the text: {pairs}. "
-        "Circuits rotated at random have {null:z.2f}."
+        "{name} ({into}), pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are the "
+        "composition in the weights and, in parentheses, the share of the later head's {of}. Randomly rotated "
+        "circuits have {null:z.2f}."
     ),
     "composition_on_text": (
-        "{name} ({into}) on the text, pairs above chance: {n}. The strongest by share of the score, with their "
-        "composition by weights: {pairs}. The first adds {nats:z.2f} nats, random heads "
-        "{drawn:z.2f}. Circuits rotated at random have {null:z.2f}."
+        "{name} ({into}) on the text, pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are "
+        "the composition in the weights and, in parentheses, the share of the later head's {of}. The first pair adds "
+        "{nats:z.2f} nats, random heads {drawn:z.2f}. Randomly rotated circuits have {null:z.2f}."
     ),
     "differ": (
-        "{n} of {m} metrics of heads and pairs differ from random heads. The furthest is the {metric} of "
-        "{heads}: {value} against {untrained}."
+        "Values that differ from those of random heads: {n} of {m}, each a metric of a head or a pair of heads. The "
+        "largest difference is in {metric}: {heads} with {value}, random heads with {untrained}."
     ),
     "none_differ": (
-        "None of {m} metrics of heads and pairs is found to differ from {draws} random copies. The furthest "
-        "is the {metric} of {heads}: {value} against {untrained}."
+        "None of {m} values, each a metric of a head or a pair of heads, clearly differs from {draws} random copies. "
+        "The largest difference is in {metric}: {heads} with {value}, random heads with {untrained}."
     ),
     "change": "{heads} {change:z.3f} ({interval:z.3f})",
     "changes": (
         "{n} of {all} heads matter ({kind} ablation): {heads:3}. Numbers are changes of the loss in nats per token, "
         "with simultaneous 95 % CIs."
     ),
-    "no_change": "None of {all} heads is found to matter ({kind} ablation).",
+    "no_change": "None of {all} heads clearly matters ({kind} ablation).",
     "too_few": (
         "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests at once. Give a text of {least} "
         "documents or more."
     ),
-    "rarely_felt": "Too few of {n} sequences show the effect of {heads} for an interval. Give about {more} more.",
+    "rarely_felt": "Too few of {n} sequences show an effect of {heads} for an interval. Give about {more} more.",
     "without_all": (
         "Without any head the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} (resample) "
         "nats per token."
     ),
-    "sum_of_singles": "The effects of single heads sum to {shares} of that (100 %: effects add up).",
+    "sum_of_singles": "The effects of single heads sum to {shares} of this change (100 % means that effects add up).",
     "share_by_kind": "{share:z.0%} ({kind})",
     "pairs": (
-        "Interactions of pairs ({kind} ablation): {pairs:2}. They are both together minus each alone, in nats per "
-        "token. Above 0, the heads are redundant; below 0, they work together."
+        "Interactions of pairs of heads ({kind} ablation): {pairs:2}. An interaction is the effect of both heads "
+        "together minus the effects of each alone, in nats per token. Above 0, the heads are redundant; below 0, "
+        "they work together."
     ),
-    "no_pair": "No pair is found to interact by more than {least:.2f} nats per token ({kind} ablation).",
+    "no_pair": "No pair of heads clearly interacts by more than {least:.2f} nats per token ({kind} ablation).",
     "stand_in": (
-        "{heads} replace each other ({kind} ablation). Without both the loss rises by {both:z.3f} nats per "
-        "token ({interval:z.3f}). Without either alone it changes by {first:z.3f} and {second:z.3f}."
+        "{heads} replace each other ({kind} ablation). Without both heads, the loss rises by {both:z.3f} nats per "
+        "token ({interval:z.3f}). Without only the first or the second, it changes by {first:z.3f} and {second:z.3f}."
     ),
     "write_alike": "Their outputs are nearly equal (cosine {cosine:.2f}).",
     "more_stand_ins": "Further pairs that replace each other: {n}.",
-    "no_stand_ins": "No heads are found to replace each other, among {n} pairs.",
+    "no_stand_ins": "Among {n} tested pairs, no two heads clearly replace each other.",
     "together": (
         "Removing {heads} together changes the loss by {change:z.3f} nats per token ({interval:z.3f}; {kind} "
         "ablation). Their single effects sum to {single:z.3f}."
     ),
-    "not_alone": "None of them has a clear effect alone.",
-    "left_in": "With {heads} left in, the loss is lower by {less:z.3f} ({interval:z.3f}).",
+    "not_alone": "None of these heads has a clear effect alone.",
+    "left_in": "If {heads} is kept, the loss is lower by {less:z.3f} ({interval:z.3f}).",
     "faithful": "{heads:3} alone have a faithfulness of {share:z.1%} ({kind} ablation of other heads).",
     "faithful_within": (
         "{heads:3} alone have a faithfulness of {share:z.1%} (95 % CI {interval:z.1%}; {kind} ablation of other heads)."
     ),
-    "random_circuits": "Faithfulness of {circuits}: median {median:z.0%}; at least as faithful: {n}.",
-    "no_worth": "Heads are worth too little to define faithfulness: {worth:z.3f} nats per token ({kind} ablation).",
+    "random_circuits": "Faithfulness of {circuits}: median {median:z.0%}; number at least as faithful: {n}.",
+    "no_worth": "Faithfulness is not defined: all heads are worth only {worth:z.3f} nats per token ({kind} ablation).",
     "knows_answer": "The model knows the answer on the clean text.",
     "does_not_know": "The model does not know the answer on the clean text.",
     "not_found_to_know": "The model does not clearly know the answer on the clean text.",
-    "logit_of_one": "The clean logit difference is {value:3}, on one pair of texts.",
+    "logit_of_one": "The clean logit difference is {value:3}, for one pair of texts.",
     "logits": "The clean logit difference is {value:3} (95 % CI {interval:3}), above 0 in {right} of {n} pairs.",
     "probabilities": "The answer's mean probability is {clean:.3g} % (clean text) and {corrupted:.3g} % (corrupted).",
     "not_above_0": (
-        "The metric is not clearly above 0 on the clean text. If it is a logit difference, the model does not know the "
-        "answer, and shares of it mean nothing."
+        "The metric is not clearly above 0 on the clean text. If the metric is a logit difference, the model does "
+        "not know the answer, and shares of the difference mean nothing."
     ),
     "metric": "The metric is {clean:3} on the clean text, {corrupted:3} on the corrupted one.",
     "difference": "The difference over {n} pairs of texts is {difference:3} ({interval:3}).",
-    "one_pair": "One pair of texts gives no intervals, so heads are named from {least:.0%}.",
-    "unknown_answer": "No share of this difference is stated, since the model does not clearly know the answer.",
-    "favours_corrupted": "The corrupted text favours the answer more than the clean one: nothing can be restored.",
+    "one_pair": "One pair of texts gives no intervals, so Headway names heads with a share of {least:.0%} or more.",
+    "unknown_answer": "Headway states no share of this difference, since the model does not clearly know the answer.",
+    "favours_corrupted": "The corrupted text favours the answer more than the clean text: nothing can be restored.",
     "equal_metric": "The metric does not differ between the texts, so there is nothing to restore.",
     "unclear_difference": "This difference is not clearly different from 0, so there is nothing to restore.",
     "restored": "Patching {part} restores these shares of the {quantity}: {heads:2}.",
-    "none_restored": "Patching {part}: no head is found to restore any of the {quantity}.",
+    "none_restored": "Patching {part}: no head clearly restores any of the {quantity}.",
     "by_position": "Positions are patched one after the other, and their shares are summed.",
     "share": "{heads} {share:z.1%}",
     "share_within": "{heads} {share:z.1%} ({interval:z.1%})",
     "cancels": "The estimates of {heads} are wrong: paths through later layers cancel.",
     "strongest_path": "The strongest path, {writer} into the {input} of {reader}, changes the metric by {change:3}.",
-    "kept": "Heads kept by {by}: {n} (pruning steps: {steps}). Heads by layer: {before} before, {after} after.",
+    "kept": "Heads kept by {by}: {n} (rounds of pruning: {steps}). Heads by layer: {before} before, {after} after.",
     "parameters": "Parameters: {before} before, {after} after.",
-    "memory": "A forward and backward pass of {tokens} tokens holds {before} before and {after} after.",
+    "memory": "A forward and backward pass of {tokens} tokens takes {before} of memory before and {after} after.",
     "loss_change": (
-        "Loss on {text}: {before:z.3f} nats per {unit} before, {after:z.3f} after. The change is {change:z.3f} (95 % "
-        "CI {interval:z.3f})."
+        "Loss on {text}: {before:z.3f} nats per {unit} before pruning, {after:z.3f} after. The change is "
+        "{change:z.3f} (95 % CI {interval:z.3f})."
     ),
-    "same_texts": "The two texts do not differ for this metric.",
+    "same_texts": "This metric is the same on both texts.",
 }
 """The sentences of a finding about heads, and the entries of their lists, by kind."""
 
@@ -297,9 +313,12 @@ DOUBTFUL = {
 """The warnings that may make answers worth nothing, each with a heading."""
 
 IN_DOUBT = {
-    "untrained": "in doubt: none of its arms is better than a bigram model",
-    "falling": "in doubt: the {metric} still falls by more",
-    "rates": "in doubt: the learning rate moves it by more",
+    "untrained": (
+        "in doubt: none of its arms is better than a bigram model, and models that only count pairs of tokens cannot "
+        "show what heads do"
+    ),
+    "falling": "in doubt: the {metric} still fell by more in the last tenth of training",
+    "rates": "in doubt: another learning rate changes the {metric} by more",
 }
 """The clause in the sentence of an answer by the kind of its doubt."""
 

@@ -98,7 +98,7 @@ def check_mean_over(mean_over: str) -> MeanOver:
         UserError: if the name is another one.
     """
     if mean_over not in get_args(MeanOver):
-        raise UserError(f"mean {mean_over!r} is no kind of mean; {near(mean_over, get_args(MeanOver))}")
+        raise UserError(f"mean {mean_over!r} is not a kind of mean; {near(mean_over, get_args(MeanOver))}")
     return cast(MeanOver, mean_over)
 
 

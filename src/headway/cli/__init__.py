@@ -86,9 +86,9 @@ _LONGEST = 600
 """Of what is wrong with a command line, which may hold any number of arguments."""
 
 _INTERRUPTED = {
-    "run": "interrupted; `headway run` again goes on from here",
-    "gate": "interrupted; nothing recorded is lost, and the same command goes on from here",
-    "plan": "interrupted; nothing was written, and --no-timing leaves out what takes longest",
+    "run": "interrupted; type `headway run` again to resume from here",
+    "gate": "interrupted; nothing recorded is lost, and the same command resumes from here",
+    "plan": "interrupted; nothing was written, and --no-timing leaves out the longest part",
 }
 """What to do after Ctrl-C, by verb."""
 

@@ -47,7 +47,9 @@ def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
 
 Elsewhere = Annotated[
     Path | None,
-    typer.Option("--out", callback=path_of, metavar="FOLDER", help="Write to this folder; DIR may be read-only."),
+    typer.Option(
+        "--out", callback=path_of, metavar="FOLDER", help="Write to this folder, for example if DIR is read-only."
+    ),
 ]
 
 
@@ -155,20 +157,25 @@ def judge(
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the metric.")] = None,
     seed: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the random seed.")] = None,
     baseline: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
-    margin: Annotated[str, typer.Option(metavar="SHARE", help="The difference that matters, such as 0.5%.")] = "1%",
-    higher_is_better: Annotated[bool, typer.Option("--higher-is-better", help="Higher is better.")] = False,
-    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="Lower is better.")] = False,
-    at: Annotated[str, typer.Option(metavar="last|best|STEP", help="The step whose value counts.")] = "last",
+    margin: Annotated[
+        str, typer.Option(metavar="SHARE", help="The smallest difference that matters, such as 0.5%.")
+    ] = "1%",
+    higher_is_better: Annotated[bool, typer.Option("--higher-is-better", help="A higher metric is better.")] = False,
+    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="A lower metric is better.")] = False,
+    at: Annotated[
+        str,
+        typer.Option(metavar="last|best|STEP", help="The step at which values are compared: last, best or a number."),
+    ] = "last",
     step: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the training step.")] = None,
     unpaired: Annotated[
-        bool, typer.Option("--unpaired", help="Do not pair runs: each had a random seed of its own.")
+        bool, typer.Option("--unpaired", help="Do not pair runs by seed, since each run had its own seed.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(callback=path_of, metavar="DIR", help="Folder for report.html and results.json.")
     ] = None,
     as_json: opt.AsJson = False,
     fail_if_open: Annotated[
-        bool, typer.Option("--fail-if-open", help="Exit with 3 if no comparison has a verdict.")
+        bool, typer.Option("--fail-if-open", help="Exit with code 3 if no comparison has a verdict.")
     ] = False,
 ) -> None:
     """Judge runs that another program trained, read from a table.
@@ -245,9 +252,9 @@ def drop(
     them = "it" if len(folders) + len(noted) == 1 else "them"
     left_out = f"`headway compare` and `headway report` leave {them} out"
     if unknown := sorted(set(names) - {arm.full_name for arm in store.experiment.arms}):
-        said.append(f"{left_out}, and nothing trains {them} anew, since {document} has no arm {listed(unknown)}")
+        said.append(f"{left_out}, and nothing trains {them} again, since {document} has no arm {listed(unknown)}")
     else:
-        said.append(f"`{command_line('run', directory)}` trains {them} anew, and {left_out} until then")
+        said.append(f"`{command_line('run', directory)}` trains {them} again, and {left_out} until then")
     say("; ".join(said))
 
 
@@ -285,7 +292,9 @@ def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
     return store
 
 
-Slots = Annotated[int | None, opt.whole_number(1, "Runs at a time. Default: one for each core or GPU.", most=10_000)]
+Slots = Annotated[
+    int | None, opt.whole_number(1, "The number of runs at a time. Default: one for each core or GPU.", most=10_000)
+]
 
 _STOPPED, _LEFT = 130, 75
 """Exit codes of a worker, the latter EX_TEMPFAIL of sysexits.h: a scheduler's script then puts its job back."""
@@ -299,10 +308,11 @@ def worker(
     runs_per_gpu: opt.RunsPerGpu = 1,
     trainer: opt.Trainer = "auto",
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When to store checkpoints and stop: 1h50m (from now) or 18:30.")
+        str | None,
+        typer.Option(metavar="TIME", help="The time to store checkpoints and stop: 1h50m (from now) or 18:30."),
     ] = None,
     tell_left: Annotated[
-        bool, typer.Option("--tell-left", help="Exit with 75 if runs remain after SIGUSR1 or after --until.")
+        bool, typer.Option("--tell-left", help="Exit with code 75 if runs remain after SIGUSR1 or after --until.")
     ] = False,
     trust_code: opt.TrustCommands = False,
 ) -> None:
@@ -348,7 +358,7 @@ def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
 @app.command()
 def submit(
     directory: opt.Directory,
-    array: Annotated[int, typer.Option(metavar="N", help="The number of jobs; each is a worker.")] = 1,
+    array: Annotated[int, typer.Option(metavar="N", help="The number of jobs; each job runs one worker.")] = 1,
     time: Annotated[str, typer.Option(metavar="TIME", help="The time limit of a job, such as 2:00:00.")] = "1:00:00",
     sbatch: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Further options of sbatch; repeatable.")

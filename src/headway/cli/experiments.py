@@ -113,14 +113,16 @@ def run(
         int | None,
         typer.Option("--max-seeds", metavar="N", help="The largest number of seeds with --until. Default: 12."),
     ] = None,
-    workers: Annotated[int | None, opt.whole_number(1, "Runs at a time. Default: one per core.", most=10_000)] = None,
+    workers: Annotated[
+        int | None, opt.whole_number(1, "The number of runs at a time. Default: one per core.", most=10_000)
+    ] = None,
     trainer: opt.Trainer = "auto",
     together: Annotated[
         str,
         typer.Option(
             "--batch-runs",
             metavar="auto|N|1",
-            help="Train up to N runs of one shape as one program; auto: only small runs.",
+            help="Train up to N runs of one shape together, as one program; auto: only small runs.",
         ),
     ] = "auto",
     device: opt.OnDevice = "auto",
@@ -131,7 +133,9 @@ def run(
     ] = None,
     timing: Annotated[
         bool | None,
-        typer.Option("--timing/--no-timing", help="Time each language model on its own. Default: if that is quick."),
+        typer.Option(
+            "--timing/--no-timing", help="Measure the speed of each language model alone. Default: if that is quick."
+        ),
     ] = None,
     figures: opt.Figures = True,
     look: opt.Look = None,

@@ -144,7 +144,7 @@ def _number(text: str, asked: str, example: str) -> tuple[float, bool]:
     """
     written = _NUMBER.fullmatch(text)
     if not written:
-        raise UserError(f"{asked}: it is no number of 0 or more; type {example}")
+        raise UserError(f"{asked}: it is not a number of 0 or more; type {example}")
     return float(written[1]), bool(written[2])
 
 

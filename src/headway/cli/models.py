@@ -24,9 +24,11 @@ def _page_folder(verb: str) -> Any:
     return typer.Option(callback=path_of, metavar="DIR", help=what)
 
 
-LengthOf = Annotated[int | None, opt.whole_number(2, "Tokens of each sequence. Default: the context, at most 256.")]
-SequencesOf = "The most sequences to read. Default: 8,192 tokens in all, but at least 32 sequences."
-TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run code that comes with the model.")]
+LengthOf = Annotated[
+    int | None, opt.whole_number(2, "The number of tokens of each sequence. Default: the context, at most 256.")
+]
+SequencesOf = "The largest number of sequences to read. Default: 8,192 tokens in all, but at least 32 sequences."
+TrustCode = Annotated[bool, typer.Option("--trust-code", help="Allow code that comes with the model.")]
 
 
 @app.command()
@@ -34,12 +36,17 @@ def generate(
     checkpoint: opt.Checkpoint,
     prompt: Annotated[str, typer.Option(help="The first words of the text.")] = "",
     tokens: Annotated[
-        int | None, opt.whole_number(1, "The most tokens. Default: 200, or as many as fit into the training context.")
+        int | None,
+        opt.whole_number(1, "The largest number of tokens. Default: 200, or as many as fit into the training context."),
     ] = None,
-    temperature: Annotated[float, typer.Option(min=0, help="Divides the logits; 0: always the likeliest token.")] = 0.9,
-    top_k: Annotated[int | None, opt.whole_number(1, "Only the K likeliest tokens.", metavar="K")] = None,
+    temperature: Annotated[
+        float,
+        typer.Option(min=0, help="The sampling temperature, which divides the logits; 0: always the likeliest token."),
+    ] = 0.9,
+    top_k: Annotated[int | None, opt.whole_number(1, "Sample only from the K likeliest tokens.", metavar="K")] = None,
     top_p: Annotated[
-        float | None, typer.Option(metavar="P", help="Only the likeliest tokens up to this cumulative probability.")
+        float | None,
+        typer.Option(metavar="P", help="Sample only from the likeliest tokens up to this cumulative probability."),
     ] = None,
     seed: Annotated[int, opt.whole_number(0, "The random seed.", most=2**63 - 1)] = 0,
     tokenizer: opt.TokenizerOf = None,
@@ -90,17 +97,19 @@ def xray(
         typer.Option(
             callback=path_of,
             metavar="FILE",
-            help="Targets for the decoder of a T5, BART or Marian, one for each line of --text. Default: the decoder "
-            "reads the encoder's text.",
+            help="For T5, BART and Marian: the decoder's texts, one for each line of --text. Default: the "
+            "decoder reads the encoder's text.",
         ),
     ] = None,
     out: Annotated[Path | None, _page_folder("xray")] = None,
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, opt.whole_number(1, "The most sequences to read. Default: 4,096 tokens in all.")
+        int | None, opt.whole_number(1, "The largest number of sequences to read. Default: 4,096 tokens in all.")
     ] = None,
-    length: Annotated[int | None, opt.whole_number(2, "Tokens of each. Default: the context, at most 512.")] = None,
+    length: Annotated[
+        int | None, opt.whole_number(2, "The number of tokens of each sequence. Default: the context, at most 512.")
+    ] = None,
     draws: opt.Draws = None,
     plugin: opt.Plugins = None,
     device: opt.Device = "auto",
@@ -146,13 +155,15 @@ def ablate(
     text: opt.TextOrOwn = None,
     circuit: Annotated[
         str | None,
-        typer.Option(metavar="L0H0,L1H0", help="Also ablate all other heads, beside random circuits of this size."),
+        typer.Option(
+            metavar="L0H0,L1H0", help="Also ablate all heads but these, and compare with random circuits of this size."
+        ),
     ] = None,
     targets: Annotated[
-        str | None, typer.Option(metavar="FILE.npy", help="The target of each token of --text FILE.npy; -1: none.")
+        str | None, typer.Option(metavar="FILE.npy", help="A target for each token of --text FILE.npy (-1: no target).")
     ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also list the effect of every pair of heads that was ablated together.")
+        bool, typer.Option("--pairs", help="Also list the effects of all pairs of heads that were ablated together.")
     ] = False,
     out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: opt.AsJson = False,
@@ -205,10 +216,12 @@ def prune(
             "smallest norm of W_V W_O; random: a random order."
         ),
     ],
-    keep: Annotated[str, typer.Option(metavar="N|SHARE", help="Heads to keep: 24, 50% or 0.5.")],
+    keep: Annotated[str, typer.Option(metavar="N|SHARE", help="The number or share of heads to keep: 24, 50% or 0.5.")],
     out: Annotated[Path, typer.Option(callback=path_of, metavar="FOLDER", help="The folder to write.")],
     text: opt.TextOrExamples = None,
-    steps: Annotated[int, opt.whole_number(1, "Rounds of pruning; each measures importance again.", most=10_000)] = 1,
+    steps: Annotated[
+        int, opt.whole_number(1, "The number of rounds of pruning; each round measures importance again.", most=10_000)
+    ] = 1,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[int | None, opt.whole_number(1, SequencesOf)] = None,
     length: LengthOf = None,
@@ -282,26 +295,35 @@ def show_model(
 def patch(
     checkpoint: opt.Checkpoint,
     clean: Annotated[
-        str, typer.Option(metavar="TEXT|FILE", help="A text after which the answer is right; or a file, one a line.")
+        str,
+        typer.Option(
+            metavar="TEXT|FILE", help="A text after which the answer is right, or a file with one text a line."
+        ),
     ],
     corrupted: Annotated[
-        str, typer.Option(metavar="TEXT|FILE", help="As --clean, with as many tokens, but the answer is wrong.")
+        str,
+        typer.Option(
+            metavar="TEXT|FILE", help="A text with as many tokens after which the answer is wrong, or a file."
+        ),
     ],
     answer: Annotated[
         str,
         typer.Option(
-            metavar="WORD|FILE", help="The right next word (its first token counts), or a file with a word a line."
+            metavar="WORD|FILE", help="The right next word (its first token counts), or a file with one word a line."
         ),
     ],
     wrong: Annotated[
         str | None,
-        typer.Option(metavar="WORD|FILE", help="The wrong next word. Default: measure the answer's log probability."),
+        typer.Option(
+            metavar="WORD|FILE",
+            help="The wrong next word, for a logit difference. Default: measure the answer's log probability.",
+        ),
     ] = None,
     sites: Annotated[
-        str, typer.Option(metavar="A,B", help="What to patch of a head, one by one: z (output), q, k, v, pattern.")
+        str, typer.Option(metavar="A,B", help="The parts of a head to patch one by one: z (output), q, k, v, pattern.")
     ] = "z,q,k,v,pattern",
     by_position: Annotated[bool, typer.Option("--by-position", help="Patch each position on its own.")] = False,
-    paths: Annotated[bool, typer.Option(help="Path patching, through queries, keys and values.")] = True,
+    paths: Annotated[bool, typer.Option(help="Also do path patching, through queries, keys and values.")] = True,
     out: Annotated[Path | None, _page_folder("patch")] = None,
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
@@ -350,8 +372,8 @@ def look(
         typer.Argument(
             callback=_paths_of,
             metavar="MODEL...",
-            help="A run's folder, a Hugging Face model folder, or a results directory; the page shows two models side "
-            "by side.",
+            help="A run's folder, a Hugging Face model folder, or a results directory. The page shows up to "
+            "two models side by side.",
         ),
     ],
     text: opt.TextOrOwn = None,
@@ -366,13 +388,18 @@ def look(
     ] = None,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, opt.whole_number(1, "Sequences of the text, and of repeated tokens. Default: 4.")
+        int | None, opt.whole_number(1, "The number of sequences of the text, and of repeated tokens. Default: 4.")
     ] = None,
-    length: Annotated[int | None, opt.whole_number(2, "Tokens of each. Default: the context, at most 128.")] = None,
+    length: Annotated[
+        int | None, opt.whole_number(2, "The number of tokens of each sequence. Default: the context, at most 128.")
+    ] = None,
     draws: opt.Draws = None,
     plugin: opt.Plugins = None,
     largest: Annotated[
-        float, typer.Option(min=0.6, max=2000, metavar="MB", help="The limit of the page; the rest is left out.")
+        float,
+        typer.Option(
+            min=0.6, max=2000, metavar="MB", help="The size limit of the page; patterns beyond it are left out."
+        ),
     ] = 10,
     device: opt.Device = "auto",
     trust_code: TrustCode = False,

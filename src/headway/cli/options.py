@@ -83,16 +83,25 @@ NameOrDirectory = Annotated[
         help="A shipped experiment, a YAML file, or a results directory to resume.",
     ),
 ]
-Scale = Annotated[str | None, typer.Option(metavar="NAME", help="The scale, such as quick, laptop (default) or paper.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a key; repeatable.")]
+Scale = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The size of the experiment, such as quick, laptop (default) or paper."),
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a key of the experiment; repeatable.")
+]
 Arms = Annotated[str | None, typer.Option(metavar="A,B", help="Use only these arms.")]
 Controls = Annotated[
     list[str] | None,
     typer.Option(
-        "--control", metavar="NAME", help="Add a control, or all controls like a-*, to every arm; repeatable."
+        "--control",
+        metavar="NAME",
+        help="Also run every arm under this control, or under all controls like a-*; repeatable.",
     ),
 ]
-Seeds = Annotated[str | None, typer.Option(metavar="N|A,B", help="A number (5: seeds 0 to 4) or a list: 3,5 or 7,")]
+Seeds = Annotated[
+    str | None, typer.Option(metavar="N|A,B", help="The number of seeds (5: seeds 0 to 4), or a list: 3,5 or 7,")
+]
 Checkpoint = Annotated[
     Path,
     typer.Argument(callback=path_of, metavar="CHECKPOINT", help="A run's folder, or a Hugging Face model folder."),
@@ -103,8 +112,8 @@ TextOrOwn = Annotated[
     typer.Option(
         callback=path_of,
         metavar="FILE",
-        help="A text file (<|endoftext|> separates documents) or a .npy of tokens (sequence, pos). Default for a run: "
-        "its evaluation data.",
+        help="A text file (<|endoftext|> separates documents), or a .npy file of tokens (sequence, pos). "
+        "Default for a run: its evaluation data.",
     ),
 ]
 TextOrExamples = Annotated[
@@ -112,40 +121,45 @@ TextOrExamples = Annotated[
     typer.Option(
         callback=path_of,
         metavar="FILE",
-        help="A text file (<|endoftext|> separates documents) or another corpus. Default for tasks other than text: "
-        "the task's examples.",
+        help="A text file (<|endoftext|> separates documents), or another corpus. Default for tasks other than "
+        "text: the task's examples.",
     ),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the results as JSON. Files are then written only with --out.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON, and write files only with --out.")]
 TokenizerOf = Annotated[
     str | None,
     typer.Option(
         callback=path_of,
         metavar="FOLDER",
-        help="A tokenizer's folder, bytes, gpt2 or ids (the text is token ids), if the checkpoint has no tokenizer.",
+        help="If the checkpoint has no tokenizer: a tokenizer's folder, bytes, gpt2, or ids (the text is token ids).",
     ),
 ]
 Draws = Annotated[
     int | None,
-    whole_number(0, "Random copies of each layer to compare with. Default: 16.", "--null-draws"),
+    whole_number(0, "The number of random copies of each layer to compare with. Default: 16.", "--null-draws"),
 ]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto uses a GPU if there is one.")]
+Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="The device; auto uses a GPU if there is one.")]
 
-Trainer = Annotated[Literal["auto", "fused", "torch"], typer.Option(help="fused: native code; torch: PyTorch.")]
-OnDevice = Annotated[
-    str, typer.Option(metavar="auto|cpu|cuda[:N]", help="auto uses GPUs if there are any, one for each run.")
+Trainer = Annotated[
+    Literal["auto", "fused", "torch"], typer.Option(help="The training code: fused (native code) or torch (PyTorch).")
 ]
-RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="Runs that share a GPU.")]
+OnDevice = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|cpu|cuda[:N]", help="The device; auto uses all GPUs, one for each run, or else the processor."
+    ),
+]
+RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="The number of runs that share a GPU.")]
 
 TrustCommands = Annotated[
-    bool, typer.Option("--trust-code", help="Run training commands of a directory that somebody else made.")
+    bool, typer.Option("--trust-code", help="Allow training commands of a directory that somebody else made.")
 ]
 
 Plugins = Annotated[
     list[str] | None,
-    typer.Option("--plugin", metavar="FILE", help="Run a plug-in: code of your own (docs/your-own.md); repeatable."),
+    typer.Option(
+        "--plugin", metavar="FILE", help="Use a plug-in, a file of your own code (docs/your-own.md); repeatable."
+    ),
 ]
 
 Look = Annotated[
@@ -154,7 +168,7 @@ Look = Annotated[
         "--look/--no-look", help="Also write look.html for finished language models. Default: if figures are written."
     ),
 ]
-Figures = Annotated[bool, typer.Option(help="Also write figures as files; the report has them in any case.")]
+Figures = Annotated[bool, typer.Option(help="Also write the report's figures as files.")]
 
 
 def _print_version(asked: bool) -> None:

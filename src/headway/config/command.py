@@ -44,27 +44,28 @@ class CommandTask(Task):
 
     kind: Literal["command"]
     run: str = Field(
-        description="the command; `{seed}`, `{run}` (the folder that it works in) and `{NAME}` of `values` are filled "
-        "in as arguments"
+        description="the command; Headway fills in `{seed}`, `{run}` (the run's folder) and each `{NAME}` of "
+        "`values` as arguments"
     )
     files: dict[str, str] = Field(
         {},
-        description="the files that the command starts, as a list of paths beside this file; their hashes are part of "
-        "a run's id, and each run works on copies",
+        description="the files that the command needs, as paths relative to this file; each run works on "
+        "copies, and their hashes are part of its id",
         json_schema_extra={"type": ["array", "object"], "items": {"type": "string"}},
     )
     records: str = Field(
         "",
-        description="the file of JSON lines that the command writes, such as metrics.jsonl; or a regular expression "
-        "with named groups for its output, such as `step (?P<step>\\d+) loss (?P<loss>\\S+)`; empty: lines of JSON, "
-        "or `metric: value`, in its output",
+        description="where the metrics are: a file of JSON lines that the command writes, such as "
+        "metrics.jsonl, or a regular expression with named groups for its output, such as `step "
+        "(?P<step>\\d+) loss (?P<loss>\\S+)`; empty: lines of JSON, or `metric: value`, in its "
+        "output",
     )
-    metric: str = Field(description="the metric by which arms are compared, as the records name it")
+    metric: str = Field(description="the metric for comparing arms, by its name in the records")
     better: Better = Field("lower", description="whether a lower or a higher value is better")
     timeout: PositiveFloat | None = Field(
-        None, description="seconds without output or records after which a run has failed; null: any number"
+        None, description="seconds without output or records after which a run counts as failed; null: no limit"
     )
-    shell: bool = Field(False, description="true: a shell reads the command; values are quoted")
+    shell: bool = Field(False, description="whether a shell runs the command; Headway quotes the values")
 
     @property
     def primary(self) -> str:  # type: ignore[override]
@@ -129,7 +130,7 @@ class CommandTask(Task):
         try:
             groups = re.compile(self.records).groupindex
         except re.error as error:
-            raise ValueError(f"records is no regular expression ({error}); put that right") from None
+            raise ValueError(f"records is not a regular expression ({error}); put that right") from None
         if not self.metric.isidentifier():
             raise ValueError(f"metric {self.metric}: a group of records has no such name; give one such as val_loss")
         if self.metric not in groups:
@@ -169,7 +170,7 @@ def _declare(name: str, better: Better) -> None:
     known = METRICS.get(name)
     if not _METRIC.fullmatch(name):
         raise ValueError(
-            f"metric {shortened(repr(name))} is no name; give the name that the records have, of letters, "
+            f"metric {shortened(repr(name))} is not a name; give the name that the records have, of letters, "
             "digits, spaces and _ . / @ % , + -"
         )
     if known is None or known.sentence == name:
@@ -187,7 +188,7 @@ def _is_below(name: str) -> bool:
 
 def _check_name(name: str, what: str = "") -> None:
     if not _is_below(name):
-        raise ValueError(f"{what}{shortened(repr(name))} is no path below the folder; give one such as model/net.py")
+        raise ValueError(f"{what}{shortened(repr(name))} is not a path below the folder; give one such as model/net.py")
 
 
 class NoSettings(Spec):
@@ -200,7 +201,7 @@ class CommandRun(RunSpec):
     traits: ClassVar[Traits] = Traits(laboratory="command", example="run", uses_gpu=True)
 
     task: CommandTask
-    values: dict[str, Value] = Field({}, description="what stands in braces in the command, by name")
+    values: dict[str, Value] = Field({}, description="values for the names in braces in the command")
     model: NoSettings = NoSettings()
     training: NoSettings = NoSettings()
 
@@ -294,7 +295,7 @@ def _read(names: Any, folder: Path, where: str, kept: dict[str, bytes]) -> Itera
         name = str(PurePosixPath(given)) if isinstance(given, str) else given  # ./train.py is train.py
         path = folder / str(name)
         if not isinstance(name, str) or not _is_below(name):
-            raise DeclarationError(f"{where}: {shortened(repr(name))} is no path below the folder of this file")
+            raise DeclarationError(f"{where}: {shortened(repr(name))} is not a path below the folder of this file")
         if not path.is_file():
             what = (
                 "is a folder: list the files in it" if path.is_dir() else "is not there; give a path beside this file"

@@ -57,8 +57,8 @@ def starts_of(arms: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str | N
             line.append(parent)
             if len(line) > LONGEST_LINE:
                 raise ValueError(
-                    f"arms.{name}.init_from.arm: more than {LONGEST_LINE} arms start from one another in a line; let "
-                    "one of them start from the beginning"
+                    f"arms.{name}.init_from.arm: a chain of more than {LONGEST_LINE} arms that start from one "
+                    "another; let one of these arms start from random weights"
                 )
         ordered |= {each: parents[each] for each in reversed(line)}
     return ordered
@@ -75,7 +75,8 @@ def _parent(name: str, start: Any, arms: Mapping[str, Any]) -> str | None:
     for key in ("seed", "seeds"):
         if key in start:
             raise ValueError(
-                f"{at}.{key}: a run starts from the run of its own seed, so that arms stay pairs; leave it out"
+                f"{at}.{key}: a run always starts from the run with its own seed, so that arms stay paired; leave the "
+                "key out"
             )
     if "run" in start:
         raise ValueError(f"{at}.run: name the arm, as {at}.arm; Headway takes its run of the same seed")
@@ -120,15 +121,18 @@ class Group(Spec):
 class Published(Spec):
     """A published claim on the question of an experiment."""
 
-    claim: str = Field(description="what was published, with its numbers")
+    claim: str = Field(description="the published claim, with its numbers")
     source: str = Field("", description="authors, year and place")
-    setting: str = Field("", description="the published models, data and training, where they differ")
+    setting: str = Field(
+        "", description="the published models, data and training, as far as they differ from this experiment"
+    )
     seeds: PositiveInt | None = Field(None, description="seeds of the published runs; null: not published")
     compares: str | None = Field(
-        None, description="the comparison it is about: a contrast by name, or two arms as `a - b`; null: none"
+        None,
+        description="the comparison that the claim is about: a contrast by name, or two arms as `a - b`; null: none",
     )
     says: Literal["better", "worse", "same"] | None = Field(
-        None, description="what the claim says of the first side of that comparison"
+        None, description="the verdict of the claim on the first side of this comparison"
     )
 
     @model_validator(mode="after")
@@ -146,47 +150,48 @@ def _as_claims(published: Any) -> Any:
 class Document(Spec):
     """The top level of an experiment's file."""
 
-    name: str = Field(description="names the results directory")
+    name: str = Field(description="the name of the experiment and of its results directory")
     about: str = Field("", description="the heading of the experiment in `headway list`")
     question: str = Field("", description="the question of the experiment, in a sentence")
     published: Annotated[tuple[Published, ...], BeforeValidator(_as_claims)] = Field(
         (), description="published claims on the question"
     )
     task: dict[str, Any] = Field(description="the task and its data")
-    values: dict[str, Any] = Field({}, description="what a training command of your own is given, by name")
+    values: dict[str, Any] = Field({}, description="values for your own training command, by name")
     model: dict[str, Any] = Field({}, description="the model: what all arms share")
     training: dict[str, Any] = Field({}, description="hyper-parameters of training")
     evaluation: dict[str, Any] = Field({}, description="the held-out examples on which models are evaluated")
     probes: dict[str, Any] = Field({}, description="metrics of heads that are measured during training")
-    samples: dict[str, Any] | None = Field({}, description="text from the model, before and after training")
+    samples: dict[str, Any] | None = Field({}, description="texts that the model writes before and after training")
     after: dict[str, Any] = Field({}, description="measurements of the trained model")
     logging: Logging = Field(Logging(), description="how often a run logs a line, and which weights it keeps")
     plugins: tuple[str, ...] = Field(
         (),
-        description="code of your own, which Headway runs: paths relative to this file, or names that packages "
-        "offer; see docs/your-own.md",
+        description="your own code: paths relative to this file, or names of plug-ins in installed packages; "
+        "see docs/your-own.md",
     )
     arms: dict[str, dict[str, Any] | None] = Field(
-        description="what differs, by arm; `label` names the arm in figures (with `{parameters}`, `{heads}` and keys "
-        "such as `{model.d_model}` filled in), and `init_from` names the arm that it starts from"
+        description="the arms by name, each with the keys that it changes; `label` names the arm in figures "
+        "(with `{parameters}`, `{heads}` and keys such as `{model.d_model}` filled in), and "
+        "`init_from` names an arm whose weights it starts from"
     )
     controls: dict[str, dict[str, Any]] = Field({}, description="variations of every arm; see `--control`")
-    groups: dict[str, Group] = Field({}, description="sets of arms that are compared among themselves")
+    groups: dict[str, Group] = Field({}, description="groups of arms that are compared with each other")
     contrasts: dict[str, Any] = Field(
         {},
-        description="questions of your own, by name: `a - b`, `[a, [b, c]]` or `{better: a, than: [b, c], names: [A, "
-        "B]}` (arms, or means of arms; `*` stands for anything; `names` are those of the two sides in verdicts), or "
+        description="further comparisons, by name: `a - b`, `[a, [b, c]]` or `{better: a, than: [b, c], names: [A, B]}`"
+        " (arms, or means of arms; `*` matches any text; `names` are those of the two sides in verdicts), or "
         "`{a: 1, b: -1}` (weights that add up to 0)",
     )
     baseline: str | None = Field(None, description="the arm that the others are compared with")
     margin: Annotated[float, Field(gt=0, le=100)] = Field(
-        1.0, description="the smallest difference that matters: arms that certainly differ by less are as good"
+        1.0, description="the smallest difference that matters: arms that clearly differ by less count as equally good"
     )
     statements: bool = Field(False, description="whether Headway tests published claims on heads with the probes")
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
         3, description="number of random seeds (0 to N - 1), or a list of them"
     )
-    scale: str | None = Field(None, description="the scale this document was resolved for (written by Headway)")
+    scale: str | None = Field(None, description="the scale of this file (written by Headway)")
     scales: dict[str, dict[str, Any]] = Field({}, description="changes for each scale, chosen with `--scale`")
 
     def control_label(self, control: str) -> str:
@@ -398,7 +403,7 @@ def ignored_by_controls(
                 continue
             if not _holds(merged, path, asked) and not _is_set(f"controls.{name}.{path}", given):
                 own = _at(path, merged)
-                has = "sets the whole that it is a part of" if own is _ABSENT else f"has {own}"
+                has = "sets the section that it is a part of" if own is _ABSENT else f"has {own}"
                 yield f"setting {path} does not reach control {name}, which {has}; set controls.{name}.{path}=... too"
 
 

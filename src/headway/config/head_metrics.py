@@ -156,11 +156,11 @@ def after_repetition(queries: Any) -> Any:
     return every_query(queries) & queries.repeated & queries.sees_at(queries.twin + 1)
 
 
-_GROWS = Null("not known: it grows with rows, widths and scale")
+_GROWS = Null("not known, since the metric grows with the number of positions, the widths and the scale")
 _ZERO = Null("0", OfSums(lambda rows: 0 * rows, ("rows",)))
-_GAUSSIAN = Null("Gaussian queries and keys of the measured spread", "gaussian")
-_GAUSSIAN_CIRCUIT = "that of Gaussian weights of the same shapes"
-_EVEN = Null("even attention: the mean of 1/m", "even")
+_GAUSSIAN = Null("Gaussian queries and keys with the measured variance", "gaussian")
+_GAUSSIAN_CIRCUIT = "Gaussian weights of the same shapes"
+_EVEN = Null("even attention: the mean of 1/m over queries, where m is the number of visible keys", "even")
 
 _diversity = partial(HeadMetric, family="diversity")
 _layers = partial(_diversity, of="layer", unit="-1 to 1")
@@ -168,7 +168,7 @@ _pattern = partial(HeadMetric, family="patterns", of="head", unit="0 to 1", null
 _circuit = partial(HeadMetric, family="circuits", of="head")
 _uneven = partial(_diversity, of="head", high="uneven attention", null=_GAUSSIAN)
 _MEAN_OUTPUTS = ("output_products", "output_totals", "rows")
-_CKA_NULL = "untrained ones share more: they read one stream"
+_CKA_NULL = "untrained heads are more similar, since they read the same residual stream"
 
 
 def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centred: str) -> tuple[HeadMetric, ...]:
@@ -180,7 +180,7 @@ def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centre
             name=f"{vectors}_cka",
             sentence=sentence,
             null=Null(
-                f"independent Gaussian heads of these widths and rows; {_CKA_NULL}",
+                f"independent Gaussian heads with as many dimensions and positions ({_CKA_NULL})",
                 OfSums("headway.heads.nulls.gaussian_cka", (total, "rows")),
             ),
             value=OfSums("headway.heads.sums.cka", (gram,)),
@@ -190,7 +190,7 @@ def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centre
             name=f"{vectors}_cka_centred",
             sentence=centred,
             null=Null(
-                f"independent heads with the measured spectra; {_CKA_NULL}",
+                f"independent heads with the measured spectra ({_CKA_NULL})",
                 OfSums("headway.heads.nulls.spectral_cka", (gram, total, "rows")),
             ),
             value=OfSums("headway.heads.sums.centred_cka", (gram, total, "rows")),
@@ -206,9 +206,9 @@ def _of_text(distance: int, name: str, keys: str, high: str) -> HeadMetric:
     return _pattern(
         name=f"text_{name}_score",
         family="text",
-        sentence=f"on the text itself, mean weight on {keys}",
+        sentence=f"mean attention weight, on the text, on {keys}",
         high=high,
-        null=Null("even attention: the share of such keys", "even"),
+        null=Null("even attention: the share of such keys among all visible keys", "even"),
         value=PerQuery(
             lambda q: q.weight_on(q.after_twins(distance)),
             over=lambda q: two_keys(q) & q.sees_some(q.after_twins(distance)),
@@ -219,20 +219,23 @@ def _of_text(distance: int, name: str, keys: str, high: str) -> HeadMetric:
 # fmt: off
 _HEAD = (
     _diversity(name="query_orthogonality_raw",
-        sentence="sum over all entries of |Q_i^T Q_j|, as published; it grows with the rows, which are stated",
-        unit="1", of="pair", high="alike queries", null=_GROWS,
+        sentence="sum of all entries of |Q_i^T Q_j| of two heads, as published (grows with positions)",
+        unit="1", of="pair", high="similar queries", null=_GROWS,
         value=OfSums(lambda gram: gram.abs().sum((1, 3)), ("query_gram",))),
-    *_ckas("query", "alike queries",
-        "linear CKA of two heads' queries, uncentred: 0 where they span different directions, 1 the same",
-        "linear CKA of two heads' queries less their means, which alone would drive it to 1"),
+    *_ckas("query", "similar queries",
+        "linear CKA of two heads' queries, not centred: 0 if the queries span different directions, 1 if they span "
+        "the same",
+        "linear CKA of two heads' queries after subtracting their means (without this, large means alone give values "
+        "near 1)"),
     _diversity(name="context_nonorthogonality_raw",
-        sentence="Frobenius norm of C_i^T C_j of two heads' contexts, as published; it grows with the rows", unit="1",
-        of="pair", high="alike contexts", null=_GROWS,
+        sentence="Frobenius norm of C_i^T C_j of two heads, as published (grows with positions)", unit="1",
+        of="pair", high="similar contexts", null=_GROWS,
         value=OfSums(lambda gram: gram.square().sum((1, 3)).sqrt(), ("context_gram",))),
-    *_ckas("context", "alike contexts", "linear CKA of two heads' contexts, uncentred",
-        "linear CKA of two heads' contexts less their means"),
+    *_ckas("context", "similar contexts",
+        "linear CKA of two heads' contexts (attention-weighted sums of values), not centred",
+        "linear CKA of two heads' contexts (attention-weighted sums of values) after subtracting their means"),
     _diversity(name="context_dissimilarity",
-        sentence="minus the mean cosine of two heads' contexts at the same position; it depends on each head's basis",
+        sentence="minus the mean cosine of two heads' contexts at the same position (depends on each head's basis)",
         unit="-1 to 1", of="pair", high="different contexts", null=_ZERO,
         value=OfSums(lambda cosines, rows: -cosines / rows, ("context_cosines", "rows"))),
     _diversity(name="output_dissimilarity",
@@ -240,116 +243,130 @@ _HEAD = (
         unit="-1 to 1", of="pair", high="different outputs", null=_ZERO,
         value=OfSums(lambda cosines, rows: -cosines / rows, ("output_cosines", "rows"))),
     _uneven(name="attention_variance_raw",
-        sentence="variance of all attention weights of a head, masked ones counted as zero, as the article defines it",
+        sentence="variance of all attention weights of a head, with masked weights as zeros, as defined in the article",
         unit="1",
         # Its mean over queries is the population variance of all T x T weights, T keys in the text.
         value=PerQuery(lambda q: q.square / q.text_keys - 1 / q.text_keys.square(), over=every_query)),
     _uneven(name="attention_diversity",
-        sentence="mean over queries of (m sum p^2 - 1) / (m - 1), m the keys seen: 0 for even attention, 1 for one key",
+        sentence="mean over queries of (m sum p^2 - 1) / (m - 1), where m is the number of visible keys and p "
+        "their weights: 0 for even attention, 1 if all weight is on one key",
         unit="0 to 1", value=PerQuery(lambda q: (q.n_keys * q.square - 1) / (q.n_keys - 1), over=two_keys)),
     _uneven(name="attention_excess",
-        sentence="mean over queries of m sum p^2 - 1, m the keys seen: it does not fall with m as the diversity does",
+        sentence="mean over queries of m sum p^2 - 1, where m is the number of visible keys and p their "
+        "weights (unlike attention diversity, this does not fall with m)",
         unit="1", value=PerQuery(lambda q: q.n_keys * q.square - 1, over=two_keys)),
     _layers(name="disagreement_subspace",
-        sentence="minus the mean cosine of all pairs of heads' values, each head with itself included",
+        sentence="minus the mean cosine of the values of two heads, over all pairs of heads (a head with "
+        "itself included)",
         high="different values",
         null=Null(
-            "independent heads: -1/H, lower where heads share values",
+            "independent heads: -1/H for H heads, lower if heads share values",
             OfSums(lambda shared, batches: -shared / batches, ("shared_values", "batches")),
         ),
         value=OfSums(lambda cosines, rows: -cosines.mean() / rows, ("value_cosines", "value_rows"))),
     _diversity(name="disagreement_position",
-        sentence="minus the mean over all pairs of heads of the summed product of their attention weights", unit="1",
+        sentence="minus the summed products of two heads' attention weights, averaged over pairs of heads", unit="1",
         of="layer", high="attention at different positions",
-        null=Null("even attention: minus the sum over queries of 1/m", "even"),
+        null=Null("even attention: minus the sum over queries of 1/m, where m is the number of visible keys", "even"),
         value=PerQuery(lambda q: -q.overlap, over=some_head_sees, per="text")),
     _layers(name="disagreement_output",
-        sentence="minus the mean cosine of all pairs of heads' contexts, each head with itself included",
+        sentence="minus the mean cosine of the contexts of two heads, over all pairs of heads (a head with "
+        "itself included)",
         high="different contexts",
         null=Null(
-            "independent heads: -1/H; untrained ones agree more, since they read the same stream",
+            "independent heads: -1/H for H heads (untrained heads agree more, since they read the same residual "
+            "stream)",
             OfSums(lambda cosines: 0 * cosines[0, 0] - 1 / len(cosines), ("context_cosines",)),
         ),
         value=OfSums(lambda cosines, rows: -cosines.mean() / rows, ("context_cosines", "rows"))),
     # Paper: Voita et al. 2019, arXiv 1909.01380, compare representations by mutual information and CKA.
     _layers(name="similarity_to_layer_0",
-        sentence="mean cosine between a token's stream before layer 0 and after this layer",
-        high="tokens still as they entered",
-        null=Null("0; a stream that gains little in a layer stays near 1, trained or not", _ZERO.value),
+        sentence="mean cosine between a token's residual stream before layer 0 and after this layer",
+        high="a residual stream that is still the same as before layer 0",
+        null=Null("0 (in a layer that adds little, the similarity stays near 1, trained or not)", _ZERO.value),
         value=OfSums(lambda cosines, rows: cosines / rows, ("stream_cosines", "rows"))),
-    _pattern(name="attention_entropy_nats", sentence="mean entropy of a head's attention weights, over all queries",
+    _pattern(name="attention_entropy_nats", sentence="mean entropy of a head's attention weights over all queries",
         unit="nats", high="attention spread over many keys",
-        null=Null("even attention: the mean log of the keys seen", "even"),
+        null=Null("even attention: the mean logarithm of the number of visible keys", "even"),
         value=PerQuery(lambda q: q.entropy, over=every_query)),
     # Paper: Voita et al. 2019, arXiv 1905.09418, for the confidence and for positional heads, from 90 % on.
     _pattern(name="attention_confidence",
-        sentence="mean over queries that see two keys or more of a head's largest weight", high="attention on one key",
+        sentence="mean of a head's largest attention weight over queries that see two keys or more",
+        high="attention on one key",
         value=PerQuery(lambda q: q.largest, over=two_keys)),
     # Paper: Xiao et al. 2023, arXiv 2309.17453.
-    _pattern(name="sink_score", sentence="mean weight on the first token, 0 where a window hides it",
-        high="attention rests on the first token",
-        null=Null("even attention: the mean of 1/m, 0 where it is hidden", "even"),
+    _pattern(name="sink_score",
+        sentence="mean attention weight on the first token (0 for queries that cannot see the first token)",
+        high="attention mostly on the first token",
+        null=Null("even attention: the mean of 1/m (0 if hidden), where m is the number of visible keys", "even"),
         value=PerQuery(lambda q: q.weight_at(q.first.expand(-1, q.counted.shape[2])), over=every_query)),
     # Of models such as GPT-OSS: a logit for each head that takes weight from all keys.
     _pattern(name="learned_sink_share", family="sinks",
-        sentence="mean weight on a head's learned sink, which no token has", high="a head that is mostly off",
+        sentence="mean attention weight on a head's learned sink, which belongs to no token",
+        high="a head that is mostly off",
         null=Null("heads without a sink: 0", _ZERO.value), value=PerQuery(lambda q: q.learned_sink, over=with_sink),
         optional=True),
-    _pattern(name="previous_token_score", sentence="mean weight on the token before", high="a previous-token head",
+    _pattern(name="previous_token_score",
+        sentence="mean attention weight on the previous token",
+        high="a previous-token head",
         value=PerQuery(lambda q: q.weight_at(q.places - 1), over=with_predecessor)),
     _pattern(name="positional_score",
-        sentence="share of queries whose largest weight is on the neighbour that it is on most often, before or after",
-        high="a neighbour head, from 0.9 on", value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
+        sentence="share of queries that attend most to the same neighbouring position, previous or next",
+        high="a neighbour head (0.9 or more)",
+        value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
     ),
     _pattern(name="fixed_pattern_score",
-        sentence="weight above even attention that a head puts on the same keys in two texts, at the same position",
-        high="a pattern that positions decide, whatever the tokens", null=Null("even attention: 0", "even"),
+        sentence="attention weight, above even attention, on the same key positions in two texts",
+        high="a pattern that depends on positions and not on tokens", null=Null("even attention: 0", "even"),
         value=PerQuery(lambda q: q.shared_with_partner, over=paired), optional=True),
     # Paper: Olsson et al. 2022, arXiv 2209.11895. Each text has its own period, so that no fixed distance pays.
     _pattern(name="duplicate_token_score",
-        sentence="on random tokens that are repeated, mean weight on the same token one period before",
+        sentence="mean attention weight, on repeated random tokens, on the same token one period earlier",
         high="a duplicate-token head", value=PerQuery(lambda q: q.weight_at(q.twin), over=on_repetition), repeated=True,
     ),
     _pattern(name="induction_score",
-        sentence="on random tokens that are repeated, mean weight on the token that came next one period before",
+        sentence="mean attention weight, on repeated random tokens, on the token that followed one period earlier",
         high="an induction head", value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
         repeated=True),
     _of_text(
-        0, "duplicate", "earlier occurrences of the query's token, where there are some", high="a duplicate-token head"
+        0, "duplicate", "earlier copies of the query's token, if there are any", high="a duplicate-token head"
     ),
-    _of_text(1, "induction", "what followed earlier occurrences of the query's token", high="an induction head"),
+    _of_text(1, "induction", "tokens after earlier copies of the query's token", high="an induction head"),
     HeadMetric(name="output_dissimilarity_published",
-        sentence="as published: minus the mean cosine of slices of the vector after the output projection, no heads",
+        sentence="minus the mean cosine of slices of the vector after the output projection, as published "
+        "(slices are not heads)",
         unit="-1 to 1", of="pair", family="published", high="different slices", null=_ZERO,
         value=OfSums(lambda cosines, rows: -cosines / rows, ("slice_cosines", "sliced_rows"))),
     HeadMetric(name="attention_variance_published",
-        sentence="as in the published code: the unbiased variance over queries of each key's weight, then the mean",
+        sentence="unbiased variance over queries of each key's weight, averaged over keys, as in published code",
         unit="1", of="head", family="published", high="attention that depends on the query", null=Null("not known"),
         value=OfSums(lambda variances, texts: variances / texts, ("variances", "texts_with_variance"))),
-    _circuit(name="qk_effective_rank", sentence="exp of the entropy of the normalised singular values of W_Q^T W_K",
+    _circuit(name="qk_effective_rank",
+        sentence="effective rank of W_Q^T W_K: exp of the entropy of the normalised singular values",
         unit="dimensions", high="queries match keys in many directions",
         null=Null(_GAUSSIAN_CIRCUIT, OfCircuits(lambda circuits: circuits.qk.gaussian_rank())),
         value=OfCircuits(lambda circuits: circuits.qk.effective_rank())),
-    _circuit(name="ov_effective_rank", sentence="exp of the entropy of the normalised singular values of W_V W_O",
-        unit="dimensions", high="many directions are moved",
+    _circuit(name="ov_effective_rank",
+        sentence="effective rank of W_V W_O: exp of the entropy of the normalised singular values",
+        unit="dimensions", high="values are read and written in many directions",
         null=Null(_GAUSSIAN_CIRCUIT, OfCircuits(lambda circuits: circuits.ov.gaussian_rank())),
         value=OfCircuits(lambda circuits: circuits.ov.effective_rank())),
     _circuit(name="copying_score",
-        sentence="sum of the eigenvalues of the head's token-to-token circuit over the sum of their absolute values",
-        unit="-1 to 1", high="what is attended to becomes likelier", null=Null("0", OfCircuits(lambda _: 0.0)),
+        sentence="sum of the eigenvalues of the token-to-token circuit, divided by the sum of their absolute values",
+        unit="-1 to 1", high="attended tokens become likelier", null=Null("0", OfCircuits(lambda _: 0.0)),
         value=OfCircuits(lambda circuits, through: circuits.copying(through), in_tokens=True)),
     HeadMetric(name="output_correlation",
-        sentence="cosine of the centred outputs of two heads, over all positions at once",
-        unit="-1 to 1", of="pair", family="outputs", high="alike outputs", null=_ZERO,
+        sentence="cosine of the centred outputs of two heads, taken over all positions together",
+        unit="-1 to 1", of="pair", family="outputs", high="similar outputs", null=_ZERO,
         value=OfSums("headway.heads.sums.output_correlation", _MEAN_OUTPUTS)),
     HeadMetric(name="output_constant_share",
-        sentence="share of the squared size of a head's output that is the same vector at every position",
+        sentence="share of the squared norm of a head's output that is constant over positions",
         unit="0 to 1", of="head", family="outputs", high="a head that adds a constant",
-        null=Null("no reference: averages over many keys are nearly constant, trained or not"),
+        null=Null("no reference, since averages over many keys are nearly constant, trained or not"),
         value=OfSums("headway.heads.sums.constant_share", _MEAN_OUTPUTS)),
     HeadMetric(name="output_share",
-        sentence="share of the head in the squared norm of what its layer's heads add to the stream", unit="0 to 1",
-        of="head", family="outputs", high="most of what the layer's heads add is this head's",
+        sentence="share of a head in the summed squared norms of its layer's head outputs", unit="0 to 1",
+        of="head", family="outputs", high="this head adds most of what the layer's heads add",
         null=Null("an even split: 1/H", OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
         # Contributions that cancel or reinforce one another do so in the stream: shares compare the heads' own sizes.
         value=OfSums(lambda sizes: (sizes / sizes.sum()).where(sizes.sum() > 0, 0), ("output_sizes",))),
@@ -363,9 +380,9 @@ REPEATED = tuple(metric.name for metric in _HEAD if metric.repeated)
 
 
 _WAYS = {
-    "zero": "the head's context set to zero",
-    "mean": "the head's context at its mean over another text",
-    "resample": "the head's context from a sequence of another text",
+    "zero": "the head's context is set to zero",
+    "mean": "the head's context is replaced by its mean over another text",
+    "resample": "the head's context is replaced by that from another text",
 }
 NATS = "nats per token"
 """The unit of numbers that may lie above or below 0."""
@@ -389,17 +406,16 @@ def _effects(name: str, sentence: str, high: str) -> tuple[HeadMetric, ...]:
 
 # fmt: off
 _CAUSES = (
-    *_effects("ablation", "exact change of the loss with {way}", "the loss rises without it"),
+    *_effects("ablation", "exact change of the loss when {way}", "the loss rises without the head"),
     HeadMetric(name="michel_importance_nats",
-        sentence="mean over sequences of |dL/dxi|, xi a gate on the head (Michel et al. 2019): an estimate, without a "
-        "sign",
-        unit="nats per token and gate", of="head", family="causes", high="the loss is sensitive to it",
-        null=Null("no reference: it is above 0 for every head")),
-    *_effects("attribution", "first-order estimate: the gradient times the change to {way}",
-        "the loss would rise without it"),
+        sentence="mean over sequences of |dL/dxi|, with xi a gate on the head (Michel et al. 2019); has no sign",
+        unit="nats per token and gate", of="head", family="causes", high="the loss is sensitive to the head",
+        null=Null("no reference, since the value is above 0 for every head")),
+    *_effects("attribution", "first-order estimate (gradient times change) of the change of the loss when {way}",
+        "the loss would rise without the head"),
     *_effects("integrated",
-        "integrated gradient from all heads to none, with {way}: each head's share of the joint effect",
-        "it has much of the joint effect"),
+        "integrated gradient from all heads to no heads, when {way}: the head's share of the joint effect",
+        "the head has a large share of the joint effect"),
 )
 # fmt: on
 

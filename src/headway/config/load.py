@@ -59,7 +59,7 @@ def load(
             f"an experiment is given by its name or path, or as a mapping, and {name_or_path!r} is neither"
         )
     path = shipped().get(str(name_or_path), Path(name_or_path))
-    # The reader reports a folder, or a path that is no file; unlike `Path.exists` this takes any text.
+    # The reader reports a folder, or a path that is not a file; unlike `Path.exists` this takes any text.
     if not os.path.exists(path) or (path.is_dir() and len(path.parts) < 2):
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
             raise DeclarationError(
@@ -307,8 +307,8 @@ def _label(text: str, spec: RunSpec, locate: Locate) -> str:
             return spec.heads_summary
         if name not in values:
             raise DeclarationError(
-                f"{locate('label')}: {shortened(found[0])} is no value of the run; give {{parameters}}, {{heads}} or a "
-                f"key such as {{model.d_model}}; {near(name, ('parameters', 'heads', *values))}"
+                f"{locate('label')}: {shortened(found[0])} is not a value of the run; give {{parameters}}, "
+                f"{{heads}} or a key such as {{model.d_model}}; {near(name, ('parameters', 'heads', *values))}"
             )
         return str(values[name])
 

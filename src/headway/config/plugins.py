@@ -120,7 +120,7 @@ def register(kind: str, name: str, value: Any, *tables: tuple[Table, str, Any], 
             "plugins, so that workers find it"
         )
     if not _NAME.fullmatch(name):
-        raise DeclarationError(f"{kind} {name!r} is no name; use letters, digits, dashes and underscores")
+        raise DeclarationError(f"{kind} {name!r} is not a name; use letters, digits, dashes and underscores")
     beside = any(entry.kind == kind and entry.name == name for entry in _collected[-1])
     if beside or name in taken or any(key in table for table, key, _ in tables):
         raise DeclarationError(f"{kind} {name!r} exists already{_by_whom(kind, name)}; give it another name")
@@ -512,7 +512,7 @@ def _digest_of_package(entry: EntryPoint) -> str:
     """Return the SHA-256 of all Python files of the package that holds a module."""
     spec = find_spec(entry.module.partition(".")[0])
     if spec is None or spec.origin is None:
-        raise DeclarationError(f"plugins: {entry.name}: there is no module {entry.module}; install its package anew")
+        raise DeclarationError(f"plugins: {entry.name}: there is no module {entry.module}; install its package again")
     origin = Path(spec.origin)
     files = sorted(origin.parent.rglob("*.py")) if spec.submodule_search_locations else [origin]
     whole = hashlib.sha256()

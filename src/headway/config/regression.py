@@ -76,7 +76,7 @@ class RegressionTask(Task):
 
     kind: Literal["regression"]
     d_x: PositiveInt = Field(description="coordinates of x (d in the paper)")
-    d_y: PositiveInt = Field(1, description="outputs: tasks that are solved at once")
+    d_y: PositiveInt = Field(1, description="number of outputs, each a task; all are solved at the same time")
     n_pairs: PositiveInt = Field(description="pairs in a training prompt (L in the paper)")
     beta_variance: Annotated[float, Field(gt=0)] | Literal["1/d_x"] = Field(
         1.0, description="variance of each coordinate of beta: a number, or `1/d_x`"
@@ -137,7 +137,7 @@ class RegressionTask(Task):
 class LengthCurve(Spec):
     """Error against prompt length, on prompts that every run shares."""
 
-    prompts: PositiveInt = Field(10_000, description="prompts it is averaged over")
+    prompts: PositiveInt = Field(10_000, description="number of prompts over which the error is averaged")
     longest: PositiveInt = Field(500, le=1_000_000, description="longest prompt, in pairs")
     lengths: PositiveInt = Field(
         40, le=1_000, description="about how many lengths from 1 to the longest, evenly on a log scale"
@@ -202,7 +202,7 @@ class OneLayer(InContextModel):
 
     family: Literal["icl"]
     n_out: PositiveInt | None = Field(
-        None, description="rows of O: the number of outputs; null: a whole token, whose y part is the output"
+        None, description="rows of O: the number of outputs; null: a whole token, with the output in its y part"
     )
 
 
@@ -213,7 +213,7 @@ class Stack(InContextModel):
     n_layers: PositiveInt = Field(description="layers")
     tied: bool = Field(False, description="whether all layers share their weights")
     residual: bool = Field(False, description="whether a layer's output is added to its input")
-    attend_self: bool = Field(False, description="whether a position sees itself; one without keys gives 0")
+    attend_self: bool = Field(False, description="whether a position sees itself; a position without keys gives 0")
 
 
 IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
@@ -229,13 +229,13 @@ class Sgd(IclTraining):
     """Stochastic gradient descent."""
 
     optimizer: Literal["sgd"]
-    momentum: float = Field(0.0, ge=0, lt=1, description="share of the previous update that is kept")
+    momentum: float = Field(0.0, ge=0, lt=1, description="momentum: share of the previous update that is kept")
     weight_decay: float = Field(0.0, ge=0, description="this times the weight is added to the gradient")
 
 
 class _Adaptive(IclTraining):
-    betas: Betas = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
-    eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
+    betas: Betas = Field((0.9, 0.999), description="decay rates of the running means of the gradient and of its square")
+    eps: float = Field(1e-8, gt=0, description="number that is added to the root of the mean square")
 
 
 class Adam(_Adaptive):
@@ -249,7 +249,9 @@ class AdamW(_Adaptive):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101)."""
 
     optimizer: Literal["adamw"]
-    weight_decay: float = Field(0.01, ge=0, description="weights shrink by this times the learning rate each step")
+    weight_decay: float = Field(
+        0.01, ge=0, description="weight decay: in each step, weights shrink by this number times the learning rate"
+    )
 
 
 TrainingSpec = Annotated[Sgd | Adam | AdamW, Field(discriminator="optimizer")]
@@ -322,7 +324,9 @@ class IclRun(RunSpec):
     task: RegressionTask
     model: IclModel
     training: TrainingSpec
-    evaluation: PromptEvaluation = Field(PromptEvaluation(), description="on what the run is judged")
+    evaluation: PromptEvaluation = Field(
+        PromptEvaluation(), description="the held-out examples on which the model is evaluated"
+    )
     probes: CircuitProbes = Field(CircuitProbes(), description="metrics of heads that are measured during training")
 
     @model_validator(mode="after")

@@ -211,7 +211,7 @@ class RunSpec(Spec):
     traits: ClassVar[Traits]
 
     seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
-    plugins: tuple[str, ...] = Field((), description="hashes of code of one's own that its result may depend on")
+    plugins: tuple[str, ...] = Field((), description="hashes of your own code that the result may depend on")
     task: Task
     model: Spec
     training: Spec

@@ -107,7 +107,7 @@ def read_text(path: Path) -> str:
     """Return the text of a file of an experiment's size.
 
     Raises:
-        DeclarationError: when it is no file, cannot be read, is too large, or is no UTF-8.
+        DeclarationError: when it is not a file, cannot be read, is too large, or is no UTF-8.
     """
     try:
         with ordinary(path, links=True) as file:

@@ -174,8 +174,8 @@ class PluginDocuments:
         first, again = (self._hash() for _ in range(2))
         if first != again:
             raise UserError(
-                f"{self.asked}: it gave other documents when it was asked again; give the same in the same order, "
-                "without a global random generator"
+                f"{self.asked}: it gave different documents when it was read again; give the same documents in the "
+                "same order, without a global random generator"
             )
         return first
 
@@ -331,7 +331,9 @@ def _paths(path: Path, asked: str) -> list[Path]:
             )
         return plain or texts
     if not path.is_file():
-        none = "it is no ordinary file" if path.exists() else f"there is no such file or folder (from {beginnings()})"
+        none = (
+            "it is not an ordinary file" if path.exists() else f"there is no such file or folder (from {beginnings()})"
+        )
         raise UserError(
             f"{asked} {path}: {none}; give the path of a text file, of a "
             "file of JSON lines or of a folder of them, or choose from: stories, tinystories"

@@ -40,7 +40,7 @@ def read(path: Path, field: str | None = None) -> Iterator[tuple[str, bool]]:
         field: the field of a JSON line that holds its text; None: the first of `FIELDS` that it has.
 
     Raises:
-        UserError: where it cannot be read, is no text, or a line is no JSON object with such a text.
+        UserError: where it cannot be read, is not a text, or a line is no JSON object with such a text.
     """
     return pieces(_json_texts(path, field) if kind_of(path) in JSON else _lines(path, _LONGEST_LINE))
 
@@ -49,7 +49,7 @@ def lines_of(path: Path) -> Iterator[str]:
     """Yield the text of every line of a file, or of every JSON line, without white space around it; some are empty.
 
     Raises:
-        UserError: if the file cannot be read, or is no text.
+        UserError: if the file cannot be read, or is not a text.
     """
     for line in _json_texts(path, None) if kind_of(path) in JSON else _lines(path):
         yield line.strip().removesuffix(END_OF_TEXT)
@@ -97,7 +97,7 @@ def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
         longest: the number of bytes from which a line is split into parts, each but the last ending before a space.
 
     Raises:
-        UserError: where it is no text, with the line and the offset.
+        UserError: where it is not a text, with the line and the offset.
     """
     offset = 0
     with _opened(path) as file:
@@ -156,10 +156,12 @@ def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
         with cast(io.BufferedIOBase, gzip.open(path) if path.suffix == ".gz" else open(path, "rb")) as file:
             yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is no whole gzip file ({error}); zip it again, or give it unzipped") from error
+        raise UserError(f"{path} is not a complete gzip file ({error}); zip it again, or give it unzipped") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}; check its permissions, or give another") from error
 
 
 def _no_text(path: Path, line: int, offset: int, what: str) -> UserError:
-    return UserError(f"{path} is no text: {what} at offset {offset:,} (line {line:,}); give UTF-8 text, or convert it")
+    return UserError(
+        f"{path} is not a text: {what} at offset {offset:,} (line {line:,}); give UTF-8 text, or convert it"
+    )

@@ -136,7 +136,7 @@ def _drawn_otherwise(drawn: Batch, listed: Batch) -> Iterator[str]:
 
 
 def _promises(task: Any) -> Iterator[str]:
-    """Yield a sentence for each bound of a task (`best_possible`, `by_chance`) that is no value of its metric."""
+    """Yield a sentence for each bound of a task (`best_possible`, `by_chance`) that is not a value of its metric."""
     if not hasattr(task, "by_chance"):
         return
     for name, promised, advice in (

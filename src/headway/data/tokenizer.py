@@ -415,7 +415,7 @@ def named_end(folder: Path) -> str | None:
     try:
         content = json.loads(read_bytes(folder / "tokenizer_config.json", links=True))
     except (OSError, ValueError, RecursionError):
-        return None  # such a file is no part of a tokenizer
+        return None  # such a file is not a part of a tokenizer
     token = content.get("eos_token") if isinstance(content, dict) else None
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None

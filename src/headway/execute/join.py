@@ -124,7 +124,7 @@ class Left:
             f"{counted(self.waiting, 'run')} waiting" if self.waiting else "",
             f"{counted(self.elsewhere, 'run')} worked on by others" if self.elsewhere else "",
             f"{counted(self.failed, 'run')} failed (`headway run` tries again)" if self.failed else "",
-            f"{counted(self.gone, 'run')} without a folder (`headway run` trains anew)" if self.gone else "",
+            f"{counted(self.gone, 'run')} without a folder (`headway run` trains them again)" if self.gone else "",
         ]
         return ", ".join(filter(None, parts)) or "nothing is left"
 

@@ -66,7 +66,7 @@ class WorkerOptions:
     @classmethod
     def from_args(cls, words: Sequence[str] | None) -> tuple[Path, "WorkerOptions"]:
         """Return the run folder and the options of a command line; None: those of this process."""
-        parser = argparse.ArgumentParser(prog="python -m headway.execute.worker", description="Work on one run.")
+        parser = argparse.ArgumentParser(prog="python -m headway.execute.worker", description="Train one run.")
         parser.add_argument("run_dir", type=Path, help="the run folder")
         parser.add_argument("--device", help="auto, cpu, cuda or cuda:N")
         parser.add_argument("--threads", type=int, help="threads, for a run that does not say how many")

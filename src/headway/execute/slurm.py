@@ -137,11 +137,11 @@ def _log_folder(directory: Path) -> Path:
     """Return the folder of the jobs' output, without links, which Slurm would follow.
 
     Raises:
-        ResultsError: when it is no folder, or it or something in it is a link, or a file with another name elsewhere.
+        ResultsError: when it is not a folder, or when a link or a file with another name elsewhere is in it.
     """
     folder = inside(directory, "slurm")
     if folder.exists() and not folder.is_dir():
-        raise ResultsError(f"{folder} is no folder, and jobs write their logs there; move it away")
+        raise ResultsError(f"{folder} is not a folder, and jobs write their logs there; move it away")
     for entry in entries(folder, "*"):
         refuse_link(entry)
         if entry.is_file() and entry.stat().st_nlink > 1:

@@ -564,13 +564,13 @@ def _cause_of_death(run: Run, code: int) -> str:
     if code == storage.UNREACHABLE:
         return storage.unreachable(path)
     if code == LOST:
-        return f"its place was lost {_MOST_LOST + 1} times, and it got no further; run again to go on"
+        return f"its place was lost {_MOST_LOST + 1} times, and it got no further; run again to resume"
     if code in (STOPPED, -FROM_PARENT):  # the latter before the worker listens to signals
-        return "stopped before it began; run again to go on"
+        return "stopped before it began; run again to resume"
     if code >= 0:
         return f"its process ended with exit code {code}; {path / 'log.txt'} says more"
     name = signal.Signals(-code).name
     reason = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
     if reason and (needed := needed_bytes(run)):
         reason += f" (it needs about {needed / 1e9:.1f} GB)" if needed > 1e8 else ""
-    return f"its process was killed by {name}{reason}; run again to go on"
+    return f"its process was killed by {name}{reason}; run again to resume"

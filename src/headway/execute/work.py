@@ -233,7 +233,7 @@ class OwnedRun:
         try:
             yield from self._work(open_study)
         except Stop as stop:
-            return self._ended(STOPPED, "interrupted", f"stopped {stop}; run again to go on")
+            return self._ended(STOPPED, "interrupted", f"stopped {stop}; run again to resume")
         except LeaseLost as lost:
             _say(str(lost))
             return ELSEWHERE
@@ -258,7 +258,7 @@ class OwnedRun:
         """Record that the run was stopped while it waited to join its batch, and return the exit code."""
         how = self._stop_request.fulfilled()
         return self._ended(
-            STOPPED, "interrupted", f"stopped {how}, before its batch came to step {step}; run again to go on"
+            STOPPED, "interrupted", f"stopped {how}, before its batch came to step {step}; run again to resume"
         )
 
     def _ended(self, code: int, status: Status, message: str, failure: Failure | None = None) -> int:

@@ -201,7 +201,7 @@ def check_is_gate(directory: Path) -> None:
     """
     if not files.inside(directory, JOURNAL).exists():
         raise ResultsError(
-            f"{directory} is no gate; begin one with `headway gate init {directory} --metric NAME --run COMMAND`"
+            f"{directory} is not a gate; begin one with `headway gate init {directory} --metric NAME --run COMMAND`"
         )
 
 

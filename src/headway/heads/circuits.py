@@ -176,7 +176,7 @@ def circuit_scores(
     wanted = CIRCUITS if metrics is None else tuple(metrics)
     for name in wanted:
         if name not in CIRCUITS:
-            raise UserError(f"{name} is no metric of weights; {near(name, CIRCUITS)}")
+            raise UserError(f"{name} is not a metric of weights; {near(name, CIRCUITS)}")
     layers = circuits(model)
     if through is None and any(_rule(name).in_tokens for name in wanted):
         through = embedding_of_read_out(model)

@@ -329,7 +329,7 @@ def _of_traces(repeated: bool, *, whole: bool) -> tuple[str, ...]:
 
 def _check(name: str, repeated: bool) -> None:
     if name not in HEAD_METRICS:
-        raise UserError(f"{name!r} is no metric of heads; {near(name, HEAD_METRICS)}")
+        raise UserError(f"{name!r} is not a metric of heads; {near(name, HEAD_METRICS)}")
     if HEAD_METRICS[name].family == "circuits":
         raise UserError(
             f"{name} was asked of a trace, but it needs the weights; use headway.heads.circuits.circuit_scores"

@@ -149,8 +149,8 @@ class XRay(ModelOnText):
 
     held: ClassVar[str] = (
         "Headway compares heads with random heads on the same text: the same layers with random weights of the same "
-        "scale. On untrained models, about 7 of 100 pages have a finding. A missing finding proves less: the x-ray "
-        "often misses a query subspace that all heads of a layer share."
+        "scale. On untrained models, about 7 of 100 x-rays have a finding. The absence of a finding proves less: the "
+        "x-ray often misses a query subspace that all heads of a layer share."
     )
 
     composition: Composition | None = None
@@ -162,7 +162,7 @@ class XRay(ModelOnText):
         """A phrase that says how much of which text was read, and how well the model predicts it."""
         if self.loss_nats is None:
             return super().read
-        return f"{super().read}; its loss there is {self.loss_nats:.4g} nats per {self.unit}"
+        return f"{super().read}; the model's loss on this text is {self.loss_nats:.4g} nats per {self.unit}"
 
     @property
     def nothing(self) -> str:
@@ -446,4 +446,4 @@ def _not_there(word: str, labels: Mapping[str, str], n_heads: Mapping[str, int],
         return f"layer {labels[of_layer]} has the heads {called[0]} to {called[-1]}"
     if named:
         return f"there is no such layer; the model has {', '.join(labels.values())}"
-    return f"it is no head and no layer of the model; give such as {known[-1]} or {next(iter(labels.values()))}"
+    return f"it is neither a head nor a layer of the model; give such as {known[-1]} or {next(iter(labels.values()))}"

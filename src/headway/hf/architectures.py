@@ -305,11 +305,11 @@ def vocab_size_of(config: Config) -> int:
 
     Raises:
         KeyError: when it is missing.
-        UserError: when it is no number of tokens.
+        UserError: when it is not a number of tokens.
     """
     rows = config["vocab_size"]
     if not isinstance(rows, int) or not 0 < rows <= WIDEST:
-        raise UserError(f"vocab_size {shortened(repr(rows))} is no number of tokens; give a whole one above 0")
+        raise UserError(f"vocab_size {shortened(repr(rows))} is not a number of tokens; give a whole one above 0")
     return rows
 
 
@@ -399,7 +399,7 @@ def _left_of_pruned(config: Config, n_layers: int, n_heads: int, d_model: int) -
     if not pruned:
         return n_heads
     if not isinstance(pruned, dict) or d_model % n_heads:
-        raise UserError(f"pruned_heads {shortened(repr(pruned))} is no mapping from layers to lists of heads")
+        raise UserError(f"pruned_heads {shortened(repr(pruned))} is not a mapping from layers to lists of heads")
     gone = {int(layer): {int(head) for head in heads} for layer, heads in pruned.items()}
     for layer, heads in gone.items():
         if layer not in range(n_layers) or not heads <= set(range(n_heads)):
@@ -448,7 +448,7 @@ def _write_gpt2(model: TransformerModel) -> dict[str, Any]:
 def _read_llama(config: Config) -> Llama:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(rope, dict):
-        raise UserError(f"rope_parameters {shortened(repr(rope))} is no mapping, keys with values")
+        raise UserError(f"rope_parameters {shortened(repr(rope))} is not a mapping, keys with values")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise NotOurs(f"rope_type {shortened(repr(kind))} is not supported; Headway's model has the default type")

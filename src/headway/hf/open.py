@@ -29,7 +29,7 @@ Kind = Literal["causal", "masked", "encoder-decoder"]
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "*.model")
 _NO_TEXT = (
-    "is no model of text that Headway knows: causal, masked or encoder-decoder; in Python "
+    "is not a model of text that Headway knows: causal, masked or encoder-decoder; in Python "
     "headway.hf.trace(model, tokens) traces what reads tokens"
 )
 _TEXT: tuple[Mapping[str, Any], ...] = (

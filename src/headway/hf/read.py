@@ -59,7 +59,7 @@ class Arrays:
             check_header(path)
             try:
                 file = safe_open(path, framework="pt")
-                for name in file.keys():  # noqa: SIM118 - it is no mapping
+                for name in file.keys():  # noqa: SIM118 - it is not a mapping
                     full = name if not prefix or name.startswith((f"{prefix}.", "lm_head.")) else f"{prefix}.{name}"
                     self._homes[full] = file, name
                     self.shapes[full] = tuple(file.get_slice(name).get_shape())
@@ -99,7 +99,7 @@ def check_types(folder: Path, config: Mapping[str, Any], types: Mapping[str, str
     name = dtype.removeprefix("torch.") if isinstance(dtype, str) else ""
     if not _TYPE.fullmatch(name):
         raise UserError(
-            f"{folder}/config.json: torch_dtype {shortened(repr(dtype))} is no type of weights; write the type that "
+            f"{folder}/config.json: torch_dtype {shortened(repr(dtype))} is not a type of weights; write the type that "
             "the file has, such as float32"
         )
     there = list(dict.fromkeys(_READ[kind] for kind in sorted(types.values())))
@@ -161,7 +161,8 @@ def _indexed(index: Path) -> list[str]:
     for name in names:
         if Path(name).name != name or len(name) > 255 or not name.endswith(".safetensors"):
             raise UserError(
-                f"{index}: it names {shortened(repr(name))}, which is no safetensors file of its folder; fetch it again"
+                f"{index}: it names {shortened(repr(name))}, which is not a safetensors file of its folder; "
+                "fetch it again"
             )
     return names
 
@@ -278,7 +279,7 @@ def named_architectures(config: dict[str, Any]) -> list[str]:
     """
     named = config.get("architectures") or []
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise UserError(f"architectures {shortened(repr(named))} is no list of names; name the model's class in it")
+        raise UserError(f"architectures {shortened(repr(named))} is not a list of names; name the model's class in it")
     return named
 
 
@@ -322,10 +323,10 @@ def config_of(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(f"{folder} has no config.json; a folder of Hugging Face has one") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path}: it is no mapping, keys with values")
+        raise UserError(f"{path}: it is not a mapping, keys with values")
     if not isinstance(content.get("model_type"), str | None):
         model_type = shortened(repr(content["model_type"]))
-        raise UserError(f"{path}: model_type {model_type} is no name; give that of an architecture")
+        raise UserError(f"{path}: model_type {model_type} is not a name; give that of an architecture")
     return content
 
 

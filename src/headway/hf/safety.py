@@ -69,7 +69,7 @@ def _check_file(path: Path, homes: set[Path]) -> None:
     if stat.S_ISDIR(status.st_mode):
         return
     if not stat.S_ISREG(status.st_mode):
-        raise UserError(f"{path.parent}: {name} is no file but a device, a pipe or a socket; fetch the folder again")
+        raise UserError(f"{path.parent}: {name} is not a file but a device, a pipe or a socket; fetch the folder again")
     largest = LARGEST_VOCABULARY if path.name.endswith(_VOCABULARIES) else LARGEST_TEXT
     if status.st_size > largest and not path.name.endswith(".safetensors"):
         raise UserError(
@@ -197,7 +197,7 @@ def tokenizer_code(folder: Path) -> str | None:
     except FileNotFoundError:
         return None
     if not isinstance(content, dict):
-        raise UserError(f"{path}: it is no mapping, keys with values")
+        raise UserError(f"{path}: it is not a mapping, keys with values")
     return _code(path, content).get("AutoTokenizer")
 
 
@@ -232,7 +232,7 @@ def _code(path: Path, content: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(auto_map, list):  # older tokenizers have a list
         auto_map = {"AutoTokenizer": auto_map}
     if not isinstance(auto_map, dict):
-        raise UserError(f"{path}: auto_map {shortened(repr(auto_map))} is no mapping, keys with values; remove it")
+        raise UserError(f"{path}: auto_map {shortened(repr(auto_map))} is not a mapping, keys with values; remove it")
     code = {}
     for name, given in auto_map.items():
         # Of tokenizers two are named: a slow one and a fast one, or null.

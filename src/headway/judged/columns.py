@@ -135,7 +135,7 @@ def _check_steps(table: RunTable, step: str | None) -> None:
     texts = [] if step is None else [cell for cell in table.values(step) if table.number(cell) is None]
     if texts:
         raise UserError(
-            f"{table.source}: {shortened(repr(texts[0]), 40)} in column {step} is no step; write whole numbers such "
+            f"{table.source}: {shortened(repr(texts[0]), 40)} in column {step} is not a step; write whole numbers such "
             "as 10000, or leave the column out"
         )
 
@@ -215,8 +215,8 @@ def _metric(table: RunTable, taken: set[str | None]) -> str:
         texts = [cell for cell in table.values(column) if table.measurement(cell) is None]
         if better_of(column) and texts:
             raise UserError(
-                f"{table.source}: {column} may be the metric, and {shortened(repr(texts[0]), 40)} in it is no number; "
-                "write plain numbers, or type --metric NAME"
+                f"{table.source}: {column} may be the metric, and {shortened(repr(texts[0]), 40)} in it is not a "
+                "number; write plain numbers, or type --metric NAME"
             )
     raise UserError(f"{table.source}: which column is the metric? Type --metric NAME; {_listed(table)}")
 

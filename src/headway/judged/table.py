@@ -185,7 +185,7 @@ def decoded(content: bytes, source: str) -> str:
             "unpack it first"
         ) from None
     if "\0" in text:
-        raise UserError(f"{source}: it holds zero bytes, so it is no text; give CSV, JSON lines or Parquet")
+        raise UserError(f"{source}: it holds zero bytes, so it is not a text; give CSV, JSON lines or Parquet")
     return text
 
 

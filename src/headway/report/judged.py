@@ -41,7 +41,7 @@ def page(results: Results) -> str:
         [],
         name=results.experiment,
         title=f"{measured[:1].upper()}{measured[1:]} of {len(results.labels)} arms",
-        answer=headline(results, shown) if shown else "There is no answer: no two arms have a value.",
+        answer=headline(results, shown) if shown else "There is no answer, since no two arms have a value.",
         warnings=results.warnings,
         forest=forest(results, "", first, in_per_cent=in_per_cent) if shown else None,
         scope=scope(family, results.judged),

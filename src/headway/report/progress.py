@@ -210,8 +210,8 @@ def _silent(directory: Path, runs: Sequence[Progress]) -> Iterator[str]:
         if not beats:
             run = running[path]
             yield (
-                f"{run.name} seed {run.seed}: no beat came from {run.worker} in {_LOOKED_FOR_S:g} s; whoever works on "
-                "this directory goes on with it after a minute without one"
+                f"{run.name} seed {run.seed}: {run.worker} has given no sign of life for {_LOOKED_FOR_S:g} s; after a "
+                "minute, another worker on this directory resumes the run"
             )
 
 
@@ -295,7 +295,7 @@ def _say(snapshots: Iterator[Snapshot], forecast: Forecast, console: Console) ->
             if run.status != said.get(key, "waiting"):
                 said[key] = run.status
                 others = run.status == "running" and run.worker
-                line = f"{run.name} seed {run.seed} is worked on by {run.worker}" if others else _line(run)
+                line = f"{run.name} seed {run.seed} is trained by {run.worker}" if others else _line(run)
                 console.print(line, markup=False, soft_wrap=True)
         if snapshot.elapsed_s - last_s >= _SAID_EVERY_S:
             last_s = snapshot.elapsed_s

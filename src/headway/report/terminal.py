@@ -115,7 +115,7 @@ class PlannedCosts:
         arms = [cost.arm for cost in self.costs]
         if all(arm.parent is None for arm in arms):
             return ()
-        tree = Tree("each run starts from the run of its seed of the arm above it", guide_style="dim")
+        tree = Tree("each run starts from the run with its seed of the arm above", guide_style="dim")
         branches: dict[str, Tree] = {}
         for arm in sorted(arms, key=lambda arm: len(arm.ancestors)):
             above = tree if arm.parent is None else branches.get(arm.parent.full_name, tree)

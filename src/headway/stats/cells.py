@@ -258,7 +258,7 @@ def why_no_verdict(experiment: Experiment, runs: Collection[tuple[str, int]]) ->
     if most == 0:
         return "no two compared arms share a seed; train them with the same seeds"
     shared_seeds = counted(most, "seed")
-    return f"compared arms share {shared_seeds}, and a verdict takes {FEWEST}; choose more seeds (--seeds {FEWEST})"
+    return f"compared arms share {shared_seeds}, and a verdict needs {FEWEST}; choose more seeds (--seeds {FEWEST})"
 
 
 def title(arm: Arm, experiment: Experiment) -> str:

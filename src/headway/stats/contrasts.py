@@ -215,7 +215,7 @@ class JudgedContrast(Difference):
         label: the label in figures and sentences.
         values: the difference by seed, on the scale of `estimate`.
         sentence: the verdict in words; empty if an arm of it was not chosen.
-        late: True if the contrast was asked after an answer was seen, so that no plan has it.
+        late: True if the contrast was added after an answer was known, so that no plan has it.
     """
 
     of: ClassVar[Kind] = "contrasts"
@@ -236,7 +236,7 @@ def contrasts_judged(
     for control in controls:
         asked = _asked(experiment, control, runs)
         late = [] if control is not None else [contrast for contrast in asked if _is_late(contrast, looks)]
-        # What was asked after an answer was seen leaves the bounds of what was planned as they are.
+        # What was added after an answer was known leaves the bounds of what was planned as they are.
         for together in ([contrast for contrast in asked if contrast not in late], late):
             if together:
                 judged_here, family = _under(experiment, control, together, runs, looks, is_late=together is late)

@@ -95,8 +95,10 @@ class Difference:
     unit: str = field(
         default="",
         metadata={
-            "description": "of estimate, interval, se and detectable: '100 ln' (100 times a difference of logarithms, "
-            "near to per cent), else the metric's own unit"
+            "description": (
+                "unit of estimate, interval, se and detectable: '100 ln' (100 times a difference of logarithms, "
+                "close to per cent), or else the unit of the metric"
+            )
         },
     )
     seeds_to_settle: int | None = None

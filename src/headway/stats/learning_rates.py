@@ -246,10 +246,10 @@ def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, 
 
     Examples:
         >>> rates_sentence("2 heads", [(0.5, 1.1), (1.0, 1.0), (2.0, 0.9)], 2.0, n_seeds=3)
-        '2 heads is best at x2 of its learning rate, the highest that was tried (x0.5 1.1, x1 1, x2 0.9)'
+        '2 heads is best at 2 times its learning rate, the highest that was tried (x0.5 1.1, x1 1, x2 0.9)'
     """
     edge = "the lowest" if best == means[0][0] else "the highest" if best == means[-1][0] else ""
     tried = f", {edge} that was tried" if edge else ""
     said = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)
     chance = "; with one seed, this may be chance" if n_seeds == 1 else ""
-    return f"{arm} is best at x{best:g} of its learning rate{tried} ({said}{chance})"
+    return f"{arm} is best at {best:g} times its learning rate{tried} ({said}{chance})"

@@ -183,7 +183,7 @@ def contrast_verdict(
     is_late: bool,
 ) -> str:
     """Return the sentence for a contrast of the document, with clauses on what it lacks."""
-    notes = ["asked after an answer was seen"] if is_late else []
+    notes = ["added after an answer was known"] if is_late else []
     notes += _missing(contrast, weights, cells, runs, experiment)
     sides = sides_of(contrast, experiment) or (called(contrast, experiment),)
     said = sentence_of(difference, family, metric=METRICS[difference.metric], sides=sides, notes=notes)
@@ -295,12 +295,12 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
         metric = of_errors(metric)
         better = f"; near a ceiling {metric.name} are compared; lower is better"
     if family.look is None:
-        return f"no interval before {counted(family.awaited, 'seed')} have ended{better}"
+        return f"there is no interval before {counted(family.awaited, 'seed')} are finished{better}"
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
-        few = f"it takes {FEWEST} seeds that all arms of a difference have"
+        few = f"a difference needs {FEWEST} seeds that all of its arms have"
         why = "no difference varies from seed to seed" if enough else few
-        return f"no interval at {counted(family.awaited, 'seed')}: {why}{better}"
+        return f"there is no interval at {counted(family.awaited, 'seed')}: {why}{better}"
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     here = sum(not getattr(each, "late", False) for each in differences)
     besides = family.size - here

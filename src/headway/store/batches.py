@@ -51,8 +51,8 @@ def explain_out_of_memory(run: "Run") -> str:
         return f"out of memory: {_about_batch(run, there)}"
     if estimate <= there:
         return (
-            f"out of memory: {run.name} needs about {_size(estimate)} by the estimate, and {_size(there)} are there "
-            f"if nothing else has them; {_FEWER}"
+            f"out of memory: {run.name} needs an estimated {_size(estimate)}, and this machine has {_size(there)} if "
+            f"nothing else uses them; {_FEWER}"
         )
     return f"out of memory: {_too_large(run.name, run.spec, estimate, there)}"
 
@@ -127,7 +127,7 @@ def _about_batch(run: "Run", there: int) -> str:
     return (
         f"{run.name} seed {run.seed} is in a batch of {len(run.batch.members)} runs, which is trained as one program "
         f"and needs about {_size(needed_bytes(run))}; {_size(there)} are there. Resume it on a machine with more "
-        "memory, or put its runs aside with `headway drop` and make them anew with `--batch-runs 1`"
+        "memory, or move its runs aside with `headway drop` and train them again with `--batch-runs 1`"
     )
 
 
@@ -141,7 +141,7 @@ def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
     if fits is None:
         return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
     return (
-        f"{said} with a batch of {spec.budget.batch_size}; into {_size(there)} one of {fits} would fit: "
+        f"{said} with a batch of {spec.budget.batch_size}; a batch of {fits} would fit into {_size(there)}: "
         f"{spec.traits.memory_advice}"
     )
 

@@ -181,7 +181,7 @@ class Store:
             todo = document.todo(path) if run_folders(path) else "`headway run` makes one"
             if path.is_dir() and (stands := instead_of_file(path / document.FILE)):
                 what, todo = f"its experiment.yaml {stands}", f"move that away; then {todo}"
-            raise ResultsError(f"{path} is no results directory of Headway: {what}; {todo}")
+            raise ResultsError(f"{path} is not a results directory of Headway: {what}; {todo}")
         document.begin_paths(path)
         try:
             experiment = read_resolved(path / document.FILE)

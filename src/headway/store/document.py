@@ -406,4 +406,4 @@ def _edited(directory: Path) -> str:
 
 def todo(directory: Path) -> str:
     """Return the advice about a document that is damaged, or gone."""
-    return f"`headway run FILE --out {directory}` with the file that it was run from writes it anew"
+    return f"`headway run FILE --out {directory}` with the file that it was run from writes it again"

@@ -1,4 +1,4 @@
-"""The execution environment of a run: everything that may change bits, but is no part of the configuration.
+"""The execution environment of a run: everything that may change bits, but is not a part of the configuration.
 
 It stands in run.json apart from the configuration. So a run that resumes elsewhere, or two runs that are compared, can
 be seen to have been computed differently.

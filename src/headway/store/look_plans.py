@@ -60,7 +60,7 @@ class StoredPlan:
         margin: the margin of equivalence, in per cent.
         level: the error probability of all interim analyses together.
         metric: the metric of the verdicts.
-        asked: the questions; later questions were asked after an answer was seen.
+        asked: the questions; later questions were added after an answer was known.
         are_declared: True if the questions are contrasts of the document, False if they are comparisons of arms.
         first_seed: the first seed of the plan; the others follow it.
         n_before: the number of seeds that had been run before the plan was made.

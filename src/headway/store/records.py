@@ -45,9 +45,9 @@ def anew(path: Path) -> str:
     folder = next((found for found in (path, *path.parents) if found.name.startswith("seed-")), None)
     seed = "" if folder is None else folder.name.removeprefix("seed-")
     if folder is None or not seed.isdecimal() or folder.parent.parent.name != "runs":
-        return "put the run's folder aside, and `headway run` trains it anew"
+        return "move the run's folder away, and `headway run` trains it again"
     asked = command_line("drop", folder.parents[2], folder.parent.name, seeds=seed)
-    return f"`{asked}` puts the run aside, and `headway run` trains it anew"
+    return f"`{asked}` moves the run aside, and `headway run` trains it again"
 
 
 def holds_run(folder: Path) -> bool:
@@ -99,9 +99,9 @@ def read_step(path: Path, kind: str, step: int) -> Arrays:
         ResultsError: when there are none, or they are damaged.
     """
     if step not in (steps := kept_steps(path, kind)):
-        missing = f"nothing was kept of the heads at step {step}; the run keeps"
+        missing = f"the run has no record of its heads at step {step}; it has those of"
         if kind == "weights":
-            missing = f"weights of step {step} are not kept; beside its last the run keeps"
+            missing = f"the run has no weights of step {step}; apart from its last step, it has those of"
         raise ResultsError(f"{path}: {missing} {with_numbers('step', steps)}")
     file = step_file(path, kind, step)
     try:
@@ -230,5 +230,5 @@ def mapping_in(text: bytes, path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ResultsError(f"{path}: cannot be read ({error}); {anew(path)}") from None
     if not isinstance(content, dict):
-        raise ResultsError(f"{path}: it is no mapping; {anew(path)}")
+        raise ResultsError(f"{path}: it is not a mapping; {anew(path)}")
     return content

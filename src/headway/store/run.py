@@ -152,7 +152,9 @@ class Run:
         """
         run = read(path)
         if run.status == "running" and not is_held(path / "lease"):
-            return replace(run, status="interrupted", message="its process ended without a word; run again to go on")
+            return replace(
+                run, status="interrupted", message="its process ended without a message; run again to resume"
+            )
         return run
 
     @classmethod
@@ -324,7 +326,7 @@ def read(path: Path) -> Run:
         if content["status"] not in get_args(Status):
             raise TypeError(f"status {content['status']}")
         if wrong := [key for key in ("config", "execution", "metrics") if not isinstance(content[key], dict)]:
-            raise TypeError(f"{wrong[0]} is no mapping")
+            raise TypeError(f"{wrong[0]} is not a mapping")
         named = {key: content[key] for key in (*IDENTITY, "status", "message", "config", "execution", "metrics")}
         if content["status"] == "done" and content.get("seal") is None:
             raise TypeError("done without a seal")

@@ -37,7 +37,7 @@ def what_blocks(path: Path, error: Exception) -> str:
     named = error.filename2 or error.filename
     if not isinstance(named, str) or not Path(named).is_relative_to(path) or not path.is_dir():
         return ""
-    return f"{named} is not what Headway writes there ({error.strerror}); move it away, and run again to go on"
+    return f"{named} is not what Headway writes there ({error.strerror}); move it away, and run again to resume"
 
 
 def exit_code(error: OSError) -> int:
@@ -48,17 +48,17 @@ def exit_code(error: OSError) -> int:
 def disk_full(path: Path) -> str:
     """The outcome of a run that could not be written."""
     if lacks_inodes(_NO_SPACE, path):
-        return f"{NO_INODE}; nothing recorded is lost: delete some files where {path} is and run again to go on"
-    return f"the disk is full; nothing recorded is lost: free some space where {path} is and run again to go on"
+        return f"{NO_INODE}; nothing recorded is lost: delete some files where {path} is and run again to resume"
+    return f"the disk is full; nothing recorded is lost: free some space where {path} is and run again to resume"
 
 
 def unreachable(path: Path) -> str:
     """The outcome of a run whose folder failed, as the process that started it knows it."""
     if not path.is_dir():
-        return f"{path} is not there any more; put it back to go on, or run again to begin anew"
+        return f"{path} is not there any more; put it back to go on, or run again to start over"
     return (
         f"{path} could not be written or read; what was recorded stays: see that its file system is there and can be "
-        "written, and run again to go on"
+        "written, and run again to resume"
     )
 
 
@@ -75,7 +75,7 @@ def outcome(path: Path, error: OSError) -> str:
     if error.errno in _GONE and not path.is_dir():
         return unreachable(path)
     todo = "mount it for writing" if error.errno == errno.EROFS else "see that its file system works"
-    return f"{at} cannot be written: {error.strerror}; what was recorded stays: {todo}, and run again to go on"
+    return f"{at} cannot be written: {error.strerror}; what was recorded stays: {todo}, and run again to resume"
 
 
 _ROOM = 16_000_000

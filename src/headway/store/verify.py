@@ -79,7 +79,7 @@ def _misplaced(directory: Path) -> Iterator[str]:
         noun, them = ("seed", "it") if seeds.isdecimal() else ("seeds", "them")
         yield (
             f"{directory / 'runs' / arm}: {document.FILE} names {noun} {seeds}, and no folder is there; "
-            f"`{command_line('run', directory)}` trains {them} anew, and "
+            f"`{command_line('run', directory)}` trains {them} again, and "
             f"`{command_line('drop', directory, arm, seeds=seeds)}` gives {them} up"
         )
     if strangers:
@@ -99,8 +99,8 @@ def _unnamed(directory: Path) -> str:
     if document.named(directory) is not None:
         return ""
     return (
-        f"{directory / document.FILE} does not name the runs that were asked for: a run that was removed is not "
-        f"noticed until `{command_line('run', directory)}` has named those that are there"
+        f"{directory / document.FILE} does not name the runs that were asked for: Headway cannot notice that a run "
+        f"was removed before `{command_line('run', directory)}` has listed the runs"
     )
 
 
@@ -122,7 +122,7 @@ def _why_not_signed(directory: Path, file: Path) -> str:
     if file.parent.name == "timings":
         found, todo = document.read_timing(file), "`headway run` with --timing measures it again"
     else:
-        found, todo = signed_json(file), f"`headway compare {directory}` computes it anew"
+        found, todo = signed_json(file), f"`headway compare {directory}` computes it again"
     # A key that stands twice says the same.
     return "" if found and read_bytes(file) == json_text(found).encode() else f"{file} is not as it was written; {todo}"
 
@@ -137,7 +137,7 @@ def _why_not_code(_: Path, file: Path) -> str:
 
 
 def _why_not_command(_: Path, file: Path) -> str:
-    return "" if command.is_kept(file) else f"{file} is not as it was written; the experiment's file writes it anew"
+    return "" if command.is_kept(file) else f"{file} is not as it was written; the experiment's file writes it again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,8 +299,8 @@ def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
             f"{what}; one of them does not record its instruction sets, which may differ, and the first result is kept"
         )
     return (
-        f"{what} though both were executed equally: one of these machines is defect (memory, processor or disk); "
-        "the first result is kept, and neither is to be trusted before it was run again elsewhere"
+        f"{what} though both were executed equally: one of these machines is faulty (memory, processor or disk); the "
+        "first result is kept; trust neither before you have trained the run on another machine"
     )
 
 
@@ -332,5 +332,5 @@ def directory_warnings(directory: Path) -> Iterator[str]:
         these, them = ("this run, and it has", "it") if len(gone) == 1 else ("these runs, and they have", "them")
         yield (
             f"{document.told(gone)}: {document.FILE} names {these} no folder; "
-            f"`{command_line('run', directory)}` trains {them} anew, and `headway drop` gives {them} up"
+            f"`{command_line('run', directory)}` trains {them} again, and `headway drop` gives {them} up"
         )

@@ -95,7 +95,7 @@ def test_what_is_expected_of_it_has_as_many_heads_as_are_kept():
         ({"arm": "dens"}, "arms.tuned.init_from.arm: there is no arm 'dens'; did you mean dense?"),
         (
             {"arm": "dense", "seed": 1},
-            "arms.tuned.init_from.seed: a run starts from the run of its own seed, so that arms",
+            "arms.tuned.init_from.seed: a run always starts from the run with its own seed, so that arms",
         ),
         ({"arm": "dense", "run": "run1-0"}, "arms.tuned.init_from.run: name the arm, as"),
         ({"arm": "dense", "stp": 3}, "arms.tuned.init_from.stp: there is no such key; did you mean step?"),
@@ -127,7 +127,8 @@ NOTHING = {"init_from": {"arm": "dense", "weights": "fresh"}}
 
 def test_what_takes_nothing_from_another_run_is_refused():
     said = (
-        "arms.tuned.init_from: nothing would be taken from dense: its weights are drawn anew, and no head goes; leave"
+        "arms.tuned.init_from: nothing would be taken from dense, since its weights are re-initialised and no head is "
+        "pruned; leave"
     )
     for more in ({}, {"step": 5}):
         assert said in refused({**NOTHING["init_from"], **more})
@@ -137,7 +138,9 @@ def test_what_takes_nothing_from_another_run_is_refused():
 def test_of_a_pruned_run_its_layout_is_taken_and_no_step_of_it():
     start = {"arm": "small", "weights": "fresh"}
     assert experiment(small={**SMALL, "training": {"steps": 10}}, tuned={"init_from": start})
-    with pytest.raises(DeclarationError, match=r"nothing would be taken from step 5 of small: its weights are drawn"):
+    with pytest.raises(
+        DeclarationError, match=r"nothing would be taken from step 5 of small, since its weights are re-initialised"
+    ):
         experiment(small={**SMALL, "training": {"steps": 10}}, tuned={"init_from": {**start, "step": 5}})
 
 
@@ -150,9 +153,9 @@ def test_fewer_heads_than_a_method_can_leave_are_refused(keep):
     with pytest.raises(DeclarationError) as error:
         small_text.experiment(arms={"dense": GROUPED, "few": {**GROUPED, **few}}, baseline="dense")
     assert str(error.value) == (
-        f"arms.few.init_from: prune.keep {keep}: that is 2 heads, but by alike one of the most alike two goes, so that "
-        "the last of each layer stays, with those that share its keys and values; keep 4 or more, or take another "
-        "method"
+        f"arms.few.init_from: prune.keep {keep}: that is 2 heads, but alike prunes one of two similar heads, so "
+        "each layer keeps its last head and the heads that share its keys and values; keep 4 or more, or take "
+        "another method"
     )
     few["init_from"]["prune"] |= {"by": "taylor"}
     assert small_text.experiment(arms={"dense": GROUPED, "few": {**GROUPED, **few}}, baseline="dense")
@@ -162,7 +165,7 @@ def test_heads_that_are_alone_in_their_layers_cannot_be_the_most_alike():
     alone = {"model": {"n_heads": "1-1"}}
     one = {**alone, "init_from": {"arm": "dense", "prune": {"by": "alike", "keep": 1}}}
     with pytest.raises(
-        DeclarationError, match=r"none of these can go; leave init_from.prune out, or take another method"
+        DeclarationError, match=r"none of these heads can be pruned; leave init_from.prune out, or take another method"
     ):
         small_text.experiment(arms={"dense": alone, "one": one}, baseline="dense")
 
@@ -180,14 +183,14 @@ def test_directories_that_have_what_is_refused_now_are_read(tmp_path):
     content["arms"]["tuned"] = {"init_from": {"arm": "dense", "weights": "fresh", "step": 5}}
     path = tmp_path / "experiment.yaml"
     path.write_text(write_yaml(content))
-    assert read_resolved(path).arm("tuned").resolved_spec.init_from.sentence == "at step 5, weights drawn anew"
-    with pytest.raises(DeclarationError, match=r"arms.small.init_from: prune.keep 1: that is 1 head, but by alike"):
+    assert read_resolved(path).arm("tuned").resolved_spec.init_from.sentence == "at step 5, weights re-initialised"
+    with pytest.raises(DeclarationError, match=r"arms.small.init_from: prune.keep 1: that is 1 head, but alike"):
         load(path)
 
 
 def test_weights_have_to_fit():
     start = {"arm": "dense", "prune": TAYLOR}
-    assert "its model is not that of dense, so that weights would not fit" in refused(start, model={"n_heads": "2-4"})
+    assert "its model is not that of dense, so weights would not fit" in refused(start, model={"n_heads": "2-4"})
     assert "its task is not that of dense" in refused(start, task={"n_ctx": 16})
     ranks = {"model": {"ranks": {"q": 4}}}
     with pytest.raises(DeclarationError, match=r"init_from.regrow does not work with model.ranks"):
@@ -209,7 +212,9 @@ def test_a_circle_is_named():
 
 def test_a_long_line_of_arms_is_refused():
     arms = {f"a{at}": {"init_from": {"arm": f"a{at + 1}"}} for at in range(2_000)} | {"a2000": None}
-    with pytest.raises(ValueError, match=r"arms.a0.init_from.arm: more than 100 arms start from one another in a line"):
+    with pytest.raises(
+        ValueError, match=r"arms.a0.init_from.arm: a chain of more than 100 arms that start from one another"
+    ):
         starts_of(arms)
 
 

@@ -54,7 +54,7 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
         ({"probes": {"diversty": True}}, "probes.diversty: there is no such key; did you mean diversity"),
         (
             {"probes": {"metrics": ["qurey_cka"]}},
-            r"probes.metrics.0: 'qurey_cka' is no metric of heads; did you mean query_cka",
+            r"probes.metrics.0: 'qurey_cka' is not a metric of heads; did you mean query_cka",
         ),
         ({"probes": {"metrics": ["sink_score", "sink_score"]}}, "probes.metrics: sink_score stands twice; keep one"),
         ({"probes": {"every": 0}}, "probes.every: 0 was given; give a number greater than 0"),

@@ -50,12 +50,12 @@ def test_the_null_stands_in_a_column_of_its_own_for_every_layer_that_has_a_value
     strip = next(rows for rows in figure.spec["datasets"].values() if "null" in rows[0])
     assert [(row["row"], row["null"]) for row in strip] == [("L0", 0.125), ("L1", 0.125), ("L2", 0.125)]
     assert all(row["slot"] > max(RAGGED) for row in strip)
-    assert "is the null value of each layer" in figure.caption
+    assert "has the null value of each layer" in figure.caption
     assert "null" not in atlas({"sink_score": score("sink_score", RAGGED)}).caption
 
 
 def test_a_layer_with_one_head_needs_two_for_a_metric_of_pairs_and_says_so():
-    said = "L3 has one head, so metrics of pairs do not exist there."
+    said = "L3 has one head and therefore no metrics of pairs."
     assert said in atlas(scores(RAGGED)).caption
     assert said not in atlas(scores(RAGGED, ["sink_score"])).caption
     assert "L0 and L2 have one head" in atlas(scores((1, 3, 1), ["query_cka", "sink_score"])).caption

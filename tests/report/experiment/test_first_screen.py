@@ -52,7 +52,7 @@ def test_rows_hold_number_interval_band_and_verdict(icl: ReportData) -> None:
     found = screen(icl)
     shown = found.shown
     assert shown is not None
-    assert shown.head == "difference, % (95 % CI, 3 at once)"
+    assert shown.head == "difference, % (95 % CI, for all 3 at once)"
     assert [row.name for row in shown.rows] == ["1 head vs 2 heads", "4 heads vs 2 heads", "8 heads vs 2 heads"]
     assert [row.kind for row in shown.rows] == ["worse", "open", "open"]
     assert [row.beyond for row in shown.rows] == [1, 0, 0], "far larger than the others: an arrow at the end"
@@ -78,7 +78,7 @@ def test_all_the_same_and_all_open_are_one_sentence_with_the_widest_ends(icl: Re
     assert said.endswith("% (simultaneous 95 % CIs; 3 seeds).")
     same = tuple(replace(one, outcome="same") for one in few)
     said = screen(replace(icl, results=replace(icl.results, comparisons=same))).answer
-    assert said.startswith("All 2 comparisons are as good within 1 %: the difference in evaluation MSE lies between ")
+    assert said.startswith("In all 2 comparisons, the arms are as good within 1 %: the difference in evaluation MSE ")
 
 
 def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportData) -> None:
@@ -126,7 +126,7 @@ def test_without_a_run_or_a_comparison_it_says_so(tmp_path: Path) -> None:
     one = small("icl-heads").select(arms=["h2"], seeds=1)
     assert screen(of(fabricate(tmp_path / "one", one))).answer.startswith("Nothing was compared")
     none = of(fabricate(tmp_path / "none", one, {("h2", 0): "failed"}))
-    assert screen(none).answer == "There is no answer yet: no run has finished."
+    assert screen(none).answer == "There is no answer yet, since no run has finished."
     assert "of 1 arm on regression. Lower" in screen(none).setting
 
 
@@ -141,7 +141,7 @@ def test_a_quick_scale_is_called_a_first_look(tmp_path: Path) -> None:
     assert "first look" not in screen(found).setting
     document = found.experiment.document.model_copy(update={"scale": "quick"})
     quick = replace(found, experiment=replace(found.experiment, document=document))
-    assert "Small models and a short training (scale quick): a first look." in screen(quick).setting
+    assert " The models are small and the training is short (scale quick)." in screen(quick).setting
 
 
 def test_two_kinds_of_questions_that_stand_together_are_said_to_be_corrected_apart(

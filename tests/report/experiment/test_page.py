@@ -106,7 +106,7 @@ def test_the_answer_comes_before_the_numbers_and_they_before_the_figures(html: s
     order = [
         '<div class="kicker">icl-heads',
         "<h1>How many attention heads",
-        "There is no verdict on the evaluation MSE yet: 2 seeds for 3 comparisons.",
+        "There is no verdict on the evaluation MSE yet: the 3 comparisons have only 2 seeds.",
         "<td>1 head vs 2 heads</td>",
         "1 head and h2 cannot be told apart.",
         "debiased GD, best step",
@@ -306,7 +306,7 @@ def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> Non
     assert "| one head &lt;b&gt;loses&lt;/b&gt; | a paper; seeds: 1 | agrees: 1 head vs 2 heads: worse, " in text
     assert "| four heads lose |  | no verdict here: 4 heads vs 2 heads: no clear difference, " in text
     assert "| heads are many |  | not compared |" in text
-    assert re.search(r"\n- More seeds: 1 of 2 comparisons have no verdict: about \d+ more would settle", text)
+    assert re.search(r"\n- More seeds: 1 of 2 comparisons have no verdict, and about \d+ more seeds would settle", text)
     assert "\n| 1 head vs 2 heads | +112.9 (" in text
     assert re.search(r"9 runs, all finished; .* of processor time; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
     assert "- To repeat it: `headway run icl-heads --seeds 3 --arms h1,h2,h4 --set " in text

@@ -147,8 +147,8 @@ def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, pla
     np.testing.assert_allclose([row["value"] for row in found], at_end, rtol=1e-4)
     assert all(row["low"] <= row["value"] <= row["high"] for row in found)
     assert {row["null"] for row in found} == {0.03}
-    assert "its band reaches from the smallest to the largest seed" in figure.caption
-    assert "Dotted: null value: " in figure.caption
+    assert "Bands reach from the smallest to the largest seed" in figure.caption
+    assert "Dotted: null value, " in figure.caption
 
 
 def test_raw_metrics_are_on_a_log_axis_and_state_their_rows(plain: dict[str, Figure]) -> None:
@@ -177,7 +177,7 @@ def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: Repo
     assert len(points) == 2 * 2 * 6
     late = [row["value"] for row in points if row["when"] == "at the end of training" and row["what"] == "4 heads"]
     assert late[0] > late[-1]  # as planted
-    assert "95 % interval" in figure.caption
+    assert "95 % CI" in figure.caption
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_regularised_arms_are_points_of_loss_and_diversity(tmp_path: Path) -> No
     figure = drawn(one)["loss-and-diversity"]
     points = [row for row in rows(figure) if row["metric"] == "query_cka"]
     assert [row["what"] for row in points] == ["neither", "kept apart", "DropHead"]
-    assert "High query CKA: alike queries." in figure.caption
+    assert "High query CKA: similar queries." in figure.caption
     assert any(entry.name == "regularisers-hardly-help" for entry in one.results.claims)
 
 

@@ -84,7 +84,7 @@ def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progre
     assert len(points) == 10
     assert points["96-48-24-12"]["heads"] == 180
     assert [label for label, row in points.items() if not row["fitted"]] == ["16-16-16-16"]
-    assert "Hollow points are in no fit: uniform-64 (16-16-16-16)." in figure.caption
+    assert "Hollow points are not used in a fit: uniform-64 (16-16-16-16)." in figure.caption
     assert "Above the axis: unigram model (5.74) and bigram model (3.42)" in figure.caption
     assert "as many parameters as totals (3)" in figure.caption
 
@@ -112,7 +112,7 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
     assert len(lower["hconcat"]) == 3
     assert "uniform-64 (16-16-16-16) is drawn in each" in figure.caption
     assert re.match(r"Loss on the same 64 held-out sequences; the final loss is that of (all|[\d,]+)\.", figure.caption)
-    assert "mean over 3 seeds; its band reaches" in figure.caption
+    assert "means over 3 seeds. Bands reach" in figure.caption
 
 
 def test_costs_are_from_solo_timings_alone(progression: ReportData, lanes: ReportData) -> None:

@@ -72,7 +72,7 @@ def test_a_line_for_each_method_from_all_heads_down():
     assert render(figure.spec).startswith("<svg")
     found = {(row["what"], row["x"]): row["rise"] for row in rows(figure) if "what" in row and row["what"] == "taylor"}
     assert found == pytest.approx({("taylor", 100): 0.0, ("taylor", 75): 0.0, ("taylor", 50): 0.1})
-    assert "its 95 % interval" in figure.caption
+    assert "its 95 % CI" in figure.caption
     assert "taylor: Michel's importance" in figure.caption
 
 

@@ -247,7 +247,7 @@ def test_a_repeated_sequence_is_marked(page, one):
     page.open(one)
     page.choose("#choose-sequence", "1")
     drawn(page, "L0H0 1")
-    assert "stand there twice, after 10 tokens" in page.text(".panel")
+    assert "tokens repeat after 10 tokens" in page.text(".panel")
     assert page.value("document.querySelectorAll('.token.again').length") == 10
     assert page.value("document.querySelectorAll('.token.once').length") == 10
 
@@ -288,7 +288,7 @@ def test_a_finding_leads_to_its_head(page, one):
 def test_twins_and_compositions_are_links_to_their_heads(page, one):
     page.open(one, "#head=L0H0")
     text = page.text(".lists")
-    assert "alike outputs (cosine)" in text
+    assert "similar outputs (cosine)" in text
     assert "Q: these read into queries what it writes" in text
     to = page.text(".lists .entry a")
     page.click(".lists .entry a")
@@ -301,7 +301,7 @@ def test_twins_and_compositions_are_links_to_their_heads(page, one):
 def test_circuits_and_pairs_are_tokens(page, one):
     page.open(one)
     text = page.text(".lists")
-    assert "OV: it copies, where it looks atThe 3.0  cat 2.9" in text
+    assert "OV: tokens that it copies if it attends to themThe 3.0  cat 2.9" in text
     assert "all 14 tokens" in text
     assert " cat → The 5.5" in text
     assert page.value("[...document.querySelectorAll('.lists tbody tr')][0].textContent") == " catThe0.700.2012"
@@ -323,7 +323,7 @@ def test_heads_whose_patterns_were_not_kept_say_so(page, tmp_path):
 def test_without_any_pattern_the_rest_is_there(page, tmp_path):
     path = look_page([replace(view_of(), sequences=(), patterns={})], "x").write(tmp_path / "look.html")
     page.open(path)
-    assert "No patterns are on this page" in page.text(".panel")
+    assert "This page has no patterns" in page.text(".panel")
     assert page.value("document.querySelector('#choose-sequence')") is None
     page.click(".row:nth-child(3) .cell")
     assert page.text(".panel h3").startswith("L1H0")
@@ -367,7 +367,7 @@ def test_two_arms_stand_side_by_side(page, trained):
 @pytest.mark.slow
 def test_the_slider_goes_over_training_for_grid_twins_and_numbers(page, trained):
     page.open(trained, "#metric=sink_score&head=L1H0&head2=L1H0")
-    assert page.text(".step output") == "finished model, measured anew"
+    assert page.text(".step output") == "finished model, measured again"
     assert picked(page) == "L1H0: sink score –"  # only the probes measured it
     page.choose("#choose-step", "0")
     assert page.text(".step output") == "step 0"
@@ -389,7 +389,7 @@ def test_the_slider_goes_over_training_for_grid_twins_and_numbers(page, trained)
 def test_untrained_twins_stand_beside_those_of_the_finished_model_alone(page, trained):
     twins = ".lists .list:nth-child(3)"
     page.open(trained, "#head=L1H0&head2=L1H0")
-    assert re.search(r"alike outputs \(cosine\)L1H1 −?0\.\d+ \(untrained −?0\.\d+\)", page.text(twins))
+    assert re.search(r"similar outputs \(cosine\)L1H1 −?0\.\d+ \(untrained −?0\.\d+\)", page.text(twins))
     last = int(page.value("document.querySelector('#choose-step').max"))
     for place in (0, last - 1):
         page.choose("#choose-step", str(place))
@@ -428,19 +428,19 @@ WEIGHTS = "document.querySelector('.side').dataset.weights"
 @pytest.mark.slow
 def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_are(page, keeping):
     page.open(keeping, "#head=L1H0&head2=L1H0")
-    assert "it copies, where it looks atThe 3.0" in page.text(CIRCUITS)
-    assert page.text(CIRCUITS).endswith("Of the finished model.")
+    assert "tokens that it copies if it attends to themThe 3.0" in page.text(CIRCUITS)
+    assert page.text(CIRCUITS).endswith("From the finished model.")
     finished = page.text(COMPOSITION)
     for step, word, of in (
-        (500, "The", "Of step 500."),
-        (700, " cat", "Of step 700."),
-        (1000, " cat", "Of step 700, the last before step 1,000 whose weights were kept."),
-        (2000, " sat", "Of step 2,000."),
-        (12_000, " sat", "Of step 2,000, the last before step 12,000 whose weights were kept."),
+        (500, "The", "From step 500."),
+        (700, " cat", "From step 700."),
+        (1000, " cat", "From step 700, the last step before 1,000 with stored weights."),
+        (2000, " sat", "From step 2,000."),
+        (12_000, " sat", "From step 2,000, the last step before 12,000 with stored weights."),
     ):
         to_step(page, step)
-        assert f"it copies, where it looks at{word} 7.5" in page.text(CIRCUITS)
-        assert "it suppresses, where it looks atnothing" in page.text(CIRCUITS)
+        assert f"tokens that it copies if it attends to them{word} 7.5" in page.text(CIRCUITS)
+        assert "tokens that it suppresses if it attends to themnothing" in page.text(CIRCUITS)
         assert page.text(CIRCUITS).endswith(of)
         assert page.text(COMPOSITION).endswith(of)
         assert page.text(COMPOSITION) != finished
@@ -449,12 +449,14 @@ def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_
         assert page.text(".panel h3").endswith(f"numbers of step {probed:,}")
     to_step(page, 40)
     assert "The 3.0" in page.text(CIRCUITS)
-    first = "Of the finished model: the first weights that were kept are of step 500."
+    first = "From the finished model, since the first stored weights are of step 500."
     assert page.text(CIRCUITS).endswith(first)
     right = "document.querySelectorAll('.side')[1].querySelector('.lists .list:nth-child(2)').textContent"
-    assert page.value(right).endswith("Of the finished model: this run kept no weights on its way (logging.weights).")
+    assert page.value(right).endswith(
+        "From the finished model, since this run stored no weights during training (logging.weights)."
+    )
     to_step(page, None)
-    assert page.text(CIRCUITS).endswith("Of the finished model.")
+    assert page.text(CIRCUITS).endswith("From the finished model.")
     assert page.text(COMPOSITION) == finished
 
 
@@ -466,20 +468,22 @@ def test_patterns_follow_the_slider_and_say_where_they_are_cut(page, keeping):
     page.until(f"{WEIGHTS} === '700'")
     assert page.text(".said").startswith("“mat” (5) looks at The (0) 0.79")
     about = "document.querySelector('.panel .which').textContent"
-    assert page.value(about) == "A sequence of the text. Of step 700."
+    assert page.value(about) == "A sequence of the text. From step 700."
     to_step(page, 1000)
-    said = "Of step 700, the last before step 1,000 whose weights were kept."
+    said = "From step 700, the last step before 1,000 with stored weights."
     assert page.value(about) == f"A sequence of the text. {said}"
     assert page.value(WEIGHTS) == "700"
     page.choose("#choose-sequence", "2")
     page.until(f"{WEIGHTS} === 'finished'")
-    said = "A sequence of the text. Of the finished model: of other steps this pattern is not on this page."
+    said = (
+        "A sequence of the text. Pattern of the finished model; this page has no pattern of this head at other steps."
+    )
     assert page.value(about) == said
     page.choose("#choose-sequence", "0")
     page.until(f"{WEIGHTS} === '700'")
     to_step(page, None)
     page.until(f"{WEIGHTS} === 'finished'")
-    assert page.value(about) == "A sequence of the text. Of the finished model."
+    assert page.value(about) == "A sequence of the text. From the finished model."
     page.open(keeping, "#head=L0H0&head2=L0H0&token=5&step=2000")
     page.until(f"{WEIGHTS} === '2000'")
     assert page.text(".said").startswith("“mat” (5) looks at The (0) 0.79")
@@ -490,12 +494,12 @@ def test_a_run_that_kept_weights_and_was_not_probed_has_a_slider_over_them(page,
     path = look_page([with_kept(view_of(), (0, 40))], "x").write(tmp_path / "look.html")
     page.open(path, "#head=L0H0")
     assert page.value("document.querySelector('#choose-step').max") == "2"
-    assert page.text(".step output") == "finished model, measured anew"
+    assert page.text(".step output") == "finished model, measured again"
     page.choose("#choose-step", "1")
     assert page.text(".step output") == "step 40"
     assert address(page)["step"] == "40"
-    assert page.text(CIRCUITS).endswith("Of step 40.")
-    said = "numbers of the finished model: this run was not probed on its way"
+    assert page.text(CIRCUITS).endswith("From step 40.")
+    said = "numbers of the finished model, since this run was not measured during training"
     assert page.text(".panel h3").endswith(said)
     assert picked(page).startswith("L0H0: previous token score 0.80")
     page.until(f"{WEIGHTS} === '40'")

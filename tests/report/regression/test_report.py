@@ -65,7 +65,7 @@ def test_every_figure_has_words_is_valid_and_draws_offline(heads: ReportData) ->
 @pytest.mark.slow
 def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -> None:
     captions = {figure.name: figure.caption for figure in figures(heads)}
-    assert "mean over 2 seeds; its band reaches from the smallest to the largest seed" in captions["loss"]
+    assert "means over 2 seeds. Bands reach from the smallest to the largest seed" in captions["loss"]
     assert "mean over 2 seeds" in captions["lengths"]
     assert "95 % bootstrap intervals" in captions["lengths-by-arm"]
     assert "Strong lines: seed 0; faint lines: 1 further seed" in captions["dynamics"]
@@ -164,7 +164,7 @@ def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
     material = material_of(Store.open(fabricate(directory, small("icl-heads").select(arms=["h2", "h4"], seeds=3))))
     figure = final_error(material)
     assert figure is not None
-    assert "95 % interval over seeds" in figure.caption
+    assert "95 % CI of the mean" in figure.caption
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ def test_arms_of_different_tasks_share_no_axis(directory: Path) -> None:
         panels = figure.spec["vconcat"]
         assert [panel["title"] for panel in panels] == ["no control", "rho 0.8"]
         assert figure.spec["resolve"]["scale"]["color"] == "independent"
-        assert figure.caption.startswith("A panel per task, each on axes of its own. ")
+        assert figure.caption.startswith("Each task has its own panel and axes. ")
         for panel, (_, part) in zip(panels, material.tasks, strict=True):
             used = {data["name"] for data in found(panel, "data") if isinstance(data, dict)}
             rows = [row for name in used for row in figure.spec["datasets"][name]]

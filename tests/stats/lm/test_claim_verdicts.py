@@ -245,7 +245,7 @@ def test_two_heads_have_no_variance_over_pairs() -> None:
     entry = judged(arms(said, n_heads=2))[None, "disagreement-variance-rises", "output_dissimilarity"]
     assert entry.verdict == "cannot be told"
     assert entry.arms == ()
-    assert "no model here has the layers, heads or probes that it takes" in entry.sentence
+    assert "no model here has the layers, heads or probes that the claim needs" in entry.sentence
 
 
 def test_each_control_is_judged_by_itself() -> None:

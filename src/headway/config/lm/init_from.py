@@ -26,8 +26,8 @@ class StartPruning(Spec):
     keep: PositiveInt | float | str = Field(
         description="heads to keep: a number, or a share of the heads of `model`, such as 0.5 or 50%"
     )
-    steps: PositiveInt = Field(1, description="rounds of pruning; importance is measured before each")
-    sequences: PositiveInt = Field(32, description="training sequences that importance is measured on")
+    steps: PositiveInt = Field(1, description="rounds of pruning; importance is measured before each round")
+    sequences: PositiveInt = Field(32, description="number of training sequences on which importance is measured")
 
     def why_not_so_few(self, layout: HeadLayout) -> str:
         """Return why the method cannot leave so few of these heads; empty if it can."""
@@ -35,11 +35,15 @@ class StartPruning(Spec):
         keep, least = heads_to_keep(self.keep, units), least_to_keep(self.by, units)
         if keep >= least:
             return ""
-        able = f"keep {least} or more" if least < layout.total else "none of these can go; leave init_from.prune out"
+        able = (
+            f"keep {least} or more"
+            if least < layout.total
+            else ("none of these heads can be pruned; leave init_from.prune out")
+        )
         return (
-            f"prune.keep {self.keep}: that is {counted(keep, 'head')}, but by {self.by} one of the most alike two "
-            "goes, so that the last of each layer stays, with those that share its keys and values; "
-            f"{able}, or take another method"
+            f"prune.keep {self.keep}: that is {counted(keep, 'head')}, but {self.by} prunes one of two similar heads, "
+            f"so each layer keeps its last head and the heads that share its keys and values; {able}, or take another "
+            "method"
         )
 
 
@@ -50,7 +54,7 @@ class Start(InitialRun):
     weights have seen no data.
     """
 
-    step: PositiveInt | Literal["last"] = Field("last", description="step of that run whose weights are taken")
+    step: PositiveInt | Literal["last"] = Field("last", description="step of the other run whose weights are loaded")
     prune: StartPruning | None = Field(None, description="how heads are pruned; null: none is")
     regrow: bool = Field(
         False,
@@ -61,7 +65,7 @@ class Start(InitialRun):
         description="weights of the remaining heads and layers: kept, re-initialised, or those of step `rewind_to`",
     )
     rewind_to: NonNegativeInt = Field(
-        0, description="step of that run to which weights are rewound; 0: its initial weights"
+        0, description="step of the other run to which weights are rewound; 0: initial weights"
     )
 
     @model_validator(mode="after")
@@ -89,13 +93,13 @@ class Start(InitialRun):
         """
         if self.prune is None and self.weights == "fresh" and whole:
             return (
-                f"nothing would be taken from {name}: its weights are drawn anew, and no head goes; leave init_from "
-                "out, say in init_from.prune which heads go, or keep the weights"
+                f"nothing would be taken from {name}, since its weights are re-initialised and no head is pruned; "
+                "leave init_from out, set init_from.prune, or keep the weights"
             )
         if self.prune is None and self.weights == "fresh" and self.step != "last":
             return (
-                f"nothing would be taken from step {self.step:,} of {name}: its weights are drawn anew, and no head "
-                "goes then; leave step out, or keep the weights"
+                f"nothing would be taken from step {self.step:,} of {name}, since its weights are re-initialised and "
+                "no head is pruned there; leave step out, or keep the weights"
             )
         return "" if self.prune is None or not whole else self.prune.why_not_so_few(layout)
 
@@ -111,15 +115,19 @@ class Start(InitialRun):
 
         Examples:
             >>> Start(run="run1-0", step=200, prune=StartPruning(by="taylor", keep=0.5), weights="fresh").sentence
-            'at step 200, pruned by taylor to 50 %, weights drawn anew'
+            'at step 200, pruned by taylor to 50 %, weights re-initialised'
         """
         keep = "" if self.prune is None else self.prune.keep
         share = f"{100 * keep:g} %" if isinstance(keep, float) else f"{keep} heads" if isinstance(keep, int) else keep
-        drawn = {"kept": "", "fresh": "weights drawn anew", "rewound": f"weights rewound to step {self.rewind_to:,}"}
+        drawn = {
+            "kept": "",
+            "fresh": ("weights re-initialised"),
+            "rewound": f"weights rewound to step {self.rewind_to:,}",
+        }
         parts = (
             "" if self.step == "last" else f"at step {self.step:,}",
             "" if self.prune is None else f"pruned by {self.prune.by} to {share}",
-            "lost heads drawn anew" if self.regrow else "",
+            "lost heads re-initialised" if self.regrow else "",
             drawn[self.weights],
         )
         return ", ".join(part for part in parts if part)

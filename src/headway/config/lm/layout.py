@@ -84,7 +84,7 @@ def check_layers(values: Sequence[object], n_layers: int, what: str) -> None:
 
 
 def parse_schedule(text: object, examples: Mapping[str, str], what: str) -> Schedule | None:
-    """Return the schedule of a text such as `openelm(0.5, 1.0)`; None if the text is no schedule.
+    """Return the schedule of a text such as `openelm(0.5, 1.0)`; None if the text is not a schedule.
 
     Args:
         text: the declared value.
@@ -337,7 +337,7 @@ class HeadLayout:
 
     @property
     def total(self) -> int:
-        """The number of query heads of all layers."""
+        """The number of number of query heads in all layers."""
         return sum(self.n_heads)
 
     @property
@@ -469,7 +469,7 @@ def _layer(part: str, d_model: int, d_head: int | None) -> LayerHeads:
     match = _LAYER.fullmatch(part)
     if not match:
         raise DeclarationError(
-            f"n_heads: {shortened(repr(part))} is no layer; join layers by dashes, each as 12, 8:2 (KV heads), 7x64 "
+            f"n_heads: {shortened(repr(part))} is not a layer; join layers by dashes, each as 12, 8:2 (KV heads), 7x64 "
             "(d_head), 4+3 (query heads of each KV head) or 0, or give a schedule such as descending(90)"
         )
     queries = _queries(part, match)
@@ -477,7 +477,7 @@ def _layer(part: str, d_model: int, d_head: int | None) -> LayerHeads:
         return LayerHeads(queries=(), d_head=0)
     heads, width = sum(queries), int(match["width"]) if match["width"] else d_head
     if width == 0:
-        raise DeclarationError(f"n_heads {part!r}: d_head 0 is no width; give 1 or more")
+        raise DeclarationError(f"n_heads {part!r}: d_head 0 is not a width; give 1 or more")
     if width is None:
         if d_model % heads:
             raise _Indivisible(d_model, heads)

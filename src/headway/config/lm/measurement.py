@@ -10,7 +10,9 @@ from headway.config.run import Training
 from headway.config.spec import ONCE, Spec, known_in
 
 MetricName = Annotated[
-    str, known_in(HEAD_METRICS, "is no metric of heads"), WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)})
+    str,
+    known_in(HEAD_METRICS, "is not a metric of heads"),
+    WithJsonSchema({"type": "string", "enum": list(HEAD_METRICS)}),
 ]
 
 
@@ -22,22 +24,22 @@ class HeadProbes(Spec):
     """
 
     every: PositiveInt = Field(500, description="steps between probes; the first and the last step are probed too")
-    dense_until: NonNegativeInt = Field(0, description="steps at the beginning that are all probed")
+    dense_until: NonNegativeInt = Field(0, description="number of first steps that are all probed")
     sequences: PositiveInt = Field(8, description="held-out sequences, the same at every probe and for every seed")
-    diversity: bool = Field(False, description="similarity of a layer's heads, raw and normalised")
+    diversity: bool = Field(False, description="metrics of the similarity of a layer's heads, raw and normalised")
     patterns: bool = Field(
-        False, description="what heads attend to: entropy, sink, previous token, induction and others"
+        False, description="metrics of what heads attend to: entropy, sink, previous token, induction and others"
     )
     circuits: bool = Field(False, description="metrics of the weights alone: effective ranks and copying")
     published: bool = Field(False, description="metrics as a published code computes them, for comparison")
-    outputs: bool = Field(False, description="what each head adds to the stream, as a share of its layer's heads")
+    outputs: bool = Field(
+        False, description="metrics of what each head adds to the residual stream, as a share of its layer's heads"
+    )
     importance: bool = Field(
         False,
-        description="sensitivity of the loss to each head, by a gradient; a forward and a backward pass per probe",
+        description="sensitivity of the loss to each head, by a gradient (a forward and a backward pass per probe)",
     )
-    metrics: Annotated[tuple[MetricName, ...], ONCE] = Field(
-        (), description="single metrics by name, beside the families"
-    )
+    metrics: Annotated[tuple[MetricName, ...], ONCE] = Field((), description="further single metrics, by name")
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -69,17 +71,23 @@ class TokensEvaluation(Spec):
 
     every: PositiveInt = Field(1_000, description="steps between evaluations during training")
     sequences_during: PositiveInt = Field(64, description="sequences of an evaluation during training")
-    sequences: PositiveInt | None = Field(None, description="sequences of the final evaluation; null: all held out")
+    sequences: PositiveInt | None = Field(
+        None, description="sequences of the final evaluation; null: all held-out sequences"
+    )
 
 
 class Samples(Spec):
     """The text that a model writes before and after training."""
 
-    prompt: str = Field(PROMPT, description="first words; for token ids without text, the default is none")
-    tokens: PositiveInt = Field(500, description="tokens that are written, within the model's longest context")
+    prompt: str = Field(PROMPT, description="first words of the text; the default for token ids without text is none")
+    tokens: PositiveInt = Field(500, description="number of tokens to write, up to the model's longest context")
     temperature: float = Field(0.9, ge=0, description="divides the logits; 0: always the likeliest token")
-    top_k: PositiveInt | None = Field(None, description="only the k likeliest tokens; null: all")
-    top_p: float | None = Field(None, gt=0, le=1, description="only the likeliest tokens of this joint probability")
+    top_k: PositiveInt | None = Field(
+        None, description="sample only from the k likeliest tokens; null: from all tokens"
+    )
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="sample only from the likeliest tokens up to this cumulative probability"
+    )
     count: PositiveInt = Field(1, description="number of texts")
 
 
@@ -93,7 +101,8 @@ class AblateHeads(Spec):
         32, description="held-out sequences whose loss is measured; as many other sequences supply the replacements"
     )
     mean: Literal["positions", "per-position"] = Field(
-        "positions", description="a head's mean over sequences and positions, or over sequences at each position"
+        "positions",
+        description="the mean in mean ablation: over sequences and positions, or over sequences at each position",
     )
 
 

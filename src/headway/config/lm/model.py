@@ -54,11 +54,11 @@ class TransformerModel(Spec):
     n_kv_heads: PerLayer = Field(None, description="KV heads; null: as many as query heads")
     d_head: Width | None = Field(None, description="width of every head; null: d_model / n_heads")
     attention_scale: Scale = Field(
-        "d_head", description="factor of the scores: none (1), d_head (d_head^-1/2), d_model, or a number"
+        "d_head", description="scale of the attention scores: none (1), d_head (d_head^-1/2), d_model, or a number"
     )
     windows: tuple[PositiveInt | None, ...] = Field(
         (None,),
-        description="number of keys that a query sees, its own included; layers take entries in turn; null: all",
+        description="number of keys that a query sees, including its own (null: all); layers take the entries in turn",
     )
     mask: Attends = Field(
         "past",
@@ -66,12 +66,14 @@ class TransformerModel(Spec):
         "of a published code); a query without keys outputs 0",
     )
     positions: Positions = Field(
-        "learned", description="how positions enter; joint: one vector for each pair of token and position"
+        "learned", description="how positions enter the model; joint: one vector for each pair of token and position"
     )
     n_positions: Width = Field(2048, description="the longest context")
     rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
     norm: Norm = Field("layer", description="LayerNorm, RMSNorm or none")
-    norm_place: Literal["before", "after"] = Field("before", description="before each sub-layer, or after its sum")
+    norm_place: Literal["before", "after"] = Field(
+        "before", description="where norms stand: before each sub-layer, or after its residual sum"
+    )
     norm_eps: float = Field(1e-5, gt=0, description="added to the variance")
     mlp: Mlp = Field("gelu_new", description="the MLP's kind; none: attention only")
     d_mlp: PerLayer = Field(
@@ -81,9 +83,9 @@ class TransformerModel(Spec):
     )
     biases: tuple[Bias, ...] = Field((), description="which linear maps have biases")
     tied: bool = Field(True, description="whether the read-out is the token embedding")
-    dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that are dropped while training")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that dropout sets to zero during training")
     d_embed: Width | None = Field(
-        None, description="width of the token embedding; the rest of the stream is the data lane; null: d_model"
+        None, description="width of the token embedding (null: d_model); the rest of the stream is the data lane"
     )
     embedding_scale: Literal["none", "d_model"] = Field(
         "none", description="d_model: token embeddings are multiplied by sqrt(d_model)"
@@ -92,9 +94,10 @@ class TransformerModel(Spec):
         None, gt=0, description="standard deviation of the initial token embedding; null: init_std"
     )
     lane: Literal["same", "switched"] = Field(
-        "same", description="entries that the read-out takes: those of the embedding, or the last d_embed ones"
+        "same",
+        description="entries of the stream that the read-out uses: those of the embedding, or the last d_embed entries",
     )
-    positions_in_lane: bool = Field(True, description="whether positions enter the lane too")
+    positions_in_lane: bool = Field(True, description="whether positions are added to the data lane too")
     ranks: Ranks = Field(Ranks(), description="ranks of the projections")
     emptied: tuple[int, ...] = Field(
         (),
@@ -112,12 +115,14 @@ class TransformerModel(Spec):
         False, description="mix each key with the previous one: s k_j + (1 - s) k_(j-1), with s learned per KV head"
     )
     readout: Width | None = Field(
-        None, description="width of the read-out, for tasks whose answers are no tokens; null: the vocabulary"
+        None, description="width of the read-out, for tasks whose answers are not tokens; null: size of the vocabulary"
     )
     encoder: Width | None = Field(
         None, description="width of the MLP that embeds inputs of numbers; null: inputs are tokens"
     )
-    class_token: bool = Field(False, description="whether a learned vector follows the inputs; answers are read there")
+    class_token: bool = Field(
+        False, description="whether a learned class token follows the inputs; the answer is read at this token"
+    )
     attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = Field(
         SOFTMAX, description="how scores become weights: `softmax`, or an attention that a plugin registers"
     )

@@ -24,7 +24,7 @@ from headway.errors import DeclarationError
 
 UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
     "model.dropout": (0.0, "dropout draws from one random generator, which all runs of a process share"),
-    "training.drophead": (None, "each run draws its dropped heads anew at every step"),
+    "training.drophead": (None, "each run draws the heads to drop again at every step"),
     "training.regularizers": ((), "regularizers need a trace of the heads, which the batched program does not record"),
     "training.precision": ("fp32", "batched matrix products in bf16 round differently"),
     "training.optimizer": ("adamw", "only AdamW can update many runs at once"),
@@ -84,11 +84,17 @@ class TokensRun(RunSpec):
     task: AnyTask
     model: LanguageModel
     training: TokensTraining
-    evaluation: TokensEvaluation = Field(TokensEvaluation(), description="on what the run is judged")
+    evaluation: TokensEvaluation = Field(
+        TokensEvaluation(), description="the held-out examples on which the model is evaluated"
+    )
     probes: HeadProbes = Field(HeadProbes(), description="metrics of heads that are measured during training")
-    samples: Samples | None = Field(Samples(), description="what the model writes before and after; null: nothing")
+    samples: Samples | None = Field(
+        Samples(), description="texts that the model writes before and after training; null: none"
+    )
     after: AfterTraining = Field(AfterTraining(), description="measurements of the trained model")
-    init_from: Start | None = Field(None, description="another run that it starts from; null: its initial weights")
+    init_from: Start | None = Field(
+        None, description="the run whose weights this run starts from; null: random initial weights"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TokensRun":
@@ -286,8 +292,8 @@ def impossible_init(run: RunSpec, other: RunSpec, name: str) -> str:
     for part in ("model", "task"):
         if mine[part] != theirs[part]:
             return (
-                f"its {part} is not that of {name}, so that weights would not fit; say in init_from.prune what becomes "
-                f"of the heads, and give both arms one {part}"
+                f"its {part} is not that of {name}, so weights would not fit; set init_from.prune, which chooses the "
+                f"heads, and give both arms the same {part}"
             )
     steps = other.declared_steps
     late = [step for step in run.init_from.required_checkpoints if steps is not None and step > steps]

@@ -56,14 +56,14 @@ class EndpointTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.endpoint_examples"
 
     kind: Literal["endpoint"]
-    vertices: Annotated[int, Field(ge=2, le=200)] = Field(description="vertices of the graph")
+    vertices: Annotated[int, Field(ge=2, le=200)] = Field(description="number of vertices of the graph")
     graph: Literal["complete", "tournament", "cycle", "random"] = Field(
         "complete",
         description="complete: every edge in both directions; tournament: from each vertex to every later one; "
         "cycle: from each vertex to the next; random: edges that `graph_seed` draws",
     )
-    edges: Annotated[int, Field(gt=0)] | None = Field(None, description="edges of a random graph")
-    graph_seed: NonNegativeInt = Field(0, description="draws a random graph")
+    edges: Annotated[int, Field(gt=0)] | None = Field(None, description="number of edges of a random graph")
+    graph_seed: NonNegativeInt = Field(0, description="random seed of a random graph")
 
     @model_validator(mode="after")
     def _drawable(self) -> "EndpointTask":
@@ -198,7 +198,9 @@ class ParityTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.parity_examples"
 
     kind: Literal["parity"]
-    n_bits: Annotated[int, Field(ge=1, le=16)] = Field(description="bits of an input; a query token follows them")
+    n_bits: Annotated[int, Field(ge=1, le=16)] = Field(
+        description="number of bits of an input; a query token follows the bits"
+    )
 
     @property
     def n_inputs(self) -> int:
@@ -242,10 +244,12 @@ class RetrievalTask(SyntheticTask):
 
     kind: Literal["retrieval"]
     targets: Annotated[int, Field(gt=0, le=1_000)] = Field(
-        description="directions whose largest projections are summed"
+        description="number of directions whose largest projections are summed"
     )
-    length: Annotated[int, Field(gt=0, le=10_000)] = Field(16, description="inputs; the class token follows them")
-    d_x: Annotated[int, Field(gt=0, le=1_000)] = Field(4, description="numbers of an input, each N(0, 1)")
+    length: Annotated[int, Field(gt=0, le=10_000)] = Field(
+        16, description="number of inputs; the class token follows the inputs"
+    )
+    d_x: Annotated[int, Field(gt=0, le=1_000)] = Field(4, description="dimension of an input, with N(0, 1) entries")
 
     @property
     def n_ctx(self) -> int:
@@ -285,9 +289,11 @@ class HopsTask(SyntheticTask):
     kind: Literal["hops"]
     letters: Annotated[int, Field(ge=2, le=10_000)] = Field(4, description="letters")
     length: Annotated[int, Field(gt=1, le=100_000)] = Field(
-        99, description="letters of a sequence; k stands before them"
+        99, description="number of letters of a sequence; k stands before the letters"
     )
-    hops: Annotated[int, Field(ge=0, le=10_000)] = Field(16, description="the largest k; a sequence has 0 to `hops`")
+    hops: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        16, description="the largest k; the k of a sequence is 0 to `hops`"
+    )
 
     @property
     def n_ctx(self) -> int:
@@ -320,10 +326,16 @@ class RecallTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.recall_examples"
 
     kind: Literal["recall"]
-    pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(4, description="pairs of key and value at the beginning")
-    length: Annotated[int, Field(gt=2, le=100_000)] = Field(64, description="tokens: pairs, then keys among fillers")
+    pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(
+        4, description="number of pairs of key and value at the beginning"
+    )
+    length: Annotated[int, Field(gt=2, le=100_000)] = Field(
+        64, description="number of tokens of a sequence: pairs, then keys among fillers"
+    )
     vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = Field(
-        8192, description="tokens: 0 is the filler; the first half of the others are keys, the second half values"
+        8192,
+        description="number of different tokens: 0 is the filler; the first half of the others are keys, the "
+        "second half are values",
     )
 
     @model_validator(mode="after")
@@ -376,8 +388,10 @@ class InductionTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.induction_examples"
 
     kind: Literal["induction"]
-    letters: Annotated[int, Field(ge=2, le=100_000)] = Field(16, description="letters; none follows itself")
-    length: Annotated[int, Field(gt=1, le=100_000)] = Field(64, description="letters of a sequence")
+    letters: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        16, description="number of different letters; no letter follows itself"
+    )
+    length: Annotated[int, Field(gt=1, le=100_000)] = Field(64, description="number of letters of a sequence")
 
     @property
     def n_ctx(self) -> int:

@@ -101,8 +101,8 @@ class SyntheticTask(TokensTask):
         None,
         gt=0,
         lt=1,
-        description="a run solves the task above this share of right answers; null: all answers, or 0.99 if "
-        "inputs cannot be listed",
+        description="share of right answers above which a run solves the task; null: all answers right, or "
+        "0.99 if inputs cannot be listed",
     )
 
     @property

@@ -59,7 +59,7 @@ class TextTask(TokensTask):
         0.01,
         gt=0,
         lt=1,
-        description="share of the documents to hold out; a single document is cut before its end",
+        description="share of the documents to hold out; of a single document, the last part",
     )
     stories: PositiveInt | None = Field(
         None, description="documents to read, held-out ones included; null: all (20,000 of `stories`)"
@@ -71,7 +71,8 @@ class TextTask(TokensTask):
         "id ends a document)",
     )
     padding: Literal["packed", "published"] = Field(
-        "packed", description="packed: joins documents; published: pads them, and never trains the model to stop"
+        "packed",
+        description="packed: documents are joined; published: documents are padded, and the model never learns to stop",
     )
 
     @model_validator(mode="after")
@@ -198,5 +199,5 @@ def _vocab_size(named: str) -> int:
 
 def _json(path: Path) -> Any:
     if not path.is_file() or path.stat().st_size > LARGEST_VOCABULARY:
-        raise ValueError(f"{path} is no file, or larger than {LARGEST_VOCABULARY:,} bytes")
+        raise ValueError(f"{path} is not a file, or larger than {LARGEST_VOCABULARY:,} bytes")
     return json.loads(read_bytes(path, links=True))

@@ -67,7 +67,7 @@ class DropHead(Spec):
 
     start: float = Field(0.2, ge=0, lt=1, description="probability that a head is dropped at the first step")
     end: float = Field(0.2, ge=0, lt=1, description="probability that a head is dropped at the last step")
-    turn: float = Field(0.5, gt=0, lt=1, description="share of the steps after which none is dropped")
+    turn: float = Field(0.5, gt=0, lt=1, description="share of the steps after which no head is dropped")
 
     @model_validator(mode="after")
     def _drops(self) -> "DropHead":
@@ -108,9 +108,11 @@ class _TokensTraining(Training):
     )
     clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient; null: not clipped")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="precision of matrix products; weights stay fp32")
-    betas: Betas = Field((0.9, 0.999), description="decay of the mean gradient and of its mean square")
-    eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
-    weight_decay: float = Field(0.0, ge=0, description="matrices shrink by this times the learning rate each step")
+    betas: Betas = Field((0.9, 0.999), description="decay rates of the running means of the gradient and of its square")
+    eps: float = Field(1e-8, gt=0, description="number that is added to the root of the mean square")
+    weight_decay: float = Field(
+        0.0, ge=0, description="weight decay: in each step, matrices shrink by this number times the learning rate"
+    )
     regularizers: Annotated[tuple[Regularizer, ...], METRICS_ONCE] = Field(
         (), description="terms that are added to the loss so that heads differ"
     )
@@ -140,7 +142,7 @@ class Muon(_TokensTraining):
     """Muon for the matrices of the blocks, AdamW for all else (Jordan et al. 2024)."""
 
     optimizer: Literal["muon"]
-    momentum: float = Field(0.95, ge=0, lt=1, description="share of the previous direction that is kept")
+    momentum: float = Field(0.95, ge=0, lt=1, description="momentum: share of the previous direction that is kept")
     adamw_learning_rate: float = Field(gt=0, description="the highest learning rate of AdamW's parameters")
 
 

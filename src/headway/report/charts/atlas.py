@@ -76,9 +76,9 @@ def atlas(
     ]
     said = join(
         caption,
-        "Rows are layers, cells heads."
+        "Rows are layers, cells are heads."
         if len(panels) == 1
-        else "Rows are layers, cells heads; a colour scale for each panel.",
+        else "Rows are layers, cells are heads. Each panel has its own colour scale.",
         _said_of_strips(shown),
         _need_two(heads, labels),
     )
@@ -104,11 +104,11 @@ class _Size:
 
 def _said_of_strips(strips: Sequence[str]) -> str:
     if "untrained" not in strips:
-        return "The column at the right of a panel is the null value of each layer." if strips else ""
+        return "The column at the right of a panel has the null value of each layer." if strips else ""
     independent = "n for independent or even heads, " if "null" in strips else ""
     return (
-        f"The columns at the right of a panel are null values of each layer: {independent}u for random heads on the "
-        "same text. Point at a cell for the head's own null value."
+        f"The columns at the right of a panel have null values of each layer: {independent}u for random heads on the "
+        "same text. Point at a cell to see the head's own null value."
     )
 
 
@@ -133,7 +133,7 @@ def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str
     }
     if not alone:
         return ""
-    return f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, so metrics of pairs do not exist there."
+    return f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head and therefore no metrics of pairs."
 
 
 def _table(

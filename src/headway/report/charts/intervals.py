@@ -120,7 +120,7 @@ def mean_said(n_seeds: int) -> str:
     """
     if n_seeds < 2:
         return "one seed"
-    interval = ", with its 95 % interval (t)" if n_seeds >= SEEDS else ""
+    interval = ", with its 95 % CI (t distribution)" if n_seeds >= SEEDS else ""
     return f"the mean over {n_seeds} seeds{interval}"
 
 

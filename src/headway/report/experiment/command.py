@@ -85,7 +85,7 @@ def _curves(material: ReportData, metric: str) -> Figure | None:
         name="training",
         part="Training",
         title=f"{metric_name(metric)} during training",
-        caption=join("As recorded by the command.", band_said(material.n_seeds)),
+        caption=join("Values as the command recorded them.", band_said(material.n_seeds)),
         chart=panel(layers, WIDTH - 80, 300, ""),
     )
 

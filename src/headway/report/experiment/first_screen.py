@@ -113,7 +113,7 @@ def first_screen(
 
 def _answer(material: ReportData, differences: DifferenceLists, statements: Sequence[str]) -> str:
     if not material.arms:
-        return "There is no answer yet: no run has finished."
+        return "There is no answer yet, since no run has finished."
     main = _without_control(differences.contrasts) or _without_control(differences.arms)
     if main:
         return headline(material.results, main)
@@ -154,7 +154,11 @@ def _doubted(said: str, differences: Sequence[ShownDifference]) -> str:
 def _others(results: Results, rest: Sequence[ShownDifference]) -> str:
     if not rest:
         return ""
-    words = {"apart": "clear too", "small": "clear too", "same": f"as good within {margin_of(results):g} %"}
+    words = {
+        "apart": "clear too",
+        "small": "clear too",
+        "same": f"between arms as good within {margin_of(results):g} %",
+    }
     outcomes = ["in doubt" if one.judged.doubts else words.get(one.judged.outcome, "open") for one in rest]
     return f" {others_sentence(Counter(outcomes))}"
 
@@ -275,7 +279,7 @@ def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bo
         return f"difference, {said} ({name})"
     families = [results.family(difference.judged) for difference in known]
     sizes = {(family.of, family.size) for family in families if family is not None}
-    at_once = f"{next(iter(sizes))[1]} at once" if len(sizes) == 1 else "each kind at once"
+    at_once = f"for all {next(iter(sizes))[1]} at once" if len(sizes) == 1 else "for each kind at once"
     return f"difference, {said} ({name.removeprefix('simultaneous ')}, {at_once})"
 
 
@@ -283,7 +287,7 @@ def _legend(shown: Sequence[ShownDifference], margin: float, left_out: str) -> s
     several = any(len(difference.values) > 1 for difference in shown)
     return join(
         "Large point: mean over seeds; small points: seeds; bar: interval." if several else "",
-        f"Shaded: ± {margin:g} %, within which an arm is as good." if margin else "",
+        f"Shaded: the margin of ± {margin:g} %, within which arms count as equally good." if margin else "",
         left_out,
     )
 
@@ -309,7 +313,7 @@ def _setting(material: ReportData) -> str:
     )
     better = {"lower": " Lower is better.", "higher": " Higher is better.", None: ""}[metric.better]
     small = (
-        " Small models and a short training (scale quick): a first look." if material.experiment.scale == QUICK else ""
+        " The models are small and the training is short (scale quick)." if material.experiment.scale == QUICK else ""
     )
     notes = [small, *(f" {_sentence(note)}" for note in material.experiment.compared().notes)]
     return f"{name[:1].upper()}{name[1:]}{unit} of {of}{on}{seeds}.{better}{''.join(notes)}"
@@ -321,7 +325,7 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
     undecided = [one for one in plain if not one.is_settled]
     if undecided:
         more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
-        many = f": {about(more)} more would settle the open ones" if more else ""
+        many = f", and {about(more)} more seeds would settle them" if more else ""
         yield f"More seeds: {len(undecided)} of {counted(len(plain), 'comparison')} have no verdict{many}."
     if any(one.outcome == "same" for one in plain):
         yield f"A smaller margin than {margin_of(material.results):g} %: Headway counts smaller differences as equal."

@@ -34,7 +34,7 @@ COMPARED = {
     "estimate": "difference",
     "interval": "95 % interval",
     "p": "p",
-    "p_family": "p, of the family",
+    "p_family": "corrected p",
     "outcome": "reads",
     "detectable": "detectable",
 }
@@ -77,7 +77,7 @@ def _family_table(
     if one.control is not None:
         title += f", {material.experiment.control_label(one.control)}"
     hints = {
-        "p, of the family": "corrected for the number of comparisons in the family",
+        "corrected p": "the p-value, corrected for the number of comparisons in this table",
         "detectable": "the smallest true difference that this comparison detects with 80 % power",
     }
     return "" if family is None else scope(family, [member for _, member in found]), Table(
@@ -256,6 +256,6 @@ def by_task(draw: Callable[[ReportData], Figure | None], material: ReportData) -
     sentences = dict.fromkeys(said for _, figure in drawn for said in _SENTENCES.split(figure.caption))
     return replace(
         drawn[0][1],
-        caption=join("A panel per task, each on axes of its own.", *sentences),
+        caption=join("Each task has its own panel and axes.", *sentences),
         chart=together.resolve_scale(color="independent", strokeDash="independent", strokeWidth="independent"),
     )

@@ -37,9 +37,9 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
     if not arms:
         return None
     interval = (
-        "the bar its 95 % interval over seeds (t)." if material.n_seeds >= SEEDS else "too few seeds for an interval."
+        "bar: 95 % CI of the mean (t distribution)." if material.n_seeds >= SEEDS else "too few seeds for an interval."
     )
-    several_seeds = f"A small point per seed; the large point is their mean; {interval}"
+    several_seeds = f"Small points: seeds; large point: their mean; {interval}"
     return Figure(
         name=measure.name,
         part="Outcome",
@@ -48,7 +48,7 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             measure.sentence,
             several_seeds if material.n_seeds > 1 else measure.one_seed,
             measure.ticks,
-            "Ticks far from every arm are left out." if _far(material, measure, arms) else "",
+            "Estimators far from every arm have no tick." if _far(material, measure, arms) else "",
         ),
         chart=_outcome_chart(material, measure, arms),
     )

@@ -47,7 +47,7 @@ LOSS = OutcomeMeasure(
     column="loss_nats",
     axis="evaluation loss (nats per token)",
     title="Final loss",
-    sentence="Mean loss per token of the fixed held-out sequences.",
+    sentence="Mean loss per token on the fixed held-out sequences.",
     references=NGRAMS,
     ticks="Ticks: unigram and bigram models on the same text.",
     one_seed="One seed: a point per arm, and no interval.",
@@ -61,7 +61,7 @@ BITS = replace(
     metric="eval_bits_per_byte",
     column="bits_per_byte",
     axis="evaluation loss (bits per byte)",
-    sentence="Mean loss of the fixed held-out text, in bits per byte: arms differ in tokenizer or corpus.",
+    sentence="Mean loss on the fixed held-out text, in bits per byte, since arms differ in tokenizer or corpus.",
     references={},
     ticks="",
 )
@@ -69,7 +69,7 @@ BITS = replace(
 OF_ANSWERS = replace(
     LOSS,
     axis="evaluation loss (nats per answer)",
-    sentence="Mean loss per answer of the fixed evaluation examples.",
+    sentence="Mean loss per answer on the fixed evaluation examples.",
     references={},
     ticks="",
 )
@@ -77,7 +77,7 @@ OF_ANSWERS = replace(
 
 
 def loss_metric(material: ReportData) -> OutcomeMeasure:
-    """Return the loss metric of the task in nats: per token, or per answer if the task is no text."""
+    """Return the loss metric of the task in nats: per token, or per answer if the task is not a text."""
     return LOSS if is_text(material.run) else OF_ANSWERS
 
 

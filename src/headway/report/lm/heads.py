@@ -168,11 +168,11 @@ def _caption(
     alone = _alone(arms) if declared.of == "pair" else ""
     return join(
         f"{declared.sentence[:1].upper()}{declared.sentence[1:]}.",
-        f"High: {declared.high}.",
-        f"A line per layer, the {what} over its {over}." if over else "A line per layer.",
+        f"High values: {declared.high}.",
+        f"Each line is a layer: the {what} over its {over}." if over else "Each line is a layer.",
         f"Measured on one fixed batch of held-out text ({listed([f'{n:,}' for n in rows])} positions).",
         band_said(material.n_seeds),
-        f"Dotted: null value: {declared.null.sentence}." if has_null else "",
+        f"Dotted: null value, {declared.null.sentence}." if has_null else "",
         alone,
         "The metric is on a logarithmic axis." if logarithmic else "",
         "Steps are on a logarithmic axis." if first == 1 else f"Steps beyond {first:,} are on a logarithmic axis.",
@@ -222,11 +222,10 @@ def by_layer(material: ReportData, metric: str = "output_dissimilarity") -> Figu
         part=PART,
         title=f"{name[:1].upper()}{name[1:]} of each layer",
         caption=join(
-            f"{HEAD_METRICS[metric].sentence[:1].upper()}{HEAD_METRICS[metric].sentence[1:]}; mean over the pairs of "
-            "different heads of a layer, on the probe's fixed batch.",
-            "Left: mean over the whole training. Right: mean over probes in "
-            f"the last {100 * (1 - END):.0f} % of the steps.",
-            f"High: {HEAD_METRICS[metric].high}. Dotted: 0, the null value.",
+            f"{HEAD_METRICS[metric].sentence[:1].upper()}{HEAD_METRICS[metric].sentence[1:]}. Values are means over "
+            "the pairs of heads of a layer, on one fixed batch of held-out text.",
+            f"Left: mean over the whole training. Right: mean over the last {100 * (1 - END):.0f} % of the steps.",
+            f"High values: {HEAD_METRICS[metric].high}. Dotted: 0, the null value.",
             f"Points: {mean_said(material.n_seeds)}.",
         ),
         chart=grid(charts, 2),
@@ -289,10 +288,10 @@ def by_kv_heads(material: ReportData) -> Figure | None:
         part=PART,
         title="Diversity by the number of KV heads",
         caption=join(
-            f"Mean over all layers of {n_heads[0]} query heads at the last probed step."
+            f"Mean over all layers ({n_heads[0]} query heads each) at the last measured step."
             if len(set(n_heads)) == 1
-            else "Mean over all layers at the last probed step.",
-            "Pairs of heads that share keys and values are separate from pairs that do not.",
+            else "Mean over all layers at the last measured step.",
+            "Pairs of heads that share keys and values are drawn apart from other pairs.",
             " ".join(
                 f"High {metric_name(metric)}: {HEAD_METRICS[metric].high}."
                 for metric in METRICS
@@ -368,8 +367,8 @@ def against_loss(material: ReportData) -> Figure | None:
         part=PART,
         title="Loss and diversity with and without regularisers",
         caption=join(
-            "A point per arm: its evaluation loss, and the mean of a diversity metric over all layers, at the end of "
-            "training.",
+            "Each point is an arm at the end of training: its evaluation loss, and the mean of a diversity metric "
+            "over all layers.",
             " ".join(f"High {metric_name(m)}: {HEAD_METRICS[m].high}." for m in metrics),
             f"Points: {mean_said(material.n_seeds)}.",
         ),

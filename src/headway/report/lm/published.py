@@ -233,9 +233,10 @@ def lane_diagram(material: ReportData) -> Figure | None:
         name="lane-diagram",
         part="Data lane",
         title="The data lane",
-        caption="The residual stream from left to right; heights are in proportion for the first arm named. The token "
-        "embedding fills the blue entries. The yellow entries, the lane, start at zero unless positions are added. "
-        "Every layer reads and writes all entries; the read-out reads as many as the embedding has.",
+        caption="The residual stream from left to right. Heights are in proportion for the first arm named. "
+        "The token embedding fills the blue entries. The yellow entries, the lane, start at zero "
+        "unless positions are added. Every layer reads and writes all entries. The read-out reads as "
+        "many entries as the embedding has.",
         chart=grid(drawings, 1, (18, 18)),
     )
 

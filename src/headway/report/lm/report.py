@@ -78,7 +78,7 @@ FINAL = {
     "tokens": "tokens trained on",
 }
 """Final metrics in the opening table: name to heading."""
-_OF_ITS_OWN = "; tokens exclude the training of the run that an arm starts from"
+_OF_ITS_OWN = "; tokens do not include the training of the run that an arm starts from"
 _WHICH = " (of its group, or of the experiment)"
 
 
@@ -146,7 +146,7 @@ class TokensReportSlice(ReportSlice):
                 f"{'higher' if METRICS[primary].better == 'higher' else 'lower'} is better."
                 if relative and any(compared)
                 else "",
-                "Tokens/s and memory come from a short timing of each arm." if material.timings else "",
+                "Tokens/s and memory are from a short timing of each arm." if material.timings else "",
                 size.busy(material),
             ),
             hints={headings[name]: METRICS[name].sentence for name in names if name in METRICS},

@@ -166,14 +166,15 @@ def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fi
         if fit.other
     ]
     return join(
-        f"A point per arm, labelled with its heads layer by layer: {mean_said(material.n_seeds)}. Short lines: seeds.",
+        f"Each point is an arm, labelled with its heads layer by layer: {mean_said(material.n_seeds)}. Short lines: "
+        "seeds.",
         "Curves are least-squares fits per scheme; n is the number of heads." if fits else "",
-        "Bands: 95 % bootstrap intervals of the published form over seeds, widened for few seeds."
+        "Bands: 95 % bootstrap intervals over seeds for the published form (wider for few seeds)."
         if any(fit.band for fit in published)
         else "",
         *(f"{', '.join(schemes).capitalize()} with {note}." for note, schemes in notes.items()),
         f"The published form has a second minimum with a better fit: {listed(others)}." if others else "",
-        f"Hollow points are in no fit: {listed(outside)}." if fits and outside else "",
+        f"Hollow points are not used in a fit: {listed(outside)}." if fits and outside else "",
         below_and_above(material, domain),
     )
 
@@ -214,12 +215,12 @@ def loss_against_parameters(material: ReportData) -> figure.Figure | None:
         part="Outcome",
         title="Loss against trained parameters",
         caption=join(
-            f"A point per arm, labelled as declared: {mean_said(material.n_seeds)}.",
+            f"Each point is an arm: {mean_said(material.n_seeds)}.",
             "The line joins the plain models (no lane, full-rank matrices), so it shows the loss of a plain model of "
             "each size."
             if len(plain) > 1
             else "With plain models of one size only, no line can be drawn.",
-            "Hollow points: under a control." if any(row["control"] for row in points) else "",
+            "Hollow points: arms under a control." if any(row["control"] for row in points) else "",
             below_and_above(material, domain),
         ),
         chart=figure.panel(layers, *SIZES_SIZE),
@@ -269,7 +270,8 @@ def cost(material: ReportData) -> figure.Figure | None:
         part="Cost",
         title=f"Time and memory against the number of {'heads' if by_heads else 'parameters'}",
         caption=join(
-            "From a short timing of each arm, separate from training; bars show the range of repeated step times.",
+            "Values are from a short timing of each arm, separate from training. Bars show the range of repeated "
+            "step times.",
             busy(material),
             "Memory excludes what the process used before the model was built.",
             "All axes begin at 0, except that of parameters." if not by_heads else "The axes of cost begin at 0.",
@@ -286,7 +288,7 @@ def busy(material: ReportData) -> str:
     if not unmeasured:
         return ""
     arms = "all arms" if len(unmeasured) == len(timed) else listed(unmeasured)
-    return f"The speed of {arms} is not measured: the machine was busy."
+    return f"The speed of {arms} is not measured, since the machine was busy."
 
 
 def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any]:

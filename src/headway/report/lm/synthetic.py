@@ -61,7 +61,8 @@ def accuracies(material: ReportData) -> figure.Figure | None:
         part="Outcome",
         title="Accuracy at the end of training",
         caption=join(
-            f"Share of right answers of each seed (up to {counted(material.n_seeds, 'seed')}); the ring is the median.",
+            f"Each point is a seed's share of right answers (up to {counted(material.n_seeds, 'seed')}). The ring is "
+            "the median.",
             "Black line: the best accuracy that a model of this shape can have." if "best possible" in there else "",
             "Grey line: accuracy of guessing." if "chance" in there else "",
         ),

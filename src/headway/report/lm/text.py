@@ -48,9 +48,9 @@ def repetition(material: ReportData) -> Figure | None:
         title="How samples repeat themselves",
         caption=join(
             f"Share of 4-grams that the sample already contains, in blocks of {BLOCK} tokens.",
-            f"A line per arm: the mean over {counted(max(row['n'] for row in rows), 'sample')}."
+            f"Each line is an arm: the mean over {counted(max(row['n'] for row in rows), 'sample')}."
             if max(row["n"] for row in rows) > 1
-            else "A line per arm, one sample each.",
+            else "Each line is an arm, with one sample.",
         ),
         chart=grid(panels, 2, (30, 0)),
     )
@@ -92,9 +92,8 @@ def vanishing(material: ReportData) -> Table | None:
             rows.append(Row(cells=(arm.label, *cells), colour=arm.colour))
     columns = ("", "unused tokens, before", "after", "repeated at the end, before", "after ")
     caption = (
-        f"Unused: share of sampled tokens that the training text never uses. Repeated: share of 4-grams in the last "
-        f"block of up to {BLOCK} tokens that the sample already contains. Mean ± standard deviation over "
-        "samples."
+        "Unused: share of sampled tokens that the training text never uses. Repeated: share of 4-grams in the last "
+        f"block of up to {BLOCK} tokens that the sample already contains. Mean ± standard deviation over samples."
     )
     return Table(columns=columns, rows=tuple(rows), caption=caption) if rows else None
 
@@ -165,10 +164,13 @@ def table(material: ReportData) -> Table | None:
     return Table(
         columns=("", *map(material.experiment.control_label, controls)),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
-        caption="Each verdict, its number from the smallest to the largest arm, and in how many arms it holds, fails "
-        "or stays open. Grey rows use the metric as published: if the verdict differs from the row above, the metric "
-        "explains it. If a column differs from the first column, its control explains "
-        "it." + ("" if _OF_PRUNING.intersection(order) else _NOT_HERE),
+        caption=(
+            "Each cell has the verdict, its number from the smallest to the largest arm, and the number of arms in "
+            "which the claim holds, fails or stays open. Grey rows use the metric as published: if a grey verdict "
+            "differs from the row above, the metric is the reason. If a column differs from the first column, its "
+            "control is the reason."
+        )
+        + ("" if _OF_PRUNING.intersection(order) else _NOT_HERE),
     )
 
 

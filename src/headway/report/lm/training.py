@@ -117,7 +117,7 @@ def _figure(material: ReportData, rows: Mapping[str, list[dict[str, Any]]], *, a
         caption=join(
             f"Loss on {_sequences(material)}.",
             band_said(material.n_seeds),
-            f"A column per group{'; ' + listed(alone) + ' is drawn in each' if alone else ''}." if alone else "",
+            f"Each group has a column{'; ' + listed(alone) + ' is drawn in each' if alone else ''}." if alone else "",
             f"{where}, the same from {100 * LATE:.0f} % of the training on, drawn larger." if zooms else "",
             note,
             f"Curves are thinned to at most {POINTS} points."
@@ -226,8 +226,8 @@ def against_kept(material: ReportData) -> Figure | None:
         part="Outcome",
         title="Rise of the loss after pruning",
         caption=join(
-            "Each point is a pruned model without further training, evaluated on the same held-out sequences. The rise "
-            "is against the whole model of the same seed.",
+            "Each point is a pruned model without further training, evaluated on the same held-out sequences. The "
+            "rise is relative to the unpruned model of the same seed.",
             f"Lines: {mean_said(material.n_seeds)}.",
             "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods) + ".",
         ),

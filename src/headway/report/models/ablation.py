@@ -47,10 +47,10 @@ def ways(found: Ablation) -> Table:
     low, high = map(float, interval(exact.loss, exact.tokens))
     caption = (
         f"The loss of the whole model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
-        "per token, with 95 % intervals over sequences. A head matters from "
-        f"{MATTERS} nats on, by an interval that holds for all heads at once."
+        f"per token, with 95 % intervals over sequences. A head matters if its change is {MATTERS} nats or more, by "
+        "an interval that holds for all heads at once."
     )
-    columns = ("heads are", "without any head", "single effects, of that", "heads that matter")
+    columns = ("heads are", "without any head", "sum of single effects", "heads that matter")
     return Table(columns=columns, rows=tuple(rows), caption=caption)
 
 
@@ -62,7 +62,7 @@ def heads(found: Ablation) -> Table:
     for (layer, head), _ in single["mean"].ranked():
         changes = [within(float(single[kind].mean[layer][head]), ends[kind][layer][head]) for kind in KINDS]
         rows.append(Row(cells=(named((layer, head)), *changes)))
-    caption = "Changes of the loss without the head, in nats per token; intervals of 95 %, of each head on its own."
+    caption = "Changes of the loss without the head, in nats per token, with the 95 % interval of each single head."
     return Table(columns=("", *(WAYS[kind] for kind in KINDS)), rows=tuple(rows), caption=caption)
 
 
@@ -97,8 +97,8 @@ def circuit_losses(found: Ablation) -> Figure | None:
         part="The circuit",
         title=f"The loss with {listed(map(named, one.heads))} alone",
         caption="All heads outside a circuit are ablated, by one of three methods. Thick: 95 % interval over "
-        f"sequences. Others alone: {random_circuits_said(one)}, one line each. A good circuit lies near all heads, and "
-        "far from no head.",
+        f"sequences. Thin lines: {random_circuits_said(one)}. The loss of a good circuit is near that "
+        "of all heads.",
         chart=grid(panels, 3, (14, 0)),
     )
 
@@ -214,7 +214,7 @@ def head_intervals(found: Ablation) -> Figure:
     order = sorted(np.argsort(-size)[:MOST].tolist(), key=lambda at: -mean[at])
     left_out = len(names) - len(order)
     caption = join(
-        "Change of the loss, in nats per token, when a head is ablated by one of three methods; right of 0, the loss "
+        "Change of the loss, in nats per token, when a head is ablated by one of three methods. Right of 0, the loss "
         "rises without the head.",
         f"Thick: 95 % interval over sequences; thin: simultaneous interval of {counted(len(names), 'head')}. "
         f"Dotted: {MATTERS} nats, above which a head matters.",
@@ -290,7 +290,7 @@ def estimates(found: Ablation) -> Figure | None:
         name="estimates",
         part="Estimates",
         title="Cheap estimates against exact effects",
-        caption="Horizontal: exact change of the loss without the head, in nats per token; vertical: its estimate. On "
+        caption="Horizontal: exact change of the loss when out the head, in nats per token; vertical: its estimate. On "
         "the dashed line, the estimate is exact. Michel's importance has no sign, "
         "so its ranks are also compared with the sizes of effects. Without a head whose effect is clear, there is no "
         "rank correlation. Integrated values are shares "
@@ -335,7 +335,7 @@ def ablation_page(found: Ablation) -> ModelPage:
         title=f"Ablation of heads: {found.name}",
         headline=headline(found),
         second=_together(found),
-        read=f"Loss of {found.read}; replacements of ablated heads come from {found.other}",
+        read=f"Loss on {found.read}; replacements of ablated heads come from {found.other}",
         found=found,
         overview=ways(found),
         heads=heads(found),
@@ -375,7 +375,9 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
             name="effects-atlas",
             part=OPENING,
             title="Change of the loss without each head",
-            caption=join("In nats per token, each head at its mean; red: the loss rises.", framed),
+            caption=join(
+                "Values are in nats per token, with each head replaced by its mean. Red: the loss rises.", framed
+            ),
             marked=mattering,
         ),
         head_intervals(found),

@@ -99,9 +99,10 @@ def _positions(found: PatchedModel, site: PatchSite) -> Figure | None:
         name=f"patched-{site}-by-position",
         part="Positions",
         title=f"Position by position: {SITES[site]}",
-        caption=f"Columns: tokens of the corrupted text{alike}. At this position alone, the head has "
-        f"{SITES[site]} from the clean text. "
-        "For keys and values, positions are those of keys."
+        caption=(
+            f"Columns: tokens of the corrupted text{alike}. Only at this position, the head gets {SITES[site]} from "
+            "the clean text. For keys and values, positions are those of keys."
+        )
         + (f" {counted(left_out, 'head')} that restore less are not drawn." if left_out else ""),
         chart=panel([cells], min(WIDTH - 160, 26 * len(found.positions)), 18 * len(heads)),
     )
@@ -214,7 +215,7 @@ def head_path_maps(found: HeadPaths) -> Figure | None:
         title="Direct effects between heads",
         caption=join(
             "Rows: the head that writes, patched from the clean text. Columns: the later head that reads it into its "
-            "queries, keys or values. All else stays as on the corrupted text.",
+            "queries, keys or values. Everything else stays as on the corrupted text.",
             thinned,
         ),
         chart=chart,
@@ -278,8 +279,8 @@ def most_restoring(found: PatchedModel) -> Table:
         for at in order.tolist()
     ]
     caption = (
-        f"The metric is {found.metric}. Shares of its difference that one head restores; they do not add up. "
-        f"{_intervals(found)}"
+        f"The metric is {found.metric}. Each value is the share of the metric's difference that one head restores. "
+        f"Shares do not add up. {_intervals(found)}"
     )
     return Table(columns=("", *(SITES[site] for site in shares)), rows=tuple(rows), caption=caption)
 

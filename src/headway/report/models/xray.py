@@ -39,10 +39,10 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
         part="Composition",
         title="How heads compose",
         caption=join(
-            "Rows: the earlier head, which writes. Columns: the later head, which reads it into its queries, keys or "
-            f"values. The number is the Frobenius norm of the product divided by the norms of its factors; unrelated "
-            f"circuits have about {decimal(found.null)}. A finding also needs a path that carries part of the later "
-            "head's score or output on the text.",
+            "Rows: the earlier head. Columns: the later head, whose queries, keys or values read the earlier head's "
+            "output. The number is the Frobenius norm of the product of both circuits, divided by the norms of the "
+            f"factors. Unrelated circuits have about {decimal(found.null)}. Headway names a pair only if it also "
+            "carries part of the later head's score or output on the text.",
             thinned,
         ),
         chart=chart,
@@ -124,7 +124,7 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
     caption = join(
         f"{score.declared.sentence[0].upper()}{score.declared.sentence[1:]}.",
-        "A cell is a pair of different heads of one layer.",
+        "Each cell is a pair of different heads of one layer.",
         _thinned(maps, kept, labels),
         f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, so no pair." if alone else "",
     )
@@ -192,9 +192,8 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "Heads: query heads / KV heads (if fewer) x width of a head. Then means over heads or pairs of heads (in "
-        "parentheses: random heads on the same text), and the highest head of each "
-        "layer."
+        "Column heads: query heads : KV heads (if fewer) x width of a head. Other columns: means over heads or pairs "
+        "of heads (in parentheses: random heads on the same text), or the layer's highest head."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=tuple(rows), caption=caption)
 

@@ -178,8 +178,8 @@ def _caption(arms: list[ArmResults]) -> str:
     theory = [arm.label for arm in arms if _has_theory(arm)]
     longest = max(len(arm.shown.series("w")[0]) for arm in arms)
     return join(
-        "A line per head, in the same colour in every figure. w: mean diagonal of the x block of the QK circuit; mu: "
-        "the y entry of the OV circuit.",
+        "Each line is a head, in the same colour in every figure. w: mean diagonal of the x block of the QK circuit; "
+        "mu: the y entry of the OV circuit.",
         f"Strong lines: seed {' or '.join(map(str, seeds))}"
         + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
         + (f" of {others}." if others > OTHERS else "."),
@@ -266,8 +266,8 @@ def circuit_steps(arm: ArmResults) -> figure.Figure | None:
         name=f"steps-{arm.name}",
         part="Heads",
         title=f"QK circuits during training: {arm.label}",
-        caption=f"Seed {arm.shown.seed}. A row per head, a column per probed step. All share one scale, centred at 0; "
-        f"a line separates the x block from y.{PALE * untrained}",
+        caption=f"Seed {arm.shown.seed}. Each row is a head, each column a probed step. All maps share one "
+        f"scale, centred at 0. A line separates the x block from y.{PALE * untrained}",
         chart=_maps(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
     )
 

@@ -60,8 +60,8 @@ def proportional(material: ReportData) -> figure.Figure | None:
         part="Theory",
         title="Risk when d and L grow together",
         caption=join(
-            f"Lines: limits for large d and L at a fixed ratio, noise variance {noise:.3g} of the signal's, "
-            "the query's noise included.",
+            f"Lines: limits for large d and L at a fixed ratio. The noise variance, on the query too, is {noise:.3g} "
+            "of the signal's.",
             "Rings: final errors of the arms (mean over seeds), at finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),

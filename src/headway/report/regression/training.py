@@ -181,10 +181,10 @@ def lengths(material: ReportData) -> Figure | None:
         part="Prompt length",
         title="Error against prompt length",
         caption=join(
-            f"A line per arm: the mean over {counted(material.n_seeds, 'seed')}; its band reaches from the smallest "
+            f"Each line is an arm: the mean over {counted(material.n_seeds, 'seed')}. Bands reach from the smallest "
             "to the largest seed."
             if material.n_seeds > 1
-            else "A line per arm, one seed; bands are 95 % bootstrap intervals over the prompts.",
+            else "Each line is an arm with one seed. Bands are 95 % bootstrap intervals over the prompts.",
             "Lines differ in width, so that all are seen where they coincide." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",

@@ -21,7 +21,7 @@ def untested(n_seeds: int) -> str:
     """
     if n_seeds >= FEWEST_SEEDS:
         return ""
-    return f"cannot be tested with {'one seed' if n_seeds == 1 else f'{n_seeds} seeds'}: it takes {FEWEST_SEEDS}"
+    return f"cannot be tested with {'one seed' if n_seeds == 1 else f'{n_seeds} seeds'}: the test needs {FEWEST_SEEDS}"
 
 
 def claim_sentence(
@@ -37,7 +37,7 @@ def claim_sentence(
         titles: the label of each arm, by full name.
     """
     if not arms:
-        return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that it takes"
+        return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that the claim needs"
     values = [arm.value for arm in arms if arm.value is not None]
     also = [arm.also for arm in arms if arm.also is not None]
     said = (reading.said if values else reading.said_untested).format(

@@ -71,7 +71,7 @@ class InitRecord:
                 steps_before=int(content["steps_before"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise ResultsError(f"start.json is not as Headway wrote it ({error!r}); train the run anew") from None
+            raise ResultsError(f"start.json is not as Headway wrote it ({error!r}); train the run again") from None
 
 
 _BATCH = 1024
