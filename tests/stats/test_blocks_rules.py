@@ -26,7 +26,7 @@ def test_a_plan_of_former_rules_is_judged_by_those_of_today_and_says_so(tmp_path
     plan = stored_plan(tmp_path)
     assert (plan.rules, look_plan(plan).rules) == (1, RULES)
     (said,) = judged_anew(plan.rules)
-    assert "made under version 1 of the rules" in said.sentence
+    assert "made with version 1 of Headway's rules" in said.sentence
     longer = keep_plan(tmp_path, replace(plan, looks=(3, 4, 6, 8), level=0.07))
     assert (longer.looks, longer.rules) == ((3, 4, 6, 8), 1)
 

@@ -51,8 +51,8 @@ def explain_out_of_memory(run: "Run") -> str:
         return f"out of memory: {_about_batch(run, there)}"
     if estimate <= there:
         return (
-            f"out of memory: {run.name} needs an estimated {_size(estimate)}, and this machine has {_size(there)} if "
-            f"nothing else uses them; {_FEWER}"
+            f"out of memory: {run.name} needs an estimated {_size(estimate)}, and {_size(there)} are available if "
+            f"nothing else uses memory; {_FEWER}"
         )
     return f"out of memory: {_too_large(run.name, run.spec, estimate, there)}"
 

@@ -289,7 +289,7 @@ def test_twins_and_compositions_are_links_to_their_heads(page, one):
     page.open(one, "#head=L0H0")
     text = page.text(".lists")
     assert "similar outputs (cosine)" in text
-    assert "Q: these read into queries what it writes" in text
+    assert "Q: later heads that read it into queries" in text
     to = page.text(".lists .entry a")
     page.click(".lists .entry a")
     assert page.text(".panel h3").startswith(to)
@@ -393,7 +393,7 @@ def test_untrained_twins_stand_beside_those_of_the_finished_model_alone(page, tr
     last = int(page.value("document.querySelector('#choose-step').max"))
     for place in (0, last - 1):
         page.choose("#choose-step", str(place))
-        assert re.search(r"alike \w+ \(\w+\)L1H1 −?0\.\d+", page.text(twins))
+        assert re.search(r"similar \w+ \(\w+\)L1H1 −?0\.\d+", page.text(twins))
         assert "untrained" not in page.text(twins)
     page.choose("#choose-step", str(last))
     assert "untrained" in page.text(twins)

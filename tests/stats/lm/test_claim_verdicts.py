@@ -168,12 +168,12 @@ def test_an_association_takes_four_seeds_and_says_so() -> None:
     ):
         entry = found[None, name, metric]
         assert entry.verdict == "cannot be told"
-        assert f"{entry.says}: cannot be tested with 3 seeds: it takes 4; by arm, " in entry.sentence
+        assert f"{entry.says}: cannot be tested with 3 seeds: the test needs 4; by arm, " in entry.sentence
         assert [(arm.value, arm.interval, arm.seeds) for arm in entry.arms] == [(None, None, 3)] * 2
         assert all(arm.also is not None for arm in entry.arms)
         assert "{" not in entry.sentence
     (short,) = (said for said in in_short(list(found.values())) if said.startswith("Published statements"))
-    assert short.endswith("R² falls with depth. 3 of these cannot be tested with 3 seeds: it takes 4")
+    assert short.endswith("R² falls with depth. 3 of these cannot be tested with 3 seeds: the test needs 4")
     enough = judged(arms(steady, 4, informed=(2.0, 0, 0, 0, 0, 0)), associated=True)
     assert not any("cannot be tested" in said for said in in_short(list(enough.values())))
 
