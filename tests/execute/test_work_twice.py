@@ -94,7 +94,7 @@ def test_different_executions_may_differ_and_it_says_in_what(tmp_path, first):
     message = Run.open(run.path).message
     assert "executed differently (threads 2 -> 1)" in message
     assert "finished twice, on other and " in message
-    assert "defect" not in message
+    assert "faulty" not in message
 
 
 def test_an_instruction_set_that_is_not_recorded_makes_no_defect_of_a_machine(first):
@@ -102,10 +102,10 @@ def test_an_instruction_set_that_is_not_recorded_makes_no_defect_of_a_machine(fi
     of_torch = {**run.execution, "instruction_sets": {"ATen": "AVX2"}}
     message = verify.said(run, of_torch, ["eval_mse"])
     assert "one of them does not record its instruction sets, which may differ" in message
-    assert "defect" not in message
+    assert "faulty" not in message
     other = replace(run, execution={**run.execution, "instruction_sets": {"ATen": "AVX512"}})
     assert "executed differently (instruction_sets.ATen AVX512 -> AVX2)" in verify.said(other, of_torch, ["eval_mse"])
-    assert "defect" in verify.said(replace(run, execution=of_torch), of_torch, ["eval_mse"])
+    assert "faulty" in verify.said(replace(run, execution=of_torch), of_torch, ["eval_mse"])
 
 
 def test_a_run_in_a_batch_and_alone_is_no_defect_of_a_machine(tmp_path, first):
@@ -115,7 +115,7 @@ def test_a_run_in_a_batch_and_alone_is_no_defect_of_a_machine(tmp_path, first):
     assert overtaken(run, first, spoil=flip) == DONE
     message = Run.open(run.path).message
     assert "executed differently (batch 0123 -> None, together 5 -> None)" in message
-    assert "defect" not in message
+    assert "faulty" not in message
 
 
 def test_times_and_memory_are_no_difference(first):
