@@ -415,7 +415,7 @@ def of_families(models: int) -> None:
                 abouts = [sorted(f.about for f in page.findings if "composition" not in f.about) for page in pages]
                 assert abouts[0] == abouts[-1], (family, kind, abouts)
                 said["found"] += bool(abouts[0])
-                said["role"] += any(about.endswith("_score") for about in abouts[0])
+                said["role"] += any(finding.heads for finding in pages[0].findings)
                 said.update(f"{family} {about}" for about in abouts[0])
         total, roles = total + said.pop("found"), roles + said["role"]
         print(f"{kind:15} of {models * len(FAMILIES)} pages: {dict(said)}", flush=True)

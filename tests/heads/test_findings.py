@@ -242,12 +242,12 @@ def test_many_layers_are_searched_at_a_price(metric):
 
 
 def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
-    confident = planted("attention_confidence", [[0.05, 0.06], [0.74, 0.05]])
+    confident = planted("attention_confidence", [[0.05, 0.06], [0.92, 0.05]])
     even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
     assert counts(confident | even).found
     assert counts(confident | even).sentence == (
         "Values that differ from those of random heads: 1 of 8, each a metric of a head or a pair of heads. The "
-        "largest difference is in attention confidence: L1H0 with 0.74, random heads with 0.049."
+        "largest difference is in attention confidence: L1H0 with 0.92, random heads with 0.049."
     )
     alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
     assert "The largest difference is in output dissimilarity: L0H0 and L0H2 with −0.83, random " in (

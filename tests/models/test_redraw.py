@@ -75,6 +75,16 @@ def test_a_drawn_matrix_keeps_mean_spectrum_and_scales_and_a_vector_its_entries(
     assert drawn_weight(bias, 0, "here").sort().values.equal(bias)
 
 
+@pytest.mark.parametrize("role", ["reads", "values", "writes"])
+def test_a_sparse_matrix_keeps_its_size_and_unused_columns(role):
+    random = torch.Generator().manual_seed(0)
+    weight = torch.randn(40, 40, generator=random) * (torch.rand(40, 40, generator=random) < 0.1)
+    weight[:, :20], weight[3] = 0, 0
+    drawn = drawn_weight(weight, 0, "here", role)
+    assert not drawn[:, :20].any()
+    assert float(drawn.norm()) == pytest.approx(float(weight.norm()), rel=0.15)
+
+
 @pytest.mark.parametrize("role", ["reads", "values"])
 def test_a_gain_may_stand_in_the_norm_or_in_the_projection(role):
     random = torch.Generator().manual_seed(0)

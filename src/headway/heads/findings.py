@@ -108,6 +108,10 @@ _ALIKE_OUTPUTS, _ALIKE_QUERIES, _IDLE, _COMPOSED = 0.2, 0.1, 0.25, 1.1
 """The limits of a finding: least centred cosine of outputs, CKA above untrained heads', share of an even share,
 multiple of chance.
 """
+_DIFFER = FAMILY_WISE / 5
+"""The chance from which on metrics are said to differ: initialisations differ from their re-initialised heads by more
+than these do from one another, and this search has every metric.
+"""
 _CONSTANT = 0.9
 """The share of its squared output from which on a head is said to add a constant, and is like no other head."""
 _CARRIED, _CARRIED_NATS = 0.1, 0.5
@@ -475,7 +479,7 @@ def _beyond_redraws(scores: Mapping[str, HeadScores], labels: Mapping[str, str],
     if not searched or len(searched[0].drawn) < 4:
         return None
     highest = np.max([found.drawn.max(1) for found in searched], 0)
-    beyond = threshold(highest, FAMILY_WISE / kinds, "size")
+    beyond = threshold(highest, _DIFFER / kinds, "size")
     n, m = sum(int((found.own >= beyond).sum()) for found in searched), sum(len(found.own) for found in searched)
     most = max(searched, key=lambda found: float(found.own.max()))
     at = int(most.own.argmax())

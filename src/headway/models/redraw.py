@@ -10,8 +10,10 @@ mean, and the spectrum of all heads together. It loses the directions. The matri
 random rotations from both sides, and multiplied by its scales again. Weights of rank 2, with rows of unequal scale, or
 all positive are therefore compared with such weights. Scales of columns are taken first, so that a norm's gain may
 stand in the norm or in the projection: the drawn heads do the same. Values and outputs get the scales of their rows
-in another order, lest an idle head stay idle in every draw. Two other nulls were measured and not taken. Gaussian
+in another order, lest an idle head stay idle in every draw. Three other nulls were measured and not taken. Gaussian
 entries gave findings for 26 of 66 untrained models of eleven kinds, and rows dealt to other heads missed 3 of 20 twins.
+Scales that were divided out three times, until rows and columns were even, made copies of sparse weights 1.6 times as
+large as these.
 
 `plain_attention` takes an attention written as plain matrices, to bring in a toy model. Its trace keeps the matrices,
 so that its circuits can be read off them and its heads re-initialised on the same stream.
@@ -126,8 +128,6 @@ Role = Literal["reads", "values", "writes"]
 _ROLES: Mapping[str, Role] = {"v": "values", "o": "writes"}
 _EXACT = 128
 """The most rows that are turned by a random rotation; more are mixed by random signs and a Hartley transform."""
-_ROUNDS = 3
-"""Divisions by the scales of columns and rows, until both are even."""
 
 
 def drawn_weight(weight: Tensor, draw: int, where: str, role: Role = "reads") -> Tensor:
@@ -150,25 +150,22 @@ def drawn_weight(weight: Tensor, draw: int, where: str, role: Role = "reads") ->
     if weight.ndim == 1:
         return dealt(weight)
     own = weight.detach().float()
-    rows, columns, even = _evened(own)
+    columns, even = _divided(own, 0)  # first: a norm's gain then is in their scale, and nowhere else
+    rows, even = _divided(even, 1)
     mean = even.mean()
-    turned = mean + _turned(_turned(even - mean, random).T, random).T
-    drawn = (dealt(rows) if role == "values" else rows) * turned * columns
+    turned = (mean + _turned(_turned(even - mean, random).T, random).T) * columns
     if role == "writes":
-        drawn = nn.functional.normalize(drawn, dim=1) * dealt(torch.linalg.vector_norm(own, dim=1, keepdim=True))
+        lengths = dealt(torch.linalg.vector_norm(own, dim=1, keepdim=True))
+        return (nn.functional.normalize(turned, dim=1) * lengths).to(weight.dtype)
+    used = (rows > 0).float().mean() * (columns > 0).float().mean()  # zeros give no part of the size
+    drawn = (dealt(rows) if role == "values" else rows) * turned / used.clamp(min=1e-9).sqrt()
     return drawn.to(weight.dtype)
 
 
-def _evened(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scales of rows and of columns, and the matrix divided by both; a row of zeros has the scale 1."""
-    scales = [torch.ones_like(matrix[:, :1]), torch.ones_like(matrix[:1])]
-    for _ in range(_ROUNDS):
-        for dim in (0, 1):  # columns first: a norm's gain then is in their scale, and nowhere else
-            scale = matrix.square().mean(dim, keepdim=True).sqrt()
-            scale = torch.where(scale > 0, scale, 1)
-            matrix = matrix / scale
-            scales[1 - dim] = scales[1 - dim] * scale
-    return scales[0], scales[1], matrix
+def _divided(matrix: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Return the scale of each row or column, and the matrix divided by it; a row of zeros stays one."""
+    scale = matrix.square().mean(dim, keepdim=True).sqrt()
+    return scale, matrix / torch.where(scale > 0, scale, 1)
 
 
 def _turned(x: Tensor, random: np.random.Generator) -> Tensor:
