@@ -1,7 +1,7 @@
 """Findings: special, alike and idle heads of a model, as values, each with its chance under untrained heads.
 
 Heads are compared with untrained heads on the same stream. On models that learnt nothing, at most 5 % of pages
-should have a finding; over 25 kinds of initial weights 7 % had one. The 5 % are split evenly among the kinds of
+should have a finding; over 25 kinds of initial weights 4 % had one. The 5 % are split evenly among the kinds of
 finding, and within a kind among the layers (or, for compositions, the pairs) searched.
 
 A layer is searched for its highest head (or pair), so the null is the highest head of each draw of untrained heads.
