@@ -381,3 +381,8 @@ def test_help_names_every_verb_once_with_its_whole_summary():
     for name, command in registered.items():
         summary = command.help.partition("\n")[0]
         assert len([line for line in said.splitlines() if line.split() == [name, *summary.split()]]) == 1
+
+
+def test_help_of_the_gate_has_whole_summaries():
+    said = headway("gate", "--help", env={**os.environ, "COLUMNS": "80"}).stdout
+    assert "..." not in said.partition("Commands:")[2]

@@ -103,9 +103,10 @@ def try_(
         bool, typer.Option("--trust-code", help="Run the champion's command even if somebody else typed it.")
     ] = False,
 ) -> None:
-    """Try a challenger: exit 0 to keep it, 10 to discard it, 11 if it stays undecided.
+    """Compare a challenger with the champion; keep or discard it.
 
-    Runs the challenger and the champion in turn until the decision. The same command resumes an interrupted try.
+    Exits with 0 to keep it, with 10 to discard it, and with 11 if it stays undecided. The same command resumes an
+    interrupted comparison.
 
     Example: headway gate try results/gate --run "python wider.py --seed {seed}" --name wider
     """
