@@ -54,6 +54,9 @@ AGREES, DOES_NOT_AGREE, NO_VERDICT, NOT_COMPARED = "agrees", "does not agree", "
 
 SMALL = "{phrase}, by less than {margin}"
 SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
+STATEMENTS = (
+    "{n} published statements: {holds} hold, {fails} do not hold, {open} cannot be told ({arms} arms, {seeds} seeds)"
+)
 NO_SEEDS = "cannot be compared in {quantity}, since no seed has a result for every arm"
 AWAITED = "{evidence} of {awaited}"
 GEOMETRIC = "ratio of geometric means; {evidence}"

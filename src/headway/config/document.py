@@ -129,16 +129,17 @@ class Published(Spec):
     seeds: PositiveInt | None = Field(None, description="seeds of the published runs; null: not published")
     compares: str | None = Field(
         None,
-        description="the comparison that the claim is about: a contrast by name, or two arms as `a - b`; null: none",
+        description="the comparison it is about: a contrast by name, two arms as `a - b`, or the name of a published "
+        "statement that `statements` judges; null: none",
     )
     says: Literal["better", "worse", "same"] | None = Field(
-        None, description="the verdict of the claim on the first side of this comparison"
+        None, description="what the claim says of the first side of that comparison; null for a statement"
     )
 
     @model_validator(mode="after")
     def _whole(self) -> "Published":
-        if (self.compares is None) != (self.says is None):
-            raise ValueError("compares and says belong together; give both, or leave both out")
+        if self.compares is None and self.says is not None:
+            raise ValueError("says needs compares; name the comparison, or leave says out")
         return self
 
 

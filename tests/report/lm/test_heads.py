@@ -1,6 +1,7 @@
 """The report on heads while they train: its figures and their words."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from support.fabricate import material_of
 from support.fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
 from support.fabricate_text import fabricate_text, head_progression
 
+from headway.config.document import Published
 from headway.report.charts.figure import Figure
 from headway.report.charts.files import render, write_figures
 from headway.report.experiment.data import ReportData
-from headway.report.experiment.page import figures, page
+from headway.report.experiment.first_screen import first_screen
+from headway.report.experiment.page import _found, figures, page
 from headway.report.lm import heads, published, report
 from headway.report.lm import text as claims
 from headway.report.lm.common import heads_of
@@ -228,6 +231,17 @@ def test_the_report_says_what_becomes_of_the_published_statements(material: Repo
     metrics = [row.cells[0].splitlines()[-1] for row in table.rows]
     assert metrics[1] == "by query orthogonality, raw"
     assert [row.quiet for row in table.rows][:2] == [False, True]
+
+
+def test_an_experiment_on_published_statements_answers_with_their_number(material: ReportData) -> None:
+    said = [statement.sentence for statement in text.statements(material)]
+    counts = re.match(r"(\d+) published statements: (\d+) hold, (\d+) do not hold, (\d+) cannot be told", said[0])
+    assert counts
+    n, *verdicts = map(int, counts.groups())
+    assert n == sum(verdicts) == len(said) - 1
+    assert first_screen(material, "", said).answer == f"{said[0]}."
+    claim = Published(claim="layer 0 differs", compares="layer-0-less-orthogonal")
+    assert _found(claim, material.results).startswith("holds in all 2 arms")
 
 
 @pytest.mark.slow

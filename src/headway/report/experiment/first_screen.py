@@ -114,8 +114,10 @@ def first_screen(
 def _answer(material: ReportData, differences: DifferenceLists, statements: Sequence[str]) -> str:
     if not material.arms:
         return "There is no answer yet, since no run has finished."
-    main = _without_control(differences.contrasts) or _without_control(differences.arms)
-    if main:
+    contrasts = _without_control(differences.contrasts)
+    asks_statements = material.experiment.statements and not contrasts
+    main = contrasts or _without_control(differences.arms)
+    if main and not (asks_statements and statements):
         return headline(material.results, main)
     if statements:
         return _sentence(statements[0])

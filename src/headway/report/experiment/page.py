@@ -153,11 +153,14 @@ def _found(claim: Published, results: Results) -> str:
     for comparison in results.judged:
         if comparison.control is None:
             verdicts[f"{comparison.arm} - {comparison.baseline}"] = comparison, comparison.verdict
-    if claim.compares not in verdicts:
+    for statement in results.claims:
+        if (statement.name, statement.control) == (claim.compares, None):
+            return statement.sentence.removeprefix(f"{statement.says}: ")
+    if claim.compares not in verdicts or claim.says is None:
         return NOT_COMPARED
     difference, sentence = verdicts[claim.compares]
     kind = kind_of(difference, results.family(difference), METRICS[difference.metric].better)
-    return f"{agreement(str(claim.says), kind)}: {sentence}"
+    return f"{agreement(claim.says, kind)}: {sentence}"
 
 
 def _ended(material: ReportData) -> Iterator[float]:

@@ -178,7 +178,7 @@ class TokensReportSlice(ReportSlice):
             found.append(
                 Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET)
             )
-        return [*found, *filter(None, [training.prunable(material.under(None))]), *text.statements(material)]
+        return [*text.statements(material), *found, *filter(None, [training.prunable(material.under(None))])]
 
     def tables(self, material: ReportData) -> list[tuple[str, Table]]:
         """Further tables: learning rates, and what samples repeat and use."""

@@ -4,6 +4,7 @@ Texts stand before and after training, with the share of unused tokens. The stat
 table for every control and metric.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, number, span
+from headway.base.words import STATEMENTS
 from headway.config.metrics import metric_name
-from headway.report.charts.figure import WIDTH, Figure, grid, panel
+from headway.report.charts.figure import QUIET, WIDTH, Figure, grid, panel
 from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, Finished, ReportData
@@ -147,7 +149,21 @@ def statements(material: ReportData) -> list[Statement]:
             "claims has their numbers"
         )
         return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
-    return [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in claims]
+    said = [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in claims]
+    return [Statement(sentence=_in_all(claims), colour=QUIET), *said] if len(claims) > 1 else said
+
+
+def _in_all(claims: Sequence[JudgedStatement]) -> str:
+    """Return how many published statements hold."""
+    verdicts = Counter(claim.verdict for claim in claims)
+    return STATEMENTS.format(
+        n=len(claims),
+        holds=verdicts["holds"],
+        fails=verdicts["does not hold"],
+        open=verdicts["cannot be told"],
+        arms=max(len(claim.arms) for claim in claims),
+        seeds=max(arm.seeds for claim in claims for arm in claim.arms),
+    )
 
 
 def table(material: ReportData) -> Table | None:
