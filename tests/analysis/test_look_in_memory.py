@@ -86,7 +86,9 @@ def test_a_module_that_sees_everything_is_looked_at_and_not_called_masked(tokens
     assert np.abs(packed.steps() / STEPS - attention.patterns()[0].numpy()).max() < 0.51 / STEPS
     html = look_page([seen], "headway look").html
     assert "kind" in html
-    assert "masked" not in html.partition('id="look-data">')[2].partition("</script>")[0].replace("masked ones", "")
+    assert "masked" not in html.partition('id="look-data">')[2].partition("</script>")[0].replace(
+        "with masked weights as zeros", ""
+    )
 
 
 def test_a_causal_module_is_also_given_repeated_tokens(tokens):

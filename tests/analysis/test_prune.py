@@ -86,11 +86,11 @@ def test_what_it_costs_and_saves_is_measured(grouped, text, tmp_path):
         assert cost.step_s > cost.forward_s / 2
         assert cost.step_memory_bytes >= 0
     layouts, *losses, parameters, step = found.sentences
-    assert layouts.startswith("Heads kept by taylor: 4 (pruning steps: ")
+    assert layouts.startswith("Heads kept by taylor: 4 (rounds of pruning: ")
     assert " Heads by layer: 4 on 2 KV heads, 4 on 2 KV heads before, " in layouts
     assert [sentence.partition(":")[0] for sentence in losses] == [f"Loss on {text}", f"Loss on {tmp_path}/other.txt"]
     assert parameters == f"Parameters: {found.before.parameters:,} before, {found.after.parameters:,} after."
-    assert step.startswith("A forward and backward pass of 72 tokens holds ")
+    assert step.startswith("A forward and backward pass of 72 tokens takes ")
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert len(content["kept"]) == 4
 
@@ -161,7 +161,7 @@ def test_the_verb(grouped, text, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("* Heads kept by ablation: 4 (pruning steps: 2). Heads by layer: 4 on 2 KV heads")
+    assert done.stdout.startswith("* Heads kept by ablation: 4 (rounds of pruning: 2). Heads by layer: 4 on 2 KV heads")
     assert "step 1 of 2: from 8 heads to 6" in done.stderr
     assert done.stdout.splitlines()[-1].startswith(
         ("headway: small; it has its own code, so load it with trust_remote_code", "llama: small")

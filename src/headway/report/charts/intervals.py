@@ -116,7 +116,7 @@ def mean_said(n_seeds: int) -> str:
 
     Examples:
         >>> mean_said(1), mean_said(2), mean_said(3)
-        ('one seed', 'the mean over 2 seeds', 'the mean over 3 seeds, with its 95 % interval (t)')
+        ('one seed', 'the mean over 2 seeds', 'the mean over 3 seeds, with its 95 % CI (t distribution)')
     """
     if n_seeds < 2:
         return "one seed"

@@ -17,7 +17,7 @@ def untested(n_seeds: int) -> str:
 
     Examples:
         >>> untested(3), untested(4)
-        ('cannot be tested with 3 seeds: it takes 4', '')
+        ('cannot be tested with 3 seeds: the test needs 4', '')
     """
     if n_seeds >= FEWEST_SEEDS:
         return ""
