@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 427_168,
-    "code lines": 40_473,
+    "tokens": 427_165,
+    "code lines": 40_471,
     "dense modules": 83,
     "functions above 400 tokens": 28,
     "comprehensions in 1,000 lines": 77,
