@@ -107,7 +107,7 @@ def test_a_run_records_the_instruction_sets_that_torch_had_and_a_difference_is_t
     told = verify.said(theirs, mine.execution, ["eval_loss_nats"])
     assert "executed differently (instruction_sets." in told
     assert all(f"instruction_sets.{name} {before[name]} -> {now[name]}" in told for name in differing)
-    assert "defect" not in told
+    assert "faulty" not in told
     (warning,) = execution_warning("a", "b", [(mine.execution, theirs.execution)])
     assert all(
         f"instruction set of {name} {now[name]} against {before[name]}" in warning.sentence for name in differing
