@@ -288,7 +288,7 @@ def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(fi
     shown = headway("status", out, env={**os.environ, "COLUMNS": "400"})
     assert shown.returncode == 0
     assert re.search(
-        r"h1 seed 0 damaged: .*h1/seed-0/run\.json: cannot be read .*; `headway drop .*out h1 --seeds 0` puts",
+        r"h1 seed 0 damaged: .*h1/seed-0/run\.json: cannot be read .*; `headway drop .*out h1 --seeds 0` moves",
         shown.stdout,
     )
     assert re.search(r"h2 seed 1 damaged: .*/seed-1: metrics\.jsonl has [\d,]+ bytes instead of [\d,]+", shown.stdout)
