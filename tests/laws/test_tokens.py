@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 427_165,
-    "code lines": 40_471,
+    "tokens": 427_129,
+    "code lines": 40_469,
     "dense modules": 83,
     "functions above 400 tokens": 28,
     "comprehensions in 1,000 lines": 77,

@@ -136,11 +136,9 @@ def read_folder(path: Path) -> tuple[list[Row], str]:
 
 def _former_checkpoints(folders: Iterable[Path]) -> set[Path]:
     """Return the folders of checkpoints that have a later one beside them, whose history holds theirs."""
-    last: dict[Path, tuple[int, Path]] = {}
-    checkpoints = {folder: int(found[1]) for folder in folders if (found := _CHECKPOINT.fullmatch(folder.name))}
-    for folder, step in checkpoints.items():
-        last[folder.parent] = max(last.get(folder.parent, (step, folder)), (step, folder))
-    return checkpoints.keys() - {folder for _, folder in last.values()}
+    steps = {folder: int(found[1]) for folder in folders if (found := _CHECKPOINT.fullmatch(folder.name))}
+    last = {folder.parent: folder for folder in sorted(steps, key=steps.__getitem__)}
+    return steps.keys() - set(last.values())
 
 
 def _of_run(path: Path, folder: Path, files: Sequence[Path]) -> Iterator[Row]:

@@ -35,7 +35,7 @@ from headway.stats.cells import why_no_verdict
 from headway.stats.learning_rates import rate_controls
 from headway.stats.results import Results
 from headway.stats.verdict_table import short_verdict
-from headway.stats.verdicts import POINTS, quantity
+from headway.stats.verdicts import POINTS, quantity, unit_of
 
 MOST_ROWS = 8
 """Comparisons that stand open; the others are folded."""
@@ -271,8 +271,8 @@ def _kind(results: Results, difference: ShownDifference) -> str:
 
 def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bool) -> str:
     """Return the head of a column of differences: unit, level, and whether intervals hold at once."""
-    unit = METRICS[results.primary].unit
-    said = "%" if in_per_cent else "percentage points" if unit in POINTS else unit
+    metric = METRICS[results.primary]
+    said = "%" if in_per_cent else unit_of(metric)[1] or metric.unit
     known = [difference for difference in shown if difference.has_interval]
     if not known:
         return f"difference, {said}"
