@@ -545,7 +545,8 @@ def _about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run],
         store: the results directory.
     """
     sizes = [1 if run.batch is None else len(run.batch.members) for run in left if run.spec.batching.key is not None]
-    if checked_together(asked) != "auto" and any(size != int(asked) for size in sizes):
+    together = checked_together(asked)
+    if together is not None and any(size != together for size in sizes):
         yield (
             f"--batch-runs {asked} holds for new runs: existing runs keep their batches, since a batch changes how "
             "sums are rounded; `headway drop` moves runs aside, to be trained again"

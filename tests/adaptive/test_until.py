@@ -23,7 +23,7 @@ from headway.stats.results import build
 from headway.stats.verdicts import scope
 from headway.store.directory import Store
 from headway.store.lease import is_held
-from headway.store.look_plans import folder_of, stored_plan
+from headway.store.look_plans import stored_plan
 
 HALF = wished(until="0.5%")
 SHORT = wished(until="0.5%", at_most=4)
@@ -141,12 +141,12 @@ def test_status_says_where_a_plan_stands(tmp_path):
     written = io.StringIO()
     Console(file=written, width=200).print(status_table(Store.open(tmp_path / "d")))
     assert "\n".join(said) in written.getvalue()
-    (folder_of(tmp_path / "d") / "after-6.json").unlink()
+    (tmp_path / "d/looks/after-6.json").unlink()
     assert (
         list(where_it_stands(tmp_path / "d"))[1]
         == "interim analysis 2 of 3, 4 seeds: 1 of 2 settled; open: alike - plain"
     )
-    for file in folder_of(tmp_path / "d").glob("after-*"):
+    for file in (tmp_path / "d/looks").glob("after-*"):
         file.unlink()
     assert list(where_it_stands(tmp_path / "d"))[1] == "no interim analysis has been made yet"
 

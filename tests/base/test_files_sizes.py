@@ -4,9 +4,9 @@ import errno
 import os
 
 import pytest
+from faults.damager import STORED_FILES
 
 from headway.base.files import LARGEST_FILES, NotOrdinary, checked, kept_json, largest_size, ordinary, read_bytes
-from headway.store.verify import STORED_FILES
 
 NAMES = [pattern.replace("*", "name") for pattern, _ in LARGEST_FILES]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from faults import damager
+from faults.damager import STORED_FILES
 from support import quadratic, stored
 from typer.testing import CliRunner
 
@@ -17,7 +18,6 @@ from headway.report.experiment import page
 from headway.store.directory import Store
 from headway.store.growth import turn
 from headway.store.records import READ
-from headway.store.verify import STORED_FILES
 
 NOT_HERE = ("plugins/*.py", "code/*", "timings/lease/*.json", "runs/*/seed-*/start.json")
 """Of plug-ins, of commands, of timing, and of runs that start from others, which no directory here has."""
@@ -80,7 +80,7 @@ def test_every_file_that_is_opened_is_named_and_every_one_that_is_named_is_opene
         for name in files:
             if (path / name).is_file() and not name.endswith(".tmp"):
                 found.setdefault(damager.kind_of(name), set()).add(name)
-    assert found.pop(damager.FREE, set()) == set(), "headway.store.verify.STORED_FILES names it, or nothing opens it"
+    assert found.pop(damager.FREE, set()) == set(), "faults.damager.STORED_FILES names it, or nothing opens it"
     unread = {kind.pattern for kind in STORED_FILES} - found.keys()
     assert unread == set(NOT_HERE), "what is read no more is taken out of the table"
 

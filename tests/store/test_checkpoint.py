@@ -102,7 +102,7 @@ def write_a_later_schema(directory):
     ("damage", "said"),
     [
         (damage_by_truncation, "bytes instead of"),
-        (damage_a_byte, "does not have the content that was committed"),
+        (damage_a_byte, "does not have the content that was written"),
         (lose_the_data, "No such file"),
         (put_a_folder_there, "000000010.safetensors is a folder and no file"),
         (truncate_the_commit, "damaged"),

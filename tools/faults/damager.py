@@ -34,18 +34,55 @@ sys.path.extend([str(Path(__file__).parents[1]), str(Path(__file__).parents[2] /
 from rich.console import Console
 from support import planted_effects, quadratic
 
+from headway.config import command
 from headway.errors import UserError
 from headway.execute import work as work_module
 from headway.execute.work import work
 from headway.report.progress import status_table
 from headway.stats import results
+from headway.store import document, integrity
 from headway.store.directory import Store
 from headway.store.document import timings_of_arms
+from headway.store.records import OF_STEPS, READ
 from headway.store.run import Run
-from headway.store.verify import STORED_FILES, Looked, verify
+from headway.store.verify import Looked, verify
 from headway.train.loop import Measure, Measurements, Study
 
 BEFORE = Path(__file__).parents[2] / "tests" / "before"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """Files of a results directory that something reads, and what would tell that one of them is damaged.
+
+    Attributes:
+        pattern: the pattern of the files' paths in the directory.
+        by: the protection that detects damage: the hash or digest of the file, in a file or a name.
+    """
+
+    pattern: str
+    by: str
+
+
+_OF_RUN = "runs/*/seed-*"
+STORED_FILES = (
+    StoredFile(pattern=document.FILE, by="its first line"),
+    StoredFile(pattern="looks/*.json", by="the document"),
+    StoredFile(pattern="plugins/*.py", by="its name"),
+    StoredFile(pattern=f"{command.FOLDER}/*", by="its name"),
+    *(StoredFile(pattern=pattern, by="itself") for pattern in document.SIGNED),
+    StoredFile(pattern=integrity.CHECKED, by="nothing: where it is damaged, runs are read whole"),
+    StoredFile(pattern=f"{_OF_RUN}/run.json", by="itself"),
+    StoredFile(pattern=f"{_OF_RUN}/{integrity.SEAL}", by="run.json"),
+    *(StoredFile(pattern=f"{_OF_RUN}/{name}", by="the seal") for name in READ),
+    *(StoredFile(pattern=f"{_OF_RUN}/{name}/*.safetensors", by="the seal") for name in OF_STEPS),
+    StoredFile(pattern=f"{_OF_RUN}/checkpoint/*", by="the seal; before a run is done, the newest commit"),
+    *(
+        StoredFile(pattern=f"{place}/*.json", by="its number")
+        for place in (".lease", "timings/lease", f"{_OF_RUN}/lease")
+    ),
+)
+"""Every file of a results directory that is read; what is not named here is free."""
 
 RUN_FILES = {
     "run.json": "run.json",

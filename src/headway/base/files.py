@@ -334,6 +334,25 @@ class Content:
         """Return the length and the hash of some bytes."""
         return cls(n_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
 
+    def why_not(self, file: Path, *, by_size: bool = False) -> str:
+        """Return why a file does not have this content, in a few words; empty if it has.
+
+        Args:
+            file: the file.
+            by_size: True to look at its size alone.
+
+        Raises:
+            OSError: when it is missing, or cannot be read.
+        """
+        if stands := instead_of_file(file):
+            return stands
+        n_bytes = file.stat().st_size
+        if n_bytes != self.n_bytes:
+            return f"has {n_bytes:,} bytes instead of {self.n_bytes:,}"
+        if not by_size and Content.of_file(file) != self:
+            return "does not have the content that was written"
+        return ""
+
     @classmethod
     def of_file(cls, path: Path, until: int | None = None, *, links: bool = False) -> "Content":
         """Return the length and the hash of a file, or of its first `until` bytes, read as a stream.

@@ -318,7 +318,8 @@ class OwnedRun:
         differing = verify.differences(first, metrics, {**self._contents, **self._stored()})
         sentence = verify.said(first, self._run.execution, differing)
         _say(sentence or f"finished twice, with the same bits; the result of {first.execution.get('host')} is kept")
-        if not verify.is_whole(first):  # its files were written over by these, which are the same but for times
+        # Its files were written over by these, which are the same but for times.
+        if Run.examine(first.path).status == "damaged":
             notes += [sentence] if sentence else []
             return False
         if sentence:

@@ -9,7 +9,7 @@ If memory runs out, the error names the arm, the memory that it needs by the est
 imports torch: its errors are known by their names.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import psutil
 
 from headway.base.files import inside, is_bare
 from headway.base.identity import digest
-from headway.base.text import counted
+from headway.base.text import counted, size
 from headway.config.kinds import part_of
 from headway.config.run import RunSpec
 from headway.errors import UserError, shortened
@@ -51,7 +51,7 @@ def explain_out_of_memory(run: "Run") -> str:
         return f"out of memory: {_about_batch(run, there)}"
     if estimate <= there:
         return (
-            f"out of memory: {run.name} needs an estimated {_size(estimate)}, and {_size(there)} are available if "
+            f"out of memory: {run.name} needs an estimated {size(estimate)}, and {size(there)} are available if "
             f"nothing else uses memory; {_FEWER}"
         )
     return f"out of memory: {_too_large(run.name, run.spec, estimate, there)}"
@@ -77,7 +77,7 @@ def check_memory(runs: Sequence[tuple[str, RunSpec]], workers: int) -> None:
     if sum(largest) > there:
         fit = max((n for n in range(len(largest) + 1) if sum(largest[:n]) <= there), default=0)
         raise UserError(
-            f"{len(largest)} runs at a time need about {_size(sum(largest))}, and this machine has {_size(there)}; "
+            f"{len(largest)} runs at a time need about {size(sum(largest))}, and this machine has {size(there)}; "
             f"take {counted(max(fit, 1), 'worker')}"
         )
 
@@ -126,22 +126,22 @@ def _about_batch(run: "Run", there: int) -> str:
     assert run.batch is not None
     return (
         f"{run.name} seed {run.seed} is in a batch of {len(run.batch.members)} runs, which is trained as one program "
-        f"and needs about {_size(needed_bytes(run))}; {_size(there)} are there. Resume it on a machine with more "
+        f"and needs about {size(needed_bytes(run))}; {size(there)} are there. Resume it on a machine with more "
         "memory, or move its runs aside with `headway drop` and train them again with `--batch-runs 1`"
     )
 
 
 def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
     """Return which arm needs too much memory, how much, and the batch that would fit."""
-    said = f"{name} needs about {_size(estimate)}"
+    said = f"{name} needs about {size(estimate)}"
     if spec.budget.judging_bytes > there:
         advice = spec.traits.judging_memory_advice
-        return f"{said} for the prompts that it is judged on, and {_size(there)} are there; {advice}"
+        return f"{said} for the prompts that it is judged on, and {size(there)} are there; {advice}"
     fits = spec.budget.fitting_batch(there)
     if fits is None:
-        return f"{said}, and {_size(there)} do not even hold a batch of one; take a smaller model or another machine"
+        return f"{said}, and {size(there)} do not even hold a batch of one; take a smaller model or another machine"
     return (
-        f"{said} with a batch of {spec.budget.batch_size}; a batch of {fits} would fit into {_size(there)}: "
+        f"{said} with a batch of {spec.budget.batch_size}; a batch of {fits} would fit into {size(there)}: "
         f"{spec.traits.memory_advice}"
     )
 
@@ -152,10 +152,6 @@ def estimated_bytes(spec: RunSpec) -> int | None:
         return spec.budget.peak_bytes
     except UserError:  # such as a tokenizer's folder that is gone
         return None
-
-
-def _size(n: int) -> str:
-    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"
 
 
 USUAL = 64
@@ -235,12 +231,12 @@ class Making:
     """The execution of runs that are made now, whoever works on them later.
 
     Attributes:
-        together: the largest number of runs of one shape in a batch; `auto`: `USUAL` if their steps are small.
+        together: the largest number of runs of one shape in a batch; None: `USUAL` if their steps are small.
         threads: the number of threads of each run; None: those of the worker that starts it.
         gpu_bytes: the free memory of the GPU that trains them; None: the machine's memory counts.
     """
 
-    together: str | int = "auto"
+    together: int | None = None
     threads: int | None = None
     gpu_bytes: int | None = None
 
@@ -258,11 +254,6 @@ class Making:
             gpu_bytes=free_gpu_bytes(gpus) if gpus else None,
         )
 
-    @property
-    def at_most(self) -> int | None:
-        """Runs in a batch; None: so many as is usual."""
-        return None if self.together == "auto" else int(self.together)
-
     def batches(self, runs: Mapping[Name, RunSpec]) -> tuple[dict[Name, RunBatch], list[str]]:
         """Return the batches of runs that are made at once, by member, and notes on them.
 
@@ -273,11 +264,11 @@ class Making:
         for name, spec in runs.items():
             if spec.batching.key is not None:
                 shapes.setdefault(spec.batching.key, []).append(name)
-            elif self.at_most is not None and self.at_most > 1:
+            elif self.together is not None and self.together > 1:
                 said[f"{name[0]}: {reasons_not_batchable(spec)}"] = None
         found: dict[Name, RunBatch] = {}
         for names in shapes.values():
-            limit, sentence = how_many(runs[names[0]], self.at_most, self.gpu_bytes)
+            limit, sentence = how_many(runs[names[0]], self.together, self.gpu_bytes)
             if sentence and len(names) > limit:
                 said[sentence] = None
             for members in _split(names, limit):
@@ -311,29 +302,28 @@ def _split(names: Sequence[Name], limit: int) -> Iterator[list[Name]]:
         yield portion
 
 
-def checked_together(asked: str | int) -> str:
-    """Return the number of runs to train together, from its text.
+def checked_together(asked: str | int) -> int | None:
+    """Return the number of runs to train together, from its text; None for `auto`.
 
     Raises:
         UserError: if the text is neither `auto` nor a number from 1.
 
     Examples:
-        >>> checked_together(8)
-        '8'
+        >>> checked_together("8")
+        8
     """
     text = str(asked)
-    if text == "auto" or (text.isdecimal() and int(text) > 0):
-        return text
-    raise UserError(f"together {shortened(text)}: give auto, or a number of runs; 1 trains each alone")
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"together {shortened(text)}: give auto, or a number of runs; 1 trains each alone")
+    return int(text)
 
 
 def reasons_not_batchable(spec: RunSpec) -> str:
     """Return a sentence on why a run is not trained together with others; empty if it can be."""
-    return (
-        f"trained alone, and not together with others of its shape: {'; '.join(why)}"
-        if (why := spec.batching.obstacles)
-        else ""
-    )
+    reasons = "; ".join(spec.batching.obstacles)
+    return f"trained alone, and not together with others of its shape: {reasons}" if reasons else ""
 
 
 def how_many(spec: RunSpec, at_most: int | None, gpu_bytes: int | None = None) -> tuple[int, str]:
@@ -355,28 +345,22 @@ def how_many(spec: RunSpec, at_most: int | None, gpu_bytes: int | None = None) -
     if fit >= asked:
         return asked, ""
     return fit, (
-        f"{counted(asked, 'run')} together need about {asked * each / 1e9:.1f} GB, and half of "
-        f"{'the memory' if gpu_bytes is None else 'what is free of the memory of the GPU'} is {there / 1e9:.1f} GB: "
+        f"{counted(asked, 'run')} together need about {size(asked * each)}, and half of "
+        f"{'the memory' if gpu_bytes is None else 'what is free of the memory of the GPU'} is {size(there)}: "
         f"{counted(fit, 'run')} {'is' if fit == 1 else 'are'} trained together, the others after them"
     )
 
 
-Members = Callable[[Path], RunBatch | None]
-"""The batch of a run folder; None where it has none, or cannot be read."""
-
-
-def half_made(waiting: Sequence[Path], batch_of: Members, missing: Sequence[Name]) -> dict[Name, RunBatch]:
+def half_made(waiting: Mapping[Path, RunBatch | None], missing: Collection[Name]) -> dict[Name, RunBatch]:
     """Return the batches that a killed process made in part and that no process has started; they are completed.
 
     Args:
-        waiting: the folders of a directory's runs that nobody has begun.
-        batch_of: the function that reads the batch of a folder.
+        waiting: the folders of a directory's runs that nobody has begun, each with its batch.
         missing: runs that have no folder.
     """
-    wanted, here = set(missing), set(waiting)
     batches: dict[Name, RunBatch] = {}
-    for batch, folder in {each: path for path in waiting if (each := batch_of(path)) is not None}.items():
+    for batch, folder in {batch: path for path, batch in waiting.items() if batch is not None}.items():
         there = zip(batch.members, batch.folders(folder), strict=True)
-        if all(name in wanted or path in here for name, path in there):
-            batches |= {name: batch for name in batch.members if name in wanted}
+        if all(name in missing or path in waiting for name, path in there):
+            batches |= {name: batch for name in batch.members if name in missing}
     return batches

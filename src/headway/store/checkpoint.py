@@ -24,7 +24,7 @@ from safetensors.numpy import save as format_arrays
 from headway.base import files
 from headway.base.files import Content
 from headway.base.identity import is_as_signed, signed
-from headway.errors import ResultsError, shortened
+from headway.errors import shortened
 
 if TYPE_CHECKING:  # jaxtyping takes 40 ms to import
     from jaxtyping import Float64
@@ -105,24 +105,29 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
     _prune(directory, stem)
 
 
-WhyNot = Callable[[Commit], str | None]
-"""Returns why a run cannot resume from a checkpoint, or None if it can."""
+WhyNot = Callable[[Commit], str]
+"""Returns why a run cannot resume from a checkpoint; empty if it can."""
 
 
-def load(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Checkpoint | None, list[str]]:
+def load(directory: Path, run: str = "", why_not: WhyNot = lambda _: "") -> tuple[Checkpoint | None, list[str]]:
     """The newest undamaged checkpoint, if any, and a sentence about each newer one that was left out.
+
+    Args:
+        directory: the folder of the checkpoints.
+        run: the id of the run, if checkpoints of others are left out.
+        why_not: the function that tells further reasons to leave a checkpoint out.
 
     Raises:
         OSError: when one cannot be read now, which is no damage; what it holds is not given up.
     """
-    commit, data, damages = newest(directory, why_not)
+    commit, data, damages = newest(directory, run, why_not)
     return (None if commit is None else Checkpoint(**vars(commit), state=load_file(data))), damages
 
 
-def newest(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Commit | None, Path, list[str]]:
+def newest(directory: Path, run: str, why_not: WhyNot) -> tuple[Commit | None, Path, list[str]]:
     """Return the newest undamaged commit, its file of arrays, and a sentence about each checkpoint that was skipped.
 
-    The arrays are read whole, as a stream.
+    The arrays are read whole, as a stream; the arguments are those of `load`.
 
     Raises:
         OSError: if `load` would raise it.
@@ -131,11 +136,14 @@ def newest(directory: Path, why_not: WhyNot = lambda _: None) -> tuple[Commit | 
     for path in _commits(directory):
         try:
             commit, data, content = _committed(path)
-            if reason := why_not(commit):
+            if commit.run and run and commit.run != run:
+                damages.append(f"the checkpoint of step {commit.step} is that of another run")
+            elif reason := why_not(commit):
                 damages.append(reason)
-                continue
-            _check(data, content)
-            return commit, data, damages
+            elif damage := content.why_not(data):
+                raise ValueError(f"{data.name} {damage}")
+            else:
+                return commit, data, damages
         except _DAMAGES as error:
             damages.append(f"the checkpoint of step {int(path.stem)} is damaged ({error}) and was left out")
     return None, directory, damages
@@ -187,21 +195,6 @@ def _committed(path: Path) -> tuple[Commit, Path, Content]:
         records=None if records is None else {name: Content(**content) for name, content in records.items()},
     )
     return read, path.parent / commit["data"], Content(n_bytes=commit["bytes"], sha256=commit["sha256"])
-
-
-def _check(data: Path, content: Content) -> None:
-    """Raise ResultsError if a file of arrays differs from what was committed.
-
-    Raises:
-        ResultsError: when it is not.
-        OSError: when it cannot be read.
-    """
-    if stands := files.instead_of_file(data):
-        raise ResultsError(f"{data.name} {stands}")
-    if (n_bytes := data.stat().st_size) != content.n_bytes:
-        raise ResultsError(f"{data.name} has {n_bytes} bytes instead of {content.n_bytes}")
-    if Content.of_file(data) != content:
-        raise ResultsError(f"{data.name} does not have the content that was committed")
 
 
 def _prune(directory: Path, stem: str) -> None:

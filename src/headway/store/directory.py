@@ -14,14 +14,14 @@ was dropped, so nobody misses it. The document also names the runs that were ask
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeGuard
 
-from headway.base.files import FULL, create_text, entries, folder_in, inside, instead_of_file, names_in
+from headway.base.files import FULL, create_text, entries, folder_in, inside, instead_of_file
 from headway.base.text import with_numbers
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -40,39 +40,6 @@ from headway.store.run import Run, Status, check_schema, read, unreliable_run
 from headway.store.run import document as document_run
 from headway.store.storage import failure
 from headway.store.watch import take_patiently
-
-
-def drop(
-    directory: Path, names: Sequence[str], *, seeds: int | Sequence[int] | None = None, delete: bool = False
-) -> tuple[Path, ...]:
-    """Put runs of a results directory aside, and note so in its document; where their folders are now.
-
-    A run whose folder is missing is noted as dropped, too.
-
-    Args:
-        directory: the results directory.
-        names: arms, each as `ARM` or `ARM+CONTROL`.
-        seeds: the seed, or the seeds, of the runs; None: all.
-        delete: True to delete the runs instead of moving them.
-
-    Raises:
-        ResultsError: when what is given is no seed, an arm has no such runs, a process works on one of them (then none
-            is moved), or the directory cannot be written.
-    """
-    asked = None if seeds is None else _seeds(seeds)
-    try:
-        with turn(directory), ExitStack() as owned:
-            missing, folders, dropped = document.missing(directory), list[Path](), set[document.Name]()
-            for name in dict.fromkeys(names):
-                chosen, gone = _chosen(directory, name, asked, missing)
-                folders += chosen
-                dropped |= gone | {(name, seed_of(folder)) for folder in chosen if folder.name[5:].isdecimal()}
-            for folder in folders:
-                owned.enter_context(_lease(folder))
-            document.record(directory, dropped=dropped)  # first: a kill leaves runs that are there, and none missing
-            return tuple(_move(directory, folder, delete) for folder in folders)
-    except OSError as error:
-        raise ResultsError(f"{directory} cannot be written: {error.strerror}; nothing more was dropped") from None
 
 
 def seed_of(folder: Path) -> int:
@@ -128,15 +95,16 @@ def _move(directory: Path, folder: Path, delete: bool) -> Path:
 
 def _free(target: Path) -> Path:
     """The name, or the first of NAME-1, NAME-2, ... that is free."""
-    taken = 0
-    while os.path.lexists(candidate := target if not taken else target.with_name(f"{target.name}-{taken}")):
+    free, taken = target, 0
+    while os.path.lexists(free):
         taken += 1
-    return candidate
+        free = target.with_name(f"{target.name}-{taken}")
+    return free
 
 
 def _remove_if_empty(*folders: Path) -> None:
     for folder in folders:
-        if folder.is_dir() and not names_in(folder):
+        with suppress(OSError):
             folder.rmdir()
 
 
@@ -155,7 +123,8 @@ class Store:
     def __init__(self, path: Path, experiment: Experiment):
         self.path, self.experiment = path, experiment
         self._sound: dict[tuple[Path, Depth], tuple[Stamp | None, Run]] = {}
-        self._arms: tuple[Stamp | None, dict[str, Arm]] = None, _by_name(experiment)
+        self._arms = {arm.full_name: arm for arm in experiment.arms}
+        self._arms_stamp: Stamp | None = None
 
     def __repr__(self) -> str:
         counts = Counter(_status(folder) for folder in run_folders(self.path))
@@ -235,7 +204,7 @@ class Store:
             ResultsError: if `create` or `add` would raise it.
         """
         path = Path(path)
-        try:
+        with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
             check_content(path)
             store = cls._unchanged(path, experiment, runs)  # which may be read where nothing can be written
@@ -244,20 +213,29 @@ class Store:
             with turn(path):
                 store = cls._grown(path, experiment, runs)
                 return store, store._made(runs, making, tell)
-        except OSError as error:
-            raise _unwritable(path, error) from None
+
+    @classmethod
+    def _intact(cls, path: Path) -> "Store | None":
+        """The directory as it is; None where it has no document, or one that is damaged."""
+        if not (path / document.FILE).exists():
+            return None
+        try:
+            return cls.open(path)
+        except ResultsError as error:
+            if document.doubt(path) in ("", str(error)):
+                raise  # perhaps a later Headway wrote it, or it has no seal
+            return None
 
     @classmethod
     def _unchanged(cls, path: Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]] = ()) -> "Store | None":
         """The directory, if this is its document already, which names the runs, and it has a folder for each."""
-        if _document(path) is not None:
-            store, named = cls.open(path), document.named(path)
-            there = all((store._folder(arm.full_name, seed) / "run.json").is_file() for arm, seed in runs)
-            is_named = named is not None and {(arm.full_name, seed) for arm, seed in runs} <= named
-            is_named = is_named or not os.access(path, os.W_OK)
-            if there and is_named and store.experiment.dump() == experiment.dump() and not document.doubt(path):
-                return store
-        return None
+        store = cls._intact(path)
+        if store is None or store.experiment.dump() != experiment.dump() or document.doubt(path):
+            return None
+        asked = {(arm.full_name, seed) for arm, seed in runs}
+        is_named = asked <= document.named(path) or not os.access(path, os.W_OK)
+        there = all((store._folder(arm, seed) / "run.json").is_file() for arm, seed in asked)
+        return store if is_named and there else None
 
     @classmethod
     def _grown(cls, path: Path, experiment: Experiment, runs: Sequence[tuple[Arm, int]]) -> "Store":
@@ -267,7 +245,8 @@ class Store:
             document.record(path, asked=asked, experiment=experiment)
             return store
         if (path / document.FILE).exists() or run_folders(path):
-            check(path, _document(path), experiment)
+            former = cls._intact(path)
+            check(path, former and former.experiment, experiment)
         document.write(path, experiment, asked)
         return cls.open(path)
 
@@ -279,17 +258,18 @@ class Store:
             if not holds_run(self._folder(arm.full_name, seed))
         }
         waiting = [path for path in run_folders(self.path) if not (path / "lease").exists()] if missing else []
-        batches = half_made(waiting, _batch, list(missing))
+        batches = half_made({path: _batch(path) for path in waiting}, missing)
         anew, notes = making.batches({name: spec for name, spec in missing.items() if name not in batches})
         batches |= anew
         for sentence in notes:
             tell(sentence)
-        return tuple(
-            self._add(arm, seed, batches.get(name), making.threads_of(missing[name], batches.get(name)))
-            if (name := (arm.full_name, seed)) in missing
-            else self._add(arm, seed, None, None)
-            for arm, seed in runs
-        )
+        made = []
+        for arm, seed in runs:
+            name = arm.full_name, seed
+            batch = batches.get(name)
+            threads = making.threads_of(missing[name], batch) if name in missing else None
+            made.append(self._add(arm, seed, batch, threads))
+        return tuple(made)
 
     def add(self, arm: Arm, seed: int) -> Run:
         """The run of an arm and a seed; its folder is made if it does not exist, and otherwise left as it is.
@@ -300,15 +280,12 @@ class Store:
         Raises:
             ResultsError: when the folder holds a run of another content, or cannot be written.
         """
-        try:
-            if not holds_run(self._folder(arm.full_name, seed)):
-                with turn(self.path):
-                    document.record(self.path, asked=[(arm.full_name, seed)])
-        except OSError as error:
-            raise _unwritable(self.path, error) from None
-        return self._add(arm, seed, None, None)
+        if not holds_run(self._folder(arm.full_name, seed)):
+            with _writing(self.path), turn(self.path):
+                document.record(self.path, asked=[(arm.full_name, seed)])
+        return self._add(arm, seed)
 
-    def _add(self, arm: Arm, seed: int, batch: RunBatch | None, threads: int | None) -> Run:
+    def _add(self, arm: Arm, seed: int, batch: RunBatch | None = None, threads: int | None = None) -> Run:
         """Make the folder of a run, with its batch and its number of threads; None: whoever begins it decides."""
         path = self._folder(arm.full_name, seed)
         run = Run(
@@ -327,12 +304,10 @@ class Store:
             metrics={},
             batch=batch,
         )
-        try:
+        with _writing(path):
             folder_in(self.path, "runs", arm.full_name, path.name)
             if not holds_run(path):  # one that has lost its run.json is told, and left as it is
                 create_text(path / "run.json", document_run(run))
-        except OSError as error:
-            raise _unwritable(path, error) from None
         examined = self._examined(path)
         if examined.status != "damaged" and examined.id != run.id:
             raise ResultsError(
@@ -383,12 +358,28 @@ class Store:
     def drop(self, *names: str, seeds: int | Sequence[int] | None = None, delete: bool = False) -> tuple[Path, ...]:
         """Put the runs of arms (`ARM` or `ARM+CONTROL`) aside, to `DIR/dropped`, or delete them; where they are now.
 
-        Of a seed, or of some, only those: `seeds=2` is seed 2. The document notes it.
+        Of a seed, or of some, only those: `seeds=2` is seed 2. The document notes it, also for a run whose folder is
+        missing.
 
         Raises:
-            ResultsError: when what is given is no seed, an arm has no such runs, or a process works on one of them.
+            ResultsError: when what is given is no seed, an arm has no such runs, a process works on one of them (then
+                none is moved), or the directory cannot be written.
         """
-        return drop(self.path, names, seeds=seeds, delete=delete)
+        asked = None if seeds is None else _seeds(seeds)
+        try:
+            with turn(self.path), ExitStack() as owned:
+                missing, folders, dropped = document.missing(self.path), list[Path](), set[document.Name]()
+                for name in dict.fromkeys(names):
+                    chosen, gone = _chosen(self.path, name, asked, missing)
+                    folders += chosen
+                    dropped |= gone | {(name, seed_of(folder)) for folder in chosen if folder.name[5:].isdecimal()}
+                for folder in folders:
+                    owned.enter_context(_lease(folder))
+                # First: a kill leaves runs that are there, and none missing.
+                document.record(self.path, dropped=dropped)
+                return tuple(_move(self.path, folder, delete) for folder in folders)
+        except OSError as error:
+            raise ResultsError(f"{self.path} cannot be written: {error.strerror}; nothing more was dropped") from None
 
     def records(self) -> list[dict[str, Any]]:
         """A mapping per run: arm, label, control, seed, status and its final metrics (none before it is done)."""
@@ -423,45 +414,26 @@ class Store:
         run = known[1] if known and known[0] == stamp else Run.examine(path, depth, self._known)
         if run.status == "done":
             self._sound[path, depth] = stamp, run
-        group = self._groups.get(run.name, run.group)
+        group = self._arms[run.name].group if run.name in self._arms else run.group
         return run if group == run.group else replace(run, group=group)  # which would read its configuration again
 
     def _asked(self, run: Run) -> Run:
         """A run that is the one that the document asks for; damaged if it is another."""
         if run.status == "damaged":
             return run
-        why_not = why_not_asked(self.path, run, self._arms[1].get(run.name))
-        if why_not and (stamp := file_stamp(self.path / document.FILE)) != self._arms[0]:  # others may have let it grow
-            self._arms = stamp, _by_name(Store.open(self.path).experiment)
-            why_not = why_not_asked(self.path, run, self._arms[1].get(run.name))
+        why_not = why_not_asked(self.path, run, self._arms.get(run.name))
+        stamp = file_stamp(self.path / document.FILE) if why_not else None
+        if why_not and stamp != self._arms_stamp:  # others may have let it grow
+            self._arms, self._arms_stamp = Store.open(self.path)._arms, stamp
+            why_not = why_not_asked(self.path, run, self._arms.get(run.name))
         return replace(unreliable_run(run.path, why_not), group=run.group) if why_not else run
 
     @cached_property
     def _known(self) -> Checked:
         return Checked(self.path)
 
-    @cached_property
-    def _groups(self) -> dict[str, str | None]:
-        return {arm.full_name: arm.group for arm in self.experiment.arms}
-
     def _folder(self, arm: str, seed: int) -> Path:
         return inside(self.path, "runs", arm, f"seed-{seed}")
-
-
-def _document(path: Path) -> Experiment | None:
-    """The document of a directory; None where it has none, or one that is damaged."""
-    if not (path / document.FILE).exists():
-        return None
-    try:
-        return Store.open(path).experiment
-    except ResultsError as error:
-        if document.doubt(path) in ("", str(error)):
-            raise  # perhaps a later Headway wrote it, or it has no seal
-        return None
-
-
-def _by_name(experiment: Experiment) -> dict[str, Arm]:
-    return {arm.full_name: arm for arm in experiment.arms}
 
 
 def _batch(path: Path) -> RunBatch | None:
@@ -480,10 +452,15 @@ def _status(path: Path) -> Status:
         return "damaged"
 
 
-def _unwritable(path: Path, error: OSError) -> ResultsError:
-    if error.errno in FULL:
-        return failure(path, error)
-    return ResultsError(f"{path} cannot be written: {error.strerror}; choose another directory")
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise ResultsError if something cannot be written in the block."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise failure(path, error) from None
+        raise ResultsError(f"{path} cannot be written: {error.strerror}; choose another directory") from None
 
 
 def is_directory(name: object) -> TypeGuard[str | Path]:

@@ -10,8 +10,6 @@ key, `headway`, is a note of Headway's own. It names what the directory has, so 
     given_up: [plan, ...]         files of `looks/` that were lost, and that a former version did without
     timed: [ARM, ...]             arms that have a timing
     begun_in: FOLDER              the working directory of the first `headway run`, where relative paths begin
-
-A document of the first sealed version has `seals` in place of `runs`. The next `headway run` there writes `runs`.
 """
 
 import math
@@ -95,20 +93,20 @@ def record(
     runs, aside = _changed(directory, asked, dropped)
     if before != (runs, aside):
         order = {} if experiment is None else {"named": _order(directory, experiment, runs)}
-        _change(directory, {"runs": compact(runs), "dropped": compact(aside) or None, "seals": None, **order})
+        _change(directory, {"runs": compact(runs), "dropped": compact(aside) or None, **order})
 
 
-def named(directory: Path) -> set[Name] | None:
-    """The runs that the document names; None for a document of the first sealed version, which has no list of them."""
-    noted = _note_of(directory)
-    return _read_runs(noted["runs"]) if "runs" in noted else None
+def named(directory: Path) -> set[Name]:
+    """The runs that the document names."""
+    return _read_runs(_note_of(directory).get("runs"))
 
 
 def runs_of(directory: Path) -> tuple[set[Name], set[Name]]:
-    """The runs that were asked for, and those that were dropped; by their folders where the document has no list."""
-    runs, aside = named(directory), _read_runs(_note_of(directory).get("dropped"))
-    if runs is None or doubt(directory):
-        runs = (runs or set()) | there(directory)
+    """The runs that were asked for, and dropped; by their folders, too, if the document is damaged or gone."""
+    noted = _note_of(directory)
+    runs, aside = named(directory), _read_runs(noted.get("dropped"))
+    if not noted or doubt(directory):
+        runs |= there(directory)
         aside |= _names(files.entries(directory, "dropped/*/seed-*"))
     return runs, aside - runs
 
@@ -152,11 +150,10 @@ def missing(directory: Path) -> list[Name]:
 
 def missing_and_strangers(directory: Path) -> tuple[list[Name], list[Name]]:
     """Return the missing runs, and the runs that have a folder but that the document does not know."""
-    runs = named(directory)
-    if runs is None:
+    if not (noted := _note_of(directory)):
         return [], []
-    here = there(directory)
-    return sorted(runs - here), sorted(here - runs - _read_runs(_note_of(directory).get("dropped")))
+    runs, here = named(directory), there(directory)
+    return sorted(runs - here), sorted(here - runs - _read_runs(noted.get("dropped")))
 
 
 def compact(runs: Collection[Name]) -> dict[str, str]:
@@ -339,13 +336,11 @@ def _kept(directory: Path, experiment: Experiment, asked: Iterable[Name]) -> dic
 
 
 def _change(directory: Path, changed: Mapping[str, Any]) -> None:
-    """Change the note of a document, and nothing else of it."""
-    head, _, rest = files.read_bytes(directory / FILE).partition(b"\n")
-    text = (rest if _is_head(head) else head + b"\n" + rest).decode()
-    before, there, last = text.rpartition(_NOTE)
+    """Change the note of a document that is as it was written, and nothing else of it."""
+    _, _, text = files.read_bytes(directory / FILE).decode().partition("\n")
+    before, _, _ = text.rpartition(_NOTE)
     content = {key: value for key, value in {**_note_of(directory), **changed}.items() if value is not None}
-    end = write_yaml({**_read(last if there else ""), "headway": content})
-    _write(directory, f"{before if there else text.rstrip()}\n{end}")
+    _write(directory, before + "\n" + write_yaml({"headway": content}))
 
 
 def _write(directory: Path, text: str) -> None:
@@ -358,24 +353,17 @@ def _note_of(directory: Path) -> Mapping[str, Any]:
         text = files.read_bytes(directory / FILE).decode()
     except (OSError, UnicodeDecodeError):
         return {}
-    _, there, last = text.rpartition(_NOTE)
-    content = _read(last).get("headway") if there else None
-    return content if isinstance(content, dict) else {}
+    _, there, note = text.rpartition(_NOTE)
+    return _read_note(note) if there else {}
 
 
 @lru_cache(maxsize=8)
-def _read(last: str) -> Mapping[str, Any]:
-    """The keys of the end of a document, from the note on."""
+def _read_note(text: str) -> Mapping[str, Any]:
     try:
-        content = read_yaml(_NOTE + last, FILE)
-    except DeclarationError:
+        content = read_yaml(_NOTE + text, FILE)["headway"]
+    except (DeclarationError, TypeError, KeyError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _is_head(line: bytes) -> bool:
-    """Return whether a first line is Headway's: if it is damaged, a word or a piece of its hash is left."""
-    return b"SHA-256" in line or b" follows: " in line or re.search(rb"[0-9a-f]{24}", line) is not None
 
 
 def doubt(directory: Path) -> str:
@@ -386,22 +374,18 @@ def doubt(directory: Path) -> str:
         return ""  # whoever opens it tells that
     if head == f"{_HEAD}{Content.of(rest).sha256}".encode():
         return ""
-    if _is_head(head) or _note_of(directory).keys() & {"runs", "seals"}:
-        return _edited(directory)
-    return (
-        f"{directory / FILE} has no seal: a development version of Headway made it, or its seal was removed; train "
-        "the experiment again with this version, in another directory"
-    )
+    if is_unsealed(directory):
+        return (
+            f"{directory / FILE} has no seal: a development version of Headway made it, or its seal was removed; train "
+            "the experiment again with this version, in another directory"
+        )
+    return f"{directory / FILE} is not as Headway wrote it: it is damaged, or it was edited; {todo(directory)}"
 
 
 def is_unsealed(directory: Path) -> bool:
-    """Return whether the document never had a seal, or lost every trace of one."""
-    error = doubt(directory)
-    return bool(error) and error != _edited(directory)
-
-
-def _edited(directory: Path) -> str:
-    return f"{directory / FILE} is not as Headway wrote it: it is damaged, or it was edited; {todo(directory)}"
+    """Return whether the document never had a seal, or lost every trace of one, such as a word or a part of a hash."""
+    head, _, _ = files.read_bytes(directory / FILE).partition(b"\n")
+    return not re.search(rb"SHA-256| follows: |[0-9a-f]{24}", head) and "runs" not in _note_of(directory)
 
 
 def todo(directory: Path) -> str:

@@ -70,7 +70,7 @@ def check(directory: Path, former: Experiment | None, experiment: Experiment) ->
             f"{experiment.name}; choose another directory"
         )
     arms, runs = {arm.full_name: arm for arm in experiment.arms}, _readable(directory)
-    named = () if document.doubt(directory) else sorted(document.named(directory) or ())
+    named = () if document.doubt(directory) else sorted(document.named(directory))
     if gone := [name for name in dict.fromkeys((*(run.name for run in runs), *dict(named))) if name not in arms]:
         one, it = len(gone) == 1, "it" if len(gone) == 1 else "them"
         raise ResultsError(

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.base.files import Content, instead_of_file, json_text, kept_json, write_json, write_text
+from headway.base.files import Content, json_text, kept_json, write_json, write_text
 from headway.base.identity import DIGEST, is_as_signed, signed
 from headway.base.text import counted
 from headway.errors import ResultsError, shortened
@@ -132,18 +132,11 @@ def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
 def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
     """Why a file is not what it must be; empty where it is."""
     try:
-        if stands := instead_of_file(file):
-            return stands
-        n_bytes = file.stat().st_size
-        if n_bytes != content.n_bytes:
-            return f"has {n_bytes:,} bytes instead of {content.n_bytes:,}"
-        if not by_size and Content.of_file(file) != content:
-            return "does not have the content that was written"
+        return content.why_not(file, by_size=by_size)
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    return ""
 
 
 CHECKED = ".checked.json"
@@ -152,17 +145,17 @@ FOLDERS = (".", "heads")
 _COARSE_NS = 2_000_000_000
 """As coarse as the times of files may be: one that changed within it may change again, and look the same."""
 
-Stamp = tuple[int, int, int]
-"""When a file was written, how long it is, and which file it is."""
+Stamp = list[int]
+"""Size, times and inode of a file; nobody can set the time of the inode, which every write moves."""
 
 
-def file_stamp(file: Path) -> Stamp | None:
-    """The time, size and inode of a file, by which a later write is noticed; None if there is no file."""
+def file_stamp(file: Path | str) -> Stamp | None:
+    """The stamp of a file, by which a later write is noticed; None if there is no file."""
     try:
-        status = file.stat()
+        status = os.stat(file)
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 class Checked:
@@ -178,14 +171,14 @@ class Checked:
         try:
             if noted is None or noted["seal"] != seal:
                 return set(), False
-            same = {name for name, stamp in noted["stamps"].items() if _stamp(f"{folder}{os.sep}{name}") == stamp}
+            same = {name for name, stamp in noted["stamps"].items() if file_stamp(f"{folder}/{name}") == stamp}
             return same, len(same) == len(noted["stamps"])
         except (AttributeError, KeyError, TypeError, ValueError):  # a note that is damaged is none
             return set(), False
 
     def note(self, folder: Path, seal: str, names: Iterable[str]) -> None:
         """All files of a sealed run were found as they were sealed, just now."""
-        stamps = {name: stamp for name in (*FOLDERS, *names) if (stamp := _stamp(f"{folder}{os.sep}{name}"))}
+        stamps = {name: stamp for name in (*FOLDERS, *names) if (stamp := file_stamp(f"{folder}/{name}"))}
         latest = max(max(stamp[1:3]) for stamp in stamps.values())
         if time.time_ns() - latest > _COARSE_NS:
             self._runs[self._name(folder)] = {"seal": seal, "stamps": stamps}
@@ -201,15 +194,6 @@ class Checked:
 
     def _name(self, folder: Path) -> str:
         return f"{folder.parent.name}/{folder.name}"
-
-
-def _stamp(file: str) -> list[int] | None:
-    """Size, times and inode of a file; nobody can set the time of the inode, which every write moves."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def _read(path: Path) -> dict[str, Any]:

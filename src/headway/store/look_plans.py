@@ -23,10 +23,9 @@ from pydantic import TypeAdapter
 from headway.base import files
 from headway.base.files import Content, write_text
 from headway.base.identity import DIGEST, is_as_signed, signed
-from headway.errors import ResultsError, UserError
+from headway.errors import ResultsError
 from headway.store import document
 from headway.store.growth import turn
-from headway.store.storage import failure
 
 SCHEMA = 1
 
@@ -115,11 +114,6 @@ class Seen:
 _Stored = TypeVar("_Stored", StoredPlan, LookMade, Seen)
 
 
-def folder_of(directory: Path) -> Path:
-    """Return the folder of the interim analyses."""
-    return files.inside(directory, document.LOOKS)
-
-
 def damages(directory: Path) -> Iterator[str]:
     """A sentence for each file of `DIR/looks` that is not as it was written."""
     names = {*document.looks_there(directory), *document.anchors(directory)}
@@ -157,7 +151,7 @@ def unaccounted(directory: Path) -> Iterator[str]:
         plan = stored_plan(directory)
     except ResultsError:  # which is told already
         return
-    if plan is None or document.named(directory) is None:
+    if plan is None:
         return
     runs = document.there(directory).union(*document.runs_of(directory))
     needed = set(plan.arms)
@@ -234,9 +228,9 @@ def stored(directory: Path, name: str, kind: type[_Stored]) -> _Stored | None:
         return TypeAdapter(kind).validate_python(content)
     except FileNotFoundError:
         return None
+    except ResultsError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, ResultsError):
-            raise
         raise ResultsError(f"{file}: cannot be read ({error}); restore it, or choose another directory") from None
 
 
@@ -249,18 +243,13 @@ def keep(directory: Path, name: str, value: _Stored) -> _Stored:
     Raises:
         ResultsError: when it can neither be written nor read.
     """
-    try:
-        files.folder_in(directory, document.LOOKS)
+    with files.derived(document.look_file(directory, name)):
         settle(directory)
-        if _is_damaged(directory, name, value):
-            return value
         if (kept := _there(directory, name, value)) is not None:
             return kept
         with turn(directory):
-            if (kept := _there(directory, name, value)) is None:  # another process may have had the turn before
+            if _there(directory, name, value) is None:  # another process may have had the turn before
                 _write(directory, name, value)
-    except OSError as error:
-        raise _unwritable(directory, name, error) from None
     return stored(directory, name, type(value)) or value
 
 
@@ -268,26 +257,20 @@ def keep_plan(directory: Path, plan: StoredPlan) -> StoredPlan:
     """Store a plan, or the continuation of a stored plan; return the plan that is stored afterwards."""
     kept = keep(directory, "plan", plan)
     if plan.at_most > kept.at_most and plan.looks[: len(kept.looks)] == kept.looks:
-        try:
-            with turn(directory):
-                former = stored_plan(directory) or kept
-                if former.at_most < plan.at_most:
-                    _write(directory, "plan", replace(plan, made=former.made))
-        except OSError as error:
-            raise _unwritable(directory, "plan", error) from None
+        with files.derived(document.look_file(directory, "plan")), turn(directory):
+            former = stored_plan(directory) or kept
+            if former.at_most < plan.at_most:
+                _write(directory, "plan", replace(plan, made=former.made))
     return stored_plan(directory) or plan
 
 
-def _is_damaged(directory: Path, name: str, value: _Stored) -> bool:
-    """Return whether a file of findings is there and cannot be believed; a plan that is damaged is an error."""
-    is_there = document.state_of(document.look_file(directory, name)) is not None
-    return isinstance(value, LookMade | Seen) and is_there and bool(why_not(directory, name))
-
-
 def _there(directory: Path, name: str, value: _Stored) -> _Stored | None:
-    """Return the content of a file, or None if it is missing and can be written again."""
-    if isinstance(value, LookMade | Seen) and why_not(directory, name):
-        return None
+    """Return the content of a file, or None if it has to be written.
+
+    A damaged file of findings stays as it is, and the value takes its place; a damaged plan is an error.
+    """
+    if not isinstance(value, StoredPlan) and why_not(directory, name):
+        return value if document.look_file(directory, name).exists() else None
     return stored(directory, name, type(value))
 
 
@@ -299,13 +282,6 @@ def _write(directory: Path, name: str, value: _Stored) -> None:
     document.note(directory, name, (before, now))
     write_text(file, text)
     document.note(directory, name, (now,))
-
-
-def _unwritable(directory: Path, name: str, error: OSError) -> UserError:
-    if error.errno in files.FULL:
-        return failure(directory, error)
-    file = document.look_file(directory, name)
-    return ResultsError(f"{file} cannot be written: {error.strerror}; free space or check permissions")
 
 
 def _content(value: Any) -> Any:

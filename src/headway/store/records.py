@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -133,8 +133,8 @@ def read_records(path: Path) -> list[dict[str, Any]]:
             lines = bytes_of(path).split(b"\n")
     except FileNotFoundError:
         return []
-    records = _all_at_once(lines[:-1]) or []
-    for number, line in enumerate(lines[len(records) : -1], start=1):
+    records = []
+    for number, line in enumerate(lines[:-1], start=1):
         try:
             record = parsed(line)
             int(record["step"])
@@ -176,17 +176,6 @@ def _last_loss(path: Path, _changed_ns: int, _size: int) -> float | None:
             if losses and isinstance(losses[0], float):
                 return losses[0]
     return None
-
-
-def _all_at_once(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
-    """The records of lines as one JSON list, much faster than line by line; None where one of them is no record."""
-    try:
-        records = parsed(b"[" + b",".join(lines) + b"]")
-        for record in records:
-            int(record["step"])
-    except (ValueError, KeyError, TypeError):
-        return None
-    return records if len(records) == len(lines) else None
 
 
 def signed_json(path: Path) -> dict[str, Any] | None:

@@ -288,7 +288,7 @@ class Run:
         if step is not None:
             return records.read_step(self.path, "weights", step)
         with records.reached(self.path / "checkpoint"):
-            newest, damages = checkpoint.load(self.path / "checkpoint", self._why_not)
+            newest, damages = checkpoint.load(self.path / "checkpoint", self.id)
         if self.status == "done" and (newest is None or newest.step != self.steps):
             what = ", ".join(damages) or "the checkpoint of its last step is missing"
             raise ResultsError(f"{self.path}: {what}; {anew(self.path)}")
@@ -296,10 +296,6 @@ class Run:
             what = ", ".join([f"it is {self.status}", *damages])
             raise ResultsError(f"{self.path} has no checkpoint yet: {what}; `headway run` resumes it")
         return newest.weights()
-
-    def _why_not(self, commit: checkpoint.Commit) -> str | None:
-        theirs = commit.run and self.id and commit.run != self.id
-        return f"the checkpoint of step {commit.step} is that of another run" if theirs else None
 
     def model(self, step: int | None = None) -> Any:
         """The trained model, or as it was at a step whose weights were kept; a torch module.
@@ -355,18 +351,18 @@ def unreliable_run(path: Path, message: str) -> Run:
 
 def document(run: Run) -> str:
     """The text of run.json, signed."""
+    optional = {
+        "failure": run.failure,
+        "batch": run.batch and run.batch.content,
+        "steps": run.counted_steps,
+        "seal": run.seal,
+    }
     content = {
-        **{key: getattr(run, key) for key in IDENTITY},
-        "status": run.status,
-        "message": run.message,
-        **({} if run.failure is None else {"failure": run.failure}),
-        "config": run.config,
-        **({} if run.batch is None else {"batch": run.batch.content}),
+        **{key: getattr(run, key) for key in (*IDENTITY, "status", "message", "config")},
         "logging": {"every": run.log_every, **({"weights": run.keeps_weights} if run.keeps_weights else {})},
         "execution": run.execution,
         "metrics": run.metrics,
-        **({} if run.counted_steps is None else {"steps": run.counted_steps}),
-        **({} if run.seal is None else {"seal": run.seal}),
+        **{key: value for key, value in optional.items() if value is not None},
     }
     return signed_text(content)
 

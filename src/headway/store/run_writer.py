@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -159,7 +160,7 @@ class _Lines:
 
 def _resumable(path: Path, run: str) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint of a run beside which the records stand, and what was wrong with anything newer."""
-    newest, damages = checkpoint.load(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+    newest, damages = checkpoint.load(path / "checkpoint", run, partial(_why_not, path))
     if damages:
         damages = [*dict.fromkeys(damages), f"going on from step {newest.step if newest else 0}"]
     return newest, damages
@@ -173,7 +174,7 @@ def stored_step(path: Path, run: str) -> int:
         run: the id of the run.
     """
     try:
-        newest, _, _ = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+        newest, _, _ = checkpoint.newest(path / "checkpoint", run, partial(_why_not, path))
     except (OSError, ResultsError):
         return 0  # the process that resumes it reports what is wrong
     return newest.step if newest else 0
@@ -186,14 +187,12 @@ def why_not_newest(path: Path, run: str) -> list[str]:
         path: the folder of the run.
         run: the id of the run, which tells its checkpoints from those of another run.
     """
-    _, _, damages = checkpoint.newest(path / "checkpoint", lambda commit: _why_not(path, run, commit))
+    _, _, damages = checkpoint.newest(path / "checkpoint", run, partial(_why_not, path))
     return list(dict.fromkeys(damages))
 
 
-def _why_not(path: Path, run: str, commit: Commit) -> str | None:
-    """Return why a run cannot resume from a checkpoint, or None if it can."""
-    if commit.run and run and commit.run != run:
-        return f"the checkpoint of step {commit.step} is that of another run"
+def _why_not(path: Path, commit: Commit) -> str:
+    """Return why the run in a folder cannot resume from a checkpoint of its own; empty if it can."""
     if commit.records is None:
         return f"the checkpoint of step {commit.step} does not say what was recorded"
     for name, content in commit.records.items():
@@ -203,7 +202,7 @@ def _why_not(path: Path, run: str, commit: Commit) -> str | None:
             return f"{name} is missing"
         if Content.of_file(path / name, content.n_bytes if name in _LINE_FILES else None) != content:
             return f"{name} does not have the content that was recorded until step {commit.step}"
-    return None
+    return ""
 
 
 def _cut_lines(path: Path, resumed: Checkpoint | None) -> None:

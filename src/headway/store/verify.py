@@ -8,15 +8,14 @@ instruction set sums in another order, which is no defect.
 `directory_warnings` are sentences on a directory, apart from its damaged runs, to read before its results are believed.
 """
 
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headway.base.files import Content, entries, json_text, names_in, plain, read_bytes
-from headway.base.text import command_line, listed
+from headway.base.text import command_line, listed, some_names
 from headway.config import command
 from headway.config.plugins import check_kept
 from headway.config.run import WORK
@@ -56,17 +55,16 @@ def verify(directory: Path) -> Iterator[Looked]:
     Raises:
         ResultsError: when it is none, or its document has no seal.
     """
-    store, damages = None, []
+    doubt, store = document.doubt(directory), None
     try:
         store = Store.open(directory)
     except ResultsError as error:
-        if not run_folders(directory) or str(error) == document.doubt(directory):
+        if not run_folders(directory) or str(error) == doubt:
             raise
-        damages.append(str(error))
-    doubt = document.doubt(directory) if store else ""
+        doubt = str(error)
     checked, beside = Checked(directory), _beside(directory)
-    damages += [*filter(None, [doubt]), *_misplaced(directory), *beside.damages]
-    yield replace(beside, damages=tuple(damages), note=_unnamed(directory) if store else "")
+    damages = (*filter(None, [doubt]), *_misplaced(directory), *beside.damages)
+    yield replace(beside, damages=damages)
     for folder in run_folders(directory):
         yield _look(folder, store, checked)
     checked.save()
@@ -94,27 +92,23 @@ def _about_strangers(directory: Path, runs: Sequence[document.Name]) -> str:
     )
 
 
-def _unnamed(directory: Path) -> str:
-    """Return a note on a document of the first sealed version; empty for any other."""
-    if document.named(directory) is not None:
-        return ""
-    return (
-        f"{directory / document.FILE} does not name the runs that were asked for: Headway cannot notice that a run "
-        f"was removed before `{command_line('run', directory)}` has listed the runs"
-    )
-
-
 def _beside(directory: Path) -> Looked:
     """The damages among the files beside the runs."""
-    files = [(kind.why_not, file) for kind in STORED_FILES if kind.why_not for file in entries(directory, kind.pattern)]
-    damages = [why_not(directory, file) for why_not, file in files]
-    untimed = [
-        file for arm in document.timed_arms(directory) if not (file := document.timing_file(directory, arm)).exists()
+    code = entries(directory, "plugins/*.py")
+    commands = entries(directory, f"{command.FOLDER}/*")
+    signed = [file for pattern in document.SIGNED for file in entries(directory, pattern)]
+    damages = [
+        *map(_why_not_code, code),
+        *map(_why_not_command, commands),
+        *(_why_not_signed(directory, file) for file in signed),
     ]
-    lost = [f"{file} is gone; `headway run` with --timing measures it again" for file in untimed]
-    lost += [*look_plans.damages(directory), *look_plans.unaccounted(directory)]
-    sizes = [file.stat().st_size for _, file in files if file.is_file()]
-    return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=(*filter(None, damages), *lost))
+    for arm in document.timed_arms(directory):
+        file = document.timing_file(directory, arm)
+        if not file.exists():
+            damages.append(f"{file} is gone; `headway run` with --timing measures it again")
+    damages += [*look_plans.damages(directory), *look_plans.unaccounted(directory)]
+    sizes = [file.stat().st_size for file in (*code, *commands, *signed) if file.is_file()]
+    return Looked(n_files=len(sizes) + 1, n_bytes=sum(sizes), damages=tuple(filter(None, damages)))
 
 
 def _why_not_signed(directory: Path, file: Path) -> str:
@@ -127,7 +121,7 @@ def _why_not_signed(directory: Path, file: Path) -> str:
     return "" if found and read_bytes(file) == json_text(found).encode() else f"{file} is not as it was written; {todo}"
 
 
-def _why_not_code(_: Path, file: Path) -> str:
+def _why_not_code(file: Path) -> str:
     """Return why kept code is not as written: its name holds its hash."""
     try:
         check_kept(file)
@@ -136,45 +130,8 @@ def _why_not_code(_: Path, file: Path) -> str:
     return ""
 
 
-def _why_not_command(_: Path, file: Path) -> str:
+def _why_not_command(file: Path) -> str:
     return "" if command.is_kept(file) else f"{file} is not as it was written; the experiment's file writes it again"
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredFile:
-    """Files of a results directory that something reads, and what would tell that one of them is damaged.
-
-    Attributes:
-        pattern: the pattern of the files' paths in the directory.
-        by: the protection that detects damage: the hash or digest of the file, in a file or a name.
-        why_not: the function of the directory that describes damage to a file beside the runs, with advice; empty if
-            the file is sound. None: other code checks the file.
-    """
-
-    pattern: str
-    by: str
-    why_not: Callable[[Path, Path], str] | None = None
-
-
-_OF_RUN = "runs/*/seed-*"
-STORED_FILES = (
-    StoredFile(pattern=document.FILE, by="its first line"),
-    StoredFile(pattern="looks/*.json", by="the document"),
-    StoredFile(pattern="plugins/*.py", by="its name", why_not=_why_not_code),
-    StoredFile(pattern=f"{command.FOLDER}/*", by="its name", why_not=_why_not_command),
-    *(StoredFile(pattern=pattern, by="itself", why_not=_why_not_signed) for pattern in document.SIGNED),
-    StoredFile(pattern=integrity.CHECKED, by="nothing: where it is damaged, runs are read whole"),
-    StoredFile(pattern=f"{_OF_RUN}/run.json", by="itself"),
-    StoredFile(pattern=f"{_OF_RUN}/{integrity.SEAL}", by="run.json"),
-    *(StoredFile(pattern=f"{_OF_RUN}/{name}", by="the seal") for name in READ),
-    *(StoredFile(pattern=f"{_OF_RUN}/{name}/*.safetensors", by="the seal") for name in OF_STEPS),
-    StoredFile(pattern=f"{_OF_RUN}/checkpoint/*", by="the seal; before a run is done, the newest commit"),
-    *(
-        StoredFile(pattern=f"{place}/*.json", by="its number")
-        for place in (".lease", "timings/lease", f"{_OF_RUN}/lease")
-    ),
-)
-"""Every file of a results directory that is read; what is not named here is free."""
 
 
 def _look(folder: Path, store: Store | None, known: Checked) -> Looked:
@@ -195,17 +152,8 @@ def _not_of_a_run(folder: Path) -> str:
     links = [name for name in found if os.path.islink(folder / name)]
     foreign = [name for name, is_own in found.items() if not is_own and name not in links and not name.endswith(".tmp")]
     kinds = ((foreign, "not of the run"), (links, "links, which Headway does not follow"))
-    told = [f"{what}: {_some(names)}" for names, what in kinds if names]
+    told = [f"{what}: {some_names([*map(shortened, names)])}" for names, what in kinds if names]
     return f"{folder}: {'; '.join(told)}" if told else ""
-
-
-_MOST_NAMES = 5
-"""Names that a note tells, of many."""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = [f"{len(names) - _MOST_NAMES:,} more"] if len(names) > _MOST_NAMES else []
-    return listed([*map(shortened, names[:_MOST_NAMES]), *more])
 
 
 def _examined(folder: Path, store: Store | None, known: Checked) -> Looked:
@@ -253,16 +201,7 @@ def finished(run: Run) -> Run | None:
         ResultsError: when its run.json cannot be read.
     """
     run_now = read(run.path)
-    return run_now if run_now.status == "done" and run_now.id == run.id and run_now.seal else None
-
-
-def is_whole(first: Run) -> bool:
-    """Return whether the folder holds what the first process sealed."""
-    try:
-        first.check("whole")
-    except ResultsError:
-        return False
-    return True
+    return run_now if run_now.status == "done" and run_now.id == run.id else None
 
 
 def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, Content]) -> list[str]:
@@ -275,7 +214,7 @@ def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, C
     """
     mine = plain(dict(metrics))
     names = sorted(name for name in first.metrics.keys() | mine.keys() if not name.endswith(PASSING))
-    differing = [name for name in names if not _equal(first.metrics.get(name), mine.get(name))]
+    differing = [name for name in names if first.metrics.get(name) != mine.get(name)]
     try:
         sealed = integrity.read(first.path, first.seal or "")
     except ResultsError:
@@ -302,11 +241,6 @@ def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
         f"{what} though both were executed equally: one of these machines is faulty (memory, processor or disk); the "
         "first result is kept; trust neither before you have trained the run on another machine"
     )
-
-
-def _equal(one: Any, other: Any) -> bool:
-    both = isinstance(one, float) and isinstance(other, float)
-    return one == other or (both and math.isnan(one) and math.isnan(other))
 
 
 def directory_warnings(directory: Path) -> Iterator[str]:
