@@ -471,13 +471,13 @@ def _trained(
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
     from headway.adaptive.until import PlanContext
-    from headway.execute.sweep import to_the_end
+    from headway.execute.sweep import run_all
 
     path, making = out or experiment.directory, Making.at(site.slots, together)
 
     def train(pairs: Iterable[tuple[Arm, int]]) -> None:
         runs = Store.with_runs(path, experiment, experiment.with_ancestors(pairs), making)[1]
-        watch(to_the_end(runs, site.places))
+        watch(run_all(runs, site.places))
 
     begun = None
     if goal is not None:
@@ -492,7 +492,7 @@ def _trained(
     store, runs = prepare(first, out, site.slots, tell, together)
     trained = any(run.status != "done" for run in runs)
     if begun is None:
-        watch(to_the_end(runs, site.places))
+        watch(run_all(runs, site.places))
     for said in () if begun is None else begun.resume():
         tell(said)
     if not store.path.is_dir():

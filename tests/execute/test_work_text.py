@@ -13,6 +13,7 @@ from support import quadratic, small_text
 
 from headway import api
 from headway.base.identity import signed
+from headway.base.text import size
 from headway.config.metrics import METRICS
 from headway.errors import UserError
 from headway.execute import timing
@@ -220,9 +221,7 @@ def test_out_of_memory_names_the_arm_its_estimate_and_what_would_fit(tmp_path, m
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": needed // 2})())
     assert work(run.path, failing(error)) == FAILED
     message = Run.open(run.path).message
-    assert message.startswith(
-        f"out of memory: falling needs about {needed / 1e9:.1f} GB with a batch of 4096; a batch of "
-    )
+    assert message.startswith(f"out of memory: falling needs about {size(needed)} with a batch of 4096; a batch of ")
     assert message.endswith(": lower training.batch_size, or keep it and raise training.grad_accumulation")
     fits = int(message.partition("; a batch of ")[2].split()[0])
     assert 1_900 < fits < 2_100

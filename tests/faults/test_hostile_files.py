@@ -229,7 +229,7 @@ def test_what_a_run_is_judged_on_is_counted_before_it_is_made(setting, tmp_path)
 
     def work():
         with pytest.raises(
-            UserError, match=r"^h1 needs about [\d.]+ GB for the prompts that it is judged on, and [\d.]+"
+            UserError, match=r"^h1 needs about [\d,.]+ GB for the prompts that it is judged on, and [\d.]+"
         ):
             headway.run(experiment, tmp_path / "out")
 

@@ -7,7 +7,6 @@ from multiprocessing.pool import ThreadPool
 
 import pytest
 from support import quadratic
-from support import stored as folders
 
 from headway.base.identity import signed
 from headway.errors import ResultsError

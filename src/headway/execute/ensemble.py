@@ -8,7 +8,7 @@ checkpoint is ahead of the others' enters when the others have reached it.
 
 import contextlib
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,15 +49,22 @@ def work_together(path: Path, open_together: OpenTogether, *, parent: int | None
         return DONE
     assert run.batch is not None, "a run alone is the business of `work`"
     with _Patient(parent).heard() as stop_request, contextlib.ExitStack() as held:
+        specs, members = list[RunSpec](), list[_Member]()
         try:
-            rows = [_Row.of(folder, run, held) for folder in run.batch.folders(path)]
+            for row, folder in enumerate(run.batch.folders(path)):
+                now, lease = _owned(folder, run, held)
+                specs.append(run.spec if now is None else now.spec)
+                if now is not None and lease is not None:
+                    file = open(appending(folder / "log.txt"), "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+                    log = held.enter_context(file)
+                    members.append(_Member(row=row, run=now, lease=lease, log=log, stop_request=stop_request))
         except LeaseHeld as error:
             print(f"{path}: {error}, which is a run of its batch")
             return ELSEWHERE
         except OSError as error:
             print(outcome_of_storage(path, error))
             return exit_code(error)
-        return _Rounds(rows, stop_request, open_together).codes().get(path, DONE)
+        return _Rounds(specs, members, run.batch.id, open_together).codes(stop_request).get(path, DONE)
 
 
 class _Patient(StopRequest):
@@ -73,42 +80,21 @@ class _Patient(StopRequest):
         pass
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Member:
-    """An unfinished run of a batch, owned by this process, and its log."""
+def _owned(folder: Path, first: Run, held: contextlib.ExitStack) -> tuple[Run | None, Lease | None]:
+    """Return a member of the batch of a run, and its lease if it still has work, held until the batch ends.
 
-    run: Run
-    lease: Lease
-    log: IO[str]
+    A member that left the batch, moved aside or damaged, is None. Its row gets another run, which changes no bit of the
+    others.
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    """A row of the program: what it is of, and who it is, unless nobody reads it."""
-
-    spec: RunSpec
-    member: _Member | None = None
-
-    @classmethod
-    def of(cls, folder: Path, first: Run, held: contextlib.ExitStack) -> "_Row":
-        """Return the row of a member; the member's lease is held until the batch ends, if it still has work.
-
-        A member that left the batch, moved aside or damaged, gets the row of another run. The content of that row
-        changes no bit of the others.
-
-        Raises:
-            LeaseHeld: when another process has it.
-            OSError: when its lease or its log cannot be written.
-        """
-        run = _of_batch(folder, first)
-        if run is None or not _is_left(run, first):
-            return cls(spec=first.spec if run is None else run.spec)
+    Raises:
+        LeaseHeld: when another process has it.
+        OSError: when its lease cannot be written.
+    """
+    run, lease = _of_batch(folder, first), None
+    if run is not None and _is_left(run, first):
         lease = held.enter_context(Lease.take(folder / "lease"))
         run = _of_batch(folder, first)  # its former owner may have finished it since
-        if run is None or not _is_left(run, first):
-            return cls(spec=first.spec if run is None else run.spec)
-        log = held.enter_context(open(appending(folder / "log.txt"), "a", encoding="utf-8", buffering=1))  # noqa: SIM115
-        return cls(spec=run.spec, member=_Member(run=run, lease=lease, log=log))
+    return run, lease if run is not None and _is_left(run, first) else None
 
 
 def _of_batch(folder: Path, first: Run) -> Run | None:
@@ -127,75 +113,101 @@ def _is_left(run: Run, first: Run) -> bool:
     return run.status != "done" and (run.status != "failed" or first.status == "failed")
 
 
+class _Member:
+    """An unfinished run of a batch, owned by this process.
+
+    Attributes:
+        row: the number of its row in the program.
+        path: its folder.
+        lease: its lease.
+        log: its log.
+        owned: its work.
+        joins_at: the step at which it enters.
+        going: its work while it is in the program.
+        measures: True if it may measure its row before its next step.
+    """
+
+    going: Generator[bool, None, int]
+
+    def __init__(self, *, row: int, run: Run, lease: Lease, log: IO[str], stop_request: StopRequest):
+        self.row, self.path, self.lease, self.log = row, run.path, lease, log
+        self.owned = OwnedRun(run, lease, stop_request)
+        self.joins_at = stored_step(run.path, run.id)
+        self.measures = False
+
+
 class _Rounds:
     """The members of a batch, gone through in rounds: an event of each, so that all stand at one step after it."""
 
-    def __init__(self, rows: Sequence[_Row], stop_request: StopRequest, open_together: OpenTogether):
-        self._rows, self._stop_request, self._open_together = rows, stop_request, open_together
-        self._batch_id = next(iter(batch.id for row in rows if row.member and (batch := row.member.run.batch)), "")
-        self._members = {number: row.member for number, row in enumerate(rows) if row.member is not None}
-        self._joins = {number: stored_step(member.run.path, member.run.id) for number, member in self._members.items()}
-        self._waiting = dict(self._joins)
-        self._owned = {n: OwnedRun(member.run, member.lease, stop_request) for n, member in self._members.items()}
-        self._goings: dict[int, Generator[bool, None, int]] = {}
-        self._measures: dict[int, bool] = {}
-        """Map each started member to whether it may measure its row before its next step."""
+    def __init__(
+        self, specs: Sequence[RunSpec], members: Sequence[_Member], batch_id: str, open_together: OpenTogether
+    ):
+        self._specs, self._batch_id, self._open_together = specs, batch_id, open_together
+        self._joins = {member.joins_at for member in members}
+        self._waiting, self._at_work = list(members), list[_Member]()
         self._studies: Sequence[Study] = ()
         self._broken: Exception | None = None
         self._codes: dict[Path, int] = {}
 
-    def codes(self) -> dict[Path, int]:
+    def codes(self, stop_request: StopRequest) -> dict[Path, int]:
         """Work on them to their ends; the exit codes."""
-        for number, step in self._waiting.items():
-            self._members[number].lease.progress(step, 0.0)
-        while self._goings or self._waiting:
-            if not self._goings and self._stop_request.stop:
+        for member in self._waiting:
+            member.lease.progress(member.joins_at, 0.0)
+        while self._at_work or self._waiting:
+            if not self._at_work and stop_request.stop:
                 self._stop()
                 break
-            reached = [self._studies[number].trainer.step for number in self._goings]
-            front = min(reached or self._waiting.values())
-            for number in [number for number, step in self._waiting.items() if step <= front]:
-                self._put_in(number, self._waiting.pop(number))
+            reached = [self._step_of(member) for member in self._at_work]
+            front = min(reached or [member.joins_at for member in self._waiting])
+            for member in [member for member in self._waiting if member.joins_at <= front]:
+                self._waiting.remove(member)
+                self._put_in(member)
             # Those first that measure what is in their rows: the first of the others moves them all.
-            for number in sorted(self._goings, key=lambda number: not self._measures[number]):
-                self._next(number)
+            for member in sorted(self._at_work, key=lambda member: not member.measures):
+                self._next(member)
         return self._codes
 
-    def _put_in(self, number: int, step: int) -> None:
-        """Put in a member that resumes from a step which the others have reached."""
-        self._goings[number] = self._owned[number].going(self._opening(number))
-        self._next(number)
-        if number in self._goings and self._studies[number].trainer.step != step:
-            self._goings.pop(number).close()  # its checkpoint was damaged since it was looked at: another time
-            self._codes[self._members[number].run.path] = ELSEWHERE
+    def _step_of(self, member: _Member) -> int:
+        return self._studies[member.row].trainer.step
 
-    def _opening(self, number: int) -> OpenStudy:
+    def _put_in(self, member: _Member) -> None:
+        """Put in a member that resumes from a step which the others have reached."""
+        member.going = member.owned.going(self._opening(member.row))
+        self._at_work.append(member)
+        self._next(member)
+        if member in self._at_work and self._step_of(member) != member.joins_at:
+            member.going.close()  # its checkpoint was damaged since it was looked at: another time
+            self._leave(member, ELSEWHERE)
+
+    def _opening(self, row: int) -> OpenStudy:
         def open_study(_spec: RunSpec, _stored: Any) -> Study:
             if self._broken is not None:  # what ends one of them at its beginning ends them all
                 raise self._broken
             try:
                 if not self._studies:
-                    self._studies = self._open_together([row.spec for row in self._rows], set(self._joins.values()))
+                    self._studies = self._open_together(self._specs, self._joins)
             except Exception as error:
                 self._broken = error
                 raise
-            study = self._studies[number]
+            study = self._studies[row]
             return replace(study, execution={**study.execution, "batch": self._batch_id})
 
         return open_study
 
-    def _next(self, number: int) -> None:
+    def _next(self, member: _Member) -> None:
         """The next event of a member; one that has ended leaves."""
-        member = self._members[number]
         try:
             with contextlib.redirect_stdout(member.log):
-                self._measures[number] = next(self._goings[number])
+                member.measures = next(member.going)
         except StopIteration as end:
-            self._codes[member.run.path] = int(end.value)
-            del self._goings[number]
+            self._leave(member, int(end.value))
+
+    def _leave(self, member: _Member, code: int) -> None:
+        self._at_work.remove(member)
+        self._codes[member.path] = code
 
     def _stop(self) -> None:
         """Record members that were not put in yet as stopped at the step where they are stored."""
-        for number, step in self._waiting.items():
-            with contextlib.redirect_stdout(self._members[number].log):
-                self._codes[self._members[number].run.path] = self._owned[number].stopped_before(step)
+        for member in self._waiting:
+            with contextlib.redirect_stdout(member.log):
+                self._codes[member.path] = member.owned.stopped_before(member.joins_at)

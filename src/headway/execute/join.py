@@ -13,9 +13,9 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from headway.base.text import counted
@@ -24,7 +24,7 @@ from headway.errors import ResultsError, UserError, shortened
 from headway.execute.places import WORKER, lasting
 from headway.execute.queue import Snapshot
 from headway.execute.stop import SignalHandler
-from headway.execute.sweep import ExecutionOptions, to_the_end
+from headway.execute.sweep import ExecutionOptions, run_all
 from headway.store.batches import check_and_prepare, check_batches
 from headway.store.directory import Store
 from headway.store.environment import check_device
@@ -60,8 +60,9 @@ def deadline(text: str, now: datetime | None = None) -> Deadline:
         UserError: when it is none of these, or past.
     """
     given, now = shortened(text.strip()), now or datetime.now()
-    seconds = _from_now(text.strip()) if re.fullmatch(rf"({_PART.pattern})+", text.strip()) else None
-    if seconds is None:
+    if re.fullmatch(rf"({_PART.pattern})+", text.strip()):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    else:
         then = _time_of(text.strip(), now)
         if then is None:
             raise UserError(f"until {given}: give for how long, such as 1h50m, or when: 18:30, or 2026-11-23 08:00")
@@ -73,24 +74,12 @@ def deadline(text: str, now: datetime | None = None) -> Deadline:
     return Deadline(at=time.monotonic() + seconds)
 
 
-def _from_now(text: str) -> float:
-    parts = timedelta()
-    try:
-        for number, unit in _PART.findall(text):
-            parts += timedelta(seconds=float(number) * _SECONDS[unit])
-    except OverflowError:
-        return float("inf")
-    return parts.total_seconds()
-
-
 def _time_of(text: str, now: datetime) -> datetime | None:
-    if match := re.fullmatch(r"(\d{1,2}):(\d\d)", text):
-        hour, minute = int(match[1]), int(match[2])
-        return now.replace(hour=hour, minute=minute, second=0, microsecond=0) if hour < 24 and minute < 60 else None
-    try:
+    with suppress(ValueError):
+        return datetime.combine(now, datetime.strptime(text, "%H:%M").time(), now.tzinfo)
+    with suppress(ValueError):
         return datetime.fromisoformat(text)
-    except ValueError:
-        return None
+    return None
 
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -157,16 +146,13 @@ class Joining:
         check_device(options.device, workers=options.workers, runs_per_gpu=options.runs_per_gpu)
         for plugin in allow(self.directory):  # to work on its runs is to run its code
             tell(plugin.sentence)
-        store, before, given_up = Store.open(self.directory), set[Path](), set[Path]()
+        store, given_up = Store.open(self.directory), set[Path]()
         options.check_trusted(self.directory, store.experiment.arms)
         with SignalHandler().heard(), stored(self.directory):
-            first = True
+            before = {run.path for run in store.runs() if run.status == "failed"}
             while not self._is_time:
                 store = store.anew()
-                runs = store.runs()
-                if first:
-                    before, first = {run.path for run in runs if run.status == "failed"}, False
-                todo = [run for run in _undone(runs) if run.path not in given_up]
+                todo = [run for run in _undone(store.runs()) if run.path not in given_up]
                 if not todo:
                     break
                 check_writable(self.directory, todo[0].path)
@@ -203,7 +189,7 @@ class Joining:
         check_and_prepare([(run.name, run.spec) for run in todo], [place.slot for place in places], tell)
         kept = lasting(places) if self.options.command == WORKER else places
         failed: set[Path] = set()
-        watch(self._in_time(to_the_end(todo, kept), failed))
+        watch(self._in_time(run_all(todo, kept), failed))
         return failed
 
     def _in_time(self, snapshots: Generator[Snapshot], failed: set[Path]) -> Generator[Snapshot]:

@@ -209,8 +209,6 @@ class Snapshot:
     runs: tuple[Progress, ...]
     workers: int
     elapsed_s: float
-    stopped: str = ""
-    """Why all of it ended before its end: the directory cannot be stored any more."""
 
     def count(self, status: Status) -> int:
         """Runs of a status."""

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -304,48 +305,49 @@ class AllRayPlaces:
             raise UserError(f"ray: no node has a slot for device {self._device}; take another, or start more nodes")
 
     def _usable(self, nodes: tuple[RayNode, ...], *, first: bool) -> list[RayNode]:
-        token = secrets.token_hex(8)
-        probe = self._directory.absolute() / f".probe-{token}"
-        try:
-            probe.write_text(token)
-            reports = self._cluster.looked(nodes, probe, token, self._files)
-            usable = []
-            for node, one in reports.items():
-                if why := why_not(node, one):
-                    if first:
-                        raise UserError(f"ray: {why}")
-                    self._refuse(node, why)
-                else:
-                    usable.append(node)
-            seen = {
-                node: bool(one["sees"] and one["writes"]) and Path(f"{probe}-{one['host']}-{one['pid']}").exists()
-                for node, one in reports.items()
-            }
-            return self._seeing(usable, seen, {node: one["why_not"] for node, one in reports.items()})
-        finally:
-            for file in self._directory.glob(f"{probe.name}*"):
-                file.unlink(missing_ok=True)
-
-    def _seeing(self, nodes: list[RayNode], seen: Mapping[RayNode, bool], why: Mapping[RayNode, str]) -> list[RayNode]:
-        """Return the nodes that see the results directory; refuse the others.
+        """Return the nodes with the same Headway that see the results directory; refuse the others.
 
         Raises:
-            UserError: when no node sees the directory.
+            UserError: when a node has another Headway at first, or no node sees the directory.
         """
-        blind = [node for node in nodes if not seen[node]]
-        if blind and not self._places and len(blind) == len(nodes):
-            hosts = listed([f"{node.host} ({why[node] or 'it is not the same there'})" for node in blind])
+        reports, blind = self._reported(nodes)
+        for node, said in reports.items():
+            if why := why_not(node, said):
+                if first:
+                    raise UserError(f"ray: {why}")
+                self._refuse(node, why)
+        same = [node for node in reports if node.id not in self._refused]
+        usable = [node for node in same if node not in blind]
+        if same and not usable and not self._places:
+            hosts = listed([f"{node.host} ({blind[node]})" for node in same])
             raise UserError(
                 f"ray: {self._directory} cannot be seen and written by {hosts}; give a directory in a folder that all "
                 "nodes share"
             )
         if not self._said_how:
             self._said_how = True
-            n = len(nodes) - len(blind)
-            self._tell(f"{counted(n, 'Ray node')}: {'it sees' if n == 1 else 'they see'} {self._directory}")
-        for node in blind:
-            self._refuse(node, f"it cannot see and write {self._directory} ({why[node] or 'it is not the same there'})")
-        return [node for node in nodes if node not in blind]
+            sees = "it sees" if len(usable) == 1 else "they see"
+            self._tell(f"{counted(len(usable), 'Ray node')}: {sees} {self._directory}")
+        for node in same:
+            if node in blind:
+                self._refuse(node, f"it cannot see and write {self._directory} ({blind[node]})")
+        return usable
+
+    def _reported(self, nodes: tuple[RayNode, ...]) -> tuple[Mapping[RayNode, Mapping[str, str]], dict[RayNode, str]]:
+        """Return what nodes report of themselves, and why those that do not see the results directory do not."""
+        token, blind = secrets.token_hex(8), {}
+        probe = self._directory.absolute() / f".probe-{token}"
+        try:
+            probe.write_text(token)
+            reports = self._cluster.looked(nodes, probe, token, self._files)
+            for node, said in reports.items():
+                wrote = Path(f"{probe}-{said['host']}-{said['pid']}").exists()
+                if not (said["sees"] and said["writes"] and wrote):
+                    blind[node] = said["why_not"] or "it is not the same there"
+            return reports, blind
+        finally:
+            for file in self._directory.glob(f"{probe.name}*"):
+                file.unlink(missing_ok=True)
 
     def _refuse(self, node: RayNode, why: str) -> None:
         """Start nothing more there."""
@@ -356,13 +358,5 @@ class AllRayPlaces:
     def _slots(self, node: RayNode) -> list[RayPlace]:
         wants_gpu = self._uses_gpu and (self._device.startswith("cuda") or (self._device == "auto" and node.gpus))
         n, share = (node.gpus * self._runs_per_gpu, 1 / self._runs_per_gpu) if wants_gpu else (node.cpus, 0.0)
-        return [
-            RayPlace(
-                cluster=self._cluster,
-                node=node,
-                on_gpu=share,
-                command=self._command,
-                refuse=self._refuse,
-            )
-            for _ in range(n)
-        ]
+        slot = partial(RayPlace, cluster=self._cluster, node=node, command=self._command, refuse=self._refuse)
+        return [slot(on_gpu=share) for _ in range(n)]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headway.base.text import size
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.errors import ResultsError, StorageFailed
@@ -167,13 +168,15 @@ def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot,
     (Ctrl-C), or closing it, stops the workers, which store where they are; use `contextlib.closing` where that is to
     happen at once. SIGTERM, SIGHUP and SIGUSR1 then act like Ctrl-C.
 
-    Where a run cannot be stored, and its directory has no room for another one either, all workers are stopped; the
-    last snapshot says why (`to_the_end` raises it).
+    Where a run cannot be stored, and its directory has no room for another one either, all workers are stopped.
 
     Args:
         runs: the runs to work on.
         places: the places, each for one run at a time; the iterable is read at every poll, since places may come and
             go.
+
+    Raises:
+        StorageFailed: after the last snapshot, where the directory cannot be stored any more.
     """
     release_left()  # what an earlier sweep of this process had, while its disk was full
     sweep = _Sweep(runs, places)
@@ -186,24 +189,11 @@ def run_all(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot,
                 interruptions.ending = True
                 sweep.stop(interruptions)
             yield sweep.snapshot(last=True)
+            if sweep.stopped:
+                raise StorageFailed(sweep.stopped)
         finally:
             interruptions.ending = True
             sweep.stop(interruptions)
-
-
-def to_the_end(runs: Sequence[Run], places: Iterable[Place]) -> Generator[Snapshot, None, None]:
-    """Work on runs like `run_all`, and raise StorageFailed if results can no longer be stored.
-
-    Raises:
-        StorageFailed: after the last snapshot, where the directory cannot be stored any more.
-    """
-    stopped = ""
-    with contextlib.closing(run_all(runs, places)) as snapshots:
-        for snapshot in snapshots:
-            stopped = snapshot.stopped
-            yield snapshot
-    if stopped:
-        raise StorageFailed(stopped)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,15 +362,12 @@ class _Sweep:
 
     def snapshot(self, *, last: bool = False) -> Snapshot:
         """How far all runs are, as of now or, but for the last one, since the blink of an eye."""
-        if last or self._shown is None or time.monotonic() - self._shown_at >= _POLL_EVERY_S:
-            self._shown, self._shown_at = self._snapshot(), time.monotonic()
+        now = time.monotonic()
+        if last or self._shown is None or now - self._shown_at >= _POLL_EVERY_S:
+            n_places = sum(place.ready for place in self._places)
+            runs = tuple(self._progress(state) for state in self._states)
+            self._shown, self._shown_at = Snapshot(runs=runs, workers=n_places, elapsed_s=now - self._began), now
         return self._shown
-
-    def _snapshot(self) -> Snapshot:
-        elapsed_s = time.monotonic() - self._began
-        n_places = sum(place.ready for place in self._places)
-        runs = tuple(self._progress(state) for state in self._states)
-        return Snapshot(runs=runs, workers=n_places, elapsed_s=elapsed_s, stopped=self.stopped)
 
     def _may_begin(self, unit: Unit) -> bool:
         """Return whether a run need not wait for its parent; it need not if it can never start."""
@@ -570,7 +557,8 @@ def _cause_of_death(run: Run, code: int) -> str:
     if code >= 0:
         return f"its process ended with exit code {code}; {path / 'log.txt'} says more"
     name = signal.Signals(-code).name
-    reason = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
-    if reason and (needed := needed_bytes(run)):
-        reason += f" (it needs about {needed / 1e9:.1f} GB)" if needed > 1e8 else ""
+    reason, needed = "", needed_bytes(run)
+    if -code == signal.SIGKILL:
+        needs = f" (it needs about {size(needed)})" if needed > 1e8 else ""
+        reason = f", as happens when memory runs out{needs}"
     return f"its process was killed by {name}{reason}; run again to resume"

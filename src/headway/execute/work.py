@@ -21,7 +21,6 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, User
 from headway.execute.stop import Stop, StopRequest
 from headway.store import checkpoint, integrity, verify
 from headway.store.batches import explain_out_of_memory, is_out_of_memory
-from headway.store.checkpoint import Checkpoint, Unrecorded
+from headway.store.checkpoint import Checkpoint
 from headway.store.environment import changes, processor_seconds, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
 from headway.store.run import Failure, Run, Status, update
@@ -67,102 +66,6 @@ _LEAST_S = 1e-6
 """No run is free: some clocks tick too slowly to see a short one, and a value of 0 has no difference in per cent."""
 _BETWEEN_S = 1.0
 """Between two milestones it is not stored more often than that."""
-
-
-class TrainingSession:
-    """The training of a study in a run folder.
-
-    Args:
-        run: the run, as stored in its folder.
-        study: the study, restored to the step where it resumes.
-        writer: the writer of the folder.
-        lease: the lease of the folder.
-        stop_request: the requests to stop.
-        count: the function that returns the seconds and memory until now, given the seconds spent in steps.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        study: Study,
-        writer: RunWriter,
-        lease: Lease,
-        stop_request: StopRequest,
-        count: Callable[[float], Mapping[str, Any]],
-    ):
-        if run.keeps_weights:  # a step at which nothing is measured is no milestone
-            kept = Measure(due=run.keeps_weights.__contains__, take=Measurements)
-            study = replace(study, measures=(*study.measures, kept))
-        self._run, self._study, self._writer, self._count = run, study, writer, count
-        self._lease, self._stop_request, self._tell = lease, stop_request, listeners(run, _say)
-        self._first, self._stored = study.trainer.step, time.perf_counter()
-
-    def to_the_end(self) -> Generator[bool, None, float]:
-        """Train, record and store, an event at a time; returns the seconds spent in steps.
-
-        After each event it pauses, and says whether it has yet to measure what the trainer holds.
-
-        Raises:
-            Stop: when it was asked for, and where it is is stored.
-            LeaseLost: when another process owns the folder.
-            OSError: when the folder cannot be written.
-        """
-        resumed, event = self._writer.resumed, None
-        begun = resumed.unrecorded if resumed else None
-        try:
-            for event in self._events(begun):
-                self._stop_request.patient = True
-                self._keep(event)
-                # A first step, which may compile the model, and measuring, which changes nothing in the trainer, can
-                # be given up at any moment.
-                self._stop_request.patient = event.step > self._first and not _is_measuring(event)
-                yield _is_measuring(event)
-        except Stop as stop:
-            if event is None or self._stop_request.patient or not _is_measuring(event):
-                raise
-            self._store(event)
-            raise Stop(f"at step {event.step} {stop}") from None
-        self._stop_request.patient = False
-        if self._stop_request.stop:  # since we looked last
-            raise self._stop_request.fulfilled(f"at step {self._run.steps}")
-        return event.training_s if event else 0.0
-
-    def _events(self, begun: Unrecorded | None) -> Iterator[Event]:
-        """Yield the events from here; none if the last step is already recorded."""
-        if self._writer.resumed is None or begun is not None or self._first < self._run.steps:
-            yield from train(self._study, steps=self._run.steps, log_every=self._run.log_every, begun=begun)
-
-    def _keep(self, event: Event) -> None:
-        """Record and store what is due, and stop if that was asked for."""
-        self._lease.progress(event.step, event.steps_per_s)
-        self._lease.check()
-        if isinstance(event, Milestone):
-            if event.step in self._run.keeps_weights:
-                self._writer.keep_weights(event.step, self._study.trainer.weights())
-            metrics = {"wall_s": self._count(event.training_s)["wall_s"], **event.metrics}
-            self._tell(self._writer.record(event.step, metrics, event.arrays, event.samples))
-        stop = self._stop_request.stop
-        if (event.step > self._first or event.step == self._run.steps) and (stop or self._is_due(event)):
-            self._store(event)
-        if stop:
-            raise self._stop_request.fulfilled(f"at step {event.step}")
-
-    def _is_due(self, event: Event) -> bool:
-        """Return whether to store a checkpoint now; not just before a milestone at this step, which may be due too."""
-        if _is_measuring(event):
-            return False
-        least_s = _BETWEEN_S if isinstance(event, Beat) else 0.0
-        return event.step == self._run.steps or time.perf_counter() - self._stored >= max(CHECKPOINT_EVERY_S, least_s)
-
-    def _store(self, event: Event) -> None:
-        checkpoint = Checkpoint(
-            step=event.step,
-            state=self._study.trainer.state(),
-            counters=self._count(event.training_s),
-            unrecorded=event.unrecorded if isinstance(event, Beat) else None,
-        )
-        self._writer.checkpoint(checkpoint)
-        self._stored = time.perf_counter()
 
 
 def _is_measuring(event: Event) -> bool:
@@ -281,12 +184,9 @@ class OwnedRun:
             notes = writer.recoveries + [f"bits may differ: {c}" for c in self._run.execution.get("changes", ())]
             for note in notes:
                 _say(note)
-            base = resumed.counters if resumed else {}
             yield resumed is None or resumed.unrecorded is not None
-            count = partial(self._count, study, base)
-            session = TrainingSession(self._run, study, writer, self._lease, self._stop_request, count)
             try:
-                training_s = yield from session.to_the_end()
+                training_s = yield from self._train(study, writer)
             finally:
                 study.close()
             self._contents |= writer.contents
@@ -294,7 +194,7 @@ class OwnedRun:
         self._lease.check()
         if conclusion.curves:
             self._write("curves.json", json_text(conclusion.curves))
-        counters = self._count(study, base, training_s)
+        counters = self._count(study, resumed, training_s)
         training_s = counters.pop("training_s")
         last = self._run.records()[-1]
         amounts = {"steps": self._run.steps}
@@ -312,6 +212,76 @@ class OwnedRun:
         self._run = update(
             self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=self._sealed()
         )
+
+    def _train(self, study: Study, writer: RunWriter) -> Generator[bool, None, float]:
+        """Train, record and store, an event at a time; returns the seconds spent in steps.
+
+        After each event it pauses, and says whether it has yet to measure what the trainer holds.
+
+        Raises:
+            Stop: when it was asked for, and where it is is stored.
+            LeaseLost: when another process owns the folder.
+            OSError: when the folder cannot be written.
+        """
+        run, stop_request, resumed = self._run, self._stop_request, writer.resumed
+        if run.keeps_weights:  # a step at which nothing is measured is no milestone
+            kept = Measure(due=run.keeps_weights.__contains__, take=Measurements)
+            study = replace(study, measures=(*study.measures, kept))
+        self._first, self._stored_at, tell = study.trainer.step, time.perf_counter(), listeners(run, _say)
+        begun, event = resumed.unrecorded if resumed else None, None
+        is_recorded = resumed is not None and begun is None and self._first >= run.steps
+        events = () if is_recorded else train(study, steps=run.steps, log_every=run.log_every, begun=begun)
+        try:
+            for event in events:
+                stop_request.patient = True
+                self._keep(event, study, writer, tell)
+                # A first step, which may compile the model, and measuring, which changes nothing in the trainer, can
+                # be given up at any moment.
+                stop_request.patient = event.step > self._first and not _is_measuring(event)
+                yield _is_measuring(event)
+        except Stop as stop:
+            if event is None or stop_request.patient or not _is_measuring(event):
+                raise
+            self._store(event, study, writer)
+            raise Stop(f"at step {event.step} {stop}") from None
+        stop_request.patient = False
+        if stop_request.stop:  # since we looked last
+            raise stop_request.fulfilled(f"at step {run.steps}")
+        return event.training_s if event else 0.0
+
+    def _keep(self, event: Event, study: Study, writer: RunWriter, tell: Callable[[Mapping[str, Any]], None]) -> None:
+        """Record and store what is due, and stop if that was asked for."""
+        self._lease.progress(event.step, event.steps_per_s)
+        self._lease.check()
+        is_last = event.step == self._run.steps
+        if isinstance(event, Milestone):
+            if event.step in self._run.keeps_weights:
+                writer.keep_weights(event.step, study.trainer.weights())
+            counted = self._count(study, writer.resumed, event.training_s)
+            metrics = {"wall_s": counted["wall_s"], **event.metrics}
+            tell(writer.record(event.step, metrics, event.arrays, event.samples))
+        stop = self._stop_request.stop
+        if (event.step > self._first or is_last) and (stop or self._is_due(event, is_last)):
+            self._store(event, study, writer)
+        if stop:
+            raise self._stop_request.fulfilled(f"at step {event.step}")
+
+    def _is_due(self, event: Event, is_last: bool) -> bool:
+        """Return whether to store a checkpoint now; not just before a milestone at this step, which may be due too."""
+        if _is_measuring(event):
+            return False
+        least_s = _BETWEEN_S if isinstance(event, Beat) else 0.0
+        return is_last or time.perf_counter() - self._stored_at >= max(CHECKPOINT_EVERY_S, least_s)
+
+    def _store(self, event: Event, study: Study, writer: RunWriter) -> None:
+        checkpoint = Checkpoint(
+            step=event.step,
+            state=study.trainer.state(),
+            counters=self._count(study, writer.resumed, event.training_s),
+            unrecorded=event.unrecorded if isinstance(event, Beat) else None,
+        )
+        writer.checkpoint(checkpoint)
+        self._stored_at = time.perf_counter()
 
     def _is_kept(self, first: Run, metrics: Mapping[str, Any], notes: list[str]) -> bool:
         """Compare this result with that of a faster process; return whether the faster process's files are intact."""
@@ -381,11 +351,12 @@ class OwnedRun:
                 "restore them, or delete the run's folder to run it again"
             )
 
-    def _count(self, study: Study, base: Mapping[str, Any], training_s: float) -> dict[str, Any]:
+    def _count(self, study: Study, resumed: Checkpoint | None, training_s: float) -> dict[str, Any]:
         """Return the seconds and memory until now, including those of the processes that this one continues.
 
         Runs that are trained together share the processor's time.
         """
+        base = resumed.counters if resumed else {}
         used_s = (processor_seconds() - self._used) / self._run.execution.get("together", 1)
         memory = {"peak_memory_bytes": peak_bytes(), **study.memory()}
         return {

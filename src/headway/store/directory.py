@@ -246,7 +246,7 @@ class Store:
             return store
         if (path / document.FILE).exists() or run_folders(path):
             former = cls._intact(path)
-            check(path, former and former.experiment, experiment)
+            check(path, None if former is None else former.experiment, experiment)
         document.write(path, experiment, asked)
         return cls.open(path)
 
