@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 427_129,
-    "code lines": 40_469,
+    "tokens": 425_543,
+    "code lines": 40_312,
     "dense modules": 83,
-    "functions above 400 tokens": 28,
+    "functions above 400 tokens": 27,
     "comprehensions in 1,000 lines": 77,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
