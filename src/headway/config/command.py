@@ -40,7 +40,7 @@ def text_of(value: Value) -> str:
 
 
 class CommandTask(Task):
-    """A training command, and what is read of it."""
+    """A training command, and how Headway reads its metrics."""
 
     kind: Literal["command"]
     run: str = Field(
@@ -60,7 +60,7 @@ class CommandTask(Task):
         "(?P<step>\\d+) loss (?P<loss>\\S+)`; empty: lines of JSON, or `metric: value`, in its "
         "output",
     )
-    metric: str = Field(description="the metric for comparing arms, by its name in the records")
+    metric: str = Field(description="the metric by which arms are compared, by its name in the records")
     better: Better = Field("lower", description="whether a lower or a higher value is better")
     timeout: PositiveFloat | None = Field(
         None, description="seconds without output or records after which a run counts as failed; null: no limit"

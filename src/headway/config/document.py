@@ -101,20 +101,20 @@ MOST_SEEDS = 10_000
 
 
 class Logging(Spec):
-    """The logging settings: how often a run writes a line and what it keeps; no result depends on them."""
+    """How often a run logs its training loss and stores its weights; no result depends on this."""
 
     every: PositiveInt = Field(1_000, description="steps between logged training losses")
     weights: Annotated[Asked, ONCE] = Field(
         (),
-        description="steps whose weights are kept, as a list or as `{log_spaced: N}`; `headway look` then shows "
-        "circuits and patterns at these steps",
+        description="steps at which weights are stored: a list, or `{log_spaced: N}`; `headway look` shows circuits "
+        "and patterns at these steps",
     )
 
 
 class Group(Spec):
     """Arms that are compared among themselves."""
 
-    arms: tuple[str, ...] = Field(description="names of its arms")
+    arms: tuple[str, ...] = Field(description="names of the arms in the group")
     baseline: str = Field(description="the arm of the group that the others are compared with")
 
 
@@ -126,14 +126,15 @@ class Published(Spec):
     setting: str = Field(
         "", description="the published models, data and training, as far as they differ from this experiment"
     )
-    seeds: PositiveInt | None = Field(None, description="seeds of the published runs; null: not published")
+    seeds: PositiveInt | None = Field(None, description="number of seeds of the published runs; null: unknown")
     compares: str | None = Field(
         None,
-        description="the comparison it is about: a contrast by name, two arms as `a - b`, or the name of a published "
-        "statement that `statements` judges; null: none",
+        description="the comparison that tests the claim: the name of a contrast, two arms (`a - b`), or one of the "
+        "statements that `statements` tests, by name; null: none",
     )
     says: Literal["better", "worse", "same"] | None = Field(
-        None, description="what the claim says of the first side of that comparison; null for a statement"
+        None,
+        description="the claim's verdict on the first side of this comparison; null if `compares` names a statement",
     )
 
     @model_validator(mode="after")
@@ -152,7 +153,7 @@ class Document(Spec):
     """The top level of an experiment's file."""
 
     name: str = Field(description="the name of the experiment and of its results directory")
-    about: str = Field("", description="the heading of the experiment in `headway list`")
+    about: str = Field("", description="the heading under which `headway list` shows the experiment")
     question: str = Field("", description="the question of the experiment, in a sentence")
     published: Annotated[tuple[Published, ...], BeforeValidator(_as_claims)] = Field(
         (), description="published claims on the question"
@@ -163,37 +164,45 @@ class Document(Spec):
     training: dict[str, Any] = Field({}, description="hyper-parameters of training")
     evaluation: dict[str, Any] = Field({}, description="the held-out examples on which models are evaluated")
     probes: dict[str, Any] = Field({}, description="metrics of heads that are measured during training")
-    samples: dict[str, Any] | None = Field({}, description="texts that the model writes before and after training")
+    samples: dict[str, Any] | None = Field({}, description="texts that the model generates before and after training")
     after: dict[str, Any] = Field({}, description="measurements of the trained model")
-    logging: Logging = Field(Logging(), description="how often a run logs a line, and which weights it keeps")
+    logging: Logging = Field(
+        Logging(), description="how often a run logs its training loss, and at which steps it stores weights"
+    )
     plugins: tuple[str, ...] = Field(
         (),
         description="your own code: paths relative to this file, or names of plug-ins in installed packages; "
         "see docs/your-own.md",
     )
     arms: dict[str, dict[str, Any] | None] = Field(
-        description="the arms by name, each with the keys that it changes; `label` names the arm in figures "
-        "(with `{parameters}`, `{heads}` and keys such as `{model.d_model}` filled in), and "
-        "`init_from` names an arm whose weights it starts from"
+        description="the arms by name, each with the keys that it changes. An arm may also have a `label`, its name "
+        "in figures (with `{parameters}`, `{heads}` and keys such as `{model.d_model}` filled in), and `init_from`, "
+        "an arm whose weights it starts from"
     )
     controls: dict[str, dict[str, Any]] = Field({}, description="variations of every arm; see `--control`")
     groups: dict[str, Group] = Field({}, description="groups of arms that are compared with each other")
     contrasts: dict[str, Any] = Field(
         {},
-        description="further comparisons, by name: `a - b`, `[a, [b, c]]` or `{better: a, than: [b, c], names: [A, B]}`"
-        " (arms, or means of arms; `*` matches any text; `names` are those of the two sides in verdicts), or "
-        "`{a: 1, b: -1}` (weights that add up to 0)",
+        description="further comparisons, by name: two arms (`a - b`), an arm and the mean of other arms (`[a, [b, "
+        "c]]`), the same with names for both sides (`{better: a, than: [b, c], names: [A, B]}`), or weights that add "
+        "up to 0 (`{a: 1, b: -1}`); in names of arms, `*` matches any text",
     )
     baseline: str | None = Field(None, description="the arm that the others are compared with")
     margin: Annotated[float, Field(gt=0, le=100)] = Field(
-        1.0, description="the smallest difference that matters: arms that clearly differ by less count as equally good"
+        1.0,
+        description="the smallest difference that matters; arms whose difference is clearly smaller count as equally "
+        "good",
     )
-    statements: bool = Field(False, description="whether Headway tests published claims on heads with the probes")
+    statements: bool = Field(
+        False, description="whether Headway tests published claims about heads on the metrics that `probes` measures"
+    )
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
         3, description="number of random seeds (0 to N - 1), or a list of them"
     )
-    scale: str | None = Field(None, description="the scale of this file (written by Headway)")
-    scales: dict[str, dict[str, Any]] = Field({}, description="changes for each scale, chosen with `--scale`")
+    scale: str | None = Field(None, description="the chosen scale; Headway writes this key into the results directory")
+    scales: dict[str, dict[str, Any]] = Field(
+        {}, description="changes to the keys above for each scale; `--scale` chooses a scale"
+    )
 
     def control_label(self, control: str) -> str:
         """Return the label of a control in figures and sentences."""

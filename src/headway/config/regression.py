@@ -75,15 +75,17 @@ class RegressionTask(Task):
     n_ctx: ClassVar[None] = None
 
     kind: Literal["regression"]
-    d_x: PositiveInt = Field(description="coordinates of x (d in the paper)")
-    d_y: PositiveInt = Field(1, description="number of outputs, each a task; all are solved at the same time")
-    n_pairs: PositiveInt = Field(description="pairs in a training prompt (L in the paper)")
+    d_x: PositiveInt = Field(description="number of coordinates of x (d in the paper)")
+    d_y: PositiveInt = Field(
+        1, description="number of outputs; each output is a regression task, and one model solves all of them"
+    )
+    n_pairs: PositiveInt = Field(description="number of pairs (x, y) in a training prompt (L in the paper)")
     beta_variance: Annotated[float, Field(gt=0)] | Literal["1/d_x"] = Field(
-        1.0, description="variance of each coordinate of beta: a number, or `1/d_x`"
+        1.0, description="variance of each regression coefficient (beta): a number, or `1/d_x`"
     )
     noise_variance: float = Field(0.0, ge=0, description="variance of the noise on y")
-    noisy_query: bool = Field(False, description="whether the y to be predicted carries noise too")
-    covariance: Covariance = Field(Identity(kind="identity"), description="covariance of x")
+    noisy_query: bool = Field(False, description="whether the y that the model predicts also has noise")
+    covariance: Covariance = Field(Identity(kind="identity"), description="covariance matrix of x")
     reads: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...] | None = Field(
         None, description="the coordinates of x that each output depends on; null: all of them"
     )
@@ -135,14 +137,18 @@ class RegressionTask(Task):
 
 
 class LengthCurve(Spec):
-    """Error against prompt length, on prompts that every run shares."""
+    """The error by prompt length, on the same prompts for all runs."""
 
     prompts: PositiveInt = Field(10_000, description="number of prompts over which the error is averaged")
     longest: PositiveInt = Field(500, le=1_000_000, description="longest prompt, in pairs")
     lengths: PositiveInt = Field(
-        40, le=1_000, description="about how many lengths from 1 to the longest, evenly on a log scale"
+        40,
+        le=1_000,
+        description="approximate number of prompt lengths, evenly spaced on a log scale from 1 to `longest`",
     )
-    resamples: PositiveInt = Field(200, description="bootstrap resamples of the prompts, for the intervals")
+    resamples: PositiveInt = Field(
+        200, description="number of bootstrap resamples of the prompts, for confidence intervals"
+    )
 
     def grid(self, n_pairs: int) -> tuple[int, ...]:
         """Return the prompt lengths, in pairs: distinct, ascending, from 1 to `longest`, the task's own among them."""
@@ -156,20 +162,25 @@ class LengthCurve(Spec):
 
 
 class PromptEvaluation(Spec):
-    """The fixed prompts a regression run is evaluated on; they depend on the task alone."""
+    """The prompts on which models are evaluated; all runs of a task share them."""
 
     every: PositiveInt = Field(1_000, description="steps between evaluations during training")
-    prompts_during: PositiveInt = Field(500, description="prompts of an evaluation during training")
-    prompts: PositiveInt = Field(100_000, description="prompts of the final evaluation, at the training length")
-    curve: LengthCurve | None = Field(LengthCurve(), description="error against prompt length; null: not measured")
+    prompts_during: PositiveInt = Field(500, description="number of prompts in each evaluation during training")
+    prompts: PositiveInt = Field(
+        100_000, description="number of prompts in the final evaluation, each as long as a training prompt"
+    )
+    curve: LengthCurve | None = Field(LengthCurve(), description="the error by prompt length; null: not measured")
 
 
 class CircuitProbes(Spec):
-    """The steps at which the circuits of an in-context model are measured."""
+    """The steps at which the QK and OV circuits of an in-context model are measured."""
 
-    every: PositiveInt = Field(1_000, description="steps between records of w and mu of each head")
+    every: PositiveInt = Field(
+        1_000, description="steps between measurements of each head's QK weight (w) and OV weight (mu)"
+    )
     circuits: tuple[PositiveInt, ...] = Field(
-        (1, 1_000, 10_000, 100_000, 500_000), description="steps at which QK and OV of each head are kept whole"
+        (1, 1_000, 10_000, 100_000, 500_000),
+        description="steps at which the whole QK and OV matrices of each head are stored",
     )
 
 
@@ -181,11 +192,15 @@ class InContextModel(Spec):
     """The settings that one-layer models and stacks share."""
 
     attention: Attention = Field(
-        "softmax", description="softmax, or linear attention divided by the number of keys (mean) or not (sum)"
+        "softmax", description="softmax attention, or linear attention with the mean or the sum over keys"
     )
-    n_heads: PositiveInt = Field(description="heads in each layer, every one as wide as a token")
-    bias: bool = Field(False, description="biases on Q, K, V and O")
-    init: Init = Field("random", description="initial weights")
+    n_heads: PositiveInt = Field(description="number of heads in each layer; each head is as wide as a token")
+    bias: bool = Field(False, description="whether Q, K, V and O have biases")
+    init: Init = Field(
+        "random",
+        description="initial weights: random, or Q and K (small_id also V and O) as small multiples of the identity "
+        "matrix, with opposite signs in the two halves of the heads (oppo_small_id)",
+    )
 
     @model_validator(mode="after")
     def _halves(self) -> "InContextModel":
@@ -202,7 +217,9 @@ class OneLayer(InContextModel):
 
     family: Literal["icl"]
     n_out: PositiveInt | None = Field(
-        None, description="rows of O: the number of outputs; null: a whole token, with the output in its y part"
+        None,
+        description="number of rows of O: the number of outputs; null: the width of a token, whose y entries are the "
+        "output",
     )
 
 
@@ -210,10 +227,12 @@ class Stack(InContextModel):
     """Causal layers over (z_1, ..., z_L, z_q) and a final linear map to the outputs."""
 
     family: Literal["icl-stack"]
-    n_layers: PositiveInt = Field(description="layers")
+    n_layers: PositiveInt = Field(description="number of layers")
     tied: bool = Field(False, description="whether all layers share their weights")
     residual: bool = Field(False, description="whether a layer's output is added to its input")
-    attend_self: bool = Field(False, description="whether a position sees itself; a position without keys gives 0")
+    attend_self: bool = Field(
+        False, description="whether a position attends to itself; a position without keys outputs 0"
+    )
 
 
 IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
@@ -222,27 +241,31 @@ IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
 class IclTraining(Training):
     """The settings that every optimizer of in-context models needs."""
 
-    steps: PositiveInt = Field(description="optimizer steps")
+    steps: PositiveInt = Field(description="number of optimizer steps")
 
 
 class Sgd(IclTraining):
     """Stochastic gradient descent."""
 
     optimizer: Literal["sgd"]
-    momentum: float = Field(0.0, ge=0, lt=1, description="momentum: share of the previous update that is kept")
-    weight_decay: float = Field(0.0, ge=0, description="this times the weight is added to the gradient")
+    momentum: float = Field(0.0, ge=0, lt=1, description="momentum: the share of the previous update that is kept")
+    weight_decay: float = Field(
+        0.0, ge=0, description="L2 penalty: this number times the weight is added to the gradient"
+    )
 
 
 class _Adaptive(IclTraining):
     betas: Betas = Field((0.9, 0.999), description="decay rates of the running means of the gradient and of its square")
-    eps: float = Field(1e-8, gt=0, description="number that is added to the root of the mean square")
+    eps: float = Field(1e-8, gt=0, description="number added to the root of the mean squared gradient")
 
 
 class Adam(_Adaptive):
     """Adam (Kingma and Ba 2015, arXiv 1412.6980)."""
 
     optimizer: Literal["adam"]
-    weight_decay: float = Field(0.0, ge=0, description="this times the weight is added to the gradient")
+    weight_decay: float = Field(
+        0.0, ge=0, description="L2 penalty: this number times the weight is added to the gradient"
+    )
 
 
 class AdamW(_Adaptive):
@@ -250,7 +273,9 @@ class AdamW(_Adaptive):
 
     optimizer: Literal["adamw"]
     weight_decay: float = Field(
-        0.01, ge=0, description="weight decay: in each step, weights shrink by this number times the learning rate"
+        0.01,
+        ge=0,
+        description="decoupled weight decay: each step multiplies weights by 1 - learning_rate * weight_decay",
     )
 
 

@@ -185,7 +185,7 @@ class Batching:
 class Training(Spec):
     """The training settings that all laboratories share."""
 
-    batch_size: PositiveInt = Field(description="examples in an optimizer step")
+    batch_size: PositiveInt = Field(description="number of examples in an optimizer step")
     learning_rate: float = Field(gt=0, description="learning rate")
 
 

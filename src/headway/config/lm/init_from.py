@@ -54,15 +54,16 @@ class Start(InitialRun):
     weights have seen no data.
     """
 
-    step: PositiveInt | Literal["last"] = Field("last", description="step of the other run whose weights are loaded")
-    prune: StartPruning | None = Field(None, description="how heads are pruned; null: none is")
+    step: PositiveInt | Literal["last"] = Field("last", description="step at which the other run's weights are taken")
+    prune: StartPruning | None = Field(None, description="pruning of heads before training; null: none")
     regrow: bool = Field(
         False,
-        description="whether pruned heads that `model` declares are added back with random weights",
+        description="whether pruned heads are added back with random weights, up to the heads that `model` declares",
     )
     weights: Literal["kept", "fresh", "rewound"] = Field(
         "kept",
-        description="weights of the remaining heads and layers: kept, re-initialised, or those of step `rewind_to`",
+        description="weights of the remaining heads and layers: trained (kept), re-initialised (fresh), or those of "
+        "step `rewind_to` (rewound)",
     )
     rewind_to: NonNegativeInt = Field(
         0, description="step of the other run to which weights are rewound; 0: initial weights"

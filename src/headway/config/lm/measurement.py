@@ -17,27 +17,30 @@ MetricName = Annotated[
 
 
 class HeadProbes(Spec):
-    """The measurements of heads during training: families of metrics, single metrics, or none.
+    """The metrics of heads that are measured during training: families of metrics, or single metrics.
 
     The batch is fixed held-out text, or random tokens for metrics that need repetition. Measuring changes nothing in
     training.
     """
 
-    every: PositiveInt = Field(500, description="steps between probes; the first and the last step are probed too")
-    dense_until: NonNegativeInt = Field(0, description="number of first steps that are all probed")
-    sequences: PositiveInt = Field(8, description="held-out sequences, the same at every probe and for every seed")
-    diversity: bool = Field(False, description="metrics of the similarity of a layer's heads, raw and normalised")
+    every: PositiveInt = Field(
+        500, description="steps between measurements; the first and the last step are always measured"
+    )
+    dense_until: NonNegativeInt = Field(0, description="number of steps at the start of training that are all measured")
+    sequences: PositiveInt = Field(
+        8, description="number of held-out sequences; they are the same at every step and for every seed"
+    )
+    diversity: bool = Field(False, description="similarity metrics of the heads in a layer, raw and normalised")
     patterns: bool = Field(
         False, description="metrics of what heads attend to: entropy, sink, previous token, induction and others"
     )
-    circuits: bool = Field(False, description="metrics of the weights alone: effective ranks and copying")
-    published: bool = Field(False, description="metrics as a published code computes them, for comparison")
-    outputs: bool = Field(
-        False, description="metrics of what each head adds to the residual stream, as a share of its layer's heads"
-    )
+    circuits: bool = Field(False, description="metrics of each head's QK and OV matrices: effective ranks and copying")
+    published: bool = Field(False, description="metrics computed as in published code, for comparison")
+    outputs: bool = Field(False, description="metrics of the size of each head's output, as a share of its layer")
     importance: bool = Field(
         False,
-        description="sensitivity of the loss to each head, by a gradient (a forward and a backward pass per probe)",
+        description="sensitivity of the loss to each head, by gradients (one more forward and backward pass per "
+        "measurement)",
     )
     metrics: Annotated[tuple[MetricName, ...], ONCE] = Field((), description="further single metrics, by name")
 
@@ -67,21 +70,23 @@ PROMPT = "Once upon a time there was"
 
 
 class TokensEvaluation(Spec):
-    """The fixed held-out sequences a model is evaluated on; they depend on the task alone."""
+    """The held-out sequences on which models are evaluated; all runs of a task share them."""
 
     every: PositiveInt = Field(1_000, description="steps between evaluations during training")
-    sequences_during: PositiveInt = Field(64, description="sequences of an evaluation during training")
+    sequences_during: PositiveInt = Field(64, description="number of sequences in each evaluation during training")
     sequences: PositiveInt | None = Field(
-        None, description="sequences of the final evaluation; null: all held-out sequences"
+        None, description="number of sequences in the final evaluation; null: all held-out sequences"
     )
 
 
 class Samples(Spec):
-    """The text that a model writes before and after training."""
+    """The texts that a model generates before and after training."""
 
-    prompt: str = Field(PROMPT, description="first words of the text; the default for token ids without text is none")
-    tokens: PositiveInt = Field(500, description="number of tokens to write, up to the model's longest context")
-    temperature: float = Field(0.9, ge=0, description="divides the logits; 0: always the likeliest token")
+    prompt: str = Field(
+        PROMPT, description="first words of the text; for a corpus of token ids, the default is no prompt"
+    )
+    tokens: PositiveInt = Field(500, description="number of tokens to generate, at most up to the longest context")
+    temperature: float = Field(0.9, ge=0, description="sampling temperature; 0: always the likeliest token")
     top_k: PositiveInt | None = Field(
         None, description="sample only from the k likeliest tokens; null: from all tokens"
     )
@@ -98,7 +103,9 @@ class AblateHeads(Spec):
     """
 
     sequences: Annotated[int, Field(ge=2)] = Field(
-        32, description="held-out sequences whose loss is measured; as many other sequences supply the replacements"
+        32,
+        description="number of held-out sequences on which the loss is measured; the same number of other sequences "
+        "provide mean and resampled outputs",
     )
     mean: Literal["positions", "per-position"] = Field(
         "positions",

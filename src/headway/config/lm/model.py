@@ -31,13 +31,13 @@ OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
 
 
 class Ranks(Spec):
-    """Ranks of projections, which are then products of two matrices: a number, or one per layer; null: full rank."""
+    """Ranks of projections (a number, or one per layer), each then a product of two matrices; null: full rank."""
 
     q: PerLayer = Field(None, description="rank of W_Q")
     k: PerLayer = Field(None, description="rank of W_K")
     v: PerLayer = Field(None, description="rank of W_V")
     o: PerLayer = Field(None, description="rank of W_O")
-    up: PerLayer = Field(None, description="rank of the MLP's first matrix, and of its gate where there is one")
+    up: PerLayer = Field(None, description="rank of the MLP's first matrix and of its gate (in SwiGLU)")
     down: PerLayer = Field(None, description="rank of the MLP's second matrix")
 
 
@@ -45,25 +45,27 @@ class TransformerModel(Spec):
     """A decoder-only transformer with ragged heads; the defaults are those of its family."""
 
     d_model: Width = Field(description="width of the residual stream")
-    n_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)] = Field(description="layers")
+    n_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)] = Field(description="number of layers")
     n_heads: HeadCounts = Field(
-        description="query heads: a number, a list, a layout such as 24-12-6-3, 12:4 (KV heads), 7x64 (d_head) or 0 "
-        "(no attention), or a schedule: ascending(45), descending(45), constant(48), linear(4, 16), delight(4, 8) or "
-        "openelm(0.5, 1.0)"
+        description="number of query heads: a number, a list, a layout such as 24-12-6-3, 12:4 (with 4 KV heads), "
+        "7x64 (with d_head 64) or 0 (no attention), or a schedule: ascending(45), descending(45), constant(48), "
+        "linear(4, 16), delight(4, 8) or openelm(0.5, 1.0)"
     )
-    n_kv_heads: PerLayer = Field(None, description="KV heads; null: as many as query heads")
+    n_kv_heads: PerLayer = Field(None, description="number of KV heads; null: as many as query heads")
     d_head: Width | None = Field(None, description="width of every head; null: d_model / n_heads")
     attention_scale: Scale = Field(
-        "d_head", description="scale of the attention scores: none (1), d_head (d_head^-1/2), d_model, or a number"
+        "d_head",
+        description="factor of the attention scores: none (1), d_head (1/sqrt(d_head)), d_model (1/sqrt(d_model)), "
+        "or a number",
     )
     windows: tuple[PositiveInt | None, ...] = Field(
         (None,),
-        description="number of keys that a query sees, including its own (null: all); layers take the entries in turn",
+        description="number of keys that a query sees, including its own (null: all); the list repeats over the layers",
     )
     mask: Attends = Field(
         "past",
-        description="past: a query sees keys up to its own position; future: only later keys (the inverted mask "
-        "of a published code); a query without keys outputs 0",
+        description="past: a query sees keys up to its own position; future: only later keys (the inverted mask of "
+        "published code). A query without keys outputs 0",
     )
     positions: Positions = Field(
         "learned", description="how positions enter the model; joint: one vector for each pair of token and position"
@@ -72,20 +74,23 @@ class TransformerModel(Spec):
     rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
     norm: Norm = Field("layer", description="LayerNorm, RMSNorm or none")
     norm_place: Literal["before", "after"] = Field(
-        "before", description="where norms stand: before each sub-layer, or after its residual sum"
+        "before",
+        description="whether a norm is applied before each sub-layer (pre-norm) or after its residual sum (post-norm)",
     )
-    norm_eps: float = Field(1e-5, gt=0, description="added to the variance")
-    mlp: Mlp = Field("gelu_new", description="the MLP's kind; none: attention only")
+    norm_eps: float = Field(1e-5, gt=0, description="number added to the variance in a norm")
+    mlp: Mlp = Field("gelu_new", description="activation function of the MLP; none: no MLP")
     d_mlp: PerLayer = Field(
         None,
-        description="width of the MLP: a number, a list, numbers joined by dashes, or a schedule: openelm(0.5, 4.0) or "
-        "delight(2, 4, 8) times d_model; null: 4 d_model",
+        description="width of the MLP: a number, a list, numbers joined by dashes, or a schedule in units of "
+        "d_model: openelm(0.5, 4.0) or delight(2, 4, 8); null: 4 d_model",
     )
     biases: tuple[Bias, ...] = Field((), description="which linear maps have biases")
-    tied: bool = Field(True, description="whether the read-out is the token embedding")
+    tied: bool = Field(True, description="whether the output layer shares the weights of the token embedding")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that dropout sets to zero during training")
     d_embed: Width | None = Field(
-        None, description="width of the token embedding (null: d_model); the rest of the stream is the data lane"
+        None,
+        description="width of the token embedding; null: d_model. If it is smaller, the other entries of the "
+        "residual stream are the *data lane*",
     )
     embedding_scale: Literal["none", "d_model"] = Field(
         "none", description="d_model: token embeddings are multiplied by sqrt(d_model)"
@@ -95,36 +100,42 @@ class TransformerModel(Spec):
     )
     lane: Literal["same", "switched"] = Field(
         "same",
-        description="entries of the stream that the read-out uses: those of the embedding, or the last d_embed entries",
+        description="entries of the residual stream that the output layer reads: those of the embedding (same), or "
+        "the last d_embed entries (switched)",
     )
-    positions_in_lane: bool = Field(True, description="whether positions are added to the data lane too")
+    positions_in_lane: bool = Field(True, description="whether position embeddings are also added to the data lane")
     ranks: Ranks = Field(Ranks(), description="ranks of the projections")
     emptied: tuple[int, ...] = Field(
         (),
-        description="layers whose heads were all pruned; they keep only their output bias and, with norms after "
-        "the sum, their norm",
+        description="layers whose heads were all pruned; such a layer keeps only its output bias and, with "
+        "`norm_place: after`, its norm",
     )
     init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
     factor_init: Literal["published", "matched"] = Field(
-        "published", description="published: low-rank factors have init_std; matched: their product has init_std"
+        "published",
+        description="which weights have the standard deviation init_std: both low-rank factors (published) or their "
+        "product (matched)",
     )
     residual: bool = Field(
-        True, description="whether a sub-layer adds to the stream; false: its output replaces the stream"
+        True,
+        description="whether the output of a sub-layer is added to the residual stream; false: it replaces the stream",
     )
     smeared_keys: bool = Field(
         False, description="mix each key with the previous one: s k_j + (1 - s) k_(j-1), with s learned per KV head"
     )
     readout: Width | None = Field(
-        None, description="width of the read-out, for tasks whose answers are not tokens; null: size of the vocabulary"
+        None,
+        description="width of the output layer, for tasks whose answers are not tokens; null: size of the vocabulary",
     )
     encoder: Width | None = Field(
-        None, description="width of the MLP that embeds inputs of numbers; null: inputs are tokens"
+        None, description="width of the MLP that embeds numeric inputs; null: inputs are tokens"
     )
     class_token: bool = Field(
         False, description="whether a learned class token follows the inputs; the answer is read at this token"
     )
     attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = Field(
-        SOFTMAX, description="how scores become weights: `softmax`, or an attention that a plugin registers"
+        SOFTMAX,
+        description="how attention scores become weights: `softmax`, or a function that a plug-in registers, by name",
     )
 
     @cached_property

@@ -48,7 +48,7 @@ EXACT = 14
 
 
 class EndpointTask(SyntheticTask):
-    """Endpoint selection: the first or the second end of a directed edge, as a selector asks."""
+    """Endpoint selection: a selector asks for the first or the second vertex of a directed edge."""
 
     asked_last: ClassVar[int] = 1
     n_ctx: ClassVar[int] = 4
@@ -59,8 +59,8 @@ class EndpointTask(SyntheticTask):
     vertices: Annotated[int, Field(ge=2, le=200)] = Field(description="number of vertices of the graph")
     graph: Literal["complete", "tournament", "cycle", "random"] = Field(
         "complete",
-        description="complete: every edge in both directions; tournament: from each vertex to every later one; "
-        "cycle: from each vertex to the next; random: edges that `graph_seed` draws",
+        description="complete: all edges in both directions; tournament: edges from each vertex to every later "
+        "vertex; cycle: edges from each vertex to the next; random: edges drawn with `graph_seed`",
     )
     edges: Annotated[int, Field(gt=0)] | None = Field(None, description="number of edges of a random graph")
     graph_seed: NonNegativeInt = Field(0, description="random seed of a random graph")
@@ -234,7 +234,7 @@ class ParityTask(SyntheticTask):
 
 
 class RetrievalTask(SyntheticTask):
-    """The sum of the largest projections of the inputs on some directions; the error is relative to the variance."""
+    """Retrieval: the sum, over several directions, of the largest projection of any input on the direction."""
 
     primary: ClassVar[str] = "nmse"
     loss: ClassVar[str] = "mse"
@@ -281,18 +281,18 @@ class RetrievalTask(SyntheticTask):
 
 
 class HopsTask(SyntheticTask):
-    """The letter that k hops of induction end at, from every position."""
+    """k-hop induction: from every position, the letter at which k steps of induction end."""
 
     primary: ClassVar[str] = "accuracy"
     examples: ClassVar[str] = "headway.data.synthetic.hops_examples"
 
     kind: Literal["hops"]
-    letters: Annotated[int, Field(ge=2, le=10_000)] = Field(4, description="letters")
+    letters: Annotated[int, Field(ge=2, le=10_000)] = Field(4, description="number of different letters")
     length: Annotated[int, Field(gt=1, le=100_000)] = Field(
-        99, description="number of letters of a sequence; k stands before the letters"
+        99, description="number of letters in a sequence; the token for k precedes the letters"
     )
     hops: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        16, description="the largest k; the k of a sequence is 0 to `hops`"
+        16, description="the largest k; each sequence has a k from 0 to `hops`"
     )
 
     @property
@@ -321,16 +321,16 @@ _DRAWS = 10_000
 
 
 class RecallTask(SyntheticTask):
-    """Associative recall: the value that was given with a key."""
+    """Associative recall: the value that was paired with a key."""
 
     examples: ClassVar[str] = "headway.data.synthetic.recall_examples"
 
     kind: Literal["recall"]
     pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(
-        4, description="number of pairs of key and value at the beginning"
+        4, description="number of key-value pairs at the beginning of a sequence"
     )
     length: Annotated[int, Field(gt=2, le=100_000)] = Field(
-        64, description="number of tokens of a sequence: pairs, then keys among fillers"
+        64, description="number of tokens in a sequence: first the pairs, then keys and filler tokens"
     )
     vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = Field(
         8192,
@@ -383,7 +383,7 @@ class RecallTask(SyntheticTask):
 
 
 class InductionTask(SyntheticTask):
-    """Induction: the letter that followed the latest earlier occurrence of the present one."""
+    """Induction: the letter that followed the previous occurrence of the current letter."""
 
     examples: ClassVar[str] = "headway.data.synthetic.induction_examples"
 

@@ -101,8 +101,8 @@ class SyntheticTask(TokensTask):
         None,
         gt=0,
         lt=1,
-        description="share of right answers above which a run solves the task; null: all answers right, or "
-        "0.99 if inputs cannot be listed",
+        description="accuracy above which a run solves the task; null: all answers must be correct, or 0.99 if there "
+        "are too many inputs to list",
     )
 
     @property

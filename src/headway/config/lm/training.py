@@ -31,7 +31,7 @@ RegularizedMetric = Annotated[str, known_in(REGULARIZED), WithJsonSchema({"type"
 
 
 class Regularizer(Spec):
-    """A term that is added to the loss so that heads become different; layers with one head have none.
+    """A loss term that makes the heads of a layer differ more; layers with one head have no term.
 
     The term of a model is the mean over its layers. It is weight times the measure, with the sign that makes heads
     different: Li et al. minimise NLL - weight D.
@@ -39,10 +39,13 @@ class Regularizer(Spec):
     Papers: Li et al. 2018, arXiv 1810.10183 (disagreement, weight 1 there); Lee et al. 2019, arXiv 1910.04500.
     """
 
-    metric: RegularizedMetric = Field(description="the metric that the term measures in every layer")
-    weight: float = Field(1.0, gt=0, description="weight of the term beside the loss")
+    metric: RegularizedMetric = Field(
+        description="the metric of head similarity that the term lowers, or of difference that it raises, in every "
+        "layer"
+    )
+    weight: float = Field(1.0, gt=0, description="factor of the term in the loss")
     schedule: Literal["constant", "rising", "falling"] = Field(
-        "constant", description="schedule of the weight: constant, rising linearly to it, or falling linearly from it"
+        "constant", description="schedule of the factor: constant, rising linearly from 0, or falling linearly to 0"
     )
 
     def weight_at(self, step: int, steps: int) -> float:
@@ -58,7 +61,7 @@ class Regularizer(Spec):
 
 
 class DropHead(Spec):
-    """DropHead: training drops whole heads, each with probability p in each example, and scales up the others.
+    """DropHead: each example drops each head with probability p, and scales up the remaining heads.
 
     p falls linearly from `start` to 0 and then rises linearly to `end`.
 
@@ -67,7 +70,13 @@ class DropHead(Spec):
 
     start: float = Field(0.2, ge=0, lt=1, description="probability that a head is dropped at the first step")
     end: float = Field(0.2, ge=0, lt=1, description="probability that a head is dropped at the last step")
-    turn: float = Field(0.5, gt=0, lt=1, description="share of the steps after which no head is dropped")
+    turn: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        description="point of training, as a share of the steps, at which the probability reaches 0; afterwards it "
+        "rises again",
+    )
 
     @model_validator(mode="after")
     def _drops(self) -> "DropHead":
@@ -93,30 +102,39 @@ class _TokensTraining(Training):
     """The settings that every language model's training has; its length is given in one of three units."""
 
     steps: NonNegativeInt | None = Field(
-        None, description="optimizer steps, unless tokens or epochs are given; 0: for a run that starts from another"
+        None,
+        description="number of optimizer steps; give either steps, tokens or epochs. 0 is allowed only with "
+        "`init_from`",
     )
-    tokens: PositiveInt | None = Field(None, description="training tokens, in place of `steps`")
-    epochs: float | None = Field(None, gt=0, description="passes over the corpus, in place of `steps`")
-    batch_size: PositiveInt = Field(description="sequences in an optimizer step")
+    tokens: PositiveInt | None = Field(None, description="number of training tokens, instead of `steps`")
+    epochs: float | None = Field(None, gt=0, description="number of passes over the corpus, instead of `steps`")
+    batch_size: PositiveInt = Field(description="number of sequences in an optimizer step")
     grad_accumulation: PositiveInt = Field(
-        1, description="equal parts of a batch whose gradients are summed, to save memory"
+        1, description="number of equal parts into which a batch is split to save memory; their gradients are summed"
     )
-    learning_rate: float = Field(gt=0, description="the highest learning rate")
-    warmup_steps: NonNegativeInt = Field(0, description="steps of warm-up: the learning rate rises from 0")
+    learning_rate: float = Field(gt=0, description="the peak learning rate")
+    warmup_steps: NonNegativeInt = Field(
+        0, description="number of warm-up steps, during which the learning rate rises from 0"
+    )
     lr_schedule: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="how the learning rate falls after the warm-up, to 0 at the last step"
+        "linear",
+        description="schedule of the learning rate after warm-up; linear and cosine fall to 0 at the last step",
     )
-    clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient; null: not clipped")
+    clip: float | None = Field(
+        1.0, gt=0, description="largest norm of the gradient (gradient clipping); null: no clipping"
+    )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="precision of matrix products; weights stay fp32")
     betas: Betas = Field((0.9, 0.999), description="decay rates of the running means of the gradient and of its square")
-    eps: float = Field(1e-8, gt=0, description="number that is added to the root of the mean square")
+    eps: float = Field(1e-8, gt=0, description="number added to the root of the mean squared gradient")
     weight_decay: float = Field(
-        0.0, ge=0, description="weight decay: in each step, matrices shrink by this number times the learning rate"
+        0.0,
+        ge=0,
+        description="decoupled weight decay: each step multiplies matrices by 1 - learning_rate * weight_decay",
     )
     regularizers: Annotated[tuple[Regularizer, ...], METRICS_ONCE] = Field(
-        (), description="terms that are added to the loss so that heads differ"
+        (), description="loss terms that make the heads of a layer differ more"
     )
-    drophead: DropHead | None = Field(None, description="how whole heads are dropped during training; null: never")
+    drophead: DropHead | None = Field(None, description="random dropping of whole heads during training; null: none")
 
     @model_validator(mode="after")
     def _length_and_parts(self) -> "_TokensTraining":
@@ -139,11 +157,13 @@ class TokensAdamW(_TokensTraining):
 
 
 class Muon(_TokensTraining):
-    """Muon for the matrices of the blocks, AdamW for all else (Jordan et al. 2024)."""
+    """Muon for the matrices of the layers, AdamW for all other parameters (Jordan et al. 2024)."""
 
     optimizer: Literal["muon"]
-    momentum: float = Field(0.95, ge=0, lt=1, description="momentum: share of the previous direction that is kept")
-    adamw_learning_rate: float = Field(gt=0, description="the highest learning rate of AdamW's parameters")
+    momentum: float = Field(
+        0.95, ge=0, lt=1, description="momentum of Muon: the share of the previous update that is kept"
+    )
+    adamw_learning_rate: float = Field(gt=0, description="the peak learning rate of AdamW")
 
 
 TokensTraining = Annotated[TokensAdamW | Muon, Field(discriminator="optimizer")]
