@@ -186,7 +186,7 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     assert told[1:3] == [
         "5 seeds were run before the plan of interim analyses was made. Headway counts them as the interim "
         "analyses at 3 and 4 seeds. Verdicts from before the plan no longer hold.",
-        "With a verdict at 5 seeds before the plan, the rate of false positives is 8.6 %.",
+        "Since there was a verdict at 5 seeds before the plan, the false-positive rate is 8.6 %.",
     ]
     assert set(told[1:3]) <= set(build(Store.open(tmp_path / "d")).warnings), "and for good"
     straight = settle(tmp_path / "straight", of, HALF)

@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_cut_and_said(run, seen, monkeypatch):
     monkeypatch.setattr(PageRoom, "for_patterns", lambda self, n_steps: every)
     none = look(run.path, **OPTIONS)
     assert not any(kept.patterns for kept in none.kept)
-    assert any(note.startswith("while it trained, no patterns are kept, so that") for note in none.notes)
+    assert any(note.startswith("patterns during training were left out, so that") for note in none.notes)
 
 
 def test_where_many_steps_were_kept_circuits_of_some_are_on_a_page():

@@ -88,7 +88,7 @@ def test_a_head_that_adds_to_the_difference_is_named_apart():
 def test_by_position_the_sentence_says_that_it_is_a_sum():
     model, _, clean, corrupted, metric = pair()
     found = headway.patch(model, clean, corrupted, metric=metric, sites="z", by_position=True, paths=False)
-    assert "Positions are patched one after the other, and their shares are summed." in found.sentences
+    assert "Positions are patched one at a time, and their shares are summed." in found.sentences
     assert found.restored_interval("z").shape == (len(found.heads), 2)
 
 

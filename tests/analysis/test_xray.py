@@ -134,7 +134,7 @@ def test_a_layer_with_one_head_needs_two(found):
         "intervals",
     )
     *_, last = layers(found).rows
-    assert last.cells[:4] == ("L2", "1x16", "needs two", "needs two")
+    assert last.cells[:4] == ("L2", "1x16", "one head only", "one head only")
     assert np.isnan(found.scores["query_cka"].per_head()["layers.2.attention"]).all()
 
 
@@ -181,7 +181,7 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
     assert done.stdout.startswith(
         "* No head clearly differs in any metric from 16 random copies on the same text.\n- Induction heads "
     )
-    assert "needs two" in done.stdout
+    assert "one head only" in done.stdout
     assert "measured on 3 sequences of 48 tokens, 144 tokens in all, of " in done.stdout
     assert done.stdout.endswith("page: results/xray-ragged/xray.html\n")
     folder = out / "results/xray-ragged"
@@ -212,9 +212,9 @@ def test_a_page_leads_to_the_look_at_the_same_heads_or_says_how_to_have_it(ragge
     assert "<code>headway look ragged</code> writes a page that shows the heads" in html
     assert "look-ragged.html" not in html
     (tmp_path / "look-ragged.html").write_text("")
-    assert '<a href="../look-ragged.html">Look at its heads</a>' in page.write(folder, ragged, "x").read_text()
+    assert '<a href="../look-ragged.html">Look at the heads</a>' in page.write(folder, ragged, "x").read_text()
     (folder / "look.html").write_text("")
-    assert '<a href="look.html">Look at its heads</a>' in page.write(folder, ragged, "x").read_text()
+    assert '<a href="look.html">Look at the heads</a>' in page.write(folder, ragged, "x").read_text()
     assert "look.html" not in xray_page(found).html("headway xray")
 
 

@@ -57,9 +57,9 @@ def test_every_kind_has_a_phrase():
 
 def test_an_interval_that_says_nothing_is_too_wide_to_say_in_every_sentence():
     wide = replace(VERDICT, kind="open", change=0.6, interval=(-0.9999, 395.0))
-    assert "(simultaneous 95 % CI too wide to say; 3 seeds)" in verdict_sentence(wide)
+    assert "(simultaneous 95 % CI too wide to interpret; 3 seeds)" in verdict_sentence(wide)
     assert several_sentence([wide, wide], 2, None) == (
-        "No comparison shows a clear difference in evaluation loss yet: intervals are too wide to say (3 seeds)."
+        "No comparison shows a clear difference in evaluation loss yet: the intervals are too wide (3 seeds)."
     )
     factors = several_sentence([replace(wide, interval=(-0.5, 29.0))] * 2, 2, None)
     assert "all 2 differences lie between a factor of 0.5 and 30.0 (" in factors

@@ -74,7 +74,8 @@ def test_a_way_in_which_heads_are_good_for_nothing_is_said():
         "Faithfulness of 2 random circuits of 1 head: median 50 %; number at least as faithful: 1."
     )
     assert none.sentence.endswith(
-        "Faithfulness is not defined: all heads are worth only 0.000 nats per token (resample ablation)."
+        "Faithfulness is not defined: without any head, the loss rises by only 0.000 nats per token (resample "
+        "ablation)."
     )
 
 

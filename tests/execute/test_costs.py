@@ -67,7 +67,7 @@ def test_what_starts_from_what_is_drawn():
     assert "dense: trained for 1,000 steps\n" in drawn
     assert "    ├── pruned: pruned by taylor to 50 %, then not trained\n" in drawn
     assert "    │   └── regrown: lost heads re-initialised, then trained for 250 steps\n" in drawn
-    assert "layouts and costs of pruned arms are guesses until their runs begin" in [*planned.sentences()]
+    assert "layouts and costs of pruned arms are estimates until their runs begin" in [*planned.sentences()]
     pruned = {cost.arm.name: cost for cost in planned.costs}["pruned"]
     assert (str(pruned.run.model.layout), pruned.seconds, pruned.untimed) == (
         "4x8-4x8-4x8-4x8",
@@ -104,7 +104,7 @@ def test_an_epoch_of_an_unread_corpus_has_no_length():
     planned = plan(load("head-progression", settings=settings).select(arms=["constant-low"]), trial=False)
     assert planned.costs[0].steps is None
     assert any(
-        sentence.startswith("the length of an epoch is known once the corpus is read")
+        sentence.startswith("until the corpus is read, the length of an epoch is unknown")
         for sentence in planned.sentences()
     )
     assert "–" in printed(*planned.tables())
@@ -117,7 +117,7 @@ def test_a_small_language_model_is_timed():
     assert cost.tokens_per_s > 0
     assert cost.seconds == pytest.approx(1464 * 8 * 128 / cost.tokens_per_s)
     assert [*planned.sentences()][-2].startswith("2 runs (2 seeds) on ")
-    assert [*planned.sentences()][-1].startswith("training.tokens (1,500,000 here) is how long a run is")
+    assert [*planned.sentences()][-1].startswith("training.tokens (1,500,000 here) sets the length of a run")
 
 
 def test_one_run_of_one_arm_is_told_in_the_singular():

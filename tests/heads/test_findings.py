@@ -84,7 +84,7 @@ def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
     score.draws[next(iter(score.draws))] = loose
     (sentence,) = said(one)
     assert sentence.startswith("Previous-token heads: L1H0 0.90 (random heads 0.05). ")
-    assert sentence.endswith(" Heads whose score may be chance, compared with 16 random copies: L0H0 0.50.")
+    assert sentence.endswith(" Scores that may be due to chance (compared with 16 random copies): L0H0 0.50.")
 
 
 def test_a_head_that_untrained_ones_can_be_is_not_special():
@@ -134,7 +134,7 @@ def test_a_role_is_named_by_its_interval():
     (sentence,) = said(with_ends(above, 0.02))
     assert sentence.startswith("Neighbour heads: L0H2 0.98 and L0H1 0.93 (random heads 0.05). ")
     assert sentence.endswith(
-        " The 95 % CIs of these scores lie above 0.91. Heads that are not clearly at or above this score: L0H0 0.91."
+        " The 95 % CIs of these scores lie above 0.91. Heads that may reach the threshold, but not clearly: L0H0 0.91."
     )
     (finding,) = looked_for(with_ends(planted("positional_score", [[0.91, 0.2]]), 0.02))
     assert not finding.found
@@ -204,7 +204,7 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
 def test_idle_heads_are_named():
     """Heads of a layer at random have about as much, so a fiftieth is far from chance."""
     shares = planted("output_share", [[0.6, 0.395, 0.005], [0.4, 0.3, 0.3]], untrained=1 / 3, spread=0.03)
-    assert said(shares) == ["Idle heads, by share of their layer's output: L0H2 0.5 % (even 33.3 %)."]
+    assert said(shares) == ["Idle heads, by share of layer output: L0H2 0.5 % (even share 33.3 %)."]
     assert said(planted("output_share", [[0.6, 0.395, 0.005]], untrained=0.33, spread=0.33)) == []
 
 
@@ -224,8 +224,8 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     (finding,) = findings({}, labels, composition=found)
     assert finding.about == "k_composition"
     assert finding.sentence == (
-        "K-composition (into keys), pairs of heads above chance: 1. The strongest pairs: L0H1 → L1H0 0.60 (60 "
-        "%). Numbers are the composition in the weights and, in parentheses, the share of the later head's "
+        "K-composition (into keys), pairs of heads above chance: 1. The strongest pairs: L0H1 → L1H0 0.60 (60 %). "
+        "Numbers are the composition in the weights and, in parentheses, the earlier head's share of the later head's "
         "score. Randomly rotated circuits have 0.10."
     )
     assert [head for _, head in finding.parts if head] == ["L0H1", "L1H0"]
@@ -246,7 +246,7 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
     assert counts(confident | even).found
     assert counts(confident | even).sentence == (
-        "Values that differ from those of random heads: 1 of 8, each a metric of a head or a pair of heads. The "
+        "Values that differ from those of random heads: 1 of 8 (a value is one metric of one head or pair). The "
         "largest difference is in attention confidence: L1H0 with 0.92, random heads with 0.049."
     )
     alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
@@ -256,7 +256,7 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     nothing = counts(even)
     assert not nothing.found
     assert nothing.sentence.startswith(
-        "None of 4 values, each a metric of a head or a pair of heads, clearly differs from 16 random copies."
+        "None of 4 values (one metric of one head or pair) clearly differs from 16 random copies."
     )
 
 

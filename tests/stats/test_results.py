@@ -359,7 +359,7 @@ def test_a_baseline_that_was_not_run_is_missed_aloud(store):
     content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0])).to_json()
     assert [c["n_pairs"] for c in content["comparisons"]] == [0, 0]
     assert content["warnings"] == [
-        "Nothing is compared with baselines that have no runs: 2 heads (h2). Train these arms."
+        "These baselines have no runs, so nothing is compared with them: 2 heads (h2). Train them."
     ]
     assert list(answer(results.build(store))) == [], "the warning has said it"
 
@@ -370,7 +370,7 @@ def test_several_baselines_that_were_not_run_are_one_line(tmp_path, calls):
     store = FakeStore(tmp_path, resolve(document), absent=("h1", "h4")).add("h2", [1.0, 2.0])
     built = results.build(store)
     assert built.warnings == (
-        "Nothing is compared with baselines that have no runs: 1 head (h1) and 4 heads (h4). Train these arms.",
+        "These baselines have no runs, so nothing is compared with them: 1 head (h1) and 4 heads (h4). Train them.",
     )
 
 

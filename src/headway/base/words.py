@@ -60,14 +60,14 @@ STATEMENTS = (
 NO_SEEDS = "cannot be compared in {quantity}, since no seed has a result for every arm"
 AWAITED = "{evidence} of {awaited}"
 GEOMETRIC = "ratio of geometric means; {evidence}"
-TOO_WIDE = "too wide to say"
+TOO_WIDE = "too wide to interpret"
 CARRIED_BY = (
-    "with {n} seeds, verdicts assume normally distributed differences, and the same variance in arms that are "
-    "compared together; without these assumptions (a sign-flip test) no p-value is below {least_p:g}"
+    "with {n} seeds, verdicts assume normally distributed differences and equal variances in arms that are compared "
+    "together; a sign-flip test, which needs neither assumption, cannot give a p-value below {least_p:g}"
 )
 TWO_FAMILIES = (
-    "contrasts and comparisons are corrected separately for multiple testing: each kind is free of errors in 95 % of "
-    "experiments, both kinds together in 90 % or more"
+    "contrasts and comparisons are corrected separately for multiple testing: the family-wise error rate is 5 % for "
+    "each kind and at most 10 % for both together"
 )
 CHOSEN_RATES = "the learning rates were chosen on the same seeds as these verdicts"
 FAVOURED = "{chosen}, which may favour {arm} ({n} rates) by up to {bias:.1g} %"
@@ -75,14 +75,14 @@ CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance {chance}"
 LOOK_AHEAD = "the plan's interim analysis at {seeds} seeds would settle it with a chance {chance}"
-ALL_SAME = "In all {n} comparisons, the arms are as good within {margin} %: the difference in {quantity} lies {span}."
+ALL_SAME = "In all {n} comparisons, the arms are equally good within {margin} %: differences in {quantity} lie {span}."
 ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
-ALL_WIDE = "No comparison shows a clear difference in {quantity} yet: intervals are too wide to say ({seeds})."
+ALL_WIDE = "No comparison shows a clear difference in {quantity} yet: the intervals are too wide ({seeds})."
 SPAN = "between {low} and {high} ({interval}s; {seeds})"
 NO_INTERVALS = "There is no verdict on the {quantity} yet: the {n} comparisons have only {seeds}."
 OTHER = "The other comparison is {outcome}."
 OTHERS_ALIKE = "The other {n} comparisons are {outcome}."
-OTHERS = "Of the other {n} comparisons, {counts}."
+OTHERS = "The other {n} comparisons: {counts}."
 
 SPECIAL = {
     "induction_score": (
@@ -119,7 +119,7 @@ WARNINGS = {
     "failed": "{arm}, seed {seed} failed: {text}",
     "damaged": "{arm}: Headway leaves out a damaged run: {text}",
     "unfinished": "{n} of {runs} runs are not finished. `headway run` on this directory finishes them.",
-    "absent_baselines": "Nothing is compared with baselines that have no runs: {baselines}. Train these arms.",
+    "absent_baselines": "These baselines have no runs, so nothing is compared with them: {baselines}. Train them.",
     "unlike_executions": (
         "{arm} and {baseline} were executed differently in {n} of {pairs} pairs of runs ({differences}). This may "
         "explain a difference between these arms, mainly in speed and memory."
@@ -133,14 +133,14 @@ WARNINGS = {
         "tokenizer that restores {least} % or more."
     ),
     "still_falling": (
-        "The {quantity} still falls in {n} of {all} arms, most in {most} (at least {least} %). This fall, in the "
-        "last tenth of training, is larger than a difference in question ({sides}: {apart} %). Train longer, or let "
-        "the learning rate decay."
+        "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. The largest fall is in {most} "
+        "(at least {least} %). A difference between arms is smaller than this fall ({sides}: {apart} %). Train longer, "
+        "or let the learning rate decay."
     ),
     "rates_matter": (
-        "Another learning rate changes the result of {n} of {all} arms by more than the arms in question differ "
-        "({sides}: {apart} %). The gain is largest for {most}: at least {least} % at {factor} times its learning "
-        "rate. Rely on the verdicts at the best learning rates."
+        "Another learning rate changes the result of {n} of {all} arms by more than compared arms differ ({sides}: "
+        "{apart} %). The gain is largest for {most}: at least {least} % at {factor} times its learning rate. Rely on "
+        "the verdicts at the best learning rates."
     ),
     "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
     "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
@@ -168,7 +168,7 @@ WARNINGS = {
         "{n} seeds were run before the plan of interim analyses was made. Headway counts them as the interim "
         "analyses at {seeds} seeds. Verdicts from before the plan no longer hold."
     ),
-    "late_plan_again": "With a verdict at {n} seeds before the plan, the rate of false positives is {rate} %.",
+    "late_plan_again": "Since there was a verdict at {n} seeds before the plan, the false-positive rate is {rate} %.",
     "former_rules": (
         "The plan of interim analyses was made with version {former} of Headway's rules for comparisons. Headway now "
         "uses version {now}, so former verdicts may differ."
@@ -185,7 +185,7 @@ FINDINGS = {
     "nothing_differs": "No head clearly differs in any metric from {draws} random copies on the same text.",
     "not_compared": "The heads were not compared with random heads, so no head can be named.",
     "score": "{heads} {value:z.2f}",
-    "share_of_layer": "{heads} {share:.1%} (even {even:.1%})",
+    "share_of_layer": "{heads} {share:.1%} (even share {even:.1%})",
     "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
     "special": (
         "{role}: {heads:5} (random heads {untrained:z.2f}). The score is the {meaning}. Headway names heads with "
@@ -203,30 +203,31 @@ FINDINGS = {
     "untrained": "Random heads have {untrained:z.2f} on average.",
     "by_place": "A head that ignores the tokens and uses only their positions would have {by_place:z.2f}.",
     "reached": "Random heads could reach this score by chance.",
-    "chancy": "Heads whose score may be chance, compared with {draws} random copies: {heads:5}.",
-    "unclear": "Heads that are not clearly at or above this score: {heads:5}.",
+    "chancy": "Scores that may be due to chance (compared with {draws} random copies): {heads:5}.",
+    "unclear": "Heads that may reach the threshold, but not clearly: {heads:5}.",
     "constant": "Heads with nearly constant output (at least {least:.0%} of its squared norm): {heads:5}.",
     "no_output": "The heads of {layers} add nothing to the residual stream.",
     "output_correlation": "Similar outputs (centred cosine): {pairs}.",
     "query_cka_centred": "Similar queries (CKA): {pairs}.",
     "mean_of_pairs": "The mean over all pairs of heads ({n}) is {mean:z.2f}.",
-    "idle": "Idle heads, by share of their layer's output: {heads:3}.",
+    "idle": "Idle heads, by share of layer output: {heads:3}.",
     "composition": (
         "{name} ({into}), pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are the "
-        "composition in the weights and, in parentheses, the share of the later head's {of}. Randomly rotated "
-        "circuits have {null:z.2f}."
+        "composition in the weights and, in parentheses, the earlier head's share of the later head's {of}. Randomly "
+        "rotated circuits have {null:z.2f}."
     ),
     "composition_on_text": (
         "{name} ({into}) on the text, pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are "
-        "the composition in the weights and, in parentheses, the share of the later head's {of}. The first pair adds "
-        "{nats:z.2f} nats, random heads {drawn:z.2f}. Randomly rotated circuits have {null:z.2f}."
+        "the composition in the weights and, in parentheses, the earlier head's share of the later head's {of}. The "
+        "first pair adds {nats:z.2f} nats to the score; random heads add {drawn:z.2f}. Randomly rotated circuits have "
+        "{null:z.2f}."
     ),
     "differ": (
-        "Values that differ from those of random heads: {n} of {m}, each a metric of a head or a pair of heads. The "
+        "Values that differ from those of random heads: {n} of {m} (a value is one metric of one head or pair). The "
         "largest difference is in {metric}: {heads} with {value}, random heads with {untrained}."
     ),
     "none_differ": (
-        "None of {m} values, each a metric of a head or a pair of heads, clearly differs from {draws} random copies. "
+        "None of {m} values (one metric of one head or pair) clearly differs from {draws} random copies. "
         "The largest difference is in {metric}: {heads} with {value}, random heads with {untrained}."
     ),
     "change": "{heads} {change:z.3f} ({interval:z.3f})",
@@ -239,7 +240,7 @@ FINDINGS = {
         "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests at once. Give a text of {least} "
         "documents or more."
     ),
-    "rarely_felt": "Too few of {n} sequences show an effect of {heads} for an interval. Give about {more} more.",
+    "rarely_felt": "Too few of {n} sequences show an effect of {heads} to give an interval. Add about {more} more.",
     "without_all": (
         "Without any head the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} (resample) "
         "nats per token."
@@ -270,7 +271,10 @@ FINDINGS = {
         "{heads:3} alone have a faithfulness of {share:z.1%} (95 % CI {interval:z.1%}; {kind} ablation of other heads)."
     ),
     "random_circuits": "Faithfulness of {circuits}: median {median:z.0%}; number at least as faithful: {n}.",
-    "no_worth": "Faithfulness is not defined: all heads are worth only {worth:z.3f} nats per token ({kind} ablation).",
+    "no_worth": (
+        "Faithfulness is not defined: without any head, the loss rises by only {worth:z.3f} nats per token ({kind} "
+        "ablation)."
+    ),
     "knows_answer": "The model knows the answer on the clean text.",
     "does_not_know": "The model does not know the answer on the clean text.",
     "not_found_to_know": "The model does not clearly know the answer on the clean text.",
@@ -290,7 +294,7 @@ FINDINGS = {
     "unclear_difference": "This difference is not clearly different from 0, so there is nothing to restore.",
     "restored": "Patching {part} restores these shares of the {quantity}: {heads:2}.",
     "none_restored": "Patching {part}: no head clearly restores any of the {quantity}.",
-    "by_position": "Positions are patched one after the other, and their shares are summed.",
+    "by_position": "Positions are patched one at a time, and their shares are summed.",
     "share": "{heads} {share:z.1%}",
     "share_within": "{heads} {share:z.1%} ({interval:z.1%})",
     "cancels": "The estimates of {heads} are wrong: paths through later layers cancel.",
@@ -320,8 +324,8 @@ IN_DOUBT = {
         "in doubt: none of its arms is better than a bigram model, and models that only count pairs of tokens cannot "
         "show what heads do"
     ),
-    "falling": "in doubt: the {metric} still fell by more in the last tenth of training",
-    "rates": "in doubt: another learning rate changes the {metric} by more",
+    "falling": "in doubt: in the last tenth of training, the {metric} still fell by more than this difference",
+    "rates": "in doubt: another learning rate changes the {metric} by more than this difference",
 }
 """The clause in the sentence of an answer by the kind of its doubt."""
 
@@ -475,7 +479,7 @@ def others_sentence(outcomes: Counter[str]) -> str:
 
     Examples:
         >>> others_sentence(Counter(["open", "open", "clear too"]))
-        'Of the other 3 comparisons, 2 are open, 1 is clear too.'
+        'The other 3 comparisons: 2 are open, 1 is clear too.'
     """
     n = outcomes.total()
     if len(outcomes) == 1:

@@ -77,7 +77,7 @@ def taylor(model: Transformer, units: Sequence[Unit], text: PruningText) -> list
 
 
 def ablation(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
-    """Order units by the exact change of the loss when out the unit, its contexts set to zero as pruning does."""
+    """Order units by the exact change of the loss without each unit, its contexts set to zero as pruning does."""
     some = next(model.parameters())
     zero = dict.fromkeys(range(model.model.n_layers), some.new_zeros(1, 1, 1, 1))
     removals = [Removal(unit, zero) for unit in units]

@@ -156,11 +156,11 @@ def after_repetition(queries: Any) -> Any:
     return every_query(queries) & queries.repeated & queries.sees_at(queries.twin + 1)
 
 
-_GROWS = Null("not known, since the metric grows with the number of positions, the widths and the scale")
+_GROWS = Null("not known, since the metric grows with the number of positions, the head width and the vectors' scale")
 _ZERO = Null("0", OfSums(lambda rows: 0 * rows, ("rows",)))
 _GAUSSIAN = Null("Gaussian queries and keys with the measured variance", "gaussian")
 _GAUSSIAN_CIRCUIT = "Gaussian weights of the same shapes"
-_EVEN = Null("even attention: the mean of 1/m over queries, where m is the number of visible keys", "even")
+_EVEN = Null("mean of 1/m over queries with m visible keys (even attention)", "even")
 
 _diversity = partial(HeadMetric, family="diversity")
 _layers = partial(_diversity, of="layer", unit="-1 to 1")
@@ -180,7 +180,7 @@ def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centre
             name=f"{vectors}_cka",
             sentence=sentence,
             null=Null(
-                f"independent Gaussian heads with as many dimensions and positions ({_CKA_NULL})",
+                f"independent Gaussian heads of the same width, over as many positions ({_CKA_NULL})",
                 OfSums("headway.heads.nulls.gaussian_cka", (total, "rows")),
             ),
             value=OfSums("headway.heads.sums.cka", (gram,)),
@@ -206,9 +206,9 @@ def _of_text(distance: int, name: str, keys: str, high: str) -> HeadMetric:
     return _pattern(
         name=f"text_{name}_score",
         family="text",
-        sentence=f"mean attention weight, on the text, on {keys}",
+        sentence=f"mean attention weight on {keys}, over the text's queries that have such keys",
         high=high,
-        null=Null("even attention: the share of such keys among all visible keys", "even"),
+        null=Null("share of such keys among all visible keys (even attention)", "even"),
         value=PerQuery(
             lambda q: q.weight_on(q.after_twins(distance)),
             over=lambda q: two_keys(q) & q.sees_some(q.after_twins(distance)),
@@ -219,62 +219,63 @@ def _of_text(distance: int, name: str, keys: str, high: str) -> HeadMetric:
 # fmt: off
 _HEAD = (
     _diversity(name="query_orthogonality_raw",
-        sentence="sum of all entries of |Q_i^T Q_j| of two heads, as published (grows with positions)",
+        sentence="sum of the absolute entries of Q_i^T Q_j for the queries Q of two heads, as published (grows with "
+        "the number of positions)",
         unit="1", of="pair", high="similar queries", null=_GROWS,
         value=OfSums(lambda gram: gram.abs().sum((1, 3)), ("query_gram",))),
     *_ckas("query", "similar queries",
-        "linear CKA of two heads' queries, not centred: 0 if the queries span different directions, 1 if they span "
-        "the same",
+        "linear CKA of two heads' queries, not centred: 0 if they are orthogonal over positions, 1 if they are equal "
+        "up to rotation and scale",
         "linear CKA of two heads' queries after subtracting their means (without this, large means alone give values "
         "near 1)"),
     _diversity(name="context_nonorthogonality_raw",
-        sentence="Frobenius norm of C_i^T C_j of two heads, as published (grows with positions)", unit="1",
-        of="pair", high="similar contexts", null=_GROWS,
+        sentence="Frobenius norm of C_i^T C_j for the contexts C of two heads, as published (grows with the number of "
+        "positions)", unit="1", of="pair", high="similar contexts", null=_GROWS,
         value=OfSums(lambda gram: gram.square().sum((1, 3)).sqrt(), ("context_gram",))),
     *_ckas("context", "similar contexts",
         "linear CKA of two heads' contexts (attention-weighted sums of values), not centred",
         "linear CKA of two heads' contexts (attention-weighted sums of values) after subtracting their means"),
     _diversity(name="context_dissimilarity",
-        sentence="minus the mean cosine of two heads' contexts at the same position (depends on each head's basis)",
+        sentence="negative mean cosine of two heads' contexts at the same position (depends on each head's basis)",
         unit="-1 to 1", of="pair", high="different contexts", null=_ZERO,
         value=OfSums(lambda cosines, rows: -cosines / rows, ("context_cosines", "rows"))),
     _diversity(name="output_dissimilarity",
-        sentence="minus the mean cosine of what two heads add to the residual stream at the same position",
+        sentence="negative mean cosine of two heads' outputs to the residual stream at the same position",
         unit="-1 to 1", of="pair", high="different outputs", null=_ZERO,
         value=OfSums(lambda cosines, rows: -cosines / rows, ("output_cosines", "rows"))),
     _uneven(name="attention_variance_raw",
-        sentence="variance of all attention weights of a head, with masked weights as zeros, as defined in the article",
+        sentence="variance of all attention weights of a head (hidden keys count as 0), as published",
         unit="1",
         # Its mean over queries is the population variance of all T x T weights, T keys in the text.
         value=PerQuery(lambda q: q.square / q.text_keys - 1 / q.text_keys.square(), over=every_query)),
     _uneven(name="attention_diversity",
-        sentence="mean over queries of (m sum p^2 - 1) / (m - 1), where m is the number of visible keys and p "
-        "their weights: 0 for even attention, 1 if all weight is on one key",
+        sentence="mean over queries of (m Σp² − 1) / (m − 1), for m visible keys with weights p: 0 for even attention, "
+        "1 if all weight is on one key",
         unit="0 to 1", value=PerQuery(lambda q: (q.n_keys * q.square - 1) / (q.n_keys - 1), over=two_keys)),
     _uneven(name="attention_excess",
-        sentence="mean over queries of m sum p^2 - 1, where m is the number of visible keys and p their "
-        "weights (unlike attention diversity, this does not fall with m)",
+        sentence="mean over queries of m Σp² − 1, for m visible keys with weights p (does not fall as m grows, "
+        "unlike attention diversity)",
         unit="1", value=PerQuery(lambda q: q.n_keys * q.square - 1, over=two_keys)),
     _layers(name="disagreement_subspace",
-        sentence="minus the mean cosine of the values of two heads, over all pairs of heads (a head with "
-        "itself included)",
+        sentence="negative mean cosine of the values of two heads, over all pairs of heads (including each head with "
+        "itself)",
         high="different values",
         null=Null(
-            "independent heads: -1/H for H heads, lower if heads share values",
+            "-1/H for H independent heads, lower if heads share values",
             OfSums(lambda shared, batches: -shared / batches, ("shared_values", "batches")),
         ),
         value=OfSums(lambda cosines, rows: -cosines.mean() / rows, ("value_cosines", "value_rows"))),
     _diversity(name="disagreement_position",
-        sentence="minus the summed products of two heads' attention weights, averaged over pairs of heads", unit="1",
-        of="layer", high="attention at different positions",
-        null=Null("even attention: minus the sum over queries of 1/m, where m is the number of visible keys", "even"),
+        sentence="negative sum, over queries and keys, of the products of two heads' attention weights, averaged over "
+        "pairs of heads", unit="1", of="layer", high="attention at different positions",
+        null=Null("negative sum of 1/m over queries with m visible keys (even attention)", "even"),
         value=PerQuery(lambda q: -q.overlap, over=some_head_sees, per="text")),
     _layers(name="disagreement_output",
-        sentence="minus the mean cosine of the contexts of two heads, over all pairs of heads (a head with "
-        "itself included)",
+        sentence="negative mean cosine of the contexts of two heads, over all pairs of heads (including each head with "
+        "itself)",
         high="different contexts",
         null=Null(
-            "independent heads: -1/H for H heads (untrained heads agree more, since they read the same residual "
+            "-1/H for H independent heads (untrained heads agree more, since they read the same residual "
             "stream)",
             OfSums(lambda cosines: 0 * cosines[0, 0] - 1 / len(cosines), ("context_cosines",)),
         ),
@@ -287,7 +288,7 @@ _HEAD = (
         value=OfSums(lambda cosines, rows: cosines / rows, ("stream_cosines", "rows"))),
     _pattern(name="attention_entropy_nats", sentence="mean entropy of a head's attention weights over all queries",
         unit="nats", high="attention spread over many keys",
-        null=Null("even attention: the mean logarithm of the number of visible keys", "even"),
+        null=Null("mean logarithm of the number of visible keys (even attention)", "even"),
         value=PerQuery(lambda q: q.entropy, over=every_query)),
     # Paper: Voita et al. 2019, arXiv 1905.09418, for the confidence and for positional heads, from 90 % on.
     _pattern(name="attention_confidence",
@@ -298,13 +299,13 @@ _HEAD = (
     _pattern(name="sink_score",
         sentence="mean attention weight on the first token (0 for queries that cannot see the first token)",
         high="attention mostly on the first token",
-        null=Null("even attention: the mean of 1/m (0 if hidden), where m is the number of visible keys", "even"),
+        null=Null("mean of 1/m over queries with m visible keys, 0 if the first is hidden (even attention)", "even"),
         value=PerQuery(lambda q: q.weight_at(q.first.expand(-1, q.counted.shape[2])), over=every_query)),
     # Of models such as GPT-OSS: a logit for each head that takes weight from all keys.
     _pattern(name="learned_sink_share", family="sinks",
         sentence="mean attention weight on a head's learned sink, which belongs to no token",
         high="a head that is mostly off",
-        null=Null("heads without a sink: 0", _ZERO.value), value=PerQuery(lambda q: q.learned_sink, over=with_sink),
+        null=Null("0 (heads without a sink)", _ZERO.value), value=PerQuery(lambda q: q.learned_sink, over=with_sink),
         optional=True),
     _pattern(name="previous_token_score",
         sentence="mean attention weight on the previous token",
@@ -316,33 +317,33 @@ _HEAD = (
         value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
     ),
     _pattern(name="fixed_pattern_score",
-        sentence="attention weight, above even attention, on the same key positions in two texts",
-        high="a pattern that depends on positions and not on tokens", null=Null("even attention: 0", "even"),
+        sentence="attention weight that two texts have in common on the same key positions, above even attention",
+        high="a pattern that depends on positions and not on tokens", null=Null("0 (even attention)", "even"),
         value=PerQuery(lambda q: q.shared_with_partner, over=paired), optional=True),
     # Paper: Olsson et al. 2022, arXiv 2209.11895. Each text has its own period, so that no fixed distance pays.
     _pattern(name="duplicate_token_score",
-        sentence="mean attention weight, on repeated random tokens, on the same token one period earlier",
+        sentence="mean attention weight on the same token one period earlier, on repeated random tokens",
         high="a duplicate-token head", value=PerQuery(lambda q: q.weight_at(q.twin), over=on_repetition), repeated=True,
     ),
     _pattern(name="induction_score",
-        sentence="mean attention weight, on repeated random tokens, on the token that followed one period earlier",
+        sentence="mean attention weight on the token that followed one period earlier, on repeated random tokens",
         high="an induction head", value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
         repeated=True),
     _of_text(
-        0, "duplicate", "earlier copies of the query's token, if there are any", high="a duplicate-token head"
+        0, "duplicate", "earlier copies of the query's token", high="a duplicate-token head"
     ),
     _of_text(1, "induction", "tokens after earlier copies of the query's token", high="an induction head"),
     HeadMetric(name="output_dissimilarity_published",
-        sentence="minus the mean cosine of slices of the vector after the output projection, as published "
+        sentence="negative mean cosine of two slices of the vector after the output projection, as published "
         "(slices are not heads)",
         unit="-1 to 1", of="pair", family="published", high="different slices", null=_ZERO,
         value=OfSums(lambda cosines, rows: -cosines / rows, ("slice_cosines", "sliced_rows"))),
     HeadMetric(name="attention_variance_published",
-        sentence="unbiased variance over queries of each key's weight, averaged over keys, as in published code",
+        sentence="unbiased variance of each key's weight over queries, averaged over keys, as in the published code",
         unit="1", of="head", family="published", high="attention that depends on the query", null=Null("not known"),
         value=OfSums(lambda variances, texts: variances / texts, ("variances", "texts_with_variance"))),
     _circuit(name="qk_effective_rank",
-        sentence="effective rank of W_Q^T W_K: exp of the entropy of the normalised singular values",
+        sentence="effective rank of W_Q W_K^T: exp of the entropy of the normalised singular values",
         unit="dimensions", high="queries match keys in many directions",
         null=Null(_GAUSSIAN_CIRCUIT, OfCircuits(lambda circuits: circuits.qk.gaussian_rank())),
         value=OfCircuits(lambda circuits: circuits.qk.effective_rank())),
@@ -365,9 +366,10 @@ _HEAD = (
         null=Null("no reference, since averages over many keys are nearly constant, trained or not"),
         value=OfSums("headway.heads.sums.constant_share", _MEAN_OUTPUTS)),
     HeadMetric(name="output_share",
-        sentence="share of a head in the summed squared norms of its layer's head outputs", unit="0 to 1",
+        sentence="squared norm of a head's output, divided by the sum over the heads of its layer", unit="0 to 1",
         of="head", family="outputs", high="this head adds most of what the layer's heads add",
-        null=Null("an even split: 1/H", OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
+        null=Null("1/H for H heads (an even split)",
+            OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
         # Contributions that cancel or reinforce one another do so in the stream: shares compare the heads' own sizes.
         value=OfSums(lambda sizes: (sizes / sizes.sum()).where(sizes.sum() > 0, 0), ("output_sizes",))),
 )
@@ -408,13 +410,13 @@ def _effects(name: str, sentence: str, high: str) -> tuple[HeadMetric, ...]:
 _CAUSES = (
     *_effects("ablation", "exact change of the loss when {way}", "the loss rises without the head"),
     HeadMetric(name="michel_importance_nats",
-        sentence="mean over sequences of |dL/dxi|, with xi a gate on the head (Michel et al. 2019); has no sign",
+        sentence="mean over sequences of |dL/dξ|, where ξ is a gate on the head (Michel et al. 2019); it has no sign",
         unit="nats per token and gate", of="head", family="causes", high="the loss is sensitive to the head",
         null=Null("no reference, since the value is above 0 for every head")),
     *_effects("attribution", "first-order estimate (gradient times change) of the change of the loss when {way}",
         "the loss would rise without the head"),
     *_effects("integrated",
-        "integrated gradient from all heads to no heads, when {way}: the head's share of the joint effect",
+        "the head's share of the joint effect of all heads, by integrated gradients from all heads to none ({way})",
         "the head has a large share of the joint effect"),
 )
 # fmt: on

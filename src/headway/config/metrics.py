@@ -61,14 +61,15 @@ _ALL = (
     _squared("reduction_error", "mean squared difference between the model and its kernel estimator", "lower",
         null=0.0),
     _squared("train_mse", "mean training loss since the last logged step", "lower"),
-    _metric("w", "1", "mean diagonal of the x block of each head's QK circuit", null=0.0),
+    _metric("w", "1", "mean diagonal entry of the x block of each head's QK circuit", null=0.0),
     _metric("mu", "1", "the y entry of each head's OV circuit", null=0.0),
     _metric("diagonal_variance", "1",
-        "population variance, for each head, of the diagonal whose mean is w", null=0.0),
+        "population variance of the diagonal entries whose mean is w, for each head", null=0.0),
     _metric("largest_off_diagonal", "1",
         "largest absolute entry off the diagonal in the x block of each head's QK circuit", null=0.0),
     _metric("largest_y_row", "1",
-        "largest absolute entry of each head's QK circuit by which the y of a pair changes its score", null=0.0),
+        "largest absolute entry in the y row of each head's QK circuit, through which y changes a pair's score",
+        null=0.0),
     _metric("largest_other_ov", "1", "largest absolute entry of each head's OV circuit other than mu", null=0.0),
     _metric("mu_dot_w", "1", "sum of mu times w over heads: the step size of the learned estimator", null=0.0),
     _metric("sum_mu", "1", "sum of mu over heads (if it is 0, the estimator is debiased)", null=0.0),
@@ -78,9 +79,9 @@ _ALL = (
         "evaluation loss in bits per byte of the predicted text, to compare tokenizers (missing if tokens restore "
         "less than 99 % of the text)", "lower", primary=True),
     _metric("solved", YES_OR_NO,
-        "share of runs that solve the task: all inputs right, or a larger share than the task's threshold", "higher",
+        "share of runs that solve the task: all answers correct, or a share above the task's threshold", "higher",
         primary=True),
-    _fraction("accuracy", "share of right answers", "higher", primary=True),
+    _fraction("accuracy", "share of correct answers", "higher", primary=True),
     _fraction("accuracy_by_kind", "accuracy for each kind of question, such as each number of hops"),
     _fraction("accuracy_by_length",
         "accuracy by the number of tokens before the question: 1, 2, 3 to 4, 5 to 8, and so on by powers of two"),
@@ -95,7 +96,7 @@ _ALL = (
     _fraction("lane_share",
         "share of the residual stream's squared norm in the data lane, before each layer and before the final norm"),
     _fraction("repetition",
-        "share of tokens, in each block of 100 tokens, that end a 4-gram from earlier in the sample", null=0.0),
+        "share of tokens in each block of 100 that complete a 4-gram seen earlier in the sample", null=0.0),
     _fraction("unused_token_share", "share of the sampled tokens that the training text never uses", null=0.0),
     _fraction("text_kept", "share of the held-out text that can be restored from its tokens"),
     *(
@@ -113,11 +114,11 @@ _ALL = (
     _fraction("idle_head_share",
         "share of heads whose mean ablation raises the loss by less than 0.01 nats per token"),
     _metric("half_effect_heads", "heads",
-        "smallest number of heads that together have half of the sum of all single effects (mean ablation)"),
+        "smallest number of heads whose single effects add up to half of the sum over all heads (mean ablation)"),
     _metric("n_heads", "heads", "number of heads in each layer"),
     _metric("total_heads", "heads", "number of query heads in all layers"),
-    _metric("n_layers", "layers", "layers"),
-    _metric("n_parameters", "numbers", "trained parameters"),
+    _metric("n_layers", "layers", "number of layers"),
+    _metric("n_parameters", "numbers", "number of trained parameters"),
     _metric("tokens", "tokens", "tokens that the model was trained on"),
     # No better: runs of a sweep share the machine, and are no measurement of time.
     _metric("tokens_per_s", "tokens/s", "training tokens per second (evaluation not counted)"),
@@ -140,13 +141,14 @@ def metric_name(metric: str) -> str:
 
     Examples:
         >>> metric_name("query_cka_centred"), metric_name("ov_effective_rank"), metric_name("eval_loss_nats")
-        ('query CKA centred', 'OV effective rank', 'evaluation loss')
+        ('centred query CKA', 'OV effective rank', 'evaluation loss')
         >>> metric_name("query_orthogonality_raw"), metric_name("attention_variance_published")
         ('query orthogonality, raw', 'attention variance as published')
     """
     name = metric.removesuffix("_nats")
     for ending, said in (("_raw", ", raw"), ("_published", " as published")):
         name = name.removesuffix(ending) + said if name.endswith(ending) else name
+    name = f"centred_{name.removesuffix('_centred')}" if name.endswith("_centred") else name
     return " ".join(_WORDS.get(word, word) for word in name.replace("_", " ").split(" "))
 
 

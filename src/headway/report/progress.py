@@ -139,7 +139,7 @@ def watch(snapshots: Generator[Snapshot]) -> None:
 def follow_trials(arms: Sequence[str]) -> Iterable[str]:
     """Go through the arms that are timed, one for each shape, and show how far that is."""
     console = Terminal(stderr=True)
-    said = f"timing {counted(len(arms), 'shape')} on this machine (--no-timing leaves it out)"
+    said = f"timing {counted(len(arms), 'shape')} on this machine (--no-timing skips this)"
     if len(arms) > 1 and not console.is_terminal:
         console.print(f"{said} ...", soft_wrap=True)
     return track(arms, said, console=console, transient=True, disable=not console.is_terminal)

@@ -115,7 +115,7 @@ class PlannedCosts:
         arms = [cost.arm for cost in self.costs]
         if all(arm.parent is None for arm in arms):
             return ()
-        tree = Tree("each run starts from the run with its seed of the arm above", guide_style="dim")
+        tree = Tree("each run starts from the run of the arm above with the same seed", guide_style="dim")
         branches: dict[str, Tree] = {}
         for arm in sorted(arms, key=lambda arm: len(arm.ancestors)):
             above = tree if arm.parent is None else branches.get(arm.parent.full_name, tree)
@@ -128,18 +128,18 @@ class PlannedCosts:
     def sentences(self) -> Iterable[str]:
         """Yield sentences on the columns, on matched arms, and on the time of all runs."""
         if self._run.command:
-            yield f"{counted(len(self.experiment.runs), 'run')}; what one costs is not known before it ends"
+            yield f"{counted(len(self.experiment.runs), 'run')}; the cost of a run is not known before it ends"
             return
         what = self._run.traits.example
-        yield f"FLOPs of a {what} are those of a forward pass; of a run, about three times that for every {what}"
+        yield f"FLOPs/{what} counts a forward pass; the FLOPs of a run are about three times that for every {what}"
         if len(self.costs) > 1:
             yield from self._matches()
         if any(c.run.declared_steps is None and c.steps for c in self.costs):
-            yield "an epoch is counted by what is known of its corpus, about"
+            yield "the length of an epoch is estimated from what is known of the corpus"
         if any(c.steps is None for c in self.costs):
-            yield "the length of an epoch is known once the corpus is read, so FLOPs and time of a run are left out"
+            yield "until the corpus is read, the length of an epoch is unknown, so FLOPs and time of a run are left out"
         if any(c.arm.parent is not None for c in self.costs):
-            yield "layouts and costs of pruned arms are guesses until their runs begin"
+            yield "layouts and costs of pruned arms are estimates until their runs begin"
         yield from dict.fromkeys(c.about_trial for c in self.costs if c.about_trial)
         for reason in dict.fromkeys(c.untimed for c in self.costs if c.untimed):
             names = [c.arm.full_name for c in self.costs if c.untimed == reason]
@@ -188,7 +188,7 @@ class PlannedCosts:
             length = getattr(self._run.training, key, None)
             if length:
                 example = f", for example with --set training.{key}={length // 10}" if length >= 100 else ""
-                yield f"training.{key} ({length:,} here) is how long a run is; a smaller number shortens it{example}"
+                yield f"training.{key} ({length:,} here) sets the length of a run; smaller means shorter{example}"
 
 
 def _range(n_steps: list[int]) -> str:

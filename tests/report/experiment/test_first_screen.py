@@ -52,7 +52,7 @@ def test_rows_hold_number_interval_band_and_verdict(icl: ReportData) -> None:
     found = screen(icl)
     shown = found.shown
     assert shown is not None
-    assert shown.head == "difference, % (95 % CI, for all 3 at once)"
+    assert shown.head == "difference, % (95 % CI, simultaneous for all 3)"
     assert [row.name for row in shown.rows] == ["1 head vs 2 heads", "4 heads vs 2 heads", "8 heads vs 2 heads"]
     assert [row.kind for row in shown.rows] == ["worse", "open", "open"]
     assert [row.beyond for row in shown.rows] == [1, 0, 0], "far larger than the others: an arrow at the end"
@@ -78,7 +78,7 @@ def test_all_the_same_and_all_open_are_one_sentence_with_the_widest_ends(icl: Re
     assert said.endswith("% (simultaneous 95 % CIs; 3 seeds).")
     same = tuple(replace(one, outcome="same") for one in few)
     said = screen(replace(icl, results=replace(icl.results, comparisons=same))).answer
-    assert said.startswith("In all 2 comparisons, the arms are as good within 1 %: the difference in evaluation MSE ")
+    assert said.startswith("In all 2 comparisons, the arms are equally good within 1 %: differences in evaluation MSE ")
 
 
 def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportData) -> None:
@@ -88,7 +88,7 @@ def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportDat
     found = replace(orders, results=replace(orders.results, contrasts=doubted, **warnings_in_words([why])))
     html = page(found, ())
     assert html.count("Read with care: not trained enough (1 note)") == 1
-    assert html.count("The loss still falls in 1 of 2 arms") == 1
+    assert html.count("the loss still fell in 1 of 2 arms") == 1
     assert "worse, in doubt" in html
     said = screen(found).answer
     assert said.startswith("In doubt: ascending vs constant: worse, evaluation loss +")

@@ -150,7 +150,7 @@ def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, pla
     np.testing.assert_allclose([row["value"] for row in found], at_end, rtol=1e-4)
     assert all(row["low"] <= row["value"] <= row["high"] for row in found)
     assert {row["null"] for row in found} == {0.03}
-    assert "Bands reach from the smallest to the largest seed" in figure.caption
+    assert "Bands span the range over seeds" in figure.caption
     assert "Dotted: null value, " in figure.caption
 
 

@@ -110,9 +110,9 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
     upper, lower = figure.spec["vconcat"]
     assert [panel["title"] for panel in upper["hconcat"]] == ["low", "medium", "high"]
     assert len(lower["hconcat"]) == 3
-    assert "uniform-64 (16-16-16-16) is drawn in each" in figure.caption
-    assert re.match(r"Loss on the same 64 held-out sequences; the final loss is that of (all|[\d,]+)\.", figure.caption)
-    assert "means over 3 seeds. Bands reach" in figure.caption
+    assert "Each group has a column, which also shows uniform-64 (16-16-16-16)" in figure.caption
+    assert re.match(r"Loss on the same 64 held-out sequences; the final evaluation uses (all|[\d,]+)\.", figure.caption)
+    assert "means over 3 seeds. Bands span" in figure.caption
 
 
 def test_costs_are_from_solo_timings_alone(progression: ReportData, lanes: ReportData) -> None:
@@ -164,11 +164,11 @@ def test_the_table_ends_with_what_needs_no_training(progression: ReportData) -> 
 
 def test_the_table_names_the_baselines_where_there_are_several(progression: ReportData, lanes: ReportData) -> None:
     table = text_report.final(progression.under(None))
-    which = {row.cells[0].partition(" ")[0]: row.cells[table.columns.index("which is")] for row in table.rows}
+    which = {row.cells[0].partition(" ")[0]: row.cells[table.columns.index("baseline")] for row in table.rows}
     assert which["ascending-low"] == which["descending-low"] == "12-12-12-12"
     assert which["ascending-high"] == which["descending-high"] != "12-12-12-12"
     assert which["constant-low"] == "–"
-    assert "which is" not in text_report.final(lanes.under(None)).columns
+    assert "baseline" not in text_report.final(lanes.under(None)).columns
 
 
 def test_layers_of_equal_heads_are_no_question_of_heads(tmp_path: Path) -> None:
@@ -192,7 +192,8 @@ def test_whole_blocks_of_samples_are_drawn_where_there_are_three(tmp_path: Path,
     figure = text.repetition(material)
     assert ({row["token"] for row in rows(figure)} if figure else set()) == drawn
     assert (
-        f"; of the last {n_tokens % 100}, 50 % repeat an earlier 4-gram" in text.writings(material)[0].samples[1].note
+        f"; of the last {n_tokens % 100} tokens, 50 % complete an earlier 4-gram"
+        in text.writings(material)[0].samples[1].note
     )
 
 
@@ -216,7 +217,7 @@ def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None
     assert "&lt;/blockquote&gt;&lt;script&gt;alert(1)" in html
     assert evil not in html
     assert "Once upon a time there was" in html
-    assert "of the last 100, " in html
+    assert "of the last 100 tokens, " in html
     assert "One seed, so no band." in html
 
 

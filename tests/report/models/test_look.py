@@ -132,7 +132,7 @@ def test_what_was_kept_while_it_trained_is_in_the_page_and_goes_first_where_ther
     (model,) = data_of(less.html)["models"]
     assert [kept["patterns"] for kept in model["kept"]] == [{}, {}]
     assert len(model["sequences"]) == 6
-    assert "while it trained, no patterns are kept, so that the page stays below" in less.cuts[0]
+    assert "patterns during training were left out, so that the page stays below" in less.cuts[0]
 
 
 def test_compositions_are_the_strongest_of_each_head():

@@ -82,7 +82,7 @@ def drawn(page, what):
 @pytest.mark.slow
 def test_it_opens_with_the_first_head_that_was_found(page, one):
     page.open(one)
-    assert picked(page).startswith("L0H0: previous token score 0.80, null 0.10, untrained 0.10 ± ")
+    assert picked(page).startswith("L0H0: previous token score 0.80, null 0.10, random heads 0.10 ± ")
     assert page.text(".panel h3").startswith("L0H0")
     assert [
         page.value(f"document.querySelectorAll('.row[role=row]')[{r}].querySelectorAll('.cell').length")
@@ -153,13 +153,13 @@ def test_sorted_rows_begin_with_their_highest_head_and_keys_follow(page, one):
 def test_a_token_that_is_picked_says_where_it_looks_and_who_looks_at_it(page, one):
     page.open(one, "#head=L0H0")
     page.click(".token:nth-of-type(6)")
-    assert page.text(".said").startswith("“mat” (5) looks at  the (4) 0.79")
-    assert "It is looked at by . (6) 0.7" in page.text(".said")
+    assert page.text(".said").startswith("“mat” (5) attends to  the (4) 0.79")
+    assert "Attended to by . (6) 0.7" in page.text(".said")
     assert address(page)["token"] == "5"
     colours = page.value("[...document.querySelectorAll('.token')].map((token) => token.style.background)")
     assert colours[4] != colours[3] == colours[2]
     assert page.value("document.querySelectorAll('.token')[6].style.boxShadow").startswith("rgb(213, 94, 0)")
-    assert page.text("#live").startswith("“mat” (5) looks at")
+    assert page.text("#live").startswith("“mat” (5) attends to")
     page.press("ArrowRight")
     assert address(page)["token"] == "6"
     page.press("Escape")
@@ -214,10 +214,10 @@ def test_arrow_keys_move_the_window_over_the_pattern(page, tmp_path):
 def test_hovering_a_token_shows_it_and_leaves_the_address(page, one):
     page.open(one, "#head=L0H0&token=2")
     page.hover(".token:nth-of-type(4)")
-    assert page.text(".said").startswith("“on” (3) looks at")
+    assert page.text(".said").startswith("“on” (3) attends to")
     assert address(page).get("token", "2") == "2"
     page.hover("h1")
-    assert page.text(".said").startswith("“sat” (2) looks at")
+    assert page.text(".said").startswith("“sat” (2) attends to")
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def test_the_pattern_has_its_tokens_and_says_what_is_under_the_pointer(page, one
     )
     x, y = left + 84 + 8, top + 70 + 3 * 17 + 8
     page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-    assert page.text(".panel .readout") == "“on” (3) looks at “The” (0): 0.81"
+    assert page.text(".panel .readout") == "“on” (3) attends to “The” (0): 0.81"
     page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + 17 * 6, y=y)
     assert "cannot see" in page.text(".panel .readout")
     page.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1)
@@ -289,19 +289,19 @@ def test_twins_and_compositions_are_links_to_their_heads(page, one):
     page.open(one, "#head=L0H0")
     text = page.text(".lists")
     assert "similar outputs (cosine)" in text
-    assert "Q: later heads that read it into queries" in text
+    assert "Q: later heads that read this head into queries" in text
     to = page.text(".lists .entry a")
     page.click(".lists .entry a")
     assert page.text(".panel h3").startswith(to)
     page.open(one, "#head=L2H0")
-    assert "there is no other head in its layer" in page.text(".lists")
+    assert "its layer has no other head" in page.text(".lists")
 
 
 @pytest.mark.slow
 def test_circuits_and_pairs_are_tokens(page, one):
     page.open(one)
     text = page.text(".lists")
-    assert "OV: tokens that it copies if it attends to themThe 3.0  cat 2.9" in text
+    assert "OV: tokens that the head copies when it attends to themThe 3.0  cat 2.9" in text
     assert "all 14 tokens" in text
     assert " cat → The 5.5" in text
     assert page.value("[...document.querySelectorAll('.lists tbody tr')][0].textContent") == " catThe0.700.2012"
@@ -336,11 +336,11 @@ def test_a_decoder_over_an_encoder_has_both_texts(page, tmp_path):
     assert page.value("document.querySelectorAll('.text').length") == 2
     assert texts(page, ".text:first-child .token")[:3] == ["⟨start⟩", "The", " cat"]
     page.click(".text:first-child .token:nth-of-type(2)")
-    assert page.text(".said").startswith("“The” (1) looks at  sat (2) 0.5")
+    assert page.text(".said").startswith("“The” (1) attends to  sat (2) 0.5")
     assert len(set(styles(page, ".text:last-child .token", "background"))) == 2
     page.open(path, "#head=encoder+L0H0&token=0")
     assert page.value("document.querySelectorAll('.text').length") == 1
-    assert page.text(".said").startswith("“The” (0) looks at  sat (2) 0.5")  # it looks ahead
+    assert page.text(".said").startswith("“The” (0) attends to  sat (2) 0.5")  # it looks ahead
     page.open(path, "#head=decoder+L1H0")
     assert texts(page, ".text .token")[0] == "⟨start⟩"
 
@@ -389,14 +389,14 @@ def test_the_slider_goes_over_training_for_grid_twins_and_numbers(page, trained)
 def test_untrained_twins_stand_beside_those_of_the_finished_model_alone(page, trained):
     twins = ".lists .list:nth-child(3)"
     page.open(trained, "#head=L1H0&head2=L1H0")
-    assert re.search(r"similar outputs \(cosine\)L1H1 −?0\.\d+ \(untrained −?0\.\d+\)", page.text(twins))
+    assert re.search(r"similar outputs \(cosine\)L1H1 −?0\.\d+ \(random heads −?0\.\d+\)", page.text(twins))
     last = int(page.value("document.querySelector('#choose-step').max"))
     for place in (0, last - 1):
         page.choose("#choose-step", str(place))
         assert re.search(r"similar \w+ \(\w+\)L1H1 −?0\.\d+", page.text(twins))
-        assert "untrained" not in page.text(twins)
+        assert "random heads" not in page.text(twins)
     page.choose("#choose-step", str(last))
-    assert "untrained" in page.text(twins)
+    assert "random heads" in page.text(twins)
 
 
 @pytest.fixture(scope="module")
@@ -428,7 +428,7 @@ WEIGHTS = "document.querySelector('.side').dataset.weights"
 @pytest.mark.slow
 def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_are(page, keeping):
     page.open(keeping, "#head=L1H0&head2=L1H0")
-    assert "tokens that it copies if it attends to themThe 3.0" in page.text(CIRCUITS)
+    assert "tokens that the head copies when it attends to themThe 3.0" in page.text(CIRCUITS)
     assert page.text(CIRCUITS).endswith("From the finished model.")
     finished = page.text(COMPOSITION)
     for step, word, of in (
@@ -439,8 +439,8 @@ def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_
         (12_000, " sat", "From step 2,000, the last step before 12,000 with stored weights."),
     ):
         to_step(page, step)
-        assert f"tokens that it copies if it attends to them{word} 7.5" in page.text(CIRCUITS)
-        assert "tokens that it suppresses if it attends to themnothing" in page.text(CIRCUITS)
+        assert f"tokens that the head copies when it attends to them{word} 7.5" in page.text(CIRCUITS)
+        assert "tokens that the head suppresses when it attends to themnothing" in page.text(CIRCUITS)
         assert page.text(CIRCUITS).endswith(of)
         assert page.text(COMPOSITION).endswith(of)
         assert page.text(COMPOSITION) != finished
@@ -449,7 +449,7 @@ def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_
         assert page.text(".panel h3").endswith(f"numbers of step {probed:,}")
     to_step(page, 40)
     assert "The 3.0" in page.text(CIRCUITS)
-    first = "From the finished model, since the first stored weights are of step 500."
+    first = "From the finished model, since the first stored weights are from step 500."
     assert page.text(CIRCUITS).endswith(first)
     right = "document.querySelectorAll('.side')[1].querySelector('.lists .list:nth-child(2)').textContent"
     assert page.value(right).endswith(
@@ -463,10 +463,10 @@ def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_
 @pytest.mark.slow
 def test_patterns_follow_the_slider_and_say_where_they_are_cut(page, keeping):
     page.open(keeping, "#head=L0H0&head2=L0H0&token=5")
-    assert page.text(".said").startswith("“mat” (5) looks at  the (4) 0.79")
+    assert page.text(".said").startswith("“mat” (5) attends to  the (4) 0.79")
     to_step(page, 700)
     page.until(f"{WEIGHTS} === '700'")
-    assert page.text(".said").startswith("“mat” (5) looks at The (0) 0.79")
+    assert page.text(".said").startswith("“mat” (5) attends to The (0) 0.79")
     about = "document.querySelector('.panel .which').textContent"
     assert page.value(about) == "A sequence of the text. From step 700."
     to_step(page, 1000)
@@ -486,7 +486,7 @@ def test_patterns_follow_the_slider_and_say_where_they_are_cut(page, keeping):
     assert page.value(about) == "A sequence of the text. From the finished model."
     page.open(keeping, "#head=L0H0&head2=L0H0&token=5&step=2000")
     page.until(f"{WEIGHTS} === '2000'")
-    assert page.text(".said").startswith("“mat” (5) looks at The (0) 0.79")
+    assert page.text(".said").startswith("“mat” (5) attends to The (0) 0.79")
 
 
 @pytest.mark.slow
@@ -555,7 +555,7 @@ def test_screen_readers_are_told_what_everything_is(page, trained):
     assert {("combobox", name) for name in ("left", "right", "colour", "heads", "sequence")} <= named
     assert any(role == "slider" and name.startswith("training") for role, name in named)
     assert any(role in ("image", "img") and name.startswith("Pattern of L0H0") for role, name in named)
-    assert any(role == "application" and name.startswith("All of the pattern of L0H0") for role, name in named)
+    assert any(role == "application" and name.startswith("The whole pattern of L0H0") for role, name in named)
     unnamed = [
         node
         for node in tree

@@ -65,7 +65,7 @@ def test_every_figure_has_words_is_valid_and_draws_offline(heads: ReportData) ->
 @pytest.mark.slow
 def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -> None:
     captions = {figure.name: figure.caption for figure in figures(heads)}
-    assert "means over 2 seeds. Bands reach from the smallest to the largest seed" in captions["loss"]
+    assert "means over 2 seeds. Bands span the range over seeds" in captions["loss"]
     assert "mean over 2 seeds" in captions["lengths"]
     assert "95 % bootstrap intervals" in captions["lengths-by-arm"]
     assert "Strong lines: seed 0; faint lines: 1 further seed" in captions["dynamics"]

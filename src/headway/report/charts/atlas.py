@@ -105,10 +105,10 @@ class _Size:
 def _said_of_strips(strips: Sequence[str]) -> str:
     if "untrained" not in strips:
         return "The column at the right of a panel has the null value of each layer." if strips else ""
-    independent = "n for independent or even heads, " if "null" in strips else ""
+    independent = "n, the null value, and " if "null" in strips else ""
     return (
-        f"The columns at the right of a panel have null values of each layer: {independent}u for random heads on the "
-        "same text. Point at a cell to see the head's own null value."
+        f"Right of a panel, each layer has reference values: {independent}u, the value of random heads on the same "
+        "text. Point at a cell to see the reference values of its head."
     )
 
 
@@ -187,7 +187,7 @@ class _Panel:
         if self.score.null:
             shown.append((f"n{self.at}:Q", ".3~g", "null"))
         if self.score.untrained:
-            shown.append((f"u{self.at}:Q", ".3~g", "untrained"))
+            shown.append((f"u{self.at}:Q", ".3~g", "random heads"))
         return shown
 
 

@@ -140,7 +140,7 @@ def band_said(n_seeds: int) -> str:
     """Return the sentence on the lines of means over seeds and their bands."""
     if n_seeds < 2:
         return "One seed, so no band."
-    return f"Lines are means over {counted(n_seeds, 'seed')}. Bands reach from the smallest to the largest seed."
+    return f"Lines are means over {counted(n_seeds, 'seed')}. Bands span the range over seeds."
 
 
 def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> dict[str, Any]:

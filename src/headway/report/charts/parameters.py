@@ -70,7 +70,7 @@ class Parts:
         """Return the bars as a figure."""
         named = {f"{model} ({compact(sum(parts.values()))})": parts for model, parts in self.counts.items()}
         chart = replace(self, counts=named).bars()
-        caption = "Trained numbers by part, counted from the declaration."
+        caption = "Trained parameters of each part, counted from the model's specification."
         return Figure(name="parameters", part="Outcome", title=title, caption=caption, chart=chart)
 
     def bars(self) -> Any:

@@ -159,7 +159,7 @@ def _others(results: Results, rest: Sequence[ShownDifference]) -> str:
     words = {
         "apart": "clear too",
         "small": "clear too",
-        "same": f"between arms as good within {margin_of(results):g} %",
+        "same": f"within the margin of {margin_of(results):g} %",
     }
     outcomes = ["in doubt" if one.judged.doubts else words.get(one.judged.outcome, "open") for one in rest]
     return f" {others_sentence(Counter(outcomes))}"
@@ -281,7 +281,7 @@ def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bo
         return f"difference, {said} ({name})"
     families = [results.family(difference.judged) for difference in known]
     sizes = {(family.of, family.size) for family in families if family is not None}
-    at_once = f"for all {next(iter(sizes))[1]} at once" if len(sizes) == 1 else "for each kind at once"
+    at_once = f"simultaneous for all {next(iter(sizes))[1]}" if len(sizes) == 1 else "simultaneous for each kind"
     return f"difference, {said} ({name.removeprefix('simultaneous ')}, {at_once})"
 
 

@@ -35,7 +35,7 @@ COMPARED = {
     "interval": "95 % interval",
     "p": "p",
     "p_family": "corrected p",
-    "outcome": "reads",
+    "outcome": "verdict",
     "detectable": "detectable",
 }
 """Columns of a table of comparisons: what they hold, and their headings."""

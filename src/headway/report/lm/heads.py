@@ -256,7 +256,7 @@ def at_end(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 METRICS = ("output_dissimilarity", "context_cka", "query_cka", "attention_diversity")
-COLOURS = {"share keys": "#d55e00", "do not": "#0072b2", "heads": "#5f6b7a"}
+COLOURS = {"pairs that share keys": "#d55e00", "other pairs": "#0072b2", "heads": "#5f6b7a"}
 """Pairs of heads that share keys, pairs that do not, and metrics of single heads."""
 
 
@@ -291,7 +291,7 @@ def by_kv_heads(material: ReportData) -> Figure | None:
             f"Mean over all layers ({n_heads[0]} query heads each) at the last measured step."
             if len(set(n_heads)) == 1
             else "Mean over all layers at the last measured step.",
-            "Pairs of heads that share keys and values are drawn apart from other pairs.",
+            "Pairs of heads that share keys and values are drawn separately from other pairs.",
             " ".join(
                 f"High {metric_name(metric)}: {HEAD_METRICS[metric].high}."
                 for metric in METRICS
@@ -332,8 +332,8 @@ def _by_sharing(run: Finished, metric: str) -> dict[str, float]:
             kv_of = np.repeat(np.arange(layout.layers[layer].n_kv_heads), layout.layers[layer].queries)
             upper = np.triu(np.ones(value.shape, bool), k=1)
             share = kv_of[:, None] == kv_of[None, :]
-            by_kind.setdefault("share keys", []).append(value[upper & share])
-            by_kind.setdefault("do not", []).append(value[upper & ~share])
+            by_kind.setdefault("pairs that share keys", []).append(value[upper & share])
+            by_kind.setdefault("other pairs", []).append(value[upper & ~share])
         else:
             by_kind.setdefault("heads", []).append(np.atleast_1d(value))
     joined = {name: np.concatenate(parts) for name, parts in by_kind.items()}

@@ -31,7 +31,7 @@ LOSS = "probe_loss_nats"
 WINDOWS = {"early": (f"first {EARLY} probes", "#d55e00"), "whole": ("whole training", "#0072b2")}
 """Name and colour of each window of training."""
 CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
-OWN = "of what a seed does by itself"
+OWN = "R² of deviations from the mean over seeds"
 
 
 def association(material: ReportData) -> Figure | None:
@@ -93,11 +93,11 @@ def _rows(entry: LayerAssociation, label: str) -> Iterator[dict[str, Any]]:
 
 def _caption(material: ReportData, entries: Sequence[LayerAssociation], windows: Sequence[str]) -> str:
     ends = {name: max(e.steps[1] for e in entries if e.window == name) for name in windows}
-    early = f"the first {EARLY} probed batches (to step {ends['early']:,}) and " if "early" in windows else ""
+    early = f"the first {EARLY} probes (to step {ends['early']:,}) and " if "early" in windows else ""
     several = max(len(entry.seeds) for entry in entries) > 1
     return join(
-        f"R² of a regression of the probe's loss on the mean and variance of the layer's output dissimilarity, over "
-        f"{early}the whole training (to step {ends['whole']:,}). Means over "
+        "R² of a regression that predicts the probe's loss from the mean and variance of the layer's output "
+        f"dissimilarity. Steps: {early}the whole training (to step {ends['whole']:,}). Large points are means over "
         f"{counted(material.n_seeds, 'seed')}{'; small points are seeds' if several else ''}.",
         "Any two curves with a trend in time have a high R².",
         *_own(entries),
@@ -108,11 +108,11 @@ def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
     """Yield caption sentences on what each seed does by itself."""
     if any(entry.r2_own is not None for entry in entries):
         yield (
-            "Diamonds show the R² of a seed's deviations from the mean over seeds. Grey: chance, the R² with the heads "
-            "of other seeds."
+            "Diamonds show the R² of a seed's deviations from the mean over seeds. Grey: the chance level, "
+            "which is the R² with the heads of other seeds."
         )
     if reason := untested(max(len(entry.seeds) for entry in entries)):
-        yield f"Whether R² exceeds chance {reason}."
+        yield f"The significance of R² {reason}."
         return
     tested = [entry for entry in entries if entry.p is not None]
     if tested:
@@ -233,10 +233,10 @@ def lane_diagram(material: ReportData) -> Figure | None:
         name="lane-diagram",
         part="Data lane",
         title="The data lane",
-        caption="The residual stream from left to right. Heights are in proportion for the first arm named. "
+        caption="The residual stream runs from left to right. Heights are to scale for the first arm named. "
         "The token embedding fills the blue entries. The yellow entries, the lane, start at zero "
         "unless positions are added. Every layer reads and writes all entries. The read-out reads as "
-        "many entries as the embedding has.",
+        "many entries as the embedding fills.",
         chart=grid(drawings, 1, (18, 18)),
     )
 

@@ -69,7 +69,7 @@ PER_CONTROL: tuple[Draw, ...] = (LOSS_AGAINST_HEADS, LEARNING, size.cost, traini
 
 FINAL = {
     "eval_bits_per_byte": BITS.axis,
-    "solved": "seeds that solve it",
+    "solved": "seeds that solve the task",
     "accuracy": "accuracy",
     "nmse": "error over variance",
     "eval_loss_nats": LOSS.axis,
@@ -176,16 +176,16 @@ class TokensReportSlice(ReportSlice):
         judged = any(c.interval for entry in rates for c in entry.comparisons)
         if judged and not changed:
             found.append(
-                Statement(sentence="No verdict changes when each arm takes its best learning rate", colour=QUIET)
+                Statement(sentence="No verdict changes when each arm uses its best learning rate", colour=QUIET)
             )
         return [*text.statements(material), *found, *filter(None, [training.prunable(material.under(None))])]
 
     def tables(self, material: ReportData) -> list[tuple[str, Table]]:
         """Further tables: learning rates, and what samples repeat and use."""
         found = [
-            ("Published statements", text.table(material)),
+            ("Published claims", text.table(material)),
             ("Learning rates", learning_rates(material)),
-            ("Samples in numbers", text.vanishing(material)),
+            ("Sample statistics", text.vanishing(material)),
         ]
         return [(title, table) for title, table in found if table is not None]
 
@@ -237,7 +237,7 @@ def _against(material: ReportData, compared: Sequence[Comparison | None]) -> dic
         ]
     }
     if len({c.baseline for c in compared if c}) > 1:
-        columns["which is"] = [named[c.baseline].point if c else "–" for c in compared]
+        columns["baseline"] = [named[c.baseline].point if c else "–" for c in compared]
     return columns
 
 

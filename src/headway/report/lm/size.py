@@ -166,10 +166,10 @@ def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fi
         if fit.other
     ]
     return join(
-        f"Each point is an arm, labelled with its heads layer by layer: {mean_said(material.n_seeds)}. Short lines: "
+        f"Each point is an arm: {mean_said(material.n_seeds)}. Its label gives the heads layer by layer. Short lines: "
         "seeds.",
         "Curves are least-squares fits per scheme; n is the number of heads." if fits else "",
-        "Bands: 95 % bootstrap intervals over seeds for the published form (wider for few seeds)."
+        "Bands: 95 % bootstrap intervals over seeds for the published form (widened for few seeds)."
         if any(fit.band for fit in published)
         else "",
         *(f"{', '.join(schemes).capitalize()} with {note}." for note, schemes in notes.items()),
@@ -274,7 +274,7 @@ def cost(material: ReportData) -> figure.Figure | None:
             "step times.",
             busy(material),
             "Memory excludes what the process used before the model was built.",
-            "All axes begin at 0, except that of parameters." if not by_heads else "The axes of cost begin at 0.",
+            "All axes begin at 0, except that of parameters." if not by_heads else "The vertical axes begin at 0.",
             _executed(material, arms),
         ),
         chart=figure.grid(panels, 2, (40, 0)),

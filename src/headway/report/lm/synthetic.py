@@ -45,7 +45,7 @@ def accuracies(material: ReportData) -> figure.Figure | None:
     ]
     medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
     y = arms_axis([arm.label for arm in arms], labelLimit=LABELS, labelFontSize=12)
-    x = Axis("accuracy", "share of right answers", domain=[0, 1])
+    x = Axis("accuracy", "share of correct answers", domain=[0, 1])
     colour = figure.colours_of_column("arm", {arm.label: arm.colour for arm in arms})
     lines = figure.colours_of_column("what", {name: LIMITS[name] for name in there}, "square")
     tick: dict[str, Any] = {"thickness": 3, "size": ROW - 6}
@@ -61,7 +61,7 @@ def accuracies(material: ReportData) -> figure.Figure | None:
         part="Outcome",
         title="Accuracy at the end of training",
         caption=join(
-            f"Each point is a seed's share of right answers (up to {counted(material.n_seeds, 'seed')}). The ring is "
+            f"Each point is a seed's share of correct answers (up to {counted(material.n_seeds, 'seed')}). The ring is "
             "the median.",
             "Black line: the best accuracy that a model of this shape can have." if "best possible" in there else "",
             "Grey line: accuracy of guessing." if "chance" in there else "",
@@ -86,7 +86,7 @@ def by_kind(material: ReportData) -> figure.Figure | None:
         return None
     title, caption = "Accuracy by the number of hops", _caption(material)
     if guesses:
-        caption += " Dashed: accuracy of a guess from the number of hops, the position and its letter."
+        caption += " Dashed: accuracy of guessing from the number of hops, the position and the letter there."
     return figure.Figure(name="accuracy-by-kind", part="Outcome", title=title, caption=caption, chart=chart)
 
 
@@ -112,7 +112,7 @@ def by_length(material: ReportData) -> figure.Figure | None:
 
 def _caption(material: ReportData) -> str:
     return (
-        f"Share of right answers at the end of training: mean over up to {counted(material.n_seeds, 'seed')}. Thin "
+        f"Share of correct answers at the end of training: mean over up to {counted(material.n_seeds, 'seed')}. Thin "
         "lines reach from the worst seed to the best."
     )
 
@@ -126,7 +126,7 @@ def _lines(
     colours = {arm.label: arm.colour for arm in material.arms}
     colour = figure.colours_of_column("arm", colours, "stroke", orient="right", labelLimit=300)
     x = Axis("at", axis, order=sorted({row["at"] for row in (*rows, *guesses)}), ticks={"labelAngle": 0})
-    y = Axis("accuracy", "share of right answers", domain=[0, 1])
+    y = Axis("accuracy", "share of correct answers", domain=[0, 1])
     shown = ["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
     layers = line_bands(rows, x, y, colour, spread="bar", points=30, strokeWidth=2, shown=shown)
     if guesses:
@@ -171,7 +171,9 @@ def errors_by_heads(material: ReportData) -> figure.Figure | None:
         caption=join(
             "Mean squared error divided by the variance of the answers, at the end of training. Points: up to "
             f"{counted(material.n_seeds, 'seed')}; lines join medians. The axis is logarithmic.",
-            "Rings: layers times heads are at least the number of targets." if any(r["enough"] for r in rows) else "",
+            "Rings: arms with at least as many heads in all layers as targets."
+            if any(r["enough"] for r in rows)
+            else "",
         ),
         chart=alt.concat(*panels, columns=2, spacing=30).resolve_scale(y="shared"),
     )
@@ -226,7 +228,7 @@ def solved_map(material: ReportData) -> figure.Figure | None:
         caption=join(
             f"Share of each arm's seeds (up to {material.n_seeds}) that solve the task, and in brackets the best "
             "accuracy of any seed.",
-            f"Hints give simultaneous 95 % intervals of {counted(n_arms, 'arm')}.",
+            f"Tooltips give 95 % intervals, simultaneous for {counted(n_arms, 'arm')}.",
             "Dashed frames: by theory, no model of this shape can solve the task." if bounded else "",
         ),
         chart=_panels(rows),

@@ -49,7 +49,7 @@ def repetition(material: ReportData) -> Figure | None:
         part="Samples",
         title="How samples repeat themselves",
         caption=join(
-            f"Share of 4-grams that the sample already contains, in blocks of {BLOCK} tokens.",
+            f"Share of 4-grams that occur earlier in the same sample, in blocks of {BLOCK} tokens.",
             f"Each line is an arm: the mean over {counted(max(row['n'] for row in rows), 'sample')}."
             if max(row["n"] for row in rows) > 1
             else "Each line is an arm, with one sample.",
@@ -92,10 +92,10 @@ def vanishing(material: ReportData) -> Table | None:
         ]
         if any(cell != "–" for cell in cells):
             rows.append(Row(cells=(arm.label, *cells), colour=arm.colour))
-    columns = ("", "unused tokens, before", "after", "repeated at the end, before", "after ")
+    columns = ("", "unused tokens, before training", "after", "repeated at the end, before training", "after ")
     caption = (
         "Unused: share of sampled tokens that the training text never uses. Repeated: share of 4-grams in the last "
-        f"block of up to {BLOCK} tokens that the sample already contains. Mean ± standard deviation over samples."
+        f"block of up to {BLOCK} tokens that occur earlier in the sample. Mean ± standard deviation over samples."
     )
     return Table(columns=columns, rows=tuple(rows), caption=caption) if rows else None
 
@@ -128,7 +128,8 @@ def _note(sample: dict[str, Any], seed: int) -> str:
     said = f"Seed {seed}, step {sample['step']:,}, temperature {number(sample['temperature'], 2)}, "
     said += f"{sample['n_tokens']:,} tokens"
     if repeated is not None:
-        said += f"; of the last {(sample['n_tokens'] - 1) % BLOCK + 1}, {100 * repeated:.0f} % repeat an earlier 4-gram"
+        last = (sample["n_tokens"] - 1) % BLOCK + 1
+        said += f"; of the last {last} tokens, {100 * repeated:.0f} % complete an earlier 4-gram"
     if sample.get("unused_share") is not None:
         said += f"; {100 * sample['unused_share']:.1f} % of the tokens never occur in the training text"
     return said + "."
@@ -181,8 +182,8 @@ def table(material: ReportData) -> Table | None:
         columns=("", *map(material.experiment.control_label, controls)),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
         caption=(
-            "Each cell has the verdict, its number from the smallest to the largest arm, and the number of arms in "
-            "which the claim holds, fails or stays open. Grey rows use the metric as published: if a grey verdict "
+            "Each cell gives the verdict, the range of its number over arms, and in how many arms the "
+            "claim holds, fails or stays open. Grey rows use the metric as published: if a grey verdict "
             "differs from the row above, the metric is the reason. If a column differs from the first column, its "
             "control is the reason."
         )

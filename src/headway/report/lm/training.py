@@ -50,7 +50,7 @@ def learning(material: ReportData) -> Figure | None:
         material,
         {name: [{**row, "x": row["x"] / scale} for row in found] for name, found in rows.items()},
         axis=f"tokens trained on ({'millions' if scale == 1e6 else 'thousands'})",
-        note="Arms that start from others show their own training only."
+        note="Arms that are initialised from others show only their own training."
         if any(arm.shown.run.spec.initial_run for arm in material.arms)
         else "",
     )
@@ -117,8 +117,8 @@ def _figure(material: ReportData, rows: Mapping[str, list[dict[str, Any]]], *, a
         caption=join(
             f"Loss on {_sequences(material)}.",
             band_said(material.n_seeds),
-            f"Each group has a column{'; ' + listed(alone) + ' is drawn in each' if alone else ''}." if alone else "",
-            f"{where}, the same from {100 * LATE:.0f} % of the training on, drawn larger." if zooms else "",
+            f"Each group has a column, which also shows {listed(alone)}." if alone else "",
+            f"{where}: the same curves from {100 * LATE:.0f} % of training on, enlarged." if zooms else "",
             note,
             f"Curves are thinned to at most {POINTS} points."
             if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)
@@ -137,7 +137,7 @@ def _sequences(material: ReportData) -> str:
         return "the same held-out sequences"
     ((during, final),) = counts
     rest = "all" if final is None else f"{final:,}"
-    return f"the same {during:,} held-out sequences; the final loss is that of {rest}"
+    return f"the same {during:,} held-out sequences; the final evaluation uses {rest}"
 
 
 def _ends(rows: Rows, references: Iterable[float]) -> list[float]:
@@ -180,9 +180,9 @@ def learning_rates(material: ReportData) -> Table | None:
         cells = (named[entry.arm].label, *(number(means.get(f)) for f in factors), best, verdicts)
         rows.append(Row(cells=cells, colour=named[entry.arm].colour))
     return Table(
-        columns=("", *(f"x{factor:g}" for factor in factors), "best", "against its baseline, each at its best"),
+        columns=("", *(f"x{factor:g}" for factor in factors), "best", "vs its baseline, both at their best rate"),
         rows=tuple(rows),
-        caption="Mean evaluation loss at each multiple of the learning rate, and the best.",
+        caption="Mean evaluation loss at each multiple of the learning rate, and the best multiple.",
     )
 
 
@@ -194,7 +194,7 @@ _METHODS = {
     "magnitude": (ARM_COLOURS[7], SOLID, "smallest norm of W_V W_O"),
     "output": (ARM_COLOURS[5], SOLID, "smallest output"),
     "alike": (ARM_COLOURS[1], SOLID, "of the two most similar heads, the one with the smaller output"),
-    "alike-either": (ARM_COLOURS[1], (4, 3), "either of them, at random"),
+    "alike-either": (ARM_COLOURS[1], (4, 3), "either of the two most similar heads, at random"),
     "taylor": (ARM_COLOURS[0], SOLID, "Michel's importance"),
     "ablation": (ARM_COLOURS[2], SOLID, "the exact effect of each head"),
     "gates": (ARM_COLOURS[3], SOLID, "learned gates with an L0 penalty"),
@@ -298,8 +298,8 @@ def lane_use(material: ReportData) -> Figure | None:
         caption=join(
             "The lane's share of the stream's squared norm, averaged over tokens, before each layer and before the "
             "final norm. Grey: the lane's share of the width.",
-            f"Above, at the end of training: {mean_said(material.n_seeds)}.",
-            f"Below, during training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
+            f"Above: the end of training, {mean_said(material.n_seeds)}.",
+            f"Below: the course of training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
             if over
             else "",
         ),

@@ -32,7 +32,7 @@ from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.charts.page import Row, Table
 from headway.report.models.page import OPENING, ModelPage
 
-WAYS: dict[Kind, str] = {"zero": "set to zero", "mean": "at the mean", "resample": "resampled"}
+WAYS: dict[Kind, str] = {"zero": "set to zero", "mean": "set to the mean", "resample": "resampled"}
 
 
 def ways(found: Ablation) -> Table:
@@ -47,8 +47,8 @@ def ways(found: Ablation) -> Table:
     low, high = map(float, interval(exact.loss, exact.tokens))
     caption = (
         f"The loss of the whole model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
-        f"per token, with 95 % intervals over sequences. A head matters if its change is {MATTERS} nats or more, by "
-        "an interval that holds for all heads at once."
+        f"per token, with 95 % intervals over sequences. A head matters if its simultaneous "
+        f"interval lies beyond ±{MATTERS} nats."
     )
     columns = ("heads are", "without any head", "sum of single effects", "heads that matter")
     return Table(columns=columns, rows=tuple(rows), caption=caption)
@@ -62,7 +62,7 @@ def heads(found: Ablation) -> Table:
     for (layer, head), _ in single["mean"].ranked():
         changes = [within(float(single[kind].mean[layer][head]), ends[kind][layer][head]) for kind in KINDS]
         rows.append(Row(cells=(named((layer, head)), *changes)))
-    caption = "Changes of the loss without the head, in nats per token, with the 95 % interval of each single head."
+    caption = "Change of the loss without each head, in nats per token, with 95 % intervals (not simultaneous)."
     return Table(columns=("", *(WAYS[kind] for kind in KINDS)), rows=tuple(rows), caption=caption)
 
 
@@ -81,7 +81,7 @@ def percent(value: float) -> str:
     return f"{round(100 * value)} %".replace("-", "−") if np.isfinite(value) else "–"
 
 
-_ALL, _NONE, _OWN, _RANDOM = "all heads", "no head", "these alone", "others alone"
+_ALL, _NONE, _OWN, _RANDOM = "all heads", "no head", "these heads alone", "other circuits"
 _PANEL = 272
 _ROWS = (_ALL, _OWN, _RANDOM, _NONE)
 
@@ -216,9 +216,9 @@ def head_intervals(found: Ablation) -> Figure:
     caption = join(
         "Change of the loss, in nats per token, when a head is ablated by one of three methods. Right of 0, the loss "
         "rises without the head.",
-        f"Thick: 95 % interval over sequences; thin: simultaneous interval of {counted(len(names), 'head')}. "
-        f"Dotted: {MATTERS} nats, above which a head matters.",
-        f"The table has {counted(left_out, 'head')} with smaller effects." if left_out else "",
+        f"Thick: 95 % interval over sequences; thin: simultaneous interval for {counted(len(names), 'head')}. "
+        f"Dotted: {MATTERS} nats, beyond which a head matters.",
+        f"Only in the table: {counted(left_out, 'head')} with smaller effects." if left_out else "",
     )
     return Figure(
         name="effects",
@@ -249,9 +249,9 @@ def pair_intervals(found: Ablation) -> Figure | None:
     alike = [f"{name} ({cosine:.2f})" for name, why, cosine in zip(names, pairs.why, pairs.cosine, strict=True)
              if why == "alike"]  # fmt: skip
     caption = join(
-        "Change of the loss without both heads, minus the changes without each of them, in nats per token. Right of 0: "
+        "Change of the loss without both heads, minus the changes without each alone, in nats per token. Right of 0: "
         "the heads are redundant; left of 0: they work together.",
-        f"Thick: 95 % interval over sequences; thin: simultaneous interval of {counted(len(names), 'pair')}.",
+        f"Thick: 95 % interval over sequences; thin: simultaneous interval for {counted(len(names), 'pair')}.",
         "Pairs: heads that matter most, and heads that matter more when others are ablated"
         + (f", and heads with the most similar outputs (cosine): {', '.join(alike)}." if alike else "."),
     )  # fmt: skip
@@ -268,7 +268,9 @@ def _joined(of_layers: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([*of_layers, np.zeros((0, 2))])
 
 
-ESTIMATES = {"michel": "Michel's importance", "first-order": "first order", "integrated": "integrated"}
+ESTIMATES = {
+    "michel": "Michel's importance", "first-order": "first-order estimate", "integrated": "integrated gradient",
+}  # fmt: skip
 _WIDE, _HIGH = 250, 190
 
 
@@ -290,11 +292,10 @@ def estimates(found: Ablation) -> Figure | None:
         name="estimates",
         part="Estimates",
         title="Cheap estimates against exact effects",
-        caption="Horizontal: exact change of the loss when out the head, in nats per token; vertical: its estimate. On "
-        "the dashed line, the estimate is exact. Michel's importance has no sign, "
-        "so its ranks are also compared with the sizes of effects. Without a head whose effect is clear, there is no "
-        "rank correlation. Integrated values are shares "
-        "of the joint effect of all heads.",
+        caption="Horizontal: exact change of the loss without the head, in nats per token; vertical: its estimate. On "
+        "the dashed line, the estimate is exact. Michel's importance has no sign, so its ranks are also compared with "
+        "the sizes of effects. If no head has a clear effect, no rank correlation is given. Integrated gradients are "
+        "shares of the joint effect of all heads.",
         chart=grid(panels, len(KINDS), (26, 18)),
     )
 
@@ -304,7 +305,7 @@ def _title(found: Ablation, kind: Kind, name: str) -> str:
     rank, sizes = found.agreement[kind][name], found.agreement_of_sizes[kind]
     if kind not in ways_told(found) or not np.isfinite(rank):
         return WAYS[kind]
-    of_sizes = f" ({decimal(sizes)} of sizes)" if name == "michel" and np.isfinite(sizes) else ""
+    of_sizes = f" ({decimal(sizes)} with sizes)" if name == "michel" and np.isfinite(sizes) else ""
     return f"{WAYS[kind]}: rank correlation {decimal(rank)}{of_sizes}"
 
 

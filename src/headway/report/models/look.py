@@ -338,7 +338,7 @@ def _left_out(shown: ShownModel) -> list[str]:
     kept, probed = len(shown.trajectory.moments), shown.trajectory.n_probed
     notes = [f"{kept} of {probed} probed steps are on the slider"] if kept < probed else []
     if kept and not _pairs_fit(shown, len(TWINS)):
-        notes.append("twins are those of the finished model at every step: there are many pairs")
+        notes.append("twins at every step are those of the finished model, since there are too many pairs")
     return notes
 
 
@@ -379,7 +379,7 @@ def look_page(
         largest: bytes that it may have; sequences that do not fit are left out.
     """
     shown = [_with_trajectory(view, largest // len(views)) for view in views]
-    about = {"title": title or " beside ".join(view.name for view in views[:2]), "command": command}
+    about = {"title": title or " and ".join(view.name for view in views[:2]), "command": command}
     html = _html(shown, **about)
     while len(html.encode()) > largest and any(
         len(model.view.sequences) > 1 or any(step.patterns for step in model.view.kept) for model in shown
@@ -418,7 +418,7 @@ def _shorter(model: ShownModel, largest: int) -> ShownModel:
     below = f"so that the page stays below {largest / 1e6:.3g} MB"
     if any(step.patterns for step in view.kept):
         kept = tuple(replace(step, patterns={}) for step in view.kept)
-        note = f"while it trained, no patterns are kept, {below}; fewer heads (--heads) or a larger --largest keep more"
+        note = f"patterns during training were left out, {below}; fewer heads (--heads) or a larger --largest keep more"
         return replace(model, view=replace(view, kept=kept, notes=tuple(dict.fromkeys((*view.notes, note)))))
     if n <= 1:
         return model

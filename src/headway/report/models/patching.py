@@ -30,11 +30,11 @@ from headway.report.models.page import OPENING, ModelPage
 from headway.report.models.xray import draw_paths
 
 SITES: dict[PatchSite, str] = {
-    "z": "its context",
-    "q": "its queries",
-    "k": "its keys",
-    "v": "its values",
-    "pattern": "its pattern",
+    "z": "context",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "pattern": "pattern",
 }
 _WEIGHTS: dict[str, Any] = {"domain": [0, 1], "range": ["#ffffff", "#174a86"], "interpolate": "rgb"}
 _ACROSS = 3
@@ -65,10 +65,10 @@ def site_maps(found: PatchedModel) -> Figure | None:
     return Figure(
         name="patched",
         part=OPENING,
-        title="Restored by each head",
+        title="Share restored by each head",
         caption="The share of the metric's difference that one head restores, when its activation on the clean text is "
-        "patched into the corrupted run. Below 0: the difference grows. Shares do not add up."
-        + (" By position: the sum over positions." if patching.effects[next(iter(shares))].ndim > 2 else ""),
+        "patched into the corrupted run. Below 0: the difference grows. Shares need not add up to 100 %."
+        + (" Each share is the sum over positions." if patching.effects[next(iter(shares))].ndim > 2 else ""),
         chart=grid(panels, _ACROSS, (22, 22)),
     )
 
@@ -98,12 +98,12 @@ def _positions(found: PatchedModel, site: PatchSite) -> Figure | None:
     return Figure(
         name=f"patched-{site}-by-position",
         part="Positions",
-        title=f"Position by position: {SITES[site]}",
+        title=f"Share restored at each position: {SITES[site]}",
         caption=(
-            f"Columns: tokens of the corrupted text{alike}. Only at this position, the head gets {SITES[site]} from "
-            "the clean text. For keys and values, positions are those of keys."
+            f"Columns: tokens of the corrupted text{alike}. Only at this position, the head gets its {SITES[site]} "
+            "from the clean text. For keys and values, positions are those of keys."
         )
-        + (f" {counted(left_out, 'head')} that restore less are not drawn." if left_out else ""),
+        + (f" Not drawn: {counted(left_out, 'head')} with smaller shares." if left_out else ""),
         chart=panel([cells], min(WIDTH - 160, 26 * len(found.positions)), 18 * len(heads)),
     )
 
@@ -143,7 +143,7 @@ def _pattern(head: Head, name: str, tokens: tuple[str, ...], weights: np.ndarray
         if weights[q, k] > 0
     ]
     colour = alt.Color("weight:Q", scale=alt.Scale(**_WEIGHTS), legend=None)
-    shown: list[Hint] = ["asks:N", "looks at:N", ("weight:Q", ".2f")]
+    shown: list[Hint] = [("asks:N", "", "query"), ("looks at:N", "", "key"), ("weight:Q", ".2f")]
     cells = head_map(rows, _tokens("key", tokens), _tokens("query", tokens), colour, shown=shown)
     return panel([cells], side, side, f"{named(head)}, {name} text")
 
@@ -182,13 +182,13 @@ def restored_intervals(found: Patching) -> Figure | None:
     return Figure(
         name="patched-intervals",
         part="Intervals",
-        title="Restored by each head, with intervals",
+        title="Share restored by each head, with intervals",
         caption=join(
             "The share of the metric's difference that each head restores. "
-            f"Thick: 95 % interval over {counted(len(found.clean), 'pair')} of texts; thin: simultaneous interval of "
+            f"Thick: 95 % interval over {counted(len(found.clean), 'pair')} of texts; thin: simultaneous interval for "
             f"{counted(n, 'head')}. Dotted: {100 * MATTERS:.0f} %, beyond which a head is named.",
-            "By position: the sum over positions." if next(iter(found.effects.values())).ndim > 2 else "",
-            f"The table has {counted(left_out, 'head')} that restore less." if left_out else "",
+            "Each share is the sum over positions." if next(iter(found.effects.values())).ndim > 2 else "",
+            f"Only in the table: {counted(left_out, 'head')} with smaller shares." if left_out else "",
         ),
         chart=interval_panels(
             [named(found.heads[at]) for at in order],
@@ -214,8 +214,8 @@ def head_path_maps(found: HeadPaths) -> Figure | None:
         part="Paths",
         title="Direct effects between heads",
         caption=join(
-            "Rows: the head that writes, patched from the clean text. Columns: the later head that reads it into its "
-            "queries, keys or values. Everything else stays as on the corrupted text.",
+            "Rows: the head that writes, patched from the clean text. Columns: the later head that reads this "
+            "output into its queries, keys or values. Everything else stays as on the corrupted text.",
             thinned,
         ),
         chart=chart,
@@ -280,7 +280,7 @@ def most_restoring(found: PatchedModel) -> Table:
     ]
     caption = (
         f"The metric is {found.metric}. Each value is the share of the metric's difference that one head restores. "
-        f"Shares do not add up. {_intervals(found)}"
+        f"Shares need not add up to 100 %. {_intervals(found)}"
     )
     return Table(columns=("", *(SITES[site] for site in shares)), rows=tuple(rows), caption=caption)
 
@@ -326,4 +326,4 @@ def _cell(share: float, ends: np.ndarray) -> str:
 
 def _intervals(found: PatchedModel) -> str:
     n = len(found.patching.clean)
-    return f"95 % intervals of single heads over {n:,} pairs." if n > 1 else "One pair gives no intervals."
+    return f"Intervals: 95 % over {n:,} pairs, not simultaneous." if n > 1 else "One pair gives no intervals."

@@ -40,9 +40,9 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
         title="How heads compose",
         caption=join(
             "Rows: the earlier head. Columns: the later head, whose queries, keys or values read the earlier head's "
-            "output. The number is the Frobenius norm of the product of both circuits, divided by the norms of the "
-            f"factors. Unrelated circuits have about {decimal(found.null)}. Headway names a pair only if it also "
-            "carries part of the later head's score or output on the text.",
+            "output. The number is the Frobenius norm of the product of both circuits, divided by the product of "
+            f"their norms. Unrelated circuits have about {decimal(found.null)}. Headway names a pair only if the "
+            "earlier head also contributes to the later head's score or output on the text.",
             thinned,
         ),
         chart=chart,
@@ -143,9 +143,9 @@ def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labe
         return ""
     if len(set(cut.values())) == 1 and len(cut) > 2:
         (few, many), n = next(iter(cut.values())), len(cut)
-        return f"Thinned: in {counted(n, 'layer')}, {few} of {many} heads are drawn, evenly spaced; means are over all."
+        return f"Thinned: in {counted(n, 'layer')}, {few} of {many} heads are drawn, evenly spaced; means use all."
     each = listed(f"{few} of {label}'s {many} heads" for label, (few, many) in cut.items())
-    return f"Thinned: {each} are drawn, evenly spaced; means elsewhere are over all."
+    return f"Thinned: {each} are drawn, evenly spaced; means elsewhere use all heads."
 
 
 def _map_of_layer(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any) -> Any:
@@ -170,12 +170,16 @@ def _every(least: float) -> int:
 
 MEANS = {
     "output_dissimilarity": "output dissimilarity",
-    "query_cka_centred": "query CKA, centred",
+    "query_cka_centred": "centred query CKA",
     "attention_diversity": "attention diversity",
     "attention_entropy_nats": "entropy, nats",
 }
 """Columns of the table of layers that are means over heads."""
-TOPS = {"sink_score": "most on first", "previous_token_score": "most on previous", "induction_score": "most induction"}
+TOPS = {
+    "sink_score": "highest sink score",
+    "previous_token_score": "highest previous token score",
+    "induction_score": "highest induction score",
+}
 """Columns that name the layer's highest head."""
 _PAIRS = ("output_dissimilarity", "query_cka_centred")
 
@@ -192,8 +196,8 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "Column heads: query heads : KV heads (if fewer) x width of a head. Other columns: means over heads or pairs "
-        "of heads (in parentheses: random heads on the same text), or the layer's highest head."
+        "The heads column reads query heads:KV heads x head width (KV heads only if fewer). Other columns: means over "
+        "heads or pairs of heads (in parentheses: random heads on the same text), or the layer's highest head."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=tuple(rows), caption=caption)
 
@@ -265,7 +269,7 @@ def _n_heads(xray: XRay, name: str) -> int:
 def _mean(xray: XRay, metric: str, name: str) -> str:
     score = xray.scores[metric]
     if score.declared.of == "pair" and _n_heads(xray, name) == 1:
-        return "needs two"
+        return "one head only"
     value = score.per_layer().get(name, np.nan)
     if not np.isfinite(value):
         return "–"
@@ -281,7 +285,7 @@ def _number(score: HeadScores, value: float) -> str:
 def _top(xray: XRay, metric: str, name: str) -> str:
     values = xray.scores[metric].values.get(name)
     if values is None or not np.isfinite(values).any():
-        return "cannot be seen" if metric in REPEATED and values is not None else "–"
+        return "hidden by window" if metric in REPEATED and values is not None else "–"
     head = int(np.nanargmax(values))
     return f"H{head} {decimal(float(values[head]))}"
 

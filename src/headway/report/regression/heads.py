@@ -111,7 +111,7 @@ def dynamics(material: ReportData) -> figure.Figure | None:
     return figure.Figure(
         name="dynamics",
         part="Heads",
-        title="What each head becomes during training",
+        title="w and mu of each head during training",
         caption=_caption(arms),
         chart=figure.grid(bands, 1),
     )
@@ -178,8 +178,8 @@ def _caption(arms: list[ArmResults]) -> str:
     theory = [arm.label for arm in arms if _has_theory(arm)]
     longest = max(len(arm.shown.series("w")[0]) for arm in arms)
     return join(
-        "Each line is a head, in the same colour in every figure. w: mean diagonal of the x block of the QK circuit; "
-        "mu: the y entry of the OV circuit.",
+        "Each line is a head, in the same colour in every figure. w: mean diagonal entry of the x block of the QK "
+        "circuit; mu: the y entry of the OV circuit.",
         f"Strong lines: seed {' or '.join(map(str, seeds))}"
         + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
         + (f" of {others}." if others > OTHERS else "."),
@@ -189,8 +189,7 @@ def _caption(arms: list[ArmResults]) -> str:
         if theory
         else "",
         _dead_of_arms(arms),
-        f"The steps are on an axis that is linear up to {declared(arms[0].shown).probes.every:,} and logarithmic "
-        "beyond.",
+        f"The step axis is linear up to {declared(arms[0].shown).probes.every:,} and logarithmic beyond.",
         f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
     )
 
@@ -232,7 +231,7 @@ def final_circuits(arm: ArmResults) -> figure.Figure:
     return figure.Figure(
         name=f"circuits-{arm.name}",
         part="Heads",
-        title=f"QK and OV circuits at the end: {arm.label}",
+        title=f"QK and OV circuits at the end of training: {arm.label}",
         caption=join(
             f"Seed {arm.shown.seed}. Above, QK: rows are keys, columns are queries."
             f"{PALE * has_one_layer(arm)} Below, OV: what a key's token adds to the output.",

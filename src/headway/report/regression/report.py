@@ -24,7 +24,7 @@ ERROR = OutcomeMeasure(
     title="Final error",
     sentence="Mean squared error on the fixed evaluation prompts, at the prompt length of training.",
     references=ESTIMATORS,
-    ticks="Ticks: estimators that are not trained, on the same prompts (GD: one step of gradient descent).",
+    ticks="Ticks: untrained estimators on the same prompts (GD: one step of gradient descent).",
     one_seed="One seed: a point per arm; the bar is its 95 % interval over prompts.",
 )
 
@@ -43,7 +43,7 @@ HEADS = {
     "w": "w",
     "diagonal_variance": "variance of the diagonal",
     "largest_off_diagonal": "largest off-diagonal",
-    "largest_y_row": "largest in y's row",
+    "largest_y_row": "largest in the y row",
     "mu": "μ",
     "largest_other_ov": "largest other OV",
 }

@@ -60,8 +60,8 @@ def proportional(material: ReportData) -> figure.Figure | None:
         part="Theory",
         title="Risk when d and L grow together",
         caption=join(
-            f"Lines: limits for large d and L at a fixed ratio. The noise variance, on the query too, is {noise:.3g} "
-            "of the signal's.",
+            f"Lines: limits for large d and L at a fixed ratio. The noise variance, also on the query, is {noise:.3g} "
+            "times the signal variance.",
             "Rings: final errors of the arms (mean over seeds), at finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),
@@ -135,7 +135,7 @@ def second_head(material: ReportData) -> figure.Figure | None:
             "Points: error of one head divided by the error of two heads, the median over up to "
             f"{counted(max(worth.seeds for worth in worths), 'seed')}{interval}.",
             "Lines: the ratio of the smallest exact risks, simulated with fixed draws.",
-            "Dashed: the ratio by the effective loss, which is the same for all d and tends to e.",
+            "Dashed: the ratio predicted by the effective loss, which is the same for all d and tends to e.",
             f"For long prompts, the exact ratio tends to {limits}, and to e only for large d.",
         ),
         chart=figure.panel(layers, figure.WIDTH - 320, 340),

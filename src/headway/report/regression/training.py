@@ -105,13 +105,12 @@ def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> st
         else f"The {' and '.join(PANELS[m] for m in rows)}.",
         "" if material.n_seeds == 1 and luck else band_said(material.n_seeds),
         "Bands on the right also include the 95 % interval over prompts." if luck else "",
-        "Dashed lines: estimators that are not trained (GD: one step of gradient descent), on the prompts of the final "
-        "evaluation."
+        "Dashed lines: untrained estimators (GD: one step of gradient descent) on the prompts of the final evaluation."
         if material.one_task
         else "",
         f"Below the axis: {', '.join(below)}." if below else "",
-        "Lines differ in width, so that all are seen where they coincide." if len(material.arms) > 1 else "",
-        f"The error is on a logarithmic axis, and so are the steps beyond {_first(material):,}.",
+        "Lines differ in width, so that lines that coincide stay visible." if len(material.arms) > 1 else "",
+        f"The error axis is logarithmic, and so is the step axis beyond {_first(material):,}.",
         f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
     )
 
@@ -182,10 +181,10 @@ def lengths(material: ReportData) -> Figure | None:
         title="Error against prompt length",
         caption=join(
             f"Each line is an arm: the mean over {counted(material.n_seeds, 'seed')}. Bands reach from the smallest "
-            "to the largest seed."
+            "to the largest value over seeds."
             if material.n_seeds > 1
             else "Each line is an arm with one seed. Bands are 95 % bootstrap intervals over the prompts.",
-            "Lines differ in width, so that all are seen where they coincide." if len(arms) > 1 else "",
+            "Lines differ in width, so that lines that coincide stay visible." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
             _leaving([(rows, declared(arms[0].shown).task.n_pairs)]),
