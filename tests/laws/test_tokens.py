@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 425_543,
-    "code lines": 40_312,
+    "tokens": 425_620,
+    "code lines": 40_402,
     "dense modules": 83,
     "functions above 400 tokens": 27,
     "comprehensions in 1,000 lines": 77,
