@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 from support.drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, logits_of, ones, text
+from support.substitutes import substitutes
 from support.tolerance import assert_same, nearly
 
+from headway.causal import removal
 from headway.causal.ablation import BatchedText, ablate, changes_without
 from headway.causal.effects import KINDS
 from headway.causal.removal import Removal, losses_without, reference_losses_without, work_of
-from headway.causal.substitutes import check_text, contexts_of, heads_of, sequence_losses, substitutes
-from headway.config.lm.model import Gpt2
+from headway.causal.substitutes import check_mean_over, check_targets, contexts_of, heads_of, sequence_losses
 from headway.errors import UserError
 from headway.models.transformer import mean_nll
 
@@ -33,15 +34,17 @@ def some_heads(model):
 
 @pytest.mark.slow
 @every_model
-def test_the_fast_way_has_the_losses_of_whole_passes(model):
+def test_the_fast_way_has_the_losses_of_whole_passes(model, monkeypatch):
     module, (inputs, targets) = built(model), read()
     stand_ins = substitutes(module, inputs, OTHER)
     heads = some_heads(model)
     sets = [*((head,) for head in heads), tuple(heads), tuple(heads_of(module)), (heads[0], heads[-1]), ()]
     removals = [Removal(heads, stand_in) for stand_in in stand_ins.of.values() for heads in sets]
     slow = reference_losses_without(module, inputs, targets, removals)
-    for memory_bytes in (None, 1, 3_000_000):
-        fast = losses_without(module, inputs, targets, removals, memory_bytes=memory_bytes)
+    for at_once in (None, 1, 5):
+        if at_once is not None:
+            monkeypatch.setattr(removal, "_sets_at_once", lambda _, n=at_once: n)
+        fast = losses_without(module, inputs, targets, removals)
         assert_same(fast.without, slow.without, dtype=np.float32)
         assert_same(fast.whole, slow.whole, dtype=np.float32)
         assert fast.forward_passes < slow.forward_passes
@@ -172,23 +175,14 @@ def test_the_work_is_counted():
 
 def test_wrong_requests_get_errors_that_teach():
     module, (inputs, targets) = built(MODELS["published"]), read()
-    stand_ins = substitutes(module, inputs, OTHER)
-    with pytest.raises(UserError, match=r"inputs of \[2, 70\] and targets of \[2, 69\] \(sequence, position\)"):
-        check_text(module, inputs, targets[:, 1:])
     with pytest.raises(UserError, match="sequence 1 has no target that counts"):
-        ablate(module, inputs, torch.stack((targets[0], torch.full_like(targets[1], -1))), stand_ins)
+        check_targets(torch.stack((targets[0], torch.full_like(targets[1], -1))))
     with pytest.raises(UserError, match="the other text has 3 sequences of 69 tokens, but the text has"):
         substitutes(module, inputs, OTHER[:, :69])
     with pytest.raises(UserError, match="is in the other text, too, which has no other sequence"):
         substitutes(module, inputs, inputs[:1])
     with pytest.raises(UserError, match="mean 'position' is not a kind of mean; did you mean positions"):
-        substitutes(module, inputs, OTHER, mean_over="position")
-    dropping = built(Gpt2(family="gpt-2", d_model=48, n_layers=1, n_heads=2, n_positions=128, dropout=0.1)).train()
-    with pytest.raises(UserError, match=r"drops 10% of entries at random, .* call model.eval\(\)"):
-        ablate(dropping, inputs, targets, stand_ins)
-    headless = built(Gpt2(family="gpt-2", d_model=48, n_layers=1, n_heads=0, n_positions=128))
-    with pytest.raises(UserError, match="the model has no heads"):
-        ablate(headless, inputs, targets, substitutes(headless, inputs, OTHER))
+        check_mean_over("position")
 
 
 @pytest.mark.slow

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 from support.drawn_transformers import LENGTH, MODELS, VOCAB, built
+from support.substitutes import substitutes
 from support.tolerance import assert_same, nearly
 
 from headway.causal.ablation import BatchedText, ablate, changes_without
 from headway.causal.attribution import attribute, integrated
 from headway.causal.effects import KINDS
-from headway.causal.substitutes import OtherText, substitutes
+from headway.causal.substitutes import OtherText
 from headway.errors import UserError
 
 DRAW = torch.Generator().manual_seed(5)

@@ -14,13 +14,13 @@ import torch
 from scipy.stats import t
 from support.induction import CONTEXT, on_its_task, read
 from support.planted import PERIOD, VOCAB, planted, texts
+from support.substitutes import substitutes
 
 from headway.causal.ablation import ablate
 from headway.causal.attribution import attribute, integrated
 from headway.causal.checks import check_interventions
 from headway.causal.effects import KINDS
 from headway.causal.patching import TwoRuns, head_paths, patched_effects
-from headway.causal.substitutes import substitutes
 
 MODELS, RATE, MATTERS = int(os.environ.get("HEADWAY_PLANTED", "40")), 0.05, 0.01
 """By hand with HEADWAY_PLANTED=200."""

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 from support.drawn_transformers import LENGTH, MODELS, VOCAB, built, every_model, text
+from support.substitutes import substitutes
 from support.tolerance import assert_same, nearly
 
 from headway.causal.ablation import ablate
 from headway.causal.attribution import attribute, integrated
 from headway.causal.effects import KINDS, rank_correlation
-from headway.causal.substitutes import substitutes
-from headway.errors import UserError
 from headway.models.transformer import mean_nll
 
 OTHER = torch.randint(0, VOCAB, (3, LENGTH + 5), generator=torch.Generator().manual_seed(7))
@@ -78,12 +77,6 @@ def test_parameters_that_are_frozen_change_nothing():
     frozen = attribute(module.requires_grad_(False), INPUTS, TARGETS, stand_ins)
     for one, other in zip(free.michel, frozen.michel, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_an_integral_needs_a_step():
-    module = built(MODELS["published"])
-    with pytest.raises(UserError, match="an integral of 0 steps was asked for; give 1 or more"):
-        integrated(module, INPUTS, TARGETS, substitutes(module, INPUTS, OTHER), steps=0)
 
 
 def test_rank_correlation_is_spearmans():

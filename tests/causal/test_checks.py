@@ -4,6 +4,7 @@ import pytest
 import torch
 from support.drawn_transformers import MODELS, built, every_model, text
 
+from headway.causal import checks
 from headway.causal.checks import check_interventions
 from headway.config.lm.model import Gpt2
 from headway.errors import UserError
@@ -12,9 +13,10 @@ from headway.models.attention import Attention
 
 @pytest.mark.slow
 @every_model
-def test_sound_models_pass(model):
+def test_sound_models_pass(model, monkeypatch):
     check_interventions(built(model), text(30))
-    check_interventions(built(model).double(), text(30), tolerance=1e-10)
+    monkeypatch.setattr(checks, "TOLERANCE", 1e-10)
+    check_interventions(built(model).double(), text(30))
 
 
 def refused(said, name="published"):

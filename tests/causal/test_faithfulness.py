@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support import planted
+from support.substitutes import substitutes
 from support.tolerance import assert_same, nearly
 
 from headway.causal.ablation import BatchedText
 from headway.causal.ablation_result import CircuitLosses, Faithfulness, circuit_statements
 from headway.causal.effects import KINDS
-from headway.causal.faithfulness import faithfulness, random_circuits
-from headway.causal.substitutes import OtherText, heads_of, substitutes
+from headway.causal.faithfulness import check_circuit, faithfulness, random_circuits
+from headway.causal.substitutes import OtherText, heads_of
 from headway.errors import UserError
 
 
@@ -141,8 +142,6 @@ def test_batches_change_nothing():
 
 def test_what_is_no_circuit_is_said():
     model, heads = planted.planted(0)
-    inputs, targets, other = planted.texts(0)
-    stand_ins = substitutes(model, inputs, other[:, :-1])
     every = heads_of(model)
     for wrong, said in (
         ([], "heads of a circuit: none was given; give some of the heads of the model \\("),
@@ -151,6 +150,6 @@ def test_what_is_no_circuit_is_said():
         (every, f"heads of a circuit: all {len(every)} were given, and nothing is left to take away; give"),
     ):
         with pytest.raises(UserError, match=said):
-            alone(model, inputs, targets, stand_ins, wrong)
+            check_circuit(model, wrong)
     with pytest.raises(UserError, match="draws 0: a circuit is compared with random circuits; give 1 or more"):
-        alone(model, inputs, targets, stand_ins, heads, draws=0)
+        check_circuit(model, heads, draws=0)

@@ -11,7 +11,6 @@ from headway.causal.pruning import pruned
 from headway.config.lm.budget import parameters_of
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.model import TransformerModel
-from headway.errors import UserError
 
 
 def masks(model, seed):
@@ -110,12 +109,3 @@ def test_precision_and_mode_stay():
     assert small.training
     assert {parameter.dtype for parameter in small.parameters()} == {torch.float64}
     assert isinstance(small.model, TransformerModel)
-
-
-def test_masks_of_another_layout_are_refused():
-    module = built(MODELS["ragged"])
-    said = "keep has the layout 3-12-47, but the model's layout is 3-12-48; give a"
-    with pytest.raises(UserError, match=said):
-        pruned(module, [[True] * 3, [True] * 12, [True] * 47])
-    with pytest.raises(UserError, match="keep has the layout of no layers"):
-        pruned(module, [])

@@ -36,7 +36,7 @@ KNOWN = {
 @pytest.mark.parametrize("kind", KNOWN)
 def test_headways_own_tasks_keep_the_laws(kind):
     task = parse(TASKS[kind], {"kind": kind, **KNOWN[kind]})
-    assert list(broken(task, open_examples(task))) == []
+    assert broken(task, open_examples(task)) == ""
 
 
 def echo(before, after):
@@ -174,7 +174,6 @@ def test_a_right_task_keeps_the_laws(code, write):
 
 PROMISES = "    def best_possible(self, model): return {best}\n    def by_chance(self): return {chance}\n"
 WRONG_TASKS = [
-    (drawing("t = np.full(x.shape, 1)"), "at each position the answer is the same in every example, so nothing can be"),
     (
         drawing(LAST, PROMISES.format(best="0.7", chance=None)),
         "best_possible gave 0.7; let it give a mapping such as",
@@ -202,11 +201,10 @@ WRONG_TASKS = [
         listing("x = np.random.default_rng().permutation(x)"),
         "every() gave other inputs the second time; list the same ones in the same order, without random numbers",
     ),
-    (listing("x[3] = x[2]"), "every() lists one input with two different answers; give each input one answer"),
     (
         listing(
             more="    def draw(self, random, n):\n        self.listed.inputs[:] = random.integers(2, size=(16, 4))\n"
-            "        return self.listed.rows(slice(n))\n"
+            "        return self.listed.rows(random.integers(16, size=n))\n"
         ),
         "draw changed the arrays that every() gave; let draw make arrays of its own",
     ),

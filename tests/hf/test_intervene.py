@@ -5,13 +5,14 @@ import pytest
 import torch
 import transformers
 from support import zoo
+from support.substitutes import substitutes
 from support.tolerance import assert_same
 
 from headway.causal.attribution import attribute
 from headway.causal.checks import check_interventions
 from headway.causal.effects import KINDS
 from headway.causal.removal import Removal, losses_without, reference_losses_without
-from headway.causal.substitutes import contexts_of, heads_of, substitutes
+from headway.causal.substitutes import contexts_of, heads_of
 from headway.errors import UserError
 from headway.hf import intervene
 from headway.hf.intervene import TheirDecoder

@@ -213,8 +213,10 @@ def test_a_model_that_reads_no_text_is_refused(tmp_path):
         headway.hf.open_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("act", [headway.hf.open_pretrained, headway.hf.traceable, lambda it: headway.hf.trace(it, {})])
-def test_without_transformers_the_extra_is_named(act, monkeypatch):
+@pytest.mark.parametrize("name", ["open_pretrained", "traceable", "trace"])
+def test_without_transformers_the_extra_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
+    for module in ("open", "recorder"):
+        monkeypatch.delitem(sys.modules, f"headway.hf.{module}", raising=False)
     with pytest.raises(UserError, match=r"needs the package transformers; pip install 'headway\[hf\]'"):
-        act("folder")
+        getattr(headway.hf, name)

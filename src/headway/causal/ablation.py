@@ -25,20 +25,29 @@ from headway.causal.effects import (
     Head,
     HeadEffects,
     Kind,
+    MeanOver,
     joined,
     mean_over_tokens,
     over_documents,
 )
 from headway.causal.faithfulness import DRAWS, faithfulness
 from headway.causal.removal import losses_by_kind
-from headway.causal.substitutes import Intervenable, OtherText, StandIn, Substitutes, counted, heads_of
-from headway.errors import UserError
+from headway.causal.substitutes import (
+    Intervenable,
+    OtherText,
+    StandIn,
+    Substitutes,
+    Tokens,
+    check_targets,
+    counted,
+    heads_of,
+)
 
 
 def ablate(
     model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, "batch pos"],
+    inputs: Tokens,
+    targets: Tokens,
     stand_ins: Substitutes,
 ) -> ExactEffects:
     """Return the exact effects of every head, and of all together.
@@ -49,12 +58,8 @@ def ablate(
         targets: the tokens after each position; -1 where none is counted.
         stand_ins: the substitutes for heads on this text.
 
-    Raises:
-        UserError: if `check_text` refuses the text, or the model has no heads.
     """
     heads = heads_of(model)
-    if not heads:
-        raise UserError("the model has no heads, so there is nothing to ablate; give a model with heads")
     sets = [*((head,) for head in heads), tuple(heads)]
     losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets)
     changes = {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
@@ -72,17 +77,13 @@ def ablate(
 
 def changes_without(
     model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, "batch pos"],
+    inputs: Tokens,
+    targets: Tokens,
     stand_ins: Substitutes,
     sets: Sequence[tuple[Head, ...]],
     kinds: Sequence[Kind] = KINDS,
 ) -> dict[Kind, Float[np.ndarray, "set batch"]]:
-    """Return the change of the loss without each set of heads, in nats per token of each sequence.
-
-    Raises:
-        UserError: if `check_text` refuses the text.
-    """
+    """Return the change of the loss without each set of heads, in nats per token of each sequence."""
     losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets, kinds)
     return {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
 
@@ -92,7 +93,7 @@ BATCH = 1024
 _LONG = 10.0
 """The duration in seconds from which on a message estimates the rest."""
 
-Batch = tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"], Substitutes]
+Batch = tuple[Tokens, Tokens, Substitutes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +111,8 @@ class BatchedText:
     """
 
     model: Intervenable
-    inputs: Int[Tensor, "batch pos"]
-    targets: Int[Tensor, "batch pos"]
+    inputs: Tokens
+    targets: Tokens
     other: OtherText
     at_once: int
     tell: Callable[[str], object] = lambda _: None
@@ -121,11 +122,11 @@ class BatchedText:
     def read(
         cls,
         model: Intervenable,
-        inputs: Int[Tensor, "batch pos"],
-        targets: Int[Tensor, "batch pos"],
+        inputs: Tokens,
+        targets: Tokens,
         others: Int[Tensor, "others pos"],
         *,
-        mean_over: str = "positions",
+        mean_over: MeanOver = "positions",
         seed: int = 0,
         tell: Callable[[str], object] = lambda _: None,
     ) -> "BatchedText":
@@ -136,13 +137,15 @@ class BatchedText:
             inputs: the text.
             targets: the tokens after each position; -1 where none is counted.
             others: the other text; or `inputs` themselves, as of `OtherText.read`.
-            mean_over: the mean over `positions` (and sequences), or over sequences per position, as in `substitutes`.
+            mean_over: the mean over `positions` (and sequences), or over sequences per position.
             seed: the random seed of the choice of donors.
             tell: the function that is given the expected time as a sentence, if that is long.
 
         Raises:
-            UserError: if the model fails a check, which is named, or the texts do not fit each other.
+            UserError: if the model fails a check, which is named, the texts do not fit each other, or a sequence has no
+                target.
         """
+        check_targets(targets)
         check_sound(model, inputs)
         at_once = max(1, BATCH // inputs.shape[1])
         other = OtherText.read(model, inputs, others, mean_over=mean_over, seed=seed, at_once=at_once)

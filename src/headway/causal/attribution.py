@@ -15,11 +15,11 @@ from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headway.causal.effects import KINDS, HeadEffects, Kind
-from headway.causal.substitutes import Intervenable, Substitutes, check_text, counted, layers_with_heads
+from headway.causal.substitutes import Intervenable, Substitutes, Tokens, counted, layers_with_heads
 from headway.errors import UserError
 from headway.models.trace import Edits
 
@@ -41,8 +41,8 @@ class Attribution:
 
 def attribute(
     model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, "batch pos"],
+    inputs: Tokens,
+    targets: Tokens,
     stand_ins: Substitutes,
 ) -> Attribution:
     """Return Michel's importance and first-order effects of every head, from one pass and its gradient.
@@ -54,7 +54,7 @@ def attribute(
         stand_ins: the substitutes for heads on this text.
 
     Raises:
-        UserError: if `check_text` or `check_gradients` refuses the text or the model.
+        UserError: if `check_gradients` refuses the model.
     """
     gates, z, slopes = _gradients(model, inputs, targets)
     first_order = {}
@@ -69,8 +69,8 @@ def attribute(
 
 def integrated(
     model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, "batch pos"],
+    inputs: Tokens,
+    targets: Tokens,
     stand_ins: Substitutes,
     *,
     steps: int = 8,
@@ -87,12 +87,9 @@ def integrated(
         steps: forward and backward passes for each of the three ways.
 
     Raises:
-        UserError: if `check_text` or `check_gradients` refuses the text or the model, or `steps` is below 1.
+        UserError: if `check_gradients` refuses the model.
     """
-    check_text(model, inputs, targets)
     check_gradients(model)
-    if steps < 1:
-        raise UserError(f"an integral of {steps} steps was asked for; give 1 or more")
     layers, found = layers_with_heads(model), {}
     for kind in KINDS:
         total: dict[int, Tensor] = {}
@@ -109,12 +106,12 @@ def integrated(
 
 
 def gate_gradients(
-    model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]
+    model: Intervenable, inputs: Tokens, targets: Tokens
 ) -> tuple[Float[np.ndarray, "_head batch"], ...]:
     """Return dL/dxi of each layer's heads, as in `Attribution`.
 
     Raises:
-        UserError: if `check_text` or `check_gradients` refuses the text or the model.
+        UserError: if `check_gradients` refuses the model.
     """
     gates, _, _ = _gradients(model, inputs, targets)
     return _per_layer(model, gates, len(inputs))
@@ -124,7 +121,6 @@ def _gradients(
     model: Intervenable, inputs: Tensor, targets: Tensor
 ) -> tuple[dict[int, Tensor], dict[int, Tensor], dict[int, Tensor]]:
     """Return gradients of the losses by gates (head, batch), the contexts, and gradients by contexts, of each layer."""
-    check_text(model, inputs, targets)
     check_gradients(model)
     layers, gates, z = layers_with_heads(model), _gates(model, len(inputs), 1.0), dict[int, Tensor]()
     edits: Edits = {(layer, "z"): partial(z.setdefault, layer) for layer in layers}

@@ -13,7 +13,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from headway.base import rng
@@ -21,7 +20,7 @@ from headway.causal.patch_result import PATCH_SITES, PatchSite
 from headway.causal.patching import TwoRuns, patched_context, why_no_paths
 from headway.causal.pruning import pruned
 from headway.causal.removal import Removal, losses_without, reference_losses_without
-from headway.causal.substitutes import Intervenable, check_text, heads_of, layers_with_heads, logits_of, substitutes
+from headway.causal.substitutes import Intervenable, OtherText, Tokens, heads_of, layers_with_heads, logits_of
 from headway.errors import UserError
 from headway.models.trace import AttentionTrace, Edits, Site
 from headway.models.transformer import Transformer
@@ -34,7 +33,7 @@ _CHECKED = 32
 
 def check_sound(
     model: Intervenable,
-    tokens: Int[Tensor, "batch pos"],
+    tokens: Tokens,
     sites: tuple[PatchSite, ...] = (),
     *,
     paths: bool = False,
@@ -56,7 +55,7 @@ def check_sound(
         check_patching(model, some, sites, paths=paths)
 
 
-def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], tolerance: float = TOLERANCE) -> None:
+def check_interventions(model: Intervenable, tokens: Tokens) -> None:
     """Raise UserError if gates and edits do not act on the model as they should.
 
     * gates of 1 change nothing;
@@ -68,7 +67,6 @@ def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], t
     Args:
         model: the model.
         tokens: a text of two tokens or more; a short one will do.
-        tolerance: the largest error that passes, as a share of the largest compared value.
 
     Raises:
         UserError: naming the check that failed, and by how much.
@@ -78,31 +76,29 @@ def check_interventions(model: Intervenable, tokens: Int[Tensor, "batch pos"], t
             f"a text of {tokens.shape[1]} tokens was given for a check of {len(heads_of(model))} heads; give two "
             "tokens or more, and a model with heads"
         )
-    check_text(model, tokens[:, :-1], tokens[:, 1:])
     with torch.no_grad():
         for check in (_gates_of_one, _contributions, _gates_of_zero, _masked_is_pruned, _fast_is_slow):
-            check(model, tokens, tolerance)
+            check(model, tokens)
 
 
-def _gates_of_one(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
+def _gates_of_one(model: Intervenable, tokens: Tensor) -> None:
     plain, gated = logits_of(model, tokens), logits_of(model, tokens, _ones(model))
     if not bool(plain.isfinite().all()):
         _fail("the logits are finite", "some are NaN or infinite")
     # On a processor they change no bit; a GPU may choose another kernel for tensors that lie otherwise in memory.
-    compare("gates of 1 change nothing", gated, plain, tolerance)
+    compare("gates of 1 change nothing", gated, plain)
 
 
-def _contributions(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
+def _contributions(model: Intervenable, tokens: Tensor) -> None:
     for layer, of_heads, written in _outputs(model, tokens):
         compare(
             f"in layer {layer} the heads' contributions and the bias add up to what the attention writes",
             of_heads,
             written,
-            tolerance,
         )
 
 
-def _gates_of_zero(model: Intervenable, tokens: Tensor, _: float) -> None:
+def _gates_of_zero(model: Intervenable, tokens: Tensor) -> None:
     plain = logits_of(model, tokens)
     for layer, of_heads, _written in _outputs(model, tokens):
         gates = _ones(model)
@@ -115,7 +111,7 @@ def _gates_of_zero(model: Intervenable, tokens: Tensor, _: float) -> None:
             )
 
 
-def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
+def _masked_is_pruned(model: Intervenable, tokens: Tensor) -> None:
     keeps: dict[str, list[np.ndarray]] = {}
     for layer in layers_with_heads(model):
         head = model.n_heads[layer] // 2
@@ -127,18 +123,19 @@ def _masked_is_pruned(model: Intervenable, tokens: Tensor, tolerance: float) -> 
     for check, keep in keeps.items():
         some = next(model.parameters())
         gates = [torch.tensor(mask, dtype=some.dtype, device=some.device) for mask in keep]
-        compare(check, logits_of(model, tokens, gates), _removed(model, tokens, keep), tolerance)
+        compare(check, logits_of(model, tokens, gates), _removed(model, tokens, keep))
 
 
-def _fast_is_slow(model: Intervenable, tokens: Tensor, tolerance: float) -> None:
+def _fast_is_slow(model: Intervenable, tokens: Tensor) -> None:
     inputs = tokens[:, :-1]
     targets = tokens[:, 1:].clamp(max=logits_of(model, inputs[:1]).shape[2] - 1)  # a read-out may be narrow
     # Each token's neighbour in the vocabulary serves as the other text, which so differs from every text.
-    stand_ins = substitutes(model, inputs, torch.where(inputs > 0, inputs - 1, inputs + 1))
+    other = OtherText.read(model, inputs, torch.where(inputs > 0, inputs - 1, inputs + 1))
+    stand_ins = other.stand_ins(model, range(len(inputs)))
     heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
     removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
     fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
-    compare("the losses without a head are those of a whole pass", fast.without, slow.without, tolerance)
+    compare("the losses without a head are those of a whole pass", fast.without, slow.without)
 
 
 def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -169,15 +166,15 @@ def _ones(model: Intervenable) -> list[Tensor]:
     return [torch.ones(n, dtype=some.dtype, device=some.device) for n in model.n_heads]
 
 
-def compare(check: str, one: Tensor, other: Tensor, tolerance: float) -> None:
-    """Raise an error if two tensors differ by more than a tolerance, as a share of the largest value.
+def compare(check: str, one: Tensor, other: Tensor) -> None:
+    """Raise an error if two tensors differ by more than the tolerance, as a share of the largest value.
 
     Raises:
         UserError: naming the check that failed, and by how much.
     """
     difference, scale = _most(one - other), max(1.0, _most(other))
-    if not difference <= tolerance * scale:
-        _fail(check, f"they differ by up to {difference:.2g}, of values up to {scale:.2g} (tolerance {tolerance:g})")
+    if not difference <= TOLERANCE * scale:
+        _fail(check, f"they differ by up to {difference:.2g}, of values up to {scale:.2g} (tolerance {TOLERANCE:g})")
 
 
 def _most(x: Tensor) -> float:
@@ -196,11 +193,10 @@ _INTO: tuple[Site, ...] = ("q", "k", "v")
 
 def check_patching(
     model: Intervenable,
-    tokens: Int[Tensor, "batch pos"],
+    tokens: Tokens,
     sites: tuple[PatchSite, ...],
     *,
     paths: bool = False,
-    tolerance: float = TOLERANCE,
 ) -> None:
     """Raise UserError if patches do not act on the model as they should.
 
@@ -221,7 +217,6 @@ def check_patching(
         tokens: a text; a short one will do.
         sites: the sites that will be patched; other sites are not checked.
         paths: True if paths will be measured, which are patches of queries, keys and values.
-        tolerance: the largest error that passes, as a share of the largest compared value.
 
     Raises:
         UserError: naming the check that failed, and by how much.
@@ -232,14 +227,14 @@ def check_patching(
         plain = logits_of(model, tokens)
         if paths and why_no_paths(runs) is None:
             sites = tuple(site for site in PATCH_SITES if site in {*sites, *_INTO})
-            _nothing_added_changes_nothing(runs, plain, tolerance)
+            _nothing_added_changes_nothing(runs, plain)
         for other, attention in runs.pairs():
-            _own_parts_change_nothing(runs, attention, sites, plain, tolerance)
-            _parts_are_what_the_model_computes(runs, other, attention, sites, tolerance)
+            _own_parts_change_nothing(runs, attention, sites, plain)
+            _parts_are_what_the_model_computes(runs, other, attention, sites)
 
 
 def _own_parts_change_nothing(
-    runs: TwoRuns, attention: AttentionTrace, sites: tuple[PatchSite, ...], plain: Tensor, tolerance: float
+    runs: TwoRuns, attention: AttentionTrace, sites: tuple[PatchSite, ...], plain: Tensor
 ) -> None:
     heads = range(attention.z.shape[1])
     patches = [{head: patched_context(attention, attention, head, site) for head in heads} for site in sites]
@@ -248,11 +243,10 @@ def _own_parts_change_nothing(
             f"in layer {attention.layer} {site} as it was, put in for every head, changes nothing",
             logits,
             plain,
-            tolerance,
         )
 
 
-def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor, tolerance: float) -> None:
+def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor) -> None:
     added = "nothing added to the stream"
     for attention in runs.corrupted.attentions:
         nothing = torch.zeros_like(attention.contributions()[:, 0])
@@ -260,22 +254,20 @@ def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor, tolerance: floa
         for site in _INTO:
             was = getattr(attention, site)
             check = f"{added} before layer {attention.layer} leaves its {site} as it was"
-            compare(check, read[site][:, :, : was.shape[2]], was, tolerance)
+            compare(check, read[site][:, :, : was.shape[2]], was)
         if attention is runs.corrupted.attentions[-1]:
             (logits,) = runs.run.ends([nothing])
-            compare(f"{added} at its end leaves the logits as they were", logits, plain, tolerance)
+            compare(f"{added} at its end leaves the logits as they were", logits, plain)
 
 
 def _parts_are_what_the_model_computes(
-    runs: TwoRuns, other: AttentionTrace, attention: AttentionTrace, sites: tuple[PatchSite, ...], tolerance: float
+    runs: TwoRuns, other: AttentionTrace, attention: AttentionTrace, sites: tuple[PatchSite, ...]
 ) -> None:
     cases = dict(_cases(other, attention, sites))
     patches = [contexts for contexts, _ in cases.values()]
     found = runs.run.logits_with(attention.layer, patches)
     for (check, (_, edits)), logits in zip(cases.items(), found, strict=True):
-        compare(
-            f"in layer {attention.layer} {check}", logits, logits_of(runs.model, runs.tokens, edits=edits), tolerance
-        )
+        compare(f"in layer {attention.layer} {check}", logits, logits_of(runs.model, runs.tokens, edits=edits))
 
 
 def _cases(

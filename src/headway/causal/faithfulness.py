@@ -4,14 +4,11 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb
 
-from jaxtyping import Int
-from torch import Tensor
-
 from headway.base import rng
 from headway.causal.ablation_result import CircuitLosses, Faithfulness
 from headway.causal.effects import KINDS, Head, Kind, joined, named
 from headway.causal.removal import losses_by_kind
-from headway.causal.substitutes import Intervenable, Substitutes, counted, heads_of, layout_of
+from headway.causal.substitutes import Intervenable, Substitutes, Tokens, counted, heads_of
 from headway.errors import UserError
 
 DRAWS = 50
@@ -20,7 +17,7 @@ DRAWS = 50
 
 def faithfulness(
     model: Intervenable,
-    batches: Iterable[tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"], Substitutes]],
+    batches: Iterable[tuple[Tokens, Tokens, Substitutes]],
     heads: Sequence[Head],
     *,
     kinds: Sequence[Kind] = KINDS,
@@ -37,10 +34,7 @@ def faithfulness(
         draws: the number of random circuits with as many heads; all of them if there are fewer.
         seed: the random seed of these circuits.
 
-    Raises:
-        UserError: if `check_text` refuses the text, or `check_circuit` the heads.
     """
-    check_circuit(model, heads, draws)
     every = heads_of(model)
     others = random_circuits(every, heads, draws, seed)
     exhaustive = len(others) == comb(len(every), len(heads)) - 1
@@ -84,7 +78,10 @@ def check_circuit(model: Intervenable, heads: Sequence[Head], draws: int = DRAWS
         if draws < 1:
             raise UserError(f"draws {draws}: a circuit is compared with random circuits; give 1 or more")
         return
-    raise UserError(f"heads of a circuit: {said}; give some of the heads of the model ({layout_of(model)}), each once")
+    raise UserError(
+        f"heads of a circuit: {said}; give some of the heads of the model ({'-'.join(map(str, model.n_heads))}), each "
+        "once"
+    )
 
 
 def random_circuits(every: Sequence[Head], heads: Sequence[Head], draws: int, seed: int) -> list[tuple[Head, ...]]:

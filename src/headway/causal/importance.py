@@ -26,7 +26,6 @@ from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from headway.base import rng
@@ -34,7 +33,7 @@ from headway.base.torch_setup import uncompiled
 from headway.causal.attribution import check_gradients, gate_gradients
 from headway.causal.effects import Head
 from headway.causal.removal import Removal, losses_without
-from headway.causal.substitutes import check_text, counted
+from headway.causal.substitutes import Tokens, counted
 from headway.config.lm.head_units import Unit
 from headway.errors import UserError
 from headway.heads.measure import HeadStream
@@ -52,8 +51,8 @@ class PruningText:
     Methods that learn are also told how many heads are to stay.
     """
 
-    inputs: Int[Tensor, "batch pos"]
-    targets: Int[Tensor, "batch pos"]
+    inputs: Tokens
+    targets: Tokens
     at_once: int
     seed: int = 0
     keep: int = 1
@@ -277,7 +276,6 @@ def _train(
     text: PruningText,
 ) -> None:
     """Train learned numbers with Adam over the batches in turn; the model's weights get no gradient."""
-    check_text(model, text.inputs, text.targets)
     check_gradients(model)
     with uncompiled():
         optimizer, batches = torch.optim.Adam(learned, lr=RATE), text.batches()

@@ -36,7 +36,7 @@ from headway.causal.attribution import check_gradients
 from headway.causal.effects import Head
 from headway.causal.patch_result import THROUGH, HeadPaths, PatchSite, Through
 from headway.causal.removal import OwnRun
-from headway.causal.substitutes import Intervenable, heads_of, layers_with_heads, logits_of
+from headway.causal.substitutes import Intervenable, Tokens, layers_with_heads, logits_of
 from headway.errors import UserError
 from headway.models.trace import AttentionTrace, Edits, Site, Trace
 from headway.models.transformer import Transformer
@@ -54,7 +54,7 @@ class TwoRuns:
     """A model on a clean text and on a corrupted one of the same shape, with a metric."""
 
     model: Intervenable
-    clean_tokens: Int[Tensor, "batch pos"]
+    clean_tokens: Tokens
     tokens: Int[Tensor, "others span"]
     metric: PatchMetric
 
@@ -64,10 +64,6 @@ class TwoRuns:
                 f"a clean text of {list(self.clean_tokens.shape)} and a corrupted one of {list(self.tokens.shape)} "
                 "(sequence, position) were given; give pairs of one length"
             )
-        if not heads_of(self.model):
-            raise UserError("the model has no heads, so there is nothing to patch; give a model with heads")
-        if self.model.training and self.model.dropout:
-            raise UserError("the model is in training mode and drops entries at random; call model.eval()")
         with torch.no_grad():
             found = self.metric(logits_of(self.model, self.tokens))
         if not isinstance(found, Tensor) or found.shape != self.tokens.shape[:1] or not found.is_floating_point():
@@ -104,7 +100,7 @@ class TwoRuns:
         with torch.no_grad():
             return self.model.stream_sums(self.tokens)
 
-    def values(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
+    def values(self, tokens: Tokens) -> Float[Tensor, " batch"]:
         """Return the metric of a run."""
         with torch.no_grad():
             return self.metric(logits_of(self.model, tokens)).double()

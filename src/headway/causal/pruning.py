@@ -39,9 +39,6 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
         model: the model; it stays as it is.
         keep: per layer, whether each query head stays.
 
-    Raises:
-        UserError: when `keep` does not have a value for each head of each layer.
-
     Examples:
         >>> from headway.config.lm.model import GptNeo
         >>> from headway.models.weights import initial_weights
@@ -50,7 +47,7 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
         >>> str(pruned(model, [[True, False, True, False], [False, True]]).model.layout)
         '2x4-1x8'
     """
-    declared = without_heads(model.model, _checked(model, keep))
+    declared = without_heads(model.model, keep)
     held: dict[str, Tensor] = dict(model.named_parameters())
     result = Transformer(declared, model.vocab_size)
     some = next(model.parameters())
@@ -63,16 +60,6 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
         for name, parameter in result.named_parameters():
             parameter.copy_(arrays[name])
     return result
-
-
-def _checked(model: Transformer, keep: Keep) -> Keep:
-    n_heads = model.model.layout.n_heads
-    if [len(mask) for mask in keep] != list(n_heads):
-        raise UserError(
-            f"keep has the layout {'-'.join(str(len(mask)) for mask in keep) or 'of no layers'}, but the model's "
-            f"layout is {model.model.layout}; give a value for each head of each layer"
-        )
-    return keep
 
 
 def entries_of(heads: LayerHeads, stay: Sequence[int]) -> tuple[Tensor, Tensor]:

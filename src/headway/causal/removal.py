@@ -20,11 +20,11 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from headway.causal.effects import KINDS, Head, Kind
-from headway.causal.substitutes import Intervenable, StandIn, Substitutes, check_text, sequence_losses, without
+from headway.causal.substitutes import Intervenable, StandIn, Substitutes, Tokens, sequence_losses, without
 from headway.config.lm.budget import forward_flops, parameters_of
 from headway.config.lm.model import TransformerModel
 from headway.models.attention import Attention
@@ -102,8 +102,8 @@ class Losses:
 
 def reference_losses_without(
     model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, "batch pos"],
+    inputs: Tokens,
+    targets: Tokens,
     removals: Sequence[Removal],
 ) -> Losses:
     """Return losses from a whole forward pass for each set."""
@@ -122,11 +122,9 @@ def reference_losses_without(
 
 def losses_without(
     model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, "batch pos"],
+    inputs: Tokens,
+    targets: Tokens,
     removals: Sequence[Removal],
-    *,
-    memory_bytes: int | None = None,
 ) -> Losses:
     """Return the losses of each sequence without sets of heads, from shared work.
 
@@ -135,28 +133,21 @@ def losses_without(
         inputs: the text.
         targets: the tokens after each position; -1 where none is counted.
         removals: the sets of heads.
-        memory_bytes: the memory that may be held beside the model, about; None: about as much as a forward pass holds.
-            At least one set is held; of a model from another library, exactly one.
     """
     if isinstance(model, Transformer):
-        return _side_by_side(model, inputs, targets, removals, memory_bytes)
+        return _side_by_side(model, inputs, targets, removals)
     return _one_by_one(model, inputs, targets, removals)
 
 
 def losses_by_kind(
     model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, "batch pos"],
+    inputs: Tokens,
+    targets: Tokens,
     stand_ins: Substitutes,
     sets: Sequence[tuple[Head, ...]],
     kinds: Sequence[Kind] = KINDS,
 ) -> tuple[Losses, dict[Kind, Float[Tensor, "set batch"]]]:
-    """Return the losses without sets of heads; also those of each kind of what stands in for them.
-
-    Raises:
-        UserError: if `check_text` refuses the text.
-    """
-    check_text(model, inputs, targets)
+    """Return the losses without sets of heads; also those of each kind of what stands in for them."""
     removals = [Removal(heads, stand_ins.of[kind]) for kind in kinds for heads in sets]
     losses = losses_without(model, inputs, targets, removals)
     return losses, dict(zip(kinds, losses.without.unflatten(0, (len(kinds), len(sets))), strict=True))
@@ -180,12 +171,10 @@ def _one_by_one(model: "TheirDecoder", inputs: Tensor, targets: Tensor, removals
     )
 
 
-def _side_by_side(
-    model: Transformer, inputs: Tensor, targets: Tensor, removals: Sequence[Removal], memory_bytes: int | None
-) -> Losses:
+def _side_by_side(model: Transformer, inputs: Tensor, targets: Tensor, removals: Sequence[Removal]) -> Losses:
     batch, length = inputs.shape
     result = torch.zeros(len(removals), batch, dtype=torch.float64, device=inputs.device)
-    at_once = _sets_at_once(model, batch, length, memory_bytes)
+    at_once = _sets_at_once(model)
     work, passes = work_of(model.model, model.vocab_size, length), 1.0
     with torch.no_grad():
         stream = model.entered(inputs)
@@ -196,10 +185,11 @@ def _side_by_side(
             written = model.written(stream, layer, edits)
             if begins:
                 assert written is not None, "a layer with heads writes"
-                branch = _Branch(model, layer, stream, written, z[layer])
                 for start in range(0, len(begins), at_once):
                     some = begins[start : start + at_once]
-                    result[some] = branch.losses([removals[i] for i in some], targets)
+                    branch = [removals[i] for i in some]
+                    outputs = torch.cat([_written_without(model, layer, written, z[layer], each) for each in branch])
+                    result[some] = _branch_losses(model, layer, stream, outputs, branch, targets)
                 passes += len(begins) * work.after_attention(layer)
             stream = model.rest(stream, written, layer)
         whole = sequence_losses(model, stream, targets)
@@ -209,39 +199,31 @@ def _side_by_side(
     return Losses(whole=whole, without=result, forward_passes=passes)
 
 
-@dataclass(frozen=True)
-class _Branch:
-    """The sets of heads that leave the walk at a layer, with the state of the layer."""
+def _branch_losses(
+    model: Transformer, layer: int, stream: Tensor, outputs: Tensor, removals: Sequence[Removal], targets: Tensor
+) -> Tensor:
+    """Return the losses of sets that leave the walk at a layer, by set and sequence.
 
-    model: Transformer
-    layer: int
-    stream: Tensor
-    """The stream before the layer."""
-    written: Tensor
-    z: Tensor
+    Args:
+        model: the model.
+        layer: the layer.
+        stream: the stream before it.
+        outputs: its attention's output without each set, sets side by side along the batch.
+        removals: the sets.
+        targets: the tokens after each position.
+    """
+    sets = len(removals)
+    stream = model.rest(stream.repeat(sets, 1, 1), outputs, layer)
+    for later in range(layer + 1, model.model.n_layers):
+        stream = model.rest(stream, model.written(stream, later, _later(removals, later)), later)
+    return sequence_losses(model, stream, targets.repeat(sets, 1)).unflatten(0, (sets, -1))
 
-    def losses(self, removals: Sequence[Removal], targets: Tensor) -> Tensor:
-        """Return the losses of each set and sequence."""
-        model, sets = self.model, len(removals)
-        stream = self._after(removals)
-        for layer in range(self.layer + 1, model.model.n_layers):
-            stream = model.rest(stream, model.written(stream, layer, _later(removals, layer)), layer)
-        return sequence_losses(model, stream, targets.repeat(sets, 1)).unflatten(0, (sets, -1))
 
-    def _after(self, removals: Sequence[Removal]) -> Tensor:
-        """Return the stream after the layer without the heads, sets side by side along the batch."""
-        written = torch.cat([self._written(removal) for removal in removals])
-        return self.model.rest(self.stream.repeat(len(removals), 1, 1), written, self.layer)
-
-    def _written(self, removal: Removal) -> Tensor:
-        """Return what the attention writes without the heads.
-
-        Each removed head's change of z goes through its own slice of W_O.
-        """
-        heads = [head for layer, head in removal.heads if layer == self.layer]
-        change = removal.stand_in[self.layer].expand_as(self.z)[:, heads] - self.z[:, heads]
-        slices = _output_slices(self.model, self.layer)[heads]
-        return self.written + change.transpose(1, 2).flatten(2) @ slices.flatten(0, 1)
+def _written_without(model: Transformer, layer: int, written: Tensor, z: Tensor, removal: Removal) -> Tensor:
+    """Return what an attention writes without heads: each head's change of z goes through its own slice of W_O."""
+    heads = [head for at, head in removal.heads if at == layer]
+    change = removal.stand_in[layer].expand_as(z)[:, heads] - z[:, heads]
+    return written + change.transpose(1, 2).flatten(2) @ _output_slices(model, layer)[heads].flatten(0, 1)
 
 
 def _output_slices(model: Transformer, layer: int) -> Float[Tensor, "head d_head d_model"]:
@@ -272,17 +254,14 @@ def _first(removal: Removal) -> int | None:
     return min((layer for layer, _ in removal.heads), default=None)
 
 
-def _sets_at_once(model: Transformer, batch: int, length: int, memory_bytes: int | None) -> int:
-    """Return how many sets fit into memory side by side.
+def _sets_at_once(model: Transformer) -> int:
+    """Return how many sets go side by side, in about as much memory as a forward pass takes.
 
     Each needs the stream, the intermediate arrays of an MLP or an attention, and a few logits.
     """
-    size = next(model.parameters()).element_size()
     attention = max((3 * h.n_heads * h.d_head for h in model.model.layout.layers), default=0)
     mlp = 3 * max(model.model.mlp_widths)
-    one = batch * length * (max(mlp, attention) + 4 * model.model.d_model) * size
-    allowed = one + 2 * batch * length * model.vocab_size * size if memory_bytes is None else memory_bytes
-    return max(1, allowed // one)
+    return 1 + 2 * model.vocab_size // (max(mlp, attention) + 4 * model.model.d_model)
 
 
 _READ: tuple[Site, ...] = ("q", "k", "v")

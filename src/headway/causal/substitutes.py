@@ -36,8 +36,12 @@ Law: gates of 1 and edits that change nothing change no bit; gate 0 is the model
 """
 
 
+Tokens = Int[Tensor, "batch pos"]
+"""Tokens of some sequences, or the targets at their positions; a target of -1 does not count."""
+
+
 def logits_of(
-    model: Intervenable, tokens: Int[Tensor, "batch pos"], gates: Gates | None = None, edits: Edits | None = None
+    model: Intervenable, tokens: Tokens, gates: Gates | None = None, edits: Edits | None = None
 ) -> Float[Tensor, "batch pos vocab"]:
     """Return the logits of a text, with gates and edits of the heads."""
     return model.read_out(model.hidden(tokens, gates=gates, edits=edits)[0])
@@ -56,37 +60,6 @@ class Substitutes:
     """The sequence of the other text whose contexts each sequence gets when resampled."""
 
 
-def substitutes(
-    model: Intervenable,
-    inputs: Int[Tensor, "batch pos"],
-    other: Int[Tensor, "others span"],
-    *,
-    mean_over: str = "positions",
-    seed: int = 0,
-) -> Substitutes:
-    """Return the substitutes for heads on a text, from one forward pass of another text.
-
-    Args:
-        model: the model.
-        inputs: the text whose loss is measured.
-        other: sequences of another text, at least as long.
-        mean_over: the axes of the mean: `positions` (and sequences), or sequences per position.
-        seed: the random seed of the choice of donors, which are all different if there are enough.
-
-    Raises:
-        UserError: when the other text is shorter, or a sequence would be its own donor.
-    """
-    axes, donors = _AXES[check_mean_over(mean_over)], donors_of(inputs, other, seed)
-    contexts = contexts_of(model, other[:, : inputs.shape[1]])
-    mean = {layer: z.mean(axes, keepdim=True) for layer, z in contexts.items()}
-    return _substitutes(mean, {layer: z[list(donors)] for layer, z in contexts.items()}, donors)
-
-
-def _substitutes(mean: StandIn, resampled: StandIn, donors: tuple[int, ...]) -> Substitutes:
-    zero = {layer: z.new_zeros(1, 1, 1, 1) for layer, z in mean.items()}
-    return Substitutes(of={"zero": zero, "mean": mean, "resample": resampled}, donors=donors)
-
-
 _AXES: Mapping[MeanOver, tuple[int, ...]] = {"positions": (0, 2), "per-position": (0,)}
 """The axes of z (batch, head, pos, d_head) that a mean is over."""
 
@@ -102,7 +75,7 @@ def check_mean_over(mean_over: str) -> MeanOver:
     return cast(MeanOver, mean_over)
 
 
-def donors_of(inputs: Int[Tensor, "batch pos"], other: Int[Tensor, "others span"], seed: int) -> tuple[int, ...]:
+def donors_of(inputs: Tokens, other: Int[Tensor, "others span"], seed: int) -> tuple[int, ...]:
     """Return a sequence of the other text for each of the text: all different where there are enough.
 
     Raises:
@@ -156,7 +129,7 @@ def donors_among(n: int, seed: int) -> tuple[int, ...]:
     return tuple(donors.tolist())
 
 
-def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> dict[int, Tensor]:
+def contexts_of(model: Intervenable, tokens: Tokens) -> dict[int, Tensor]:
     """Return z (batch, head, pos, d_head) of every layer that has heads."""
     contexts: dict[int, Tensor] = {}
     with torch.no_grad():
@@ -167,11 +140,6 @@ def contexts_of(model: Intervenable, tokens: Int[Tensor, "batch pos"]) -> dict[i
 def layers_with_heads(model: Intervenable) -> list[int]:
     """Return the layers that have heads."""
     return [i for i, n in enumerate(model.n_heads) if n]
-
-
-def layout_of(model: Intervenable) -> str:
-    """Return the number of heads of each layer, as layouts are written."""
-    return "-".join(map(str, model.n_heads))
 
 
 def heads_of(model: Intervenable) -> list[Head]:
@@ -211,10 +179,10 @@ class OtherText:
     def read(
         cls,
         model: Intervenable,
-        inputs: Int[Tensor, "batch pos"],
+        inputs: Tokens,
         other: Int[Tensor, "others span"],
         *,
-        mean_over: str = "positions",
+        mean_over: MeanOver = "positions",
         seed: int = 0,
         at_once: int = 8,
     ) -> "OtherText":
@@ -225,40 +193,47 @@ class OtherText:
             inputs: the text whose loss is measured, all of it.
             other: sequences of another text, at least as long; or `inputs` themselves, where these are all that there
                 are, and then each sequence gets another one's contexts.
-            mean_over: the axes of the mean, as in `substitutes`.
-            seed: the random seed of the choice of donors.
+            mean_over: the axes of the mean: `positions` (and sequences), or sequences per position.
+            seed: the random seed of the choice of donors, which are all different if there are enough.
             at_once: sequences that are read together.
 
         Raises:
-            UserError: if `substitutes` would refuse the texts.
+            UserError: when the other text is shorter, or a sequence would be its own donor.
         """
-        axes = _AXES[check_mean_over(mean_over)]
+        axes = _AXES[mean_over]
         donors = donors_among(len(inputs), seed) if other is inputs else donors_of(inputs, other, seed)
         tokens = other[:, : inputs.shape[1]]
         parts = tokens.tensor_split(QUARTERS) if len(tokens) >= QUARTERS else (tokens,)
-        sums: list[dict[int, Tensor]] = []
-        for part in parts:
-            total: dict[int, Tensor] = {}
-            for some in part.split(at_once):
-                for layer, z in contexts_of(model, some).items():
-                    here = z.double().mean(axes, keepdim=True) * len(some)
-                    total[layer] = total[layer] + here if layer in total else here
-            sums.append(total)
-        some_type = next(model.parameters()).dtype
-        whole = {layer: torch.stack([total[layer] for total in sums]).sum(0) for layer in sums[0]}
-        mean, *quarters = [
-            {layer: (of / n).to(some_type) for layer, of in total.items()}
-            for total, n in (
-                (whole, len(tokens)),
-                *((total, len(part)) for total, part in zip(sums, parts, strict=True)),
-            )
-        ]
-        return cls(tokens=tokens, mean=mean, donors=donors, quarters=tuple(quarters) if len(quarters) > 1 else ())
+        totals = [_total_contexts(model, part.split(at_once), axes) for part in parts]
+        whole = {layer: torch.stack([total[layer] for total in totals]).sum(0) for layer in totals[0]}
+        dtype = next(model.parameters()).dtype
+
+        def mean(total: StandIn, n: int) -> StandIn:
+            return {layer: (z / n).to(dtype) for layer, z in total.items()}
+
+        quarters = tuple(mean(total, len(part)) for total, part in zip(totals, parts, strict=True))
+        return cls(
+            tokens=tokens,
+            mean=mean(whole, len(tokens)),
+            donors=donors,
+            quarters=quarters if len(quarters) > 1 else (),
+        )
 
     def stand_ins(self, model: Intervenable, some: range) -> Substitutes:
         """Return the substitutes for heads on some sequences of the text."""
         donors = self.donors[some.start : some.stop]
-        return _substitutes(self.mean, contexts_of(model, self.tokens[list(donors)]), donors)
+        zero = {layer: z.new_zeros(1, 1, 1, 1) for layer, z in self.mean.items()}
+        resampled = contexts_of(model, self.tokens[list(donors)])
+        return Substitutes(of={"zero": zero, "mean": self.mean, "resample": resampled}, donors=donors)
+
+
+def _total_contexts(model: Intervenable, texts: Iterable[Tensor], axes: tuple[int, ...]) -> dict[int, Tensor]:
+    """Return the sum over sequences of the mean of each head's context over some axes."""
+    total: dict[int, Tensor] = {}
+    for some in texts:
+        for layer, z in contexts_of(model, some).items():
+            total[layer] = total.get(layer, 0) + z.double().mean(axes, keepdim=True) * len(some)
+    return total
 
 
 _LOGITS = 4 << 20
@@ -266,7 +241,7 @@ _LOGITS = 4 << 20
 
 
 def sequence_losses(
-    model: Intervenable, stream: Float[Tensor, "batch pos d_model"], targets: Int[Tensor, "batch pos"]
+    model: Intervenable, stream: Float[Tensor, "batch pos d_model"], targets: Tokens
 ) -> Float[Tensor, " batch"]:
     """Return mean cross-entropy in nats per token of each sequence, in float32.
 
@@ -289,29 +264,20 @@ def sequence_losses(
     return losses.unflatten(0, targets.shape).sum(1) / counted(targets)
 
 
-def counted(targets: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+def counted(targets: Tokens) -> Int[Tensor, " batch"]:
     """Return how many tokens of each sequence count."""
     return (targets != -1).sum(1)
 
 
-def check_text(model: Intervenable, inputs: Int[Tensor, "batch pos"], targets: Int[Tensor, "others span"]) -> None:
-    """Raise UserError if effects cannot be measured on a text.
+def check_targets(targets: Tokens) -> None:
+    """Raise UserError if a sequence has no target.
 
     Raises:
-        UserError: when inputs and targets do not fit each other, a sequence has no target, or the model drops entries.
+        UserError: naming the first one.
     """
-    if inputs.shape != targets.shape or not inputs.numel():
+    empty = (counted(targets) == 0).nonzero()
+    if len(empty):
         raise UserError(
-            f"inputs of {list(inputs.shape)} and targets of {list(targets.shape)} (sequence, position) were given; "
-            "give as many targets as inputs, of one sequence or more"
-        )
-    if not bool(counted(targets).all()):
-        empty = int((counted(targets) == 0).nonzero()[0, 0])
-        raise UserError(
-            f"sequence {empty} has no target that counts (all are -1), so no head can matter to it; leave it out"
-        )
-    if model.training and model.dropout:
-        raise UserError(
-            f"the model is in training mode and drops {model.dropout:.0%} of entries at random, which would look "
-            "like effects of heads; call model.eval()"
+            f"sequence {int(empty[0, 0])} has no target that counts (all are -1), so no head can matter to it; leave "
+            "it out"
         )

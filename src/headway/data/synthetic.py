@@ -367,10 +367,10 @@ def plugin_examples(task: OwnTask) -> SyntheticExamples:
         UserError: when what it draws breaks a law.
     """
     examples = examples_of(task)
-    for said in broken(task, examples):
+    if wrong := broken(task, examples):
         own = [getattr(type(task), name) for name in ("draw", "every")]
         where = [f"{line_of(function)}: " for function in own if function not in (OwnTask.draw, OwnTask.every)]
-        raise UserError(f"{''.join(where[:1])}task.kind {task.kind}: {said}")
+        raise UserError(f"{''.join(where[:1])}task.kind {task.kind}: {wrong}")
     return examples
 
 

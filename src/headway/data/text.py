@@ -29,7 +29,7 @@ from headway.config.lm.text import TextTask, holds_ids
 from headway.data import corpus as hub
 from headway.data.batch import MASKED, Batch, Examples, joined_batches
 from headway.data.corpus import Corpus, cut_of, find_corpus, find_ids
-from headway.data.token_store import Sources, Tokens, check_split, held_out_documents, kept_tokens, open_corpus
+from headway.data.token_store import Sources, Tokens, kept_tokens, open_corpus
 from headway.data.tokenizer import open_tokenizer, trained_bpe
 from headway.errors import UserError
 
@@ -143,19 +143,16 @@ class _Needs:
 
         A word is at least one token, so words are a lower bound.
         """
-        words, texts, length, total = [0], list[str](), 0, 0
+        n, words, texts, length = 0, 0, list[str](), 0
         for piece, ended in corpus.pieces():
-            n_words = len(piece.split()) if isinstance(piece, str) else len(piece)
-            words[-1] += n_words
-            total += n_words
+            words += len(piece.split()) if isinstance(piece, str) else len(piece)
             if isinstance(piece, str) and length < _MOST_SAMPLE:
                 texts.append(piece)
                 length += len(piece)
-            if ended:
-                words.append(0)
-                if self.plainly_met(len(words) - 1, total):
-                    return len(words) - 1, texts, False
-        return len(words) - 1, texts, not self.met(tuple(words[:-1]))
+            n += ended
+            if ended and self.plainly_met(n, words):
+                return n, texts, False
+        return n, texts, n > 1 or not self.met_by_one(words)
 
     @property
     def share(self) -> float:
@@ -169,25 +166,13 @@ class _Needs:
         enough = self.share == 0 or (held >= MARGIN and words * self.share >= MARGIN * (self.task.n_ctx + 1))
         return enough and (self.judged or words * (1 - self.share) >= MARGIN * self.batch_size * self.task.n_ctx)
 
-    def met(self, words: tuple[int, ...]) -> bool:
-        """Return whether a corpus that was read to its end is enough.
-
-        Raises:
-            UserError: when it cannot be split.
-        """
+    def met_by_one(self, words: int) -> bool:
+        """Return whether the only document of a corpus, which is split by position, is enough."""
         task = self.task
-        if not self.judged:
-            check_split(task, len(words))
-        if task.padding == "published":
-            return self.plainly_met(len(words), sum(words))
-        if len(words) == 1 and task.validation is None:
-            training = sum(words) * (1 - task.held_out)
-            return training >= 2 * self.batch_size * task.n_ctx and sum(words) * task.held_out >= 2 * (task.n_ctx + 1)
-        held = np.full(len(words), self.judged) if task.validation else held_out_documents(len(words), task.held_out)
-        counts = np.array(words)
-        enough = task.validation is not None and not self.judged
-        enough = enough or int(counts[held].sum()) > task.n_ctx
-        return enough and (self.judged or int(counts[~held].sum()) >= self.batch_size * task.n_ctx)
+        if task.validation is not None or task.padding == "published":
+            return False
+        training, held_out = words * (1 - task.held_out), words * task.held_out
+        return training >= 2 * self.batch_size * task.n_ctx and held_out >= 2 * (task.n_ctx + 1)
 
 
 class TextExamples(Examples):

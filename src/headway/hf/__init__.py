@@ -9,91 +9,37 @@
   `stream_sums`: whether its layers only add to one stream.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headway.errors import UserError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from headway.hf.open import open_pretrained as open_pretrained
+    from headway.hf.read import load as load
+    from headway.hf.read import tokenizer as tokenizer
+    from headway.hf.recorder import trace as trace
+    from headway.hf.recorder import traceable as traceable
 
-    from headway.data.tokenizer import Tokenizer
-    from headway.hf.open import Pretrained
-    from headway.models.trace import Trace
-    from headway.models.transformer import Transformer
+_HOMES = {
+    "load": "read",
+    "open_pretrained": "open",
+    "tokenizer": "read",
+    "trace": "recorder",
+    "traceable": "recorder",
+}
 
-__all__ = ["load", "open_pretrained", "tokenizer", "trace", "traceable"]
-
-
-def load(folder: str | Path) -> "Transformer":
-    """Return the model of a folder: GPT-Neo, GPT-2, Llama, Mistral, or one that Headway exported.
-
-    Raises:
-        UserError: saying what is wrong with the folder, or what Headway's model cannot be.
-    """
-    from headway.hf import read
-
-    return read.load(folder)
+__all__ = list(_HOMES)
 
 
-def tokenizer(folder: str | Path) -> "Tokenizer | None":
-    """Return the tokenizer of a folder; None if there is none.
-
-    Raises:
-        UserError: when it cannot be read.
-    """
-    from headway.hf.read import read_tokenizer
-
-    return read_tokenizer(Path(folder))
-
-
-def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> "Pretrained":
-    """Open any folder of Hugging Face as transformers' model, without a network.
-
-    Args:
-        folder: the folder, with a config.json and weights in safetensors.
-        trust_code: True to run code that comes with the folder, if the folder needs it.
-
-    Raises:
-        UserError: if the folder cannot be opened, with the reason, or transformers is not installed.
-    """
-    _need_transformers("opening a folder of Hugging Face as it is")
-    from headway.hf import open as pretrained
-
-    return pretrained.open_pretrained(folder, trust_code=trust_code)
-
-
-def trace(model: "PreTrainedModel", inputs: Mapping[str, Any] | Any) -> "Trace":
-    """Return what every head of a model of transformers does with a text.
-
-    Args:
-        model: a model of any architecture, device and precision.
-        inputs: the inputs of the model, by name, or tokens alone.
-
-    Raises:
-        UserError: if the model cannot be traced, or tokens are outside its vocabulary.
-    """
-    _need_transformers("tracing a model of Hugging Face")
-    from headway.hf import recorder
-
-    return recorder.trace(model, inputs)
-
-
-def traceable(model: "PreTrainedModel") -> None:
-    """Raise UserError if `trace` cannot begin; nothing is run.
-
-    Raises:
-        UserError: saying why the model cannot be traced.
-    """
-    _need_transformers("tracing a model of Hugging Face")
-    from headway.hf import recorder
-
-    recorder.traceable(model)
-
-
-def _need_transformers(what: str) -> None:
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headway.hf' has no attribute {name!r}; it has {', '.join(__all__)}")
     try:
-        import transformers  # noqa: F401
-    except ImportError:
-        raise UserError(f"{what} needs the package transformers; pip install 'headway[hf]'") from None
+        return getattr(import_module(f"headway.hf.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "transformers":
+            raise
+        raise UserError(
+            "opening or tracing a model of Hugging Face needs the package transformers; pip install 'headway[hf]'"
+        ) from None

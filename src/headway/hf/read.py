@@ -283,12 +283,13 @@ def named_architectures(config: dict[str, Any]) -> list[str]:
     return named
 
 
-def read_tokenizer(folder: Path) -> Tokenizer | None:
+def tokenizer(folder: str | Path) -> Tokenizer | None:
     """Return the tokenizer of a folder; None if there is none.
 
     Raises:
         UserError: when it cannot be read.
     """
+    folder = Path(folder)
     complete = (("tokenizer.json",), ("vocab.json", "merges.txt"))
     there = any(all((folder / name).is_file() for name in names) for names in complete)
     return Tokenizer.load(folder) if there else None

@@ -34,7 +34,7 @@ from headway.stats.lm.verdicts import scheme_sentence
 from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
     Array = Float[np.ndarray, " point"]
 
@@ -74,13 +74,18 @@ def minima(form: str, totals: Array, losses: Array) -> list[Curve]:
         >>> [(round(curve.b, 4), round(curve.c, 4)) for curve in published]
         [(0.0352, 1.6671), (0.0019, 0.9229)]
     """
-    totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
+    _, log_b = _minima(form, totals, losses[None])
+    return _curves(form, np.exp(log_b[::-1]), totals, np.tile(losses, (len(log_b), 1)))
+
+
+def _minima(
+    form: str, totals: Array, losses: Float[np.ndarray, "draw point"]
+) -> tuple[Int[np.ndarray, " minimum"], Float[np.ndarray, " minimum"]]:
+    """Return the minima of many losses: the row of each, and the logarithm of its b, rising in a row."""
     grid = _grid(totals)
-    sse = _profiles(form, np.exp(grid)[None], totals, losses[None])[2][0]
-    inside = np.flatnonzero((sse[1:-1] < sse[:-2]) & (sse[1:-1] <= sse[2:])) + 1
-    of_each = np.broadcast_to(losses, (len(inside), len(losses)))
-    log_b = _golden(form, grid[inside - 1], grid[inside + 1], totals, of_each)
-    return _curves(form, np.exp(log_b[::-1]), totals, of_each)
+    sse = _profiles(form, np.exp(grid)[None], totals, losses)[2]
+    rows, inside = np.nonzero((sse[:, 1:-1] < sse[:, :-2]) & (sse[:, 1:-1] <= sse[:, 2:]))
+    return rows, _golden(form, grid[inside], grid[inside + 2], totals, losses[rows])
 
 
 def fit_curve(
@@ -108,25 +113,16 @@ def refitted(form: str, totals: Array, losses: Float[np.ndarray, "draw point"], 
 
     It is `fit_curve` of each, thirty times as fast.
     """
-    totals, losses = np.asarray(totals, dtype=float), np.asarray(losses, dtype=float)
-    grid = _grid(totals)
-    sse = _left(form, np.exp(grid), totals, losses)
-    rows, inside = np.nonzero((sse[:, 1:-1] < sse[:, :-2]) & (sse[:, 1:-1] <= sse[:, 2:]))
-    log_b = _golden(form, grid[inside], grid[inside + 2], totals, losses[rows])
-    nearest: dict[int, float] = {}
-    for row, value in zip(rows.tolist(), log_b.tolist(), strict=True):
-        if row not in nearest or abs(value - np.log(near)) < abs(nearest[row] - np.log(near)):
-            nearest[row] = value
-    some = np.array(sorted(nearest), dtype=int)
-    at_minimum = _curves(form, np.exp([nearest[row] for row in some.tolist()]), totals, losses[some])
-    of_row = dict(zip(some.tolist(), at_minimum, strict=True))
-    return [of_row.get(row) or limit(form, totals, drawn) for row, drawn in enumerate(losses)]
+    rows, log_b = _minima(form, totals, losses)
+    # Of the minima of a row the nearest is written last.
+    order = np.argsort(-np.abs(log_b - np.log(near)), kind="stable")
+    curves = _curves(form, np.exp(log_b[order]), totals, losses[rows[order]])
+    nearest = dict(zip(rows[order].tolist(), curves, strict=True))
+    return [nearest.get(row) or limit(form, totals, drawn) for row, drawn in enumerate(losses)]
 
 
 def _golden(form: str, low: Array, high: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> Array:
     """Return, for each of many losses, the log b between two values at which the sum of squares is least."""
-    if not len(losses):
-        return low
     share = (np.sqrt(5) - 1) / 2
 
     def at(log_b: Array) -> Array:
@@ -169,17 +165,6 @@ def _profiles(
     c = losses.mean(axis=1, keepdims=True) - a * decay.mean(axis=2)
     residuals = rest[:, None, :] - a[:, :, None] * centred
     return a, c, (residuals**2).sum(axis=2)
-
-
-def _left(form: str, b: Array, totals: Array, losses: Float[np.ndarray, "draw point"]) -> Float[np.ndarray, "draw b"]:
-    """Return the residual sum of squares with the best a and c, for many losses at common values of b."""
-    decay = np.exp(-b[:, None] * totals)
-    centred, rest = decay - decay.mean(axis=1, keepdims=True), losses - losses.mean(axis=1, keepdims=True)
-    product, spread = np.einsum("dp,bp->db", rest, centred), (centred**2).sum(axis=1)
-    all_of_it = (rest**2).sum(axis=1, keepdims=True)
-    if form == PUBLISHED_FORM:
-        return np.asarray(all_of_it + spread - 2 * product)
-    return np.asarray(all_of_it - np.divide(product**2, spread, out=np.zeros_like(product), where=spread > 0))
 
 
 def limit(form: str, totals: np.ndarray, losses: np.ndarray) -> Curve:
@@ -303,10 +288,9 @@ def fits(points: Iterable[Point], control: str | None = None) -> Iterator[Fit]:
         return
     seeds = sorted(set.intersection(*(set(p.losses) for members in schemes.values() for p in members)))
     at = min(max(p.total for p in members) for members in schemes.values())
-    draws = _draws(len(seeds))
     for form in PARAMETERS:
         fitted = {
-            name: _fitted(form, members, seeds, draws)
+            name: _fitted(form, members, seeds)
             for name, members in schemes.items()
             if len({p.total for p in members}) >= len(PARAMETERS[form])
         }
@@ -337,7 +321,7 @@ def _schemes(points: Iterable[Point]) -> dict[str, tuple[Point, ...]]:
     return {name: tuple(sorted(enough[name], key=lambda p: p.total)) for name in SCHEMES if name in enough}
 
 
-def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np.ndarray) -> _Fitted:
+def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int]) -> _Fitted:
     totals = np.array([p.total for p in members], dtype=float)
     # Arms without a common seed leave nothing to be resampled together; their means are still a curve.
     losses = np.array([[p.losses[s] for s in seeds] for p in members]) if seeds else None
@@ -355,7 +339,7 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int], draws: np
         note = "one seed, so there is no band"
     resampled: tuple[Curve, ...] = ()
     if not note and curve is not None and losses is not None:
-        different, counts = np.unique(draws, axis=0, return_counts=True)
+        different, counts = np.unique(_draws(len(seeds)), axis=0, return_counts=True)
         drawn = refitted(form, totals, different @ losses.T / len(seeds), near=curve.b)
         resampled = tuple(drawn_curve for drawn_curve, count in zip(drawn, counts, strict=True) for _ in range(count))
     return _Fitted(
@@ -446,6 +430,4 @@ def _quantiles(drawn: np.ndarray, estimate: np.ndarray, n_seeds: int) -> np.ndar
 
 def _draws(n_seeds: int) -> np.ndarray:
     """Return how often each seed is drawn (draw, seed), with one set of draws for every arm, scheme and form."""
-    if n_seeds == 0:
-        return np.empty((0, 0))
     return np.random.default_rng(0).multinomial(n_seeds, [1 / n_seeds] * n_seeds, size=RESAMPLES)
