@@ -21,7 +21,7 @@ from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted, number
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects, effect_scores
-from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind
+from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind, MeanOver
 from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, single_of
 from headway.errors import UserError, near
 
@@ -195,7 +195,7 @@ def ablate(
 
 
 def _batched(
-    opened: Opened, own: TextInput, other: TextInput, mean: str, seed: int, tell: Callable[[str], object]
+    opened: Opened, own: TextInput, other: TextInput, mean: MeanOver, seed: int, tell: Callable[[str], object]
 ) -> "BatchedText":
     """Read the other text, of a model that passed its checks."""
     from headway.causal.ablation import BatchedText
