@@ -31,7 +31,7 @@ from headway.causal.substitutes import sequence_losses
 from headway.config.lm.head_units import heads_to_keep, units_of
 from headway.errors import UserError, near
 from headway.heads.scores import five_digits
-from headway.hf.write import export
+from headway.hf.write import check_new, export
 from headway.models.transformer import Transformer
 from headway.train.device import Meter
 
@@ -165,7 +165,7 @@ class Pruned:
         """Sentences on the pruning, its cost and its savings."""
         before, after = self.before, self.after
         layouts = [heads_by_layer(layout) for layout in self.layouts]
-        memory = [_mb(cost.step_memory_bytes) for cost in (before, after)]
+        memory = [f"{cost.step_memory_bytes / 1e6:.3g} MB" for cost in (before, after)]
         n = len(self.kept)
         return (
             statement("kept", by=self.by, n=n, steps=self.steps, before=layouts[0], after=layouts[1]).sentence,
@@ -236,8 +236,8 @@ def prune(
     if by not in METHODS:
         raise UserError(f"by {by}: there is no such method; {near(by, METHODS)}")
     folder = None if out is None else Path(out)
-    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
+    if folder is not None:
+        check_new(folder)
     source = _examples(model) if text is None else text_input(text)
     opened = open_model(model, tokenizer, for_="prune", device=device)
     whole = opened.own
@@ -252,18 +252,20 @@ def prune(
     with evaluating(opened.module):
         check_sound(whole, batched["text"].inputs)
         kept = prune_to_number(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
+        small = kept.model
         tell("measuring the losses, and passes of both models by turns ...")
-        before, after = pass_costs((whole, kept.model), *batched.get("held_out", batched["text"]).batches()[0])
+        before, after = pass_costs((whole, small), *batched.get("held_out", batched["text"]).batches()[0])
+        written = folder and (folder, export(small.model, small.vocab_size, small.weights(), folder, opened.tokenizer))
         result = Pruned(
-            model=kept.model,
+            model=small,
             by=by,
             steps=steps,
-            layouts=(str(whole.model.layout), str(kept.model.model.layout)),
+            layouts=(str(whole.model.layout), str(small.model.layout)),
             kept=kept.heads,
-            losses={what: _change(whole, kept.model, batched[what], each) for what, each in texts.items()},
+            losses={what: _change(whole, small, batched[what], each) for what, each in texts.items()},
             before=before,
             after=after,
-            folder=None if folder is None else (folder, _export(opened, kept.model, folder)),
+            folder=written,
         )
     if folder is not None:
         write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
@@ -310,10 +312,6 @@ def _change(whole: Transformer, small: Transformer, text: PruningText, source: T
     return LossChange(text=source.name, before=before, after=after, interval=(low, high), counted=counted)
 
 
-def _export(opened: Opened, model: Transformer, folder: Path) -> str:
-    return export(model.model, model.vocab_size, model.weights(), folder, opened.tokenizer)
-
-
 def heads_by_layer(layout: str) -> str:
     """Return a layout in words: the heads of each layer, and their width where it is not d_model over their number.
 
@@ -326,7 +324,3 @@ def heads_by_layer(layout: str) -> str:
     if len(widths) > 1:
         return ", ".join(f"{heads} (width {width})" if width else heads for heads, _, width in layers)
     return ", ".join(heads for heads, _, _ in layers) + (f" (width {widths[0]})" if widths else "")
-
-
-def _mb(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:.3g} MB"

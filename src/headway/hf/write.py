@@ -36,8 +36,7 @@ def export(
             f"neither transformers nor Headway's exported code has a model with {' and '.join(own)}, so it cannot be "
             "exported; use the run's folder"
         )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
+    check_new(folder)
     model_type, described = stock(model) or ("headway", ARCHITECTURES["headway"].write(model))
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -62,6 +61,12 @@ def export(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return model_type
+
+
+def check_new(folder: Path) -> None:
+    """Raise UserError if a folder cannot be written, since it has content."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not an empty folder; choose another name, or remove it")
 
 
 def unknown_elsewhere(model: TransformerModel) -> list[str]:
