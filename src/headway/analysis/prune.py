@@ -255,7 +255,6 @@ def prune(
         small = kept.model
         tell("measuring the losses, and passes of both models by turns ...")
         before, after = pass_costs((whole, small), *batched.get("held_out", batched["text"]).batches()[0])
-        written = folder and (folder, export(small.model, small.vocab_size, small.weights(), folder, opened.tokenizer))
         result = Pruned(
             model=small,
             by=by,
@@ -265,7 +264,9 @@ def prune(
             losses={what: _change(whole, small, batched[what], each) for what, each in texts.items()},
             before=before,
             after=after,
-            folder=written,
+            folder=None
+            if folder is None
+            else (folder, export(small.model, small.vocab_size, small.weights(), folder, opened.tokenizer)),
         )
     if folder is not None:
         write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
