@@ -14,9 +14,9 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 425_620,
-    "code lines": 40_402,
-    "dense modules": 83,
+    "tokens": 423_620,
+    "code lines": 40_270,
+    "dense modules": 82,
     "functions above 400 tokens": 27,
     "comprehensions in 1,000 lines": 77,
     "fragments in Args": 0,
