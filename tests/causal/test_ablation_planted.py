@@ -83,7 +83,7 @@ def patched(seed, *, reset=False):
 
 def restoring(runs):
     """The heads whose contexts restore more than a tenth of a logit, at the family-wise rate."""
-    heads, effects = patched_effects(runs, "z")
+    heads, effects = runs.heads, patched_effects(runs, "z")
     values = effects.numpy()
     n = values.shape[1]
     half = t.ppf(1 - RATE / len(heads), n - 1) * values.std(1, ddof=1) / n**0.5

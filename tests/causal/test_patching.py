@@ -56,7 +56,7 @@ def by_edits(runs, layer, head, site, at) -> torch.Tensor:
 def test_patches_are_whole_passes_with_what_the_clean_run_had(name, by_position):
     runs = runs_of(name)
     for site in ("z", "q", "k", "v"):
-        heads, effects = patched_effects(runs, site, by_position=by_position)
+        heads, effects = runs.heads, patched_effects(runs, site, by_position=by_position)
         layout = MODELS[name].layout
         for at, (layer, head) in enumerate(heads):
             grouped = set(layout.layers[layer].queries) != {1}
@@ -74,7 +74,7 @@ def test_patches_are_whole_passes_with_what_the_clean_run_had(name, by_position)
 
 def test_the_pattern_of_the_clean_run_moves_the_corrupted_values():
     runs = runs_of("plain")
-    heads, effects = patched_effects(runs, "pattern")
+    heads, effects = runs.heads, patched_effects(runs, "pattern")
     clean, of = next(iter(runs.pairs()))
     z = clean.patterns()[:, 2] @ of.v[:, 2]
 
@@ -97,7 +97,7 @@ def test_estimates_are_exact_where_only_the_read_out_follows(name):
     runs = TwoRuns(model, runs.clean_tokens, runs.tokens, answer)
     estimates = estimated_effects(runs, PATCH_SITES)
     for site in PATCH_SITES:
-        heads, effects = patched_effects(runs, site)
+        heads, effects = runs.heads, patched_effects(runs, site)
         last = [at for at, (layer, _) in enumerate(heads) if layer == declared.n_layers - 1]
         # Effects are differences of two passes, and are rounded as what these give is.
         assert_same(estimates[site][last], effects[last], dtype=np.float32, scale=runs.values(runs.tokens))
@@ -122,7 +122,7 @@ def test_planted_heads_restore_what_repetition_is_worth_and_their_path_is_throug
         return logits[torch.arange(len(right)), -1].gather(1, right[:, None])[:, 0]
 
     runs = TwoRuns(model, clean, corrupted, metric)
-    heads, effects = patched_effects(runs, "z")
+    heads, effects = runs.heads, patched_effects(runs, "z")
     assert heads[int(effects.mean(1).argmax())] == second
     paths = head_paths(runs)
     at = [paths.heads.index(head) for head in (first, second)]
@@ -166,7 +166,7 @@ def test_either_head_of_the_trained_induction_model_restores_all_through_the_key
     runs = induction_runs("trained")
     difference = float((runs.values(runs.clean_tokens) - runs.values(runs.tokens)).mean())
     assert difference > 10
-    heads, effects = patched_effects(runs, "z")
+    heads, effects = runs.heads, patched_effects(runs, "z")
     assert heads == ((0, 0), (1, 0))
     np.testing.assert_allclose(effects.mean(1).numpy() / difference, 1, atol=0.01)
     through = {name: changes[0, 1] / difference for name, changes in head_paths(runs).through.items()}
@@ -176,7 +176,7 @@ def test_either_head_of_the_trained_induction_model_restores_all_through_the_key
 
 def test_nothing_restores_anything_in_the_destroyed_induction_model():
     runs = induction_runs("destroyed")
-    assert float(patched_effects(runs, "z")[1].mean(1).abs().max()) < 1e-4
+    assert float(patched_effects(runs, "z").mean(1).abs().max()) < 1e-4
     assert all(abs(changes[0, 1]) < 1e-4 for changes in head_paths(runs).through.values())
 
 

@@ -134,7 +134,6 @@ def test_keys_and_steps_and_purposes_give_other_prompts():
     assert len(distinct) > 0.999 * 7 * 9 * 40 * 5
     assert_same_bits(evaluation_prompts(task, 9), evaluation_prompts(task, 9))
     assert curve_prompts(task, 2, 500).x.shape == (2, 500, 5)
-    assert evaluation_prompts(task, 2, n_pairs=3).y.shape == (2, 3, 1)
 
 
 @pytest.mark.parametrize("name", TASKS)

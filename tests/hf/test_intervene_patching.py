@@ -65,10 +65,8 @@ def test_as_theirs_a_model_is_patched_as_our_own(name, tmp_path):
     for by_position in (False, True):
         estimates = [estimated_effects(runs, PATCH_SITES, by_position=by_position) for runs in (one, other)]
         for site in PATCH_SITES:
-            (heads, wanted), (same, found) = (
-                patched_effects(runs, site, by_position=by_position) for runs in (one, other)
-            )
-            assert heads == same
+            wanted, found = (patched_effects(runs, site, by_position=by_position) for runs in (one, other))
+            assert one.heads == other.heads
             assert_same(found, wanted, scale=scale, dtype=np.float32)
             assert_same(estimates[1][site], estimates[0][site], scale=scale, dtype=np.float32)
     assert cancelling(one) == cancelling(other)
@@ -134,7 +132,7 @@ def test_patches_are_passes_of_an_attention_that_is_written_out(name):
             assert_same(found, wanted, scale=runs.values(runs.tokens), dtype=np.float32)
             assert wanted.abs().max() > 1e-4
             if len(readers) == 1:
-                heads, effects = patched_effects(runs, site)
+                heads, effects = runs.heads, patched_effects(runs, site)
                 assert_same(
                     effects[heads.index((layer, head))], found, scale=runs.values(runs.tokens), dtype=np.float32
                 )
@@ -147,7 +145,7 @@ def test_every_one_passes_the_checks_and_a_clean_run_put_into_itself_stays_clean
     check_patching(runs.model, runs.tokens, PATCH_SITES, paths=True)
     same = TwoRuns(runs.model, runs.tokens, runs.tokens, answer)
     for site in PATCH_SITES:
-        _, effects = patched_effects(same, site, by_position=True)
+        effects = patched_effects(same, site, by_position=True)
         assert_same(effects, torch.zeros_like(effects), scale=same.values(runs.tokens), dtype=np.float32)
 
 
@@ -156,7 +154,7 @@ def test_estimates_are_slopes(name):
     """The context moved a little way towards the clean one."""
     runs = runs_of(name)
     tiny, estimates = 1e-2, estimated_effects(runs, ("z",))["z"]
-    heads, _ = patched_effects(runs, "z")
+    heads = runs.heads
     for at, (layer, head) in enumerate(heads):
         clean, of = (each.attentions[layer].z[:, head] for each in (runs.clean, runs.corrupted))
         ends = runs.with_contexts(layer, [{head: of + sign * tiny * (clean - of)} for sign in (1, -1)])
@@ -171,7 +169,7 @@ def test_copies_side_by_side_are_what_they_are_one_by_one(monkeypatch):
     alone = runs_of("mistral")
     assert not alone.run.repeats
     for site in ("z", "k"):
-        one, other = (patched_effects(runs, site, by_position=True)[1] for runs in (together, alone))
+        one, other = (patched_effects(runs, site, by_position=True) for runs in (together, alone))
         assert_same(one, other, dtype=np.float32)
     one, other = (head_paths(runs).through["v"] for runs in (together, alone))
     assert_same(one, other, dtype=np.float32)
@@ -223,7 +221,7 @@ def test_planted_heads_are_found_where_others_wrote_the_model(seed):
 
     runs = TwoRuns(TheirDecoder(model), clean, corrupted, metric)
     check_patching(runs.model, clean[:1], PATCH_SITES)
-    heads, effects = patched_effects(runs, "z")
+    heads, effects = runs.heads, patched_effects(runs, "z")
     difference = float((runs.values(clean) - runs.values(corrupted)).mean())
     restored = dict(zip(heads, (effects.mean(1) / difference).tolist(), strict=True))
     assert {head for head, share in restored.items() if share > 0.1} == {first, second}

@@ -223,8 +223,6 @@ def occurring(
 LONGEST = 32
 """Characters of a token that are written."""
 _SIGNS = {"\n": "↵", "\t": "⇥", "\r": "⇤", " ": " "}
-_UNSEEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
-"""Kinds of characters that leave no mark: controls, marks of direction, joiners, spaces other than the usual one."""
 _BYTES = byte_characters()
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
@@ -261,9 +259,7 @@ def visible(text: str) -> str:
 
 
 def _seen(character: str) -> str:
-    if character in _SIGNS:
-        return _SIGNS[character]
-    return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _UNSEEN else character
+    return _SIGNS.get(character, character if character.isprintable() else f"⟨U+{ord(character):04X}⟩")
 
 
 def _shown(tokenizer: Any, token: int, anchor: list[int], before: str) -> str:

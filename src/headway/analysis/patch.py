@@ -93,14 +93,14 @@ def measured(
 ) -> Patching:
     """Measure all that patching shows of two runs."""
     refused = why_no_paths(runs) if paths else None
-    found = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
+    effects = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
     estimates = estimated_effects(runs, sites, by_position=by_position)
     return Patching(
-        heads=found[sites[0]][0],
+        heads=runs.heads,
         clean=runs.values(runs.clean_tokens).cpu().numpy(),
         corrupted=runs.values(runs.tokens).cpu().numpy(),
-        effects={site: effects.cpu().numpy() for site, (_, effects) in found.items()},
-        estimates={site: effects.cpu().numpy() for site, effects in estimates.items()},
+        effects={site: found.cpu().numpy() for site, found in effects.items()},
+        estimates={site: found.cpu().numpy() for site, found in estimates.items()},
         cancels=cancelling(runs),
         paths=head_paths(runs) if paths and refused is None else None,
         no_paths=refused,

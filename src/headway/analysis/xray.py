@@ -105,35 +105,28 @@ def _widest(attentions: Sequence[AttentionHeads]) -> int:
     return max(attention.d_head for attention in attentions)
 
 
-@dataclass(frozen=True, kw_only=True)
-class XRayNotes:
+class XRayNotes(list[str]):
     """The sentences on the limits of an x-ray's numbers."""
-
-    sentences: list[str] = field(default_factory=list)
-
-    def add(self, sentence: str) -> None:
-        """Add a note."""
-        self.sentences.append(sentence)
 
     def about_text(self, read: TextInput, attentions: Sequence[AttentionHeads]) -> None:
         """Add notes on a text shorter than asked, before all others, or too short, and on layers with one head."""
         n_sequences, length = read.wanted or (len(read), read.length)
         if read.length < length:
             short = f"the text has only {read.size:,} tokens: one sequence that is shorter than {length:,}"
-            self.sentences.insert(0, short)
+            self.insert(0, short)
         elif len(read) < n_sequences:
-            self.sentences.insert(0, f"the text gives only {len(read)} of {n_sequences} sequences of {length:,} tokens")
+            self.insert(0, f"the text gives only {len(read)} of {n_sequences} sequences of {length:,} tokens")
         wide = widest(attentions)
         if read.size < 2 * wide:
-            self.add(
+            self.append(
                 f"on {read.size:,} positions heads that are {wide} wide look much alike whatever they do: give more "
                 "text"
             )
         alone = sum(attention.n_heads == 1 for attention in attentions)
         if alone:
-            self.add(f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads")
+            self.append(f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads")
         if len(read) < TEXTS:
-            self.add(
+            self.append(
                 f"scores have no intervals over {counted(len(read), 'sequence')}: what is said of heads holds for this "
                 f"text; {TEXTS} sequences give intervals"
             )
@@ -143,7 +136,7 @@ class XRayNotes:
         n = read.size - sum(len(np.unique(tokens)) for tokens in read.tokens)
         if enough := n >= _LEAST_REPEATS and len(read) > 1:
             return enough
-        self.add(
+        self.append(
             f"induction and duplicate-token heads are not measured on the text's own repeats: {n:,} of {read.size:,} "
             f"tokens of {counted(len(read), 'sequence')} occurred earlier in their sequence, and {_LEAST_REPEATS} "
             "from 2 sequences are needed"
@@ -155,13 +148,13 @@ class XRayNotes:
         of_text = scores["sink_score"].values
         plain = scores["qk_effective_rank"].values if "qk_effective_rank" in scores else {}
         if not plain:
-            self.add(
+            self.append(
                 "circuits are not measured: the queries, keys and values of this model are not linear maps of the "
                 "residual stream"
             )
             return
         some = "" if len(plain) == len(of_text) else f" of {len(plain)} of {len(of_text)} attentions, the plain ones,"
-        self.add(
+        self.append(
             f"circuits{some} are measured from W_Q, W_K, W_V and W_O, which read the normed stream; copying scores "
             "and composition also need the norms between layers, so only Headway's own models have them"
         )
@@ -169,13 +162,13 @@ class XRayNotes:
     def drawable(self, opened: Opened, tokens: np.ndarray, draws: int) -> int:
         """Return the number of draws; 0 for a model in memory without its matrices."""
         if not draws:
-            self.add("no random heads were drawn (draws 0), so no head is compared with random heads")
+            self.append("no random heads were drawn (draws 0), so no head is compared with random heads")
             return 0
         if not opened.brought or all(
             attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions
         ):
             return draws
-        self.add(
+        self.append(
             "no random heads were drawn, since the given attentions have no matrices; those of "
             "headway.plain_attention have matrices"
         )
@@ -191,12 +184,12 @@ class XRayNotes:
         if not draws:
             return
         if draws < 4:
-            self.add(f"{counted(draws, 'draw')} of random heads: too few to find heads that stand out; give 4")
+            self.append(f"{counted(draws, 'draw')} of random heads: too few to find heads that stand out; give 4")
         wide = [each for each in attentions if each.n_heads > 1 and each.name not in scores["query_cka"].draws]
         if wide:
             labels = labels_of(attentions)
             pairs = listed([labels[each.name] for each in wide])
-            self.add(f"pairs of {pairs} are not compared with random heads, since there are too many pairs")
+            self.append(f"pairs of {pairs} are not compared with random heads, since there are too many pairs")
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on windows that hide what repeated tokens could show."""
@@ -207,7 +200,7 @@ class XRayNotes:
             if hidden:
                 where = listed([labels[each.name] for each in hidden])
                 called = metric_name(metric)
-                self.add(f"{called} cannot be measured in {where}, since its window hides the tokens in question")
+                self.append(f"{called} cannot be measured in {where}, since its window hides the tokens in question")
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:
@@ -372,7 +365,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     if period is not None:
         notes.about_windows(attentions, scores)
     if seen.loss.why:
-        notes.add(seen.loss.why)
+        notes.append(seen.loss.why)
     return XRay(
         **read.facts(opened),
         unit=_unit(read),
@@ -380,7 +373,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
         scores=scores,
         composition=composition,
         loss_nats=seen.loss.mean,
-        notes=tuple(notes.sentences),
+        notes=tuple(notes),
     )
 
 
@@ -439,16 +432,16 @@ def _period(opened: Opened, length: int, read: TextInput, notes: XRayNotes) -> i
     from headway.heads.measure import tokens_to_repeat
 
     if opened.reads_numbers:
-        notes.add("induction and duplicate-token scores are of tokens, and this model reads numbers")
+        notes.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
         return None
     if not opened.causal:
-        notes.add("induction and duplicate-token scores are of causal models only: here they say nothing")
+        notes.append("induction and duplicate-token scores are of causal models only: here they say nothing")
         return None
     n_tokens = len(tokens_to_repeat(read.tokens))
     period = min(_PERIOD, length // 2, n_tokens)
     if period < 2:
         why = f"{counted(n_tokens, 'token')} of the text" if n_tokens < 2 else f"a length of {length}"
-        notes.add(f"{why} is too short for tokens that are repeated: no induction score")
+        notes.append(f"{why} is too short for tokens that are repeated: no induction score")
         return None
     return period
 
@@ -465,7 +458,7 @@ def _composition(
         return None
     if not model.model.residual:
         if len([n for n in model.n_heads if n]) > 1:
-            notes.add(
+            notes.append(
                 "composition is left out: this model has no residual stream (model.residual false) that later heads "
                 "would read earlier ones in"
             )
@@ -473,7 +466,7 @@ def _composition(
     widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
     flops = 3 * model.model.d_model * sum(widths) ** 2
     if flops > _COMPOSITION_FLOPS:
-        notes.add(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
+        notes.append(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
         return None
     some = read.part(np.s_[: max(1, _BATCH // read.length)])
     found, reading = compositions(model), opened.reading(some.tokens)

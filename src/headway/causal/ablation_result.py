@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from headway.base.text import counted, filled
 from headway.base.words import HeadStatement, statement
@@ -25,6 +25,8 @@ from headway.causal.effects import (
     HeadEffects,
     Kind,
     MeanOver,
+    PerSequence,
+    TokenCounts,
     beyond,
     felt,
     interval,
@@ -128,7 +130,7 @@ class Faithfulness:
     heads: tuple[Head, ...]
     kind: Kind
     losses: "CircuitLosses"
-    tokens: Int[np.ndarray, " batch"]
+    tokens: TokenCounts
     exhaustive: bool = False
 
     @property
@@ -226,9 +228,9 @@ class Faithfulness:
 class CircuitLosses:
     """Nats per token of each sequence: with all heads, without any, with a circuit alone, and with each random one."""
 
-    whole: Float[np.ndarray, " batch"]
-    none: Float[np.ndarray, " batch"]
-    circuit: Float[np.ndarray, " batch"]
+    whole: PerSequence
+    none: PerSequence
+    circuit: PerSequence
     random: Float[np.ndarray, "draws batch"]
 
 
@@ -272,7 +274,7 @@ class PairEffects:
     """The cosine of what the two write, the mean over positions; NaN for heads of different layers."""
     per_sequence: Mapping[Kind, Float[np.ndarray, "pair batch"]]
     """In nats per token; above 0: one makes up for the loss of the other."""
-    tokens: Int[np.ndarray, " batch"]
+    tokens: TokenCounts
 
     def mean(self, kind: Kind) -> Float[np.ndarray, " pair"]:
         """Return the interaction of each pair over all tokens."""

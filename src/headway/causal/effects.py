@@ -9,7 +9,7 @@ smallest of these ratios over heads, so that a head whose few sequences look ali
 their skewness.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, cast, get_args
@@ -25,6 +25,12 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 MeanOver = Literal["positions", "per-position"]
 """The axes of the mean: all positions and sequences of the other text, or its sequences for each position."""
+
+PerSequence = Float[np.ndarray, " batch"]
+"""A number for each sequence."""
+
+TokenCounts = Int[np.ndarray, " batch"]
+"""The number of tokens of each sequence that count, which is its weight in means over tokens."""
 
 Head = tuple[int, int]
 """A head as (layer, head), from 0."""
@@ -47,7 +53,7 @@ class HeadEffects:
 
     per_sequence: tuple[Float[np.ndarray, "_head batch"], ...]
     """The change of each layer's heads."""
-    tokens: Int[np.ndarray, " batch"]
+    tokens: TokenCounts
     """The number of tokens of each sequence that count, which is its weight."""
 
     @property
@@ -106,16 +112,16 @@ def beyond(effects: HeadEffects, least: float = 0.0) -> list[tuple[Head, float, 
 class ExactEffects:
     """The exact effects of every head on the loss of a text, from losses without it."""
 
-    loss: Float[np.ndarray, " batch"]
+    loss: PerSequence
     """The loss of the whole model, nats per token of each sequence."""
     single: Mapping[Kind, HeadEffects]
-    joint: Mapping[Kind, Float[np.ndarray, " batch"]]
+    joint: Mapping[Kind, PerSequence]
     """The change of the loss without any head."""
     forward_passes: float
     """The work as a number of forward passes, without the pass of the other text."""
 
     @property
-    def tokens(self) -> Int[np.ndarray, " batch"]:
+    def tokens(self) -> TokenCounts:
         """The number of tokens of each sequence that count."""
         return next(iter(self.single.values())).tokens
 
@@ -138,6 +144,20 @@ class ExactEffects:
         return joined([replace(part, forward_passes=passes) for part in parts])
 
 
+def _mapped(function: Callable[..., Any], *results: Any) -> Any:
+    """Return a function of the arrays and numbers of alike results: mappings, tuples or dataclasses of these."""
+    first = results[0]
+    if isinstance(first, Mapping):
+        return {key: _mapped(function, *(each[key] for each in results)) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_mapped(function, *each) for each in zip(*results, strict=True))
+    if not is_dataclass(first):
+        return function(*results)
+    names = [field.name for field in fields(first)]
+    values = {name: _mapped(function, *(getattr(each, name) for each in results)) for name in names}
+    return replace(cast(Any, first), **values)
+
+
 def joined(parts: Sequence[Any]) -> Any:
     """Return results on several parts of a text as one on all of it: the last axis of every array is the sequences'.
 
@@ -149,20 +169,14 @@ def joined(parts: Sequence[Any]) -> Any:
         >>> joined([{"zero": (np.zeros((2, 1)),)}, {"zero": (np.zeros((2, 3)),)}])["zero"][0].shape
         (2, 4)
     """
-    first = parts[0]
-    if isinstance(first, np.ndarray):
-        return np.concatenate(parts, axis=-1)
-    if isinstance(first, Mapping):
-        return {key: joined([part[key] for part in parts]) for key in first}
-    if isinstance(first, tuple):
-        return tuple(joined(each) for each in zip(*parts, strict=True))
-    if isinstance(first, float):
-        return first
-    names = [field.name for field in fields(first)]
-    return replace(first, **{name: joined([getattr(part, name) for part in parts]) for name in names})
+
+    def join(first: Any, *others: Any) -> Any:
+        return np.concatenate([first, *others], axis=-1) if isinstance(first, np.ndarray) else first
+
+    return _mapped(join, *parts)
 
 
-def over_documents(found: Any, tokens: Int[np.ndarray, " batch"], documents: Int[np.ndarray, " batch"]) -> Any:
+def over_documents(found: Any, tokens: TokenCounts, documents: Int[np.ndarray, " batch"]) -> Any:
     """Return results on sequences as those on documents: their pieces are one unit, with the tokens of all of them.
 
     Args:
@@ -174,22 +188,17 @@ def over_documents(found: Any, tokens: Int[np.ndarray, " batch"], documents: Int
         >>> over_documents(np.array([1.0, 4.0, 5.0]), np.array([2, 1, 1]), np.array([0, 0, 7])).tolist()
         [2.0, 5.0]
     """
-    if isinstance(found, np.ndarray):
-        of = documents[:, None] == np.unique(documents)
-        return tokens @ of if found.dtype.kind == "i" else (found * tokens) @ of / (tokens @ of)
-    if isinstance(found, Mapping):
-        return {key: over_documents(part, tokens, documents) for key, part in found.items()}
-    if isinstance(found, tuple):
-        return tuple(over_documents(part, tokens, documents) for part in found)
-    if not is_dataclass(found):
-        return found
-    parts = {field.name: over_documents(getattr(found, field.name), tokens, documents) for field in fields(found)}
-    return replace(cast(Any, found), **parts)
+    of = documents[:, None] == np.unique(documents)
+
+    def gather(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        return tokens @ of if value.dtype.kind == "i" else (value * tokens) @ of / (tokens @ of)
+
+    return _mapped(gather, found)
 
 
-def mean_over_tokens(
-    per_sequence: Float[np.ndarray, "*some batch"], tokens: Int[np.ndarray, " batch"]
-) -> Float[np.ndarray, "*some"]:
+def mean_over_tokens(per_sequence: Float[np.ndarray, "*some batch"], tokens: TokenCounts) -> Float[np.ndarray, "*some"]:
     """Return the mean over all tokens, from means over each sequence's."""
     return np.asarray(per_sequence @ (tokens / tokens.sum()))
 
@@ -230,7 +239,7 @@ def is_rare(per_sequence: Float[np.ndarray, "*some batch"]) -> Bool[np.ndarray, 
 
 def interval(
     per_sequence: Float[np.ndarray, "*some batch"],
-    tokens: Int[np.ndarray, " batch"],
+    tokens: TokenCounts,
     confidence: float = 0.95,
     *,
     at_once: bool = False,
@@ -271,7 +280,7 @@ def interval(
 def _drawn_ends(
     deviations: Float[np.ndarray, "cell batch"],
     error: Float[np.ndarray, " cell"],
-    tokens: Int[np.ndarray, " batch"],
+    tokens: TokenCounts,
     level: float,
     at_once: bool,
 ) -> Float[np.ndarray, "end _cell"]:
@@ -305,8 +314,8 @@ def _drawn_times(n: int) -> Float[np.ndarray, "draw batch"]:
 
 def share_interval(
     parts: Float[np.ndarray, "*some batch"],
-    wholes: Float[np.ndarray, " batch"],
-    tokens: Int[np.ndarray, " batch"],
+    wholes: PerSequence,
+    tokens: TokenCounts,
     confidence: float = 0.95,
     *,
     at_once: bool = False,

@@ -147,9 +147,7 @@ def patched_context(
     return (z if site == "z" else replace(corrupted, q=q, k=k, v=v).patterns() @ v)[:, 0]
 
 
-def patched_effects(
-    runs: TwoRuns, site: PatchSite, *, by_position: bool = False
-) -> tuple[tuple[Head, ...], Float[Tensor, "head *pos batch"]]:
+def patched_effects(runs: TwoRuns, site: PatchSite, *, by_position: bool = False) -> Float[Tensor, "head *pos batch"]:
     """Return the exact change of the metric with each head's part from the clean run."""
     base, changes = runs.values(runs.tokens), []
     with torch.no_grad():
@@ -161,7 +159,7 @@ def patched_effects(
             ]
             changes.append(runs.with_contexts(corrupted.layer, contexts) - base)
     effects = torch.cat(changes)
-    return runs.heads, effects.unflatten(0, (-1, runs.length)) if by_position else effects
+    return effects.unflatten(0, (-1, runs.length)) if by_position else effects
 
 
 def _with(x: Tensor, other: Tensor, at: slice) -> Tensor:

@@ -17,11 +17,20 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from headway.base.words import HeadStatement, statement
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects
-from headway.causal.effects import KINDS, ExactEffects, Head, Kind, beyond, interval, mean_over_tokens, named
+from headway.causal.effects import (
+    KINDS,
+    ExactEffects,
+    Head,
+    Kind,
+    PerSequence,
+    beyond,
+    interval,
+    mean_over_tokens,
+    named,
+)
 from headway.heads.findings import Finding
 from headway.heads.scores import five_digits
 
@@ -31,7 +40,7 @@ _ALIKE = 0.9
 """The cosine from which on two heads are said to write nearly the same."""
 
 
-def single_of(exact: ExactEffects, head: Head, kind: Kind) -> Float[np.ndarray, " batch"]:
+def single_of(exact: ExactEffects, head: Head, kind: Kind) -> PerSequence:
     """Return the effect of a single head on each sequence."""
     return np.asarray(exact.single[kind].per_sequence[head[0]][head[1]])
 
@@ -60,10 +69,10 @@ class GroupEffect:
     """
 
     heads: tuple[Head, ...]
-    joint: Mapping[Kind, Float[np.ndarray, " batch"]]
-    left_in: Mapping[Head, Mapping[Kind, Float[np.ndarray, " batch"]]]
+    joint: Mapping[Kind, PerSequence]
+    left_in: Mapping[Head, Mapping[Kind, PerSequence]]
 
-    def singles(self, exact: ExactEffects, kind: Kind) -> Float[np.ndarray, " batch"]:
+    def singles(self, exact: ExactEffects, kind: Kind) -> PerSequence:
         """Return the sum of the single effects of the heads."""
         return np.sum([single_of(exact, head, kind) for head in self.heads], axis=0)
 

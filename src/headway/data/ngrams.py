@@ -22,14 +22,17 @@ from jaxtyping import Float64, Int64, Integer
 
 _AT_ONCE = 1 << 22
 
+Pairs = Int64[np.ndarray, " pair"]
+"""Whole numbers of pairs of neighbours: tokens, pairs or counts."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
     """Counts of each token and of each pair of neighbours; a pair is previous * V + next, in rising order."""
 
     tokens: Int64[np.ndarray, " vocab"]
-    pairs: Int64[np.ndarray, " pair"]
-    pair_counts: Int64[np.ndarray, " pair"]
+    pairs: Pairs
+    pair_counts: Pairs
 
 
 def neighbours(
@@ -37,7 +40,7 @@ def neighbours(
     ends: Int64[np.ndarray, " document"],
     longest: int | None,
     at_once: int = _AT_ONCE,
-) -> Iterator[tuple[Int64[np.ndarray, " pair"], Int64[np.ndarray, " pair"]]]:
+) -> Iterator[tuple[Pairs, Pairs]]:
     """Yield predicted tokens and those before them, in blocks.
 
     Args:
@@ -76,9 +79,7 @@ def unigram(counts: Counts) -> Float64[np.ndarray, " vocab"]:
     return (counts.tokens + 1) / (counts.tokens.sum() + len(counts.tokens))
 
 
-def bigram(
-    counts: Counts, before: Int64[np.ndarray, " pair"], asked: Int64[np.ndarray, " pair"]
-) -> Float64[np.ndarray, " pair"]:
+def bigram(counts: Counts, before: Pairs, asked: Pairs) -> Float64[np.ndarray, " pair"]:
     """Return the probability of each predicted token after the one before it."""
     vocab_size = len(counts.tokens)
     previous = counts.pairs // vocab_size

@@ -126,9 +126,9 @@ def draw_reference(
     return Prompts(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Prompts)})
 
 
-def evaluation_prompts(task: RegressionTask, n: int, n_pairs: int | None = None) -> Prompts:
+def evaluation_prompts(task: RegressionTask, n: int) -> Prompts:
     """Return the first n of the prompts every run of this task is evaluated on."""
-    return draw(task, key=rng.key(0, "evaluation"), step=0, batch_size=n, n_pairs=n_pairs)
+    return draw(task, key=rng.key(0, "evaluation"), step=0, batch_size=n)
 
 
 def curve_prompts(task: RegressionTask, n: int, longest: int) -> Prompts:
@@ -136,9 +136,9 @@ def curve_prompts(task: RegressionTask, n: int, longest: int) -> Prompts:
     return draw(task, key=rng.key(0, "length curve"), step=0, batch_size=n, n_pairs=longest)
 
 
-def tuning_prompts(task: RegressionTask, n: int, n_pairs: int | None = None) -> Prompts:
+def tuning_prompts(task: RegressionTask, n: int) -> Prompts:
     """Return the first n of the prompts on which estimators are tuned; never those of an evaluation."""
-    return draw(task, key=rng.key(0, "tuning"), step=0, batch_size=n, n_pairs=n_pairs)
+    return draw(task, key=rng.key(0, "tuning"), step=0, batch_size=n)
 
 
 def _checked(task: RegressionTask, step: int, n_pairs: int | None) -> int:

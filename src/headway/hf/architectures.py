@@ -21,7 +21,7 @@ import numpy as np
 from headway.config.lm.budget import Parameter
 from headway.config.lm.layout import HeadLayout, LayerHeads
 from headway.config.lm.model import Gpt2, GptNeo, LanguageModel, Llama, Ranks, TransformerModel
-from headway.config.spec import MOST_LAYERS, WIDEST, parse
+from headway.config.spec import WIDEST, parse
 from headway.errors import UserError, shortened
 
 if TYPE_CHECKING:
@@ -338,35 +338,69 @@ def _dropout(config: Config, *keys: str, default: float) -> float:
     return shares.pop() if len(shares) == 1 else 0.0
 
 
-def _repeated(types: list[tuple[list[str], int]]) -> list[str]:
-    """Return lists of kinds, each repeated by the number beside it; too many for any model are cut."""
-    most, kinds = MOST_LAYERS + 1, list[str]()
-    for names, times in types:
-        kinds += (names[:most] * min(times, most))[:most]
-        if len(kinds) > most:
-            break
-    return kinds[:most]
+_GPT_NEO = {
+    "d_model": "hidden_size",
+    "n_layers": "num_layers",
+    "n_heads": "num_heads",
+    "n_positions": "max_position_embeddings",
+    "d_mlp": "intermediate_size",
+    "norm_eps": "layer_norm_epsilon",
+    "tied": "tie_word_embeddings",
+    "init_std": "initializer_range",
+}
+_GPT2 = {
+    **_GPT_NEO,
+    "d_model": "n_embd",
+    "n_layers": "n_layer",
+    "n_heads": "n_head",
+    "n_positions": "n_positions",
+    "d_mlp": "n_inner",
+}
+_LLAMA = {
+    **_GPT_NEO,
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "n_kv_heads": "num_key_value_heads",
+    "d_head": "head_dim",
+    "norm_eps": "rms_norm_eps",
+}
+"""The key of a configuration for each of these fields of a declaration; reading and writing use one table."""
+_DEFAULTS = {"d_mlp": None, "norm_eps": 1e-5, "tied": True, "init_std": 0.02}
+
+
+def _read_keys(keys: Mapping[str, str], config: Config, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a configuration gives; what has no default has to be there."""
+    return {
+        field: config.get(key, defaults[field]) if field in defaults else config[key] for field, key in keys.items()
+    }
+
+
+def _write_keys(keys: Mapping[str, str], model: TransformerModel) -> dict[str, Any]:
+    """Return the keys for a model whose layers are all like the first."""
+    heads = model.layout.layers[0]
+    of_layers = {
+        "n_heads": heads.n_heads,
+        "n_kv_heads": heads.n_kv_heads,
+        "d_head": heads.d_head,
+        "d_mlp": model.mlp_widths[0],
+    }
+    return {key: of_layers[field] if field in of_layers else getattr(model, field) for field, key in keys.items()}
 
 
 def _read_gpt_neo(config: Config) -> GptNeo:
-    kinds = _repeated(config["attention_types"])
-    if unknown := set(kinds) - {"global", "local"}:
+    types, n_layers = config["attention_types"], config["num_layers"]
+    if unknown := {kind for kinds, _ in types for kind in kinds} - {"global", "local"}:
         raise UserError(f"attention_types names {shortened(', '.join(sorted(unknown)))}; there is global and local")
-    if len(kinds) != config["num_layers"]:
-        raise UserError(f"attention_types names {len(kinds)} layers, but num_layers is {config['num_layers']}")
+    n_named = sum(len(kinds) * times for kinds, times in types)
+    if n_named != n_layers:
+        raise UserError(f"attention_types names {n_named} layers, but num_layers is {n_layers}")
+    kinds = [kind for kinds, times in types for kind in kinds * times]
     values = {
         "family": "gpt-neo",
-        "d_model": config["hidden_size"],
-        "n_layers": config["num_layers"],
-        "n_heads": config["num_heads"],
-        "n_positions": config["max_position_embeddings"],
+        **_read_keys(_GPT_NEO, config, _DEFAULTS),
         "windows": [config.get("window_size", 256) if kind == "local" else None for kind in kinds],
         "mlp": _activation(config, "activation_function", ("gelu_new", "gelu", "relu"), "gelu_new"),
-        "d_mlp": config.get("intermediate_size"),
-        "norm_eps": config.get("layer_norm_epsilon", 1e-5),
-        "tied": config.get("tie_word_embeddings", True),
         "dropout": _dropout(config, "resid_dropout", "embed_dropout", "attention_dropout", default=0.0),
-        "init_std": config.get("initializer_range", 0.02),
     }
     return parse(GptNeo, values)
 
@@ -374,18 +408,11 @@ def _read_gpt_neo(config: Config) -> GptNeo:
 def _write_gpt_neo(model: TransformerModel) -> dict[str, Any]:
     windows = [model.window(i) for i in range(model.n_layers)]
     return {
-        "hidden_size": model.d_model,
-        "num_layers": model.n_layers,
-        "num_heads": model.layout.n_heads[0],
-        "max_position_embeddings": model.n_positions,
+        **_write_keys(_GPT_NEO, model),
         "attention_types": [[["global" if window is None else "local"], 1] for window in windows],
         "window_size": next((window for window in windows if window), 256),
         "activation_function": model.mlp,
-        "intermediate_size": model.mlp_widths[0],
-        "layer_norm_epsilon": model.norm_eps,
-        "tie_word_embeddings": model.tied,
         **dict.fromkeys(("resid_dropout", "embed_dropout", "attention_dropout"), model.dropout),
-        "initializer_range": model.init_std,
     }
 
 
@@ -410,38 +437,23 @@ def _left_of_pruned(config: Config, n_layers: int, n_heads: int, d_model: int) -
 
 def _read_gpt2(config: Config) -> Gpt2:
     _plain(config, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-    n_layers, n_heads, d_model = config["n_layer"], config["n_head"], config["n_embd"]
-    layout = _left_of_pruned(config, n_layers, n_heads, d_model)
     values = {
         "family": "gpt-2",
-        "d_model": d_model,
-        "n_layers": n_layers,
-        "n_heads": layout,
-        "n_positions": config["n_positions"],
+        **_read_keys(_GPT2, config, _DEFAULTS),
+        "n_heads": _left_of_pruned(config, config["n_layer"], config["n_head"], config["n_embd"]),
         "attention_scale": "d_head" if config.get("scale_attn_weights", True) else "none",
         "mlp": _activation(config, "activation_function", ("gelu_new", "gelu", "relu"), "gelu_new"),
-        "d_mlp": config.get("n_inner"),
-        "norm_eps": config.get("layer_norm_epsilon", 1e-5),
-        "tied": config.get("tie_word_embeddings", True),
         "dropout": _dropout(config, "resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
-        "init_std": config.get("initializer_range", 0.02),
     }
     return parse(Gpt2, values)
 
 
 def _write_gpt2(model: TransformerModel) -> dict[str, Any]:
     return {
-        "n_embd": model.d_model,
-        "n_layer": model.n_layers,
-        "n_head": model.layout.n_heads[0],
-        "n_positions": model.n_positions,
+        **_write_keys(_GPT2, model),
         "scale_attn_weights": model.logit_scale(0) != 1,
         "activation_function": model.mlp,
-        "n_inner": model.mlp_widths[0],
-        "layer_norm_epsilon": model.norm_eps,
-        "tie_word_embeddings": model.tied,
         **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), model.dropout),
-        "initializer_range": model.init_std,
     }
 
 
@@ -459,40 +471,23 @@ def _read_llama(config: Config) -> Llama:
     biases = ["qkv", "output"] if config.get("attention_bias") else []
     values = {
         "family": "llama",
-        "d_model": d_model,
-        "n_layers": config["num_hidden_layers"],
-        "n_heads": n_heads,
-        "n_kv_heads": config.get("num_key_value_heads"),
-        "d_head": config.get("head_dim"),
-        "n_positions": config["max_position_embeddings"],
+        **_read_keys(
+            _LLAMA, config, {"norm_eps": 1e-6, "tied": False, "init_std": 0.02, "n_kv_heads": None, "d_head": None}
+        ),
         "rotary_base": {"rope_theta": 10_000.0, **config, **rope}["rope_theta"],
         "mlp": _activation(config, "hidden_act", ("swiglu",), "silu"),
-        "d_mlp": config["intermediate_size"],
         "biases": [*biases, "mlp"] if config.get("mlp_bias") else biases,
-        "norm_eps": config.get("rms_norm_eps", 1e-6),
-        "tied": config.get("tie_word_embeddings", False),
-        "init_std": config.get("initializer_range", 0.02),
     }
     return parse(Llama, values)
 
 
 def _write_llama(model: TransformerModel) -> dict[str, Any]:
-    heads = model.layout.layers[0]
     return {
-        "hidden_size": model.d_model,
-        "num_hidden_layers": model.n_layers,
-        "num_attention_heads": heads.n_heads,
-        "num_key_value_heads": heads.n_kv_heads,
-        "head_dim": heads.d_head,
-        "max_position_embeddings": model.n_positions,
+        **_write_keys(_LLAMA, model),
         "rope_parameters": {"rope_type": "default", "rope_theta": model.rotary_base},
         "hidden_act": "silu",
-        "intermediate_size": model.mlp_widths[0],
         "attention_bias": "qkv" in model.biases,
         "mlp_bias": "mlp" in model.biases,
-        "rms_norm_eps": model.norm_eps,
-        "tie_word_embeddings": model.tied,
-        "initializer_range": model.init_std,
     }
 
 

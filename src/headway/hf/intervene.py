@@ -57,7 +57,9 @@ _LOGITS = 1 << 24
 
 Contexts = Mapping[int, Float[Tensor, "batch pos d_head"]]
 """Replaced contexts by head of a layer."""
+Logits = Float[Tensor, "batch pos vocab"]
 Stream = Float[Tensor, "batch pos d_model"]
+Tokens = Int[Tensor, "batch pos"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,8 +67,8 @@ class TheirPass:
     """A kept forward pass of a model of transformers that can be repeated from any layer on."""
 
     decoder: "TheirDecoder"
-    tokens: Int[Tensor, "batch pos"]
-    logits: Float[Tensor, "batch pos vocab"]
+    tokens: Tokens
+    logits: Logits
     outputs: tuple[Any, ...]
     """The outputs of each layer; empty if passes can only be made whole."""
 
@@ -87,7 +89,7 @@ class TheirPass:
         """Return about which share of a whole pass `again` computes from a layer on."""
         return 1 - layer / len(self.outputs) if self.outputs else 1.0
 
-    def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+    def logits_with(self, layer: int, patches: Sequence[Contexts]) -> Iterator[Logits]:
         """Yield the logits with each of some patches of a layer."""
         for some in self._groups(patches):
             yield from self.again(layer, {(layer, "z"): partial(_patched, some)}, len(some)).chunk(len(some))
@@ -107,12 +109,8 @@ class TheirPass:
             gave.append(output)
             raise _SeenAll
 
-        hook = norm.register_forward_hook(stop)
-        try:
-            with suppress(_SeenAll):
-                self.again(layer, edits, copies)
-        finally:
-            hook.remove()
+        with suppress(_SeenAll), norm.register_forward_hook(stop):
+            self.again(layer, edits, copies)
         return gave[0]
 
     def reads(self, layer: int, changes: Sequence[Stream]) -> Iterator[Mapping[Site, Tensor]]:
@@ -120,12 +118,13 @@ class TheirPass:
         for some in self._groups(changes):
             seen: dict[Site, Tensor] = {}
             edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
-            with suppress(_SeenAll), _added(self.decoder.layers[layer], torch.cat(list(some))):
+            add = partial(with_added, torch.cat(list(some)))
+            with suppress(_SeenAll), self.decoder.layers[layer].register_forward_pre_hook(add, with_kwargs=True):
                 self.again(layer, edits, len(some))
             parts = {site: x.chunk(len(some)) for site, x in seen.items()}
             yield from ({site: copies[at] for site, copies in parts.items()} for at in range(len(some)))
 
-    def ends(self, changes: Sequence[Stream]) -> Iterator[Float[Tensor, "batch pos vocab"]]:
+    def ends(self, changes: Sequence[Stream]) -> Iterator[Logits]:
         """Yield the logits with each of some changes of the stream after the last layer."""
         for some in self._groups(changes):
             last, change = _copied(self.outputs[-1], len(some)), torch.cat(list(some))
@@ -164,18 +163,6 @@ def _by_text(output: Any, batch: int) -> bool:
     if isinstance(output, tuple):
         return all(_by_text(each, batch) for each in output)
     return len(output) == batch if isinstance(output, Tensor) and output.ndim else output is None
-
-
-@contextmanager
-def _added(module: nn.Module, change: Tensor) -> Iterator[None]:
-    """Add a tensor to the stream that enters a layer, within a block."""
-    hook = module.register_forward_pre_hook(
-        lambda _, args, options: with_added(args, options, change), with_kwargs=True
-    )
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def _copied(output: Any, copies: int) -> Any:
@@ -292,8 +279,8 @@ class TheirDecoder:
         return self.model.named_parameters()
 
     def hidden(
-        self, tokens: Int[Tensor, "batch pos"], gates: Sequence[Tensor] | None = None, *, edits: Edits | None = None
-    ) -> tuple[Float[Tensor, "batch pos vocab"], None]:
+        self, tokens: Tokens, gates: Sequence[Tensor] | None = None, *, edits: Edits | None = None
+    ) -> tuple[Logits, None]:
         """Return the logits, with gates and edits of the heads."""
         with ExitStack() as stack:
             if any(site != "z" for _, site in edits or ()):
@@ -303,33 +290,33 @@ class TheirDecoder:
                 gate = None if gates is None else gates[layer]
                 if gate is not None or (layer, "z") in (edits or ()):
                     change = partial(_changed, heads, layer, gate, edits, len(tokens))
-                    stack.callback(heads.projection.register_forward_pre_hook(change).remove)
+                    stack.enter_context(heads.projection.register_forward_pre_hook(change))
             return self.model(input_ids=tokens, **self._options).logits, None
 
     def read_out(self, stream: Tensor) -> Tensor:
         """Return logits unchanged, since `hidden` gives logits."""
         return stream
 
-    def trace(self, tokens: Int[Tensor, "batch pos"]) -> Trace:
+    def trace(self, tokens: Tokens) -> Trace:
         """Return what every head does with a text."""
         return trace(self.model, tokens)
 
-    def kept(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
+    def kept(self, tokens: Tokens) -> TheirPass:
         """Return a whole pass with the output of each layer, if passes can be made again from a layer on."""
         found = self._kept_whole(tokens)
         return found if self.only_streams else replace(found, outputs=())
 
-    def _kept_whole(self, tokens: Int[Tensor, "batch pos"]) -> TheirPass:
+    def _kept_whole(self, tokens: Tokens) -> TheirPass:
         outputs: list[Any] = []
         with ExitStack() as stack:
             for layer in self.layers:
-                stack.callback(layer.register_forward_hook(partial(keep_output, outputs)).remove)
+                stack.enter_context(layer.register_forward_hook(partial(keep_output, outputs)))
             logits, _ = self.hidden(tokens)
         # A layer that is called twice has two outputs.
         whole = tuple(outputs) if len(outputs) == len(self.layers) else ()
         return TheirPass(decoder=self, tokens=tokens, logits=logits, outputs=whole)
 
-    def stream_sums(self, tokens: Int[Tensor, "batch pos"]) -> StreamSums:
+    def stream_sums(self, tokens: Tokens) -> StreamSums:
         """Return whether what heads write reaches later layers unchanged."""
         written = {
             each.layer: (self._heads[each.layer].projection, each.contributions().sum(1))
@@ -340,7 +327,7 @@ class TheirDecoder:
             return StreamSums(why_not=why, norms={})
         return stream_sums(self.layers, lambda: self.hidden(tokens), written)
 
-    def outputs(self, tokens: Int[Tensor, "batch pos"]) -> Iterator[tuple[int, Tensor, Tensor]]:
+    def outputs(self, tokens: Tokens) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield each layer's sum of its heads' outputs by their slices of W_O, and its projection's output.
 
         The contexts are those that the attention function returned. Neither contains the bias.
@@ -348,7 +335,7 @@ class TheirDecoder:
         wrote: dict[int, list[Tensor]] = {layer: [] for layer in self._heads}
         with ExitStack() as stack:
             for layer, heads in self._heads.items():
-                stack.callback(heads.projection.register_forward_hook(partial(keep_output, wrote[layer])).remove)
+                stack.enter_context(heads.projection.register_forward_hook(partial(keep_output, wrote[layer])))
             contexts = {each.layer: each.z for each in self.trace(tokens).attentions}
         for layer, heads in self._heads.items():
             W_O = _by_input(heads.projection).unflatten(0, (heads.n_heads, heads.d_head))
@@ -357,9 +344,7 @@ class TheirDecoder:
             total = torch.einsum("bhqd,hdm->bqm", contexts[layer], W_O)
             yield layer, total, written if bias is None else written - bias
 
-    def without(
-        self, tokens: Int[Tensor, "batch pos"], keep: Sequence[Bool[Tensor, " head"]]
-    ) -> Float[Tensor, "batch pos vocab"]:
+    def without(self, tokens: Tokens, keep: Sequence[Bool[Tensor, " head"]]) -> Logits:
         """Return the logits of a model whose removed heads have rows of zeros in W_O."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         arrays: dict[str, Tensor] = {}
@@ -409,7 +394,7 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
     return found
 
 
-def _tokens(model: PreTrainedModel, vocab_size: int) -> Int[Tensor, "batch pos"]:
+def _tokens(model: PreTrainedModel, vocab_size: int) -> Tokens:
     """Return different tokens that only have to be readable."""
     n_tokens = min(_SEEN, longest_text(model, None) or _SEEN)
     return ((1 + 7 * torch.arange(n_tokens, device=next(model.parameters()).device)) % vocab_size)[None]

@@ -67,11 +67,11 @@ def recording(model: PreTrainedModel) -> Iterator["AttentionRecorder"]:
     recorder = AttentionRecorder(model)
     with ExitStack() as stack:
         for module in recorder.names:
-            stack.callback(module.register_forward_pre_hook(recorder.enter, with_kwargs=True).remove)
+            stack.enter_context(module.register_forward_pre_hook(recorder.enter, with_kwargs=True))
         for module in model.modules():
             if isinstance(module, nn.Linear | Conv1D):
-                stack.callback(module.register_forward_pre_hook(recorder.project).remove)
-                stack.callback(module.register_forward_hook(recorder.projected).remove)
+                stack.enter_context(module.register_forward_pre_hook(recorder.project))
+                stack.enter_context(module.register_forward_hook(recorder.projected))
         stack.enter_context(intercepted(model, recorder.attend))
         stack.enter_context(Sums(recorder.summed))
         yield recorder

@@ -80,7 +80,7 @@ def _parts(recorded: AttentionRecorder, at: int) -> list[_Part]:
 
     with ExitStack() as stack, torch.no_grad():
         for module in maps.values():
-            stack.callback(module.register_forward_hook(keep).remove)
+            stack.enter_context(module.register_forward_hook(keep))
         recorded.again(at, {}, call.W_O, call.b_O)
     parts: list[_Part] = []
     for name, module in maps.items():

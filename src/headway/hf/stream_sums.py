@@ -65,11 +65,11 @@ def first_of(given: Any) -> Any:
 
 
 def with_added(
-    args: tuple[Any, ...], options: Mapping[str, Any], added: Tensor
+    added: Tensor, _: nn.Module, args: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a layer's call with a tensor added to the stream."""
+    """Return the arguments of a layer's call with a tensor added to the stream, as a forward pre-hook."""
     if args:
-        return (args[0] + added, *args[1:]), dict(options)
+        return (args[0] + added, *args[1:]), options
     name = next(iter(options))
     return args, {**options, name: options[name] + added}
 
@@ -107,7 +107,7 @@ class _Seen:
 
     def again(self, added: Tensor, live: Collection[nn.Module] = ()) -> Any:
         """Return the layer's output with something added before it, while most parts keep their outputs."""
-        args, options = with_added(*self.calls[0], added)
+        args, options = with_added(added, self.module, *self.calls[0])
         with ExitStack() as stack:
             for part, outputs in self.parts.items():
                 if part not in live:
@@ -124,34 +124,28 @@ class _Seen:
         norm = next((part for before, part in pairwise(self.parts) if before in holding), None)
         if norm is None or len(self.parts[norm]) != 1 or not isinstance(self.parts[norm][0], Tensor):
             return None
-        hook = norm.register_forward_hook(partial(keep_output, gave))
-        try:
+        with norm.register_forward_hook(partial(keep_output, gave)):
             left = self._without_heads(projection, [*holding, norm])
-        finally:
-            hook.remove()
         return norm if same(left, first_of(self.gave[0]) + gave[0] - self.parts[norm][0]) else None
 
     def _holding(self, projection: nn.Module) -> list[nn.Module]:
         return [part for part in self.parts if projection in set(part.modules())]
 
     def _without_heads(self, projection: nn.Module, live: Collection[nn.Module]) -> Any:
-        hook = projection.register_forward_pre_hook(lambda _, args: (torch.zeros_like(args[0]), *args[1:]))
-        try:
+        with projection.register_forward_pre_hook(lambda _, args: (torch.zeros_like(args[0]), *args[1:])):
             return self.again(torch.zeros_like(self.entered), live)
-        finally:
-            hook.remove()
 
 
 def _seen(layers: Sequence[nn.Module], run: Callable[[], object]) -> list[_Seen]:
     seen = [_Seen(module=layer) for layer in layers]
     with ExitStack() as stack:
         for each in seen:
-            enter = each.module.register_forward_pre_hook(partial(_entered, each.calls), with_kwargs=True)
-            stack.callback(enter.remove)
-            stack.callback(each.module.register_forward_hook(partial(keep_output, each.gave)).remove)
+            enter = partial(_entered, each.calls)
+            stack.enter_context(each.module.register_forward_pre_hook(enter, with_kwargs=True))
+            stack.enter_context(each.module.register_forward_hook(partial(keep_output, each.gave)))
             for part in each.module.children():
                 if next(part.parameters(), None) is not None:
-                    stack.callback(part.register_forward_hook(partial(_part_gave, each.parts)).remove)
+                    stack.enter_context(part.register_forward_hook(partial(_part_gave, each.parts)))
         run()
     return seen
 

@@ -11,9 +11,7 @@ choice computes fewer digits. The first large exp of a process then sometimes ha
 threads can race: when a device is asked for, and when a model is opened. Modules used without either are unprotected.
 """
 
-import contextlib
 import ctypes
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -61,11 +59,10 @@ def find_device(asked: str) -> torch.device:
 def instruction_sets() -> dict[str, str]:
     """Return the instruction set of each library that computes for torch on this processor, as reported by the library.
 
-    Environment variables lower them (ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS, MKL_CBWR, ONEDNN_MAX_CPU_ISA), and
-    so do virtual machines. Sums in another order have other last bits. A library that torch was built without is left
-    out, and so is a library that does not say.
+    Environment variables lower them (ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS, MKL_CBWR), and so do virtual
+    machines. Sums in another order have other last bits. MKL is left out where torch was built without it.
     """
-    sets = {"ATen": torch.backends.cpu.get_cpu_capability(), "MKL": _of_mkl(), "oneDNN": _of_onednn()}
+    sets = {"ATen": torch.backends.cpu.get_cpu_capability(), "MKL": _of_mkl()}
     return {library: name for library, name in sets.items() if name}
 
 
@@ -93,36 +90,6 @@ def _of_mkl() -> str:
             said = (version.processor or b"").decode().replace("Intel(R) ", "").replace(" enabled processors", "")
             return re.sub(r"\w+ \w+ Extensions [\d. ]*\(([^)]+)\)", r"\1", said)
     return ""
-
-
-def _of_onednn() -> str:
-    """The instruction set that oneDNN prints before the first thing that it computes verbosely; nothing without it.
-
-    oneDNN prints to file 1 of the process, which is caught meanwhile. Whatever else is printed there goes where it
-    should.
-    """
-    if not (torch.backends.mkldnn.is_available() and hasattr(os, "memfd_create")):
-        return ""
-    is_verbose = any(name in os.environ for name in ("ONEDNN_VERBOSE", "DNNL_VERBOSE"))
-    verbose = torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON)
-    try:
-        former = os.dup(1)
-    except OSError:
-        return ""  # the process has no standard output
-    with open(os.memfd_create("printed"), "w+b") as printed:
-        try:
-            os.dup2(printed.fileno(), 1)
-            with contextlib.nullcontext() if is_verbose else verbose:
-                torch.ones(1, 1).to_mkldnn()
-        finally:
-            os.dup2(former, 1)
-            os.close(former)
-        printed.seek(0)
-        lines = printed.read().splitlines(keepends=True)
-    with contextlib.suppress(OSError):
-        os.write(1, b"".join(line for line in lines if is_verbose or not line.startswith(b"onednn_verbose")))
-    names = (line.decode().partition(",cpu,isa:")[2].strip() for line in lines if b",cpu,isa:" in line)
-    return next(names, "")
 
 
 def check_precision(precision: str, device: torch.device) -> None:

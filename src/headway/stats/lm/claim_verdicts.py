@@ -33,7 +33,7 @@ import numpy as np
 from headway.base.text import span
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
-from headway.config.lm.init_from import StartPruning
+from headway.config.lm.init_from import Start, StartPruning
 from headway.config.lm.run import TokensRun
 from headway.stats.cells import title
 from headway.stats.evidence import Comparison
@@ -111,7 +111,7 @@ def _r2_of_runs(associations: Sequence[LayerAssociation]) -> Mapping[tuple[str, 
             for window, series in windows.items():
                 if series is not None:
                     of_run.setdefault((entry.metric, window), {})[entry.layer] = series[place]
-    return {run: dict(of_run) for run, of_run in r2.items()}
+    return r2
 
 
 def _p_of_arms(associations: Sequence[LayerAssociation]) -> Mapping[str, Layers]:
@@ -120,7 +120,7 @@ def _p_of_arms(associations: Sequence[LayerAssociation]) -> Mapping[str, Layers]
     for entry in associations:
         if entry.loss == "probe_loss_nats" and entry.p is not None:
             p.setdefault(entry.arm, {}).setdefault((entry.metric, entry.window), {})[entry.layer] = entry.p
-    return {arm: dict(of_arm) for arm, of_arm in p.items()}
+    return p
 
 
 def _claim_verdict(
@@ -343,11 +343,15 @@ def pruning_claims(
         )
 
 
-def _pruning(arm: Arm) -> StartPruning | None:
+def _start(arm: Arm) -> Start | None:
+    """Return where an arm starts, if it is a model that is not trained further."""
     run = arm.resolved_spec
-    if not isinstance(run, TokensRun) or run.init_from is None or run.declared_steps != 0:
-        return None
-    return run.init_from.prune
+    return run.init_from if isinstance(run, TokensRun) and run.declared_steps == 0 else None
+
+
+def _pruning(arm: Arm) -> StartPruning | None:
+    start = _start(arm)
+    return None if start is None else start.prune
 
 
 def _alike(prunings: dict[str, StartPruning], comparisons: Sequence[Comparison]) -> Iterator[JudgedArm]:
@@ -415,39 +419,34 @@ def pruned_at_once(
         steps: the number of training steps of each arm, by full name.
     """
     for arm in arms:
-        pruning, run = _pruning(arm), arm.resolved_spec
-        if pruning is None or arm.full_name not in finals:
+        start = _start(arm)
+        if start is None or start.prune is None or arm.full_name not in finals:
             continue
-        whole = _whole(arm, arms)
+        whole = _whole(arm, start, arms)
         if whole is None or whole.full_name not in finals or arm.parent is None:
             continue
-        assert isinstance(run, TokensRun)
-        assert run.init_from is not None
         shared = finals[arm.full_name].keys() & finals[whole.full_name].keys()
         pairs = {seed: (finals[arm.full_name][seed], finals[whole.full_name][seed]) for seed in sorted(shared)}
         if pairs:
             small, large = next(iter(pairs.values()))
             yield PrunedAtOnce(
                 arm=arm.full_name,
-                method=pruning.by,
-                step=steps[arm.parent.full_name] if run.init_from.step == "last" else run.init_from.step,
+                method=start.prune.by,
+                step=steps[arm.parent.full_name] if start.step == "last" else start.step,
                 kept=small[_HEADS] / large[_HEADS],
                 rises={seed: metrics[_LOSS] - of_whole[_LOSS] for seed, (metrics, of_whole) in pairs.items()},
                 loss=sum(of_whole[_LOSS] for _, of_whole in pairs.values()) / len(pairs),
             )
 
 
-def _whole(arm: Arm, arms: Sequence[Arm]) -> Arm | None:
+def _whole(arm: Arm, start: Start, arms: Sequence[Arm]) -> Arm | None:
     """Return the arm of this step with all heads: the parent, or an arm that starts there and changes nothing."""
-    run = arm.resolved_spec
-    assert isinstance(run, TokensRun)
-    assert run.init_from is not None
-    if run.init_from.step == "last":
+    if start.step == "last":
         return arm.parent
     for other in arms:
-        it = other.resolved_spec
-        if isinstance(it, TokensRun) and it.init_from is not None and it.declared_steps == 0:
-            plain = it.init_from.prune is None and not it.init_from.regrow and it.init_from.weights == "kept"
-            if plain and (it.init_from.run, it.init_from.step) == (run.init_from.run, run.init_from.step):
-                return other
+        plain = _start(other)
+        if plain is None or (plain.run, plain.step) != (start.run, start.step):
+            continue
+        if plain.prune is None and not plain.regrow and plain.weights == "kept":
+            return other
     return None
