@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 423_620,
-    "code lines": 40_270,
+    "tokens": 422_777,
+    "code lines": 40_211,
     "dense modules": 82,
     "functions above 400 tokens": 27,
     "comprehensions in 1,000 lines": 77,
