@@ -46,10 +46,7 @@ def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
 
 
 Elsewhere = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", callback=path_of, metavar="FOLDER", help="Write to this folder, for example if DIR is read-only."
-    ),
+    Path | None, opt.path("FOLDER", "Write to this folder, for example if DIR is read-only.", "--out")
 ]
 
 
@@ -170,9 +167,7 @@ def judge(
     unpaired: Annotated[
         bool, typer.Option("--unpaired", help="Do not pair runs by seed, since each run had its own seed.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(callback=path_of, metavar="DIR", help="Folder for report.html and results.json.")
-    ] = None,
+    out: Annotated[Path | None, opt.path("DIR", "Folder for report.html and results.json.")] = None,
     as_json: opt.AsJson = False,
     fail_if_open: Annotated[
         bool, typer.Option("--fail-if-open", help="Exit with code 3 if no comparison has a verdict.")
@@ -237,16 +232,14 @@ def drop(
     """
     from headway.config.document import parse_seeds
     from headway.store.directory import seed_of
-    from headway.store.document import doubt, missing
 
     store, chosen = open_store(directory), None if seeds is None else parse_seeds(seeds)
-    gone = [(arm, seed) for arm, seed in missing(directory) if arm in names and (chosen is None or seed in chosen)]
+    before, document = set(store.gone()), directory / "experiment.yaml"
     folders = store.drop(*names, seeds=chosen, delete=force)
-    noted = [] if doubt(directory) else [f"{arm}/seed-{seed}" for arm, seed in gone]
-    document = directory / "experiment.yaml"
-    said = [f"{listed(sorted(noted))} had no folder, and {document} does not name it any more"] if noted else []
+    noted = sorted(before - set(store.gone()))
+    said = [f"{listed(noted)} had no folder, and {document} does not name it any more"] if noted else []
     if folders:
-        of = f"{listed(list(dict.fromkeys(names)))} ({with_numbers('seed', {seed_of(folder) for folder in folders})})"
+        of = f"{listed(dict.fromkeys(names))} ({with_numbers('seed', map(seed_of, folders))})"
         where = "" if force else f" to {directory / 'dropped'}"
         said.append(f"{'deleted' if force else 'moved'} {counted(len(folders), 'run')} of {of}{where}")
     them = "it" if len(folders) + len(noted) == 1 else "them"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import options as opt
-from headway.cli.options import app, path_of, print_files, print_tables, print_verdicts, say, tell, tell_plugins, warn
+from headway.cli.options import app, print_files, print_tables, print_verdicts, say, tell, tell_plugins, warn
 from headway.errors import RunFailed, UserError, shortened
 
 if TYPE_CHECKING:
@@ -51,10 +51,7 @@ def plan(
     seeds: opt.Seeds = None,
     plugins: opt.Plugins = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
-    out: Annotated[
-        Path | None,
-        typer.Option(callback=path_of, metavar="FILE", help="Write the picture as a png, svg, pdf or html file."),
-    ] = None,
+    out: Annotated[Path | None, opt.path("FILE", "Write the picture as a png, svg, pdf or html file.")] = None,
 ) -> None:
     """State parameters, FLOPs, memory and time of each arm.
 
@@ -139,9 +136,7 @@ def run(
     ] = None,
     figures: opt.Figures = True,
     look: opt.Look = None,
-    directory: Annotated[
-        Path | None, typer.Option("--out", callback=path_of, metavar="DIR", help="Default: results/NAME-SCALE.")
-    ] = None,
+    directory: Annotated[Path | None, opt.path("DIR", "Default: results/NAME-SCALE.", "--out")] = None,
     trust_code: opt.TrustCommands = False,
 ) -> None:
     """Train every arm and seed, compare the arms, write a report.

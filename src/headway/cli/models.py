@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 def _page_folder(verb: str) -> Any:
-    what = f"The folder of the page. Default: results/{verb}-NAME."
-    return typer.Option(callback=path_of, metavar="DIR", help=what)
+    return opt.path("DIR", f"The folder of the page. Default: results/{verb}-NAME.")
 
 
 LengthOf = Annotated[
@@ -94,10 +93,9 @@ def xray(
     text: opt.TextOrOwn = None,
     decoder_text: Annotated[
         str | None,
-        typer.Option(
-            callback=path_of,
-            metavar="FILE",
-            help="For T5, BART and Marian: the decoder's texts, one for each line of --text. Default: the "
+        opt.path(
+            "FILE",
+            "For T5, BART and Marian: the decoder's texts, one for each line of --text. Default: the "
             "decoder reads the encoder's text.",
         ),
     ] = None,
@@ -125,28 +123,29 @@ def xray(
     from headway.report.models.xray import layers, xray_page
 
     check_out(out, draws=out is not None or not as_json)
-    switches = _run_plugins(plugin) + ["--trust-code"] * trust_code
-    read: dict[str, Any] = {
-        "tokenizer": tokenizer,
-        "sequences": sequences,
-        "length": length,
-        "decoder_text": decoder_text,
-    }
-    found = measure(checkpoint, text=text, draws=draws, device=device, trust_code=trust_code, **read)
-    command = command_line("xray", checkpoint, *switches, text=text, out=out, **read, null_draws=draws)
-    look = command_line("look", checkpoint, *switches, text=text, tokenizer=tokenizer)
-    show_model(found, layers(found), lambda: xray_page(found, look), checkpoint, out, command, as_json)
+    _run_plugins(plugin)
+    found = measure(
+        checkpoint,
+        text=text,
+        decoder_text=decoder_text,
+        tokenizer=tokenizer,
+        sequences=sequences,
+        length=length,
+        draws=draws,
+        device=device,
+        trust_code=trust_code,
+    )
+    switches = ["--trust-code"] * trust_code
+    look = command_line("look", checkpoint, *switches, plugin=plugin, text=text, tokenizer=tokenizer)
+    show_model(found, layers(found), lambda: xray_page(found, look), checkpoint, out, as_json)
 
 
-def _run_plugins(files: list[str] | None) -> list[str]:
-    """Run files of a user's own metrics, and return the words of a command line that name them again."""
+def _run_plugins(files: list[str] | None) -> None:
+    """Run files of a user's own metrics."""
     from headway.config.plugins import load
 
-    words = []
     for file in files or ():
         tell(load(file).sentence)
-        words += ["--plugin", file]
-    return words
 
 
 @app.command()
@@ -185,23 +184,20 @@ def ablate(
     from headway.report.models.ablation import ablation_page, ways
 
     check_out(out, draws=out is not None or not as_json)
-    read: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
     found = measure(
         checkpoint,
         text=text,
         targets=targets,
         pairs=pairs,
         circuit=None if circuit is None else [head.strip() for head in circuit.split(",") if head.strip()],
+        tokenizer=tokenizer,
+        sequences=sequences,
+        length=length,
         device=device,
         trust_code=trust_code,
         tell=tell,
-        **read,
     )
-    command = command_line(
-        "ablate", checkpoint, *["--pairs"] * pairs, text=text, targets=targets, out=out, circuit=circuit, **read
-    )
-    command += " --trust-code" * trust_code
-    show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, command, as_json)
+    show_model(found, ways(found), lambda: ablation_page(found), checkpoint, out, as_json)
 
 
 @app.command()
@@ -217,7 +213,7 @@ def prune(
         ),
     ],
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="The number or share of heads to keep: 24, 50% or 0.5.")],
-    out: Annotated[Path, typer.Option(callback=path_of, metavar="FOLDER", help="The folder to write.")],
+    out: Annotated[Path, opt.path("FOLDER", "The folder to write.")],
     text: opt.TextOrExamples = None,
     steps: Annotated[
         int, opt.whole_number(1, "The number of rounds of pruning; each round measures importance again.", most=10_000)
@@ -264,7 +260,6 @@ def show_model(
     drawn: "Callable[[], ModelPage]",
     checkpoint: Path,
     out: Path | None,
-    command: str,
     as_json: bool,
 ) -> None:
     """Print the result of an analysis: sentences and a table, then its page; or all of it as JSON."""
@@ -274,7 +269,7 @@ def show_model(
         import json
 
         if out is not None:
-            drawn().write(out, checkpoint, command)
+            drawn().write(out, checkpoint, opt.typed_command())
         say(json.dumps(found.to_json(), allow_nan=False))
         return
     for said in [finding.sentence for finding in found.findings] or [found.nothing]:
@@ -288,7 +283,7 @@ def show_model(
     say(f"measured on {found.read}")
     tell("drawing ...")
     page = drawn()
-    say(f"page: {page.write(out or folder_of(page.verb, found, checkpoint), checkpoint, command)}")
+    say(f"page: {page.write(out or folder_of(page.verb, found, checkpoint), checkpoint, opt.typed_command())}")
 
 
 @app.command()
@@ -355,10 +350,7 @@ def patch(
         trust_code=trust_code,
         tell=tell,
     )
-    switches = ["--by-position"] * by_position + ["--no-paths"] * (not paths) + ["--trust-code"] * trust_code
-    chosen = None if sites == "z,q,k,v,pattern" else sites
-    command = command_line("patch", checkpoint, *switches, **texts, sites=chosen, out=out, tokenizer=tokenizer)
-    show_model(found, most_restoring(found), lambda: patch_page(found), checkpoint, out, command, as_json)
+    show_model(found, most_restoring(found), lambda: patch_page(found), checkpoint, out, as_json)
 
 
 def _paths_of(given: list[Path]) -> list[Path]:
@@ -381,10 +373,7 @@ def look(
         str | None, typer.Option(metavar="L0H3,L2", help="Store patterns of these heads and layers only. Default: all.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            callback=path_of, metavar="FILE", help="The page. Default: results/look-NAME.html, or DIR/look.html."
-        ),
+        Path | None, opt.path("FILE", "The page. Default: results/look-NAME.html, or DIR/look.html.")
     ] = None,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
@@ -417,18 +406,26 @@ def look(
     from headway.report.models.look import look_page
 
     chosen, page = models_in(models), _page_of(out, models)
-    switches = _run_plugins(plugin) + ["--trust-code"] * trust_code
-    read: dict[str, Any] = {"tokenizer": tokenizer, "sequences": sequences, "length": length}
+    _run_plugins(plugin)
     n_bytes, views = int(largest * 1e6), []
     for path in chosen:
         if len(chosen) > 1:
             tell(f"looking at {path} ...")
-        given = {"text": text, "heads": heads, "device": device, "trust_code": trust_code, **read}
-        views.append(look_at(path, largest=n_bytes // len(chosen), draws=draws, **given))
-    named = {"text": text, "heads": heads, "out": out, "largest": None if largest == 10 else largest, **read}
-    command = command_line("look", *models, *switches, **named, null_draws=draws)
+        view = look_at(
+            path,
+            text=text,
+            heads=heads,
+            tokenizer=tokenizer,
+            sequences=sequences,
+            length=length,
+            draws=draws,
+            largest=n_bytes // len(chosen),
+            device=device,
+            trust_code=trust_code,
+        )
+        views.append(view)
     draw = look_page if len(models) > 1 else partial(look_page_of, models=models[0])
-    drawn = draw(views, command=command, largest=n_bytes)
+    drawn = draw(views, command=opt.typed_command(), largest=n_bytes)
     for cut in drawn.cuts:
         say(f"note: {cut}")
     drawn.write(page)

@@ -8,12 +8,12 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 from typer.core import TyperGroup
 
-from headway.base.text import printable
+from headway.base.text import command_line, printable
 from headway.base.torch_setup import share_cores
 from headway.errors import UserError
 
@@ -36,6 +36,13 @@ VERBS = {
 
 class Verbs(TyperGroup):
     """The command line, whose help groups the verbs and has their summaries whole."""
+
+    typed: ClassVar[list[str]] = []
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the words that were typed, which pages show."""
+        Verbs.typed = [*args]
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write a section for each group of verbs."""
@@ -62,6 +69,16 @@ def whole_number(least: int, what: str, *names: str, metavar: str = "N", most: i
         return value
 
     return typer.Option(*names, callback=check, metavar=metavar, help=what)
+
+
+def typed_command() -> str:
+    """Return the command line as it was typed."""
+    return command_line(*Verbs.typed)
+
+
+def path(metavar: str, what: str, *names: str) -> Any:
+    """Return the option of a path."""
+    return typer.Option(*names, callback=path_of, metavar=metavar, help=what)
 
 
 def path_of(given: Any) -> Any:
@@ -109,29 +126,26 @@ Checkpoint = Annotated[
 Directory = Annotated[Path, typer.Argument(callback=path_of, metavar="DIR", help="A results directory.")]
 TextOrOwn = Annotated[
     str | None,
-    typer.Option(
-        callback=path_of,
-        metavar="FILE",
-        help="A text file (<|endoftext|> separates documents), or a .npy file of tokens (sequence, pos). "
+    path(
+        "FILE",
+        "A text file (<|endoftext|> separates documents), or a .npy file of tokens (sequence, pos). "
         "Default for a run: its evaluation data.",
     ),
 ]
 TextOrExamples = Annotated[
     str | None,
-    typer.Option(
-        callback=path_of,
-        metavar="FILE",
-        help="A text file (<|endoftext|> separates documents), or another corpus. Default for tasks other than "
+    path(
+        "FILE",
+        "A text file (<|endoftext|> separates documents), or another corpus. Default for tasks other than "
         "text: the task's examples.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON, and write files only with --out.")]
 TokenizerOf = Annotated[
     str | None,
-    typer.Option(
-        callback=path_of,
-        metavar="FOLDER",
-        help="If the checkpoint has no tokenizer: a tokenizer's folder, bytes, gpt2, or ids (the text is token ids).",
+    path(
+        "FOLDER",
+        "If the checkpoint has no tokenizer: a tokenizer's folder, bytes, gpt2, or ids (the text is token ids).",
     ),
 ]
 Draws = Annotated[
