@@ -479,27 +479,19 @@ def _trained(
         runs = Store.with_runs(path, experiment, experiment.with_ancestors(pairs), making)[1]
         watch(run_all(runs, site.places))
 
-    begun = None
-    if goal is not None:
-        context = PlanContext(
-            experiment=experiment,
-            path=path,
-            run=train,
-            tell=tell,
-        )
-        begun = goal.begin(context)
-    first = experiment if begun is None else begun.experiment
+    context = PlanContext(experiment=experiment, path=path, run=train, tell=tell)
+    plan, first = (None, experiment) if goal is None else goal.begin(context)
     store, runs = prepare(first, out, site.slots, tell, together)
     trained = any(run.status != "done" for run in runs)
-    if begun is None:
+    if goal is None or plan is None:
         watch(run_all(runs, site.places))
-    for said in () if begun is None else begun.resume():
-        tell(said)
+    else:
+        context.tell_all(goal.resume(plan, context))
     if not store.path.is_dir():
         raise RunFailed(f"{store.path} was removed while its runs were trained; restore it, or run again to start over")
     store = store.anew()  # others may have added arms to it meanwhile
     names = {arm.full_name for arm in first.selected}
-    asked_for = runs if begun is None else [run for run in store.runs() if run.name in names and run.control is None]
+    asked_for = runs if goal is None else [run for run in store.runs() if run.name in names and run.control is None]
     return store, tuple(store.run(run.name, run.seed) for run in asked_for), trained
 
 

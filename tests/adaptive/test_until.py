@@ -197,12 +197,12 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
 def test_looks_that_were_skipped_are_made_on_the_seeds_that_they_would_have_had(tmp_path):
     of = experiment({"plain": 0, "near": 0.45})
     budget = hands(tmp_path / "d", of, print)
-    begun = wished(until="0.1%").begin(budget)
+    _, first = wished(until="0.1%").begin(budget)
     by_hand(tmp_path / "d", of, 3)
     settle(tmp_path / "d", of, wished(until="0.1%", at_most=6))
     by_hand(tmp_path / "e", of, 6)
     settle(tmp_path / "e", of, wished(until="0.1%", at_most=6))
-    assert begun.experiment.seeds == (0, 1, 2)
+    assert first.seeds == (0, 1, 2)
     assert looks_of(tmp_path / "d") == looks_of(tmp_path / "e")
 
 

@@ -244,7 +244,8 @@ def many(n_rates, **changed):
 
 def test_each_shape_is_timed_once(monkeypatch):
     timed, followed = [], []
-    monkeypatch.setattr(module, "_tried", lambda runs: timed.append(runs[0].model.n_heads) or (6.0, 8.0))
+    part = SimpleNamespace(trial_steps_per_s=lambda *runs: timed.append(runs[0].model.n_heads) or (6.0, 8.0))
+    monkeypatch.setattr(module, "training_part_of", lambda _: part)
 
     def follow(arms):
         followed.extend(arms)
@@ -323,7 +324,7 @@ def test_ctrl_c_says_what_there_is_to_say_of_a_plan(tmp_path):
     code = (
         "import sys; from headway import cli; from headway.execute import costs\n"
         "def interrupted(*_, **__): raise KeyboardInterrupt\n"
-        "costs._tried = interrupted\nsys.argv = ['headway', 'plan', 'icl-heads']\ncli.main()"
+        "costs.training_part_of = interrupted\nsys.argv = ['headway', 'plan', 'icl-heads']\ncli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 130

@@ -60,10 +60,10 @@ def test_a_child_waits_until_the_parent_of_its_seed_is_done():
     parent, other, child = Told("a"), Told("a", seed=1), Told("b", "a", seed=1)
     lines = lines_of(parent, other, child)
     settled: dict[Path, Run] = {parent.path: cast(Run, Told("a", status="done"))}
-    assert lines.may_start(cast(Run, parent), {})
-    assert not lines.may_start(cast(Run, child), settled)
+    assert not lines.waits(cast(Run, parent), {})
+    assert lines.waits(cast(Run, child), settled)
     settled[other.path] = cast(Run, Told("a", seed=1, status="done"))
-    assert lines.may_start(cast(Run, child), settled)
+    assert not lines.waits(cast(Run, child), settled)
     assert lines.why_never(cast(Run, child), settled) == ""
 
 
@@ -71,7 +71,7 @@ def test_a_failed_parent_fails_its_children_with_its_name():
     parent, child = Told("dense"), Told("small", "dense")
     lines = lines_of(parent, child)
     failed = {parent.path: cast(Run, Told("dense", status="failed", message="the loss is nan"))}
-    assert not lines.may_start(cast(Run, child), failed)
+    assert not lines.waits(cast(Run, child), failed)
     said = lines.why_never(cast(Run, child), failed)
     assert said == "it starts from dense seed 0, which failed: the loss is nan"
 
@@ -80,10 +80,10 @@ def test_a_parent_that_another_process_works_on_is_waited_for(monkeypatch):
     child, parent = Told("small", "dense"), Told("dense", status="running")
     monkeypatch.setattr(lines_module, "parent_of", lambda _: parent)
     lines = lines_of(child)
-    assert not lines.may_start(cast(Run, child), {})
+    assert lines.waits(cast(Run, child), {})
     assert lines.why_never(cast(Run, child), {}) == ""
     parent.status = "done"
-    assert lines.may_start(cast(Run, child), {})
+    assert not lines.waits(cast(Run, child), {})
     parent.status = "interrupted"
     assert lines.why_never(cast(Run, child), {}) == "it starts from dense seed 0, which is interrupted"
 

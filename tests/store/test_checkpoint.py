@@ -2,7 +2,6 @@
 
 import json
 import os
-import stat
 from dataclasses import replace
 
 import numpy as np
@@ -147,17 +146,6 @@ def test_a_commit_after_a_damaged_later_one_removes_that(tmp_path):
     save(tmp_path, checkpoint(8))
     assert load(tmp_path)[0].step == 8
     assert {path.stem for path in tmp_path.iterdir()} == {"000000005", "000000008"}
-
-
-def test_the_group_may_read_whatever_the_umask(tmp_path):
-    former = os.umask(0o077)
-    try:
-        save(tmp_path / "checkpoint", checkpoint(5))
-    finally:
-        os.umask(former)
-    assert (tmp_path / "checkpoint").stat().st_mode & 0o050 == 0o050
-    for path in (tmp_path / "checkpoint").iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) & stat.S_IRGRP
 
 
 def test_a_full_disk_leaves_the_former_checkpoint(tmp_path, monkeypatch):

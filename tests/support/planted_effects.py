@@ -96,9 +96,9 @@ def settle(path: Path, of: Experiment, goal: Until, apart: bool = False) -> tupl
     """What is told on the way, and at the end."""
     told: list[str] = []
     has = hands(path, of, told.append, apart)
-    begun = goal.begin(has)
-    Store.with_runs(path, begun.experiment, begun.experiment.runs)
-    return told, list(begun.resume())
+    plan, first = goal.begin(has)
+    Store.with_runs(path, first, first.runs)
+    return told, list(goal.resume(plan, has))
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Messages of a plan while it runs: its questions, its findings, and its next step."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,27 +65,6 @@ def where_it_stands(directory: Path) -> Iterator[str]:
     left = f"; open: {listed(unsettled)}" if unsettled else ""
     end = "; the plan has ended" if not unsettled or place == of else ""
     yield f"interim analysis {place} of {of}, {last.n_seeds} seeds: {told}{left}{end}"
-
-
-def not_asked(arms: Iterable[str]) -> str:
-    """Return a sentence on arms of which the plan asks nothing."""
-    return f"no comparison includes {listed(arms)}, so no seeds are added there"
-
-
-def asked_late(questions: Iterable[str]) -> str:
-    """Return a sentence on questions that a stored plan does not have."""
-    return f"{listed(questions)}: added after an answer was known, so not part of the plan"
-
-
-def changed(n_seeds: int) -> str:
-    """Return a sentence that an interim analysis would find something else today."""
-    why = "runs were repeated or dropped, or the rules changed"
-    return f"the results of {n_seeds} seeds have changed since their interim analysis: {why}"
-
-
-def next_look(n_seeds: int, n_runs: int) -> str:
-    """Return a sentence on what the next interim analysis takes."""
-    return f"next interim analysis: {n_seeds} seeds, {counted(n_runs, 'more run')}"
 
 
 def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[str]:

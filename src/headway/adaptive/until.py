@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.adaptive import messages
-from headway.base.text import listed
+from headway.base.text import counted, listed
 from headway.config.arms import Arm
 from headway.config.document import MOST_SEEDS
 from headway.config.experiment import Experiment
@@ -179,19 +179,6 @@ class PlanContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A goal that can be reached: the first runs, and the callback that does the rest.
-
-    Attributes:
-        experiment: the experiment, with the arms and seeds that are run first.
-        resume: the function that does the rest and returns the findings, in sentences.
-    """
-
-    experiment: Experiment
-    resume: Callable[[], Sequence[str]]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Until:
     """Seeds until questions are settled.
 
@@ -203,8 +190,11 @@ class Until:
     margin: float
     at_most: int | None = None
 
-    def begin(self, context: PlanContext) -> Plan:
+    def begin(self, context: PlanContext) -> tuple[StoredPlan, Experiment]:
         """Look whether it can be done; nothing is written yet.
+
+        Returns:
+            The plan, and the experiment with the arms and seeds that are run first.
 
         Raises:
             UserError: when it cannot, with the reason.
@@ -212,15 +202,14 @@ class Until:
         check_experiment(context.experiment)
         plan = self._plan(context.experiment, context.path, context.tell)
         if left := [arm.full_name for arm in context.experiment.selected if arm.full_name not in plan.arms]:
-            context.tell(messages.not_asked(left))
+            context.tell(f"no comparison includes {listed(left)}, so no seeds are added there")
+        return plan, context.experiment.select(arms=plan.arms, seeds=list(plan.seeds[: plan.looks[0]]))
 
-        def resume() -> Sequence[str]:
-            stored = self._agreed(keep_plan(context.path, plan))
-            context.tell_all(messages.planned(stored))
-            return follow_plan(stored, context)
-
-        seeds = list(plan.seeds[: plan.looks[0]])
-        return Plan(experiment=context.experiment.select(arms=plan.arms, seeds=seeds), resume=resume)
+    def resume(self, plan: StoredPlan, context: PlanContext) -> Sequence[str]:
+        """Store a plan, do what is left of it, and return the findings in sentences."""
+        stored = self._agreed(keep_plan(context.path, plan))
+        context.tell_all(messages.planned(stored))
+        return follow_plan(stored, context)
 
     def _plan(self, experiment: Experiment, path: Path, tell: Callable[[str], object]) -> StoredPlan:
         names = [arm.full_name for arm in experiment.selected]
@@ -232,7 +221,7 @@ class Until:
             if missing := sorted(set(former.arms) - set(names)):
                 raise UserError(f"the plan of {path} includes {listed(missing)} too; choose all of its arms")
             if late := sorted(set(asked) - set(former.asked)) if are_declared else []:
-                tell(messages.asked_late(late))
+                tell(f"{listed(late)}: added after an answer was known, so not part of the plan")
             if self.at_most is None or self.at_most == former.at_most:
                 return former
             longer = extended(former, self.at_most)
@@ -292,7 +281,8 @@ def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:
         wanted = _wanted(plan, cells, state)
         if not wanted or wanted == before:
             break
-        context.tell(messages.next_look(plan.looks[state.look or 0], len(wanted)))
+        n_seeds = plan.looks[state.look or 0]
+        context.tell(f"next interim analysis: {n_seeds} seeds, {counted(len(wanted), 'more run')}")
         context.train(wanted)
         before = wanted
     return tuple(messages.ending(plan, state))
@@ -322,7 +312,10 @@ def _analyse(plan: StoredPlan, cells: Cells, context: PlanContext) -> PlanState:
             keep(context.path, f"after-{n}", LookMade(n_seeds=n, outcomes=outcomes, intervals=intervals, made=""))
             context.tell_all(messages.look(plan, state, settled))
         elif dict(made[n].outcomes) != outcomes:
-            context.tell(messages.changed(n))
+            context.tell(
+                f"the results of {n} seeds have changed since their interim analysis: runs were repeated or dropped, "
+                "or the rules changed"
+            )
         settled = [name for name, contrast in contrasts.items() if contrast.is_settled]
     return state
 

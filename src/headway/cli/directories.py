@@ -264,8 +264,6 @@ def verify(directory: opt.Directory) -> None:
         found.append(looked)
         for damage in looked.damages:
             say(f"damaged: {damage}")
-        if looked.note:
-            say(looked.note)
     runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
     if n := sum(looked.held for looked in found):
         say(f"{counted(n, 'run')} of {len(found) - 1}: left alone, since a process works on it")

@@ -32,15 +32,23 @@ class Cost:
     """The cost of one run of an arm; None for a value that cannot be known."""
 
     arm: Arm
-    budget: Budget
     run: RunSpec
-    steps: int | None
     rates: tuple[float, ...]
     """Steps per second of processor time, of each portion of a trial; empty where none was made."""
     untimed: str | None
     """The reason why no trial was made."""
     together: int
     """Runs that were tried as one program, as they would be trained."""
+
+    @property
+    def budget(self) -> Budget:
+        """The parameters, FLOPs and memory of the run."""
+        return self.run.budget
+
+    @property
+    def steps(self) -> int | None:
+        """Optimizer steps of the run."""
+        return self.budget.steps
 
     @property
     def batch_size(self) -> int:
@@ -101,11 +109,11 @@ def costs(
     ]
     shapes = {_timed_as(cost): cost for cost in reversed(counted) if cost.untimed is None}
     first = {cost.arm.full_name: cost for cost in reversed(shapes.values())}
-    seeds = experiment.seeds
-    speeds = {
-        _timed_as(first[name]): _tried([first[name].run.at_seed(seed) for seed in seeds[: first[name].together]])
-        for name in follow(list(first))
-    }
+    speeds = {}
+    for name in follow(list(first)):
+        cost = first[name]
+        runs = [cost.run.at_seed(seed) for seed in experiment.seeds[: cost.together]]
+        speeds[_timed_as(cost)] = training_part_of(cost.run).trial_steps_per_s(*runs)
     return tuple(replace(cost, rates=speeds[_timed_as(cost)]) if cost.untimed is None else cost for cost in counted)
 
 
@@ -167,25 +175,15 @@ def remarks(experiment: Experiment) -> tuple[str, ...]:
 
 def _cost(arm: Arm, seeds: Sequence[RunSpec], trial: bool) -> Cost:
     run = seeds[0]
-    untimed = _reason_not_to_try(run) if trial and run.budget.steps != 0 else "no trial was asked for"
+    together = len(seeds[: how_many(run, None)[0]])
+    return Cost(arm=arm, run=run, rates=(), untimed=_reason_not_to_try(run, trial), together=together)
+
+
+def _reason_not_to_try(run: RunSpec, trial: bool) -> str | None:
     if run.budget.steps == 0:
-        untimed = "it is not trained"
-    return Cost(
-        arm=arm,
-        budget=run.budget,
-        run=run,
-        steps=run.budget.steps,
-        rates=(),
-        untimed=untimed,
-        together=len(seeds[: how_many(run, None)[0]]),
-    )
-
-
-def _tried(together: Sequence[RunSpec]) -> tuple[float, ...]:
-    return training_part_of(together[0]).trial_steps_per_s(*together)
-
-
-def _reason_not_to_try(run: RunSpec) -> str | None:
+        return "it is not trained"
+    if not trial:
+        return "no trial was asked for"
     if run.command:
         return "a run is a command of your own"
     # A trial is three steps, of at least an example each.

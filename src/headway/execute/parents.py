@@ -121,12 +121,14 @@ class RunDependencies:
         waiting = (self.work_until_the_end(child) for child in self._children.get(path, ()))
         return self._work[path] + max(waiting, default=0.0)
 
-    def may_start(self, run: Run, settled: Mapping[Path, Run]) -> bool:
-        """Return whether the parent of a run is done; `settled` are the runs of the sweep that have ended."""
-        if run.path in self._orphans:
-            return self._elsewhere(run) is not None
-        parent = self._parent.get(run.path)
-        return parent is None or (parent in settled and settled[parent].status == "done")
+    def waits(self, run: Run, settled: Mapping[Path, Run]) -> bool:
+        """Return whether a run waits for its parent to end; `settled` are the runs of the sweep that have ended."""
+        if run.path not in self._orphans:
+            return run.path in self._parent and self._parent[run.path] not in settled
+        try:
+            return self._elsewhere(run) is None
+        except ResultsError:
+            return False
 
     def why_never(self, run: Run, settled: Mapping[Path, Run]) -> str:
         """Why a run cannot start any more, or at all; empty where it can, now or later."""

@@ -39,18 +39,15 @@ class RaySlot:
     Args:
         device: the device of its place.
         threads: the threads of a worker.
-        command: the command that starts a worker.
-        lasts: True if a worker continues with the next run.
+        command: the command that starts a worker, which continues with the next run if it is Headway's own.
         folder: the folder in which the relative paths begin that runs name, if the node has it.
     """
 
-    def __init__(
-        self, device: str, threads: int, command: tuple[str, ...] = WORKER, lasts: bool = True, folder: str = ""
-    ):
+    def __init__(self, device: str, threads: int, command: tuple[str, ...] = WORKER, folder: str = ""):
         with contextlib.suppress(OSError):
             os.chdir(folder or ".")
         place = LocalPlace(slot=Slot(device=device, threads=threads), command=command)
-        self._place: Any = PersistentPlace(place=place) if lasts else place
+        self._place: Any = PersistentPlace(place=place) if command[: len(WORKER)] == WORKER else place
         self._worker: Worker | None = None
 
     def work(self, run: str) -> int:
@@ -148,8 +145,7 @@ class RayPlace:
         if self._actor is None:
             needs = {"num_gpus": self.on_gpu, "num_cpus": 0} if self.on_gpu else {"num_cpus": 1}
             kind = self.cluster.on(self.node, RaySlot, max_concurrency=_AT_ONCE, **needs)
-            lasts = self.command[: len(WORKER)] == WORKER
-            self._actor = kind.remote("cuda" if self.on_gpu else "cpu", 1, self.command, lasts, os.getcwd())
+            self._actor = kind.remote("cuda" if self.on_gpu else "cpu", 1, self.command, os.getcwd())
             self.beginning, self._asked_at = self._actor.__ray_ready__.remote(), self._needed_at
 
     def begun(self) -> None:

@@ -117,7 +117,6 @@ class ExecutionOptions:
             return
         if not self.device.startswith("cuda"):  # whether nodes have GPUs is not known here
             check_device(self.device, workers=self.workers, runs_per_gpu=self.runs_per_gpu)
-        sizes = {str(path): bytes_of(str(path), os.getcwd()) for path in files}
         with ray_cluster(self.ray) as cluster:
             if not cluster.has_token:
                 tell(
@@ -131,7 +130,7 @@ class ExecutionOptions:
                 workers=self.workers,
                 runs_per_gpu=self.runs_per_gpu,
                 uses_gpu=uses_gpu,
-                files={path: n_bytes for path, n_bytes in sizes.items() if n_bytes >= 0},
+                files={str(path): bytes_of(str(path), os.getcwd()) for path in files},
                 command=self._worker,
                 tell=tell,
             )
@@ -371,10 +370,7 @@ class _Sweep:
 
     def _may_begin(self, unit: Unit) -> bool:
         """Return whether a run need not wait for its parent; it need not if it can never start."""
-        if self.stopped:
-            return False
-        dependencies, settled = self._dependencies, self._settled
-        return bool(dependencies.why_never(unit.run, settled)) or dependencies.may_start(unit.run, settled)
+        return not self.stopped and not self._dependencies.waits(unit.run, self._settled)
 
     def begin(self, unit: Unit, place: Place) -> Assignment | None:
         """See who has a run, and start a worker if nobody does; None if nothing is left to do."""

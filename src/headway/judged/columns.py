@@ -7,6 +7,7 @@ columns. `long` makes a table with a row for each run of one that has a column f
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headway.config.metrics import METRICS, Better, Metric
 from headway.errors import UserError, shortened
@@ -49,7 +50,7 @@ _LOWER = (
 )
 _HIGHER = ("acc", "accuracy", "f1", "auc", "auroc", "reward", "return", "score", "bleu", "rouge", "r2", "map", "iou",
            "recall", "precision", "solved", "success", "em")  # fmt: skip
-_HELD_OUT = {"val", "valid", "validation", "eval", "test"}
+_HELD_OUT = {"val", "valid", "eval", "test"}
 _WORDS = re.compile(r"[a-z]+\d*")
 
 
@@ -117,17 +118,9 @@ def roles_of(table: RunTable, asked: Asked) -> Roles:
         raise UserError(
             f"{table.source}: column {min(map(str, twice))} has two roles; give another column for one of them"
         )
-    pairs = {"arm": asked.arm, "seed": asked.seed, "metric": asked.metric, "step": asked.step}
-    found = {"arm": arm, "seed": seed, "metric": metric, "step": step}
-    return Roles(
-        arm=arm,
-        seed=seed,
-        metric=metric,
-        step=step,
-        run=run,
-        better=asked.better or better_of(metric),
-        guessed=tuple(role for role in pairs if pairs[role] is None and found[role] is not None),
-    )
+    found: dict[str, Any] = {"arm": arm, "seed": seed, "metric": metric, "step": step}
+    guessed = (role for role, column in found.items() if column is not None and getattr(asked, role) is None)
+    return Roles(**found, run=run, better=asked.better or better_of(metric), guessed=tuple(guessed))
 
 
 def _check_steps(table: RunTable, step: str | None) -> None:
@@ -183,10 +176,10 @@ def _same(table: RunTable, first: str, second: str) -> bool:
 
 def _run_column(table: RunTable, taken: set[str | None]) -> str | None:
     found = [column for column in table.columns if last_name(column) in RUNS and column not in taken]
-    counts = {column: len({str(cell) for cell in table.values(column)}) for column in found}
     has_steps = any(last_name(column) in STEPS for column in table.columns)
     # A number of every row tells no runs with steps apart.
-    several = [column for column, n in counts.items() if 1 < n < len(table.rows) + (not has_steps)]
+    most = len(table.rows) - has_steps
+    several = [column for column in found if 1 < table.n_distinct(column) <= most]
     return min(several, key=lambda column: RUNS.index(last_name(column)), default=None)
 
 
@@ -201,13 +194,11 @@ def is_end_of_band(column: str) -> bool:
 
 
 def _metric(table: RunTable, taken: set[str | None]) -> str:
-    numeric = [c for c in table.columns if c not in taken and not _is_apart(c) and table.is_numeric(c)]
-    numeric = [column for column in numeric if len(set(map(str, table.values(column)))) > 1]
+    free = [column for column in table.columns if column not in taken and not _is_apart(column)]
+    numeric = [column for column in free if table.is_numeric(column) and table.n_distinct(column) > 1]
     named = [column for column in numeric if better_of(column)]
     for found in (named, numeric):
-        held_out = [
-            column for column in found if set(_WORDS.findall(column.lower())) & {"val", "valid", "eval", "test"}
-        ]
+        held_out = [column for column in found if _HELD_OUT.intersection(_WORDS.findall(column.lower()))]
         for chosen in (found, held_out):
             if len(chosen) == 1:
                 return chosen[0]
@@ -223,12 +214,11 @@ def _metric(table: RunTable, taken: set[str | None]) -> str:
 
 def _arm(table: RunTable, taken: set[str | None], run: str | None) -> str:
     free = [column for column in table.columns if column not in {*taken, run} and not _is_apart(column)]
-    varying = {c: len({str(cell) for cell in table.values(c)}) for c in free}
-    several = [column for column, n in varying.items() if n > 1]
-    named = sorted((c for c in several if last_name(c) in ARMS), key=lambda column: ARMS.index(last_name(column)))
+    several = [column for column in free if table.n_distinct(column) > 1]
+    named = [column for column in several if last_name(column) in ARMS]
     texts = [column for column in several if not table.is_numeric(column)]
-    n_runs = 0 if run is None else len({str(cell) for cell in table.values(run)})
-    shared = [column for column in texts if varying[column] < n_runs]  # the others name runs
+    n_runs = 0 if run is None else table.n_distinct(run)
+    shared = [column for column in texts if table.n_distinct(column) < n_runs]  # the others name runs
     for chosen in (named, texts, shared):
         if len(chosen) == 1:
             return chosen[0]
@@ -263,7 +253,7 @@ def long(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
     if len(seeds) > 1 and set(seeds) <= set(numeric):
         return _melted(table, seeds, "seed", asked.metric), replace(asked, seed="seed")
     roles = (*SEEDS, *STEPS, *RUNS, *TIMES)
-    arms = [c for c in numeric if last_name(c) not in roles and len(set(map(str, table.values(c)))) > 1]
+    arms = [column for column in numeric if last_name(column) not in roles and table.n_distinct(column) > 1]
     if len(arms) < 2 or asked.arm:
         return table, asked
     if _split(arms):

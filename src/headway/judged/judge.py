@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,12 @@ class _Judge:
         metric = self._metric()
         seeds = self._seeds()
         runs = self._by_seed(seeds)
-        is_paired = self._is_paired(runs, pairs)
-        family, differences = (self._paired if is_paired else self._unpaired)(metric, runs, pairs)
+        if is_paired := self._is_paired(runs, pairs):
+            family, differences = self._paired(metric, runs, pairs)
+        else:
+            # Without a seed, nothing tells whether runs are of several seeds or one.
+            as_one = any(run.seed is None for run in self.runs) and not self.unpaired
+            family, differences = self._of_values(metric, runs, pairs, as_one=as_one)
         comparisons = [
             self._comparison(pair, difference, family, metric, runs)
             for pair, difference in zip(pairs, differences, strict=True)
@@ -142,11 +147,7 @@ class _Judge:
             experiment=Path(self.table.source).stem or "table",
             scale=None,
             primary=metric.name,
-            runs=tuple(
-                _run_result(arm, seed, _metrics(metric, value))
-                for arm, of_arm in runs.items()
-                for seed, value in of_arm.items()
-            ),
+            runs=tuple(_run_results(metric, runs)),
             baselines={},
             tasks={},
             comparisons=tuple(comparisons),
@@ -220,11 +221,6 @@ class _Judge:
         question = Question.from_runs(weights, ended, metric=metric.name)
         # Every run of the table has ended; a seed that an arm lacks is awaited by nobody.
         return judged(question, Looking(margin=self.margin))
-
-    def _unpaired(self, metric: Metric, runs: RunsOfTable, pairs: Pairs) -> tuple[Family, Sequence[Difference]]:
-        # Without a seed, nothing tells whether runs are of several seeds or one.
-        as_one = any(run.seed is None for run in self.runs) and not self.unpaired
-        return self._of_values(metric, runs, pairs, as_one=as_one)
 
     def _of_values(
         self, metric: Metric, runs: RunsOfTable, pairs: Pairs, *, as_one: bool
@@ -313,8 +309,11 @@ class _Judge:
         )
 
 
-def _run_result(arm: str, seed: int, metrics: Mapping[str, Any]) -> RunResult:
-    return RunResult(arm=arm, control=None, group=None, seed=seed, id="", status="done", metrics=metrics)
+def _run_results(metric: Metric, runs: RunsOfTable) -> Iterator[RunResult]:
+    run = partial(RunResult, control=None, group=None, id="", status="done")
+    for arm, of_arm in runs.items():
+        for seed, value in of_arm.items():
+            yield run(arm=arm, seed=seed, metrics=_metrics(metric, value))
 
 
 def _metrics(metric: Metric, value: float) -> dict[str, Any]:

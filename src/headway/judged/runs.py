@@ -151,7 +151,8 @@ def _groups(table: RunTable, roles: Roles) -> tuple[dict[tuple[str, str | None, 
     # A number alone would be no name.
     is_plain = len(varying) == 1 and not table.is_numeric(varying[0])
     for place, row in enumerate(table.rows):
-        arm = {column: text_of(row[column]) for column in varying if not _is_missing(row.get(column))}
+        cells = ((column, row.get(column)) for column in varying)
+        arm = {column: text_of(cell) for column, cell in cells if not _is_missing(cell)}
         if not arm:
             n_unnamed += 1
             continue
@@ -234,7 +235,7 @@ def _repeats_steps(rows: Sequence[Row], roles: Roles, column: str) -> bool:
 
 def _short(column: str) -> str:
     """Return a column's name without the mappings that it stands in: `config.model.n_head` is `n_head`."""
-    return column.split(".")[-1].split("/")[-1]
+    return re.split(r"[./]", column)[-1]
 
 
 def _state(rows: Sequence[Row], columns: Sequence[str]) -> str:
@@ -249,9 +250,9 @@ def _state(rows: Sequence[Row], columns: Sequence[str]) -> str:
 
 def _by_step(table: RunTable, roles: Roles, rows: Sequence[Row]) -> tuple[list[tuple[float | None, float]], int]:
     """Return a run's values of the metric in the order of steps, and 1 if it logged a step again."""
-    of_steps: dict[float | None, float] = {}
+    of_steps: dict[float, float] = {}
     without_step = list[tuple[float | None, float]]()
-    again = 0
+    again = False
     for row in rows:
         value = table.measurement(row.get(roles.metric))
         step = None if roles.step is None else table.number(row.get(roles.step))
@@ -260,12 +261,11 @@ def _by_step(table: RunTable, roles: Roles, rows: Sequence[Row]) -> tuple[list[t
         if step is None or math.isnan(step):
             without_step.append((None, value))
             continue
-        again = again or int(step in of_steps)
+        again = again or step in of_steps
         of_steps.pop(step, None)
         of_steps[step] = value
     # Rows that log a step again come from a run that went back, and stand in the order of time.
-    logged = list(of_steps.items()) if again else sorted(of_steps.items(), key=lambda item: item[0] or 0.0)
-    return without_step + logged, again
+    return [*without_step, *(of_steps.items() if again else sorted(of_steps.items()))], int(again)
 
 
 def _chosen(steps: Sequence[tuple[float | None, float]], roles: Roles, at: str) -> tuple[float, ...]:
@@ -322,33 +322,22 @@ def settings_of(runs: Sequence[TableRun], roles: Roles) -> Iterator[Setting]:
     for column in columns:
         if column in roles.used or _is_measured(column):
             continue
-        values = _values(of_arms, column, most)
-        if values is not None and not _is_metric(column, values):
-            yield Setting(column=column, values=values)
+        setting = Setting(column=column, values={arm: _values(of_arm, column) for arm, of_arm in of_arms.items()})
+        if len(setting.every) <= most and not _is_metric(setting):
+            yield setting
 
 
-def _values(of_arms: Mapping[str, Sequence[TableRun]], column: str, most: int) -> dict[str, tuple[str, ...]] | None:
-    """Return the values of a column in each arm; None if there are more different ones than `most`."""
-    values, every = dict[str, tuple[str, ...]](), set[str]()
-    for arm, runs in of_arms.items():
-        of_arm: dict[str, None] = {}
-        for run in runs:
-            for settings in run.settings:
-                cell = settings.get(column)
-                of_arm["not given" if cell is None else text_of(cell)] = None
-            if len(every | of_arm.keys()) > most:
-                return None
-        every |= of_arm.keys()
-        values[arm] = tuple(of_arm)
-    return values
+def _values(runs: Sequence[TableRun], column: str) -> tuple[str, ...]:
+    """Return the different values of a column in the runs of an arm."""
+    cells = (settings.get(column) for run in runs for settings in run.settings)
+    return tuple(dict.fromkeys("not given" if cell is None else text_of(cell) for cell in cells))
 
 
-def _is_metric(column: str, values: Mapping[str, Sequence[str]]) -> bool:
+def _is_metric(setting: Setting) -> bool:
     """Return whether a column has the name of a metric, and numbers that differ within an arm."""
-    differ = any(len(of_arm) > 1 for of_arm in values.values())
-    return (
-        differ and better_of(column) is not None and all(number_of(v) is not None for of in values.values() for v in of)
-    )
+    if better_of(setting.column) is None or all(len(of_arm) == 1 for of_arm in setting.values.values()):
+        return False
+    return all(number_of(value) is not None for value in setting.every)
 
 
 def _is_measured(column: str) -> bool:

@@ -60,7 +60,7 @@ def read_table(source: str | Path) -> RunTable:
         return _of_text(sys.stdin.buffer.read(MOST_BYTES), "standard input")
     path = Path(source)
     if path.is_dir():
-        return RunTable.of_rows(*read_folder(path))
+        return RunTable.of_rows(_rows_of_folder(path), path.name)
     if not path.exists():
         raise UserError(
             f"{source}: there is no such file or folder; give a table, a folder of runs, or - for the input"
@@ -81,7 +81,7 @@ def _content(file: Path) -> bytes:
 def _of_text(content: bytes, source: str) -> RunTable:
     text = decoded(content, source)
     if text.lstrip()[:1] in ("{", "["):
-        return RunTable.of_rows(*json_rows(text, source))
+        return RunTable.of_rows(json_rows(text, source), source)
     rows, decimal_comma, notes = separated_rows(text, source)
     return RunTable.of_rows(rows, source, decimal_comma=decimal_comma, notes=notes)
 
@@ -97,8 +97,8 @@ def _parquet(path: Path) -> Any:
         raise UserError(f"{path}: it cannot be read as Parquet ({error}); write it again, or give CSV") from None
 
 
-def read_folder(path: Path) -> tuple[list[Row], str]:
-    """Return the rows of all runs below a folder, and its name.
+def _rows_of_folder(path: Path) -> Iterator[Row]:
+    """Yield the rows of all runs below a folder.
 
     A row has the metrics of a step, the settings of its run, and `run`, the path of the run below the folder. Names of
     folders such as `lr=0.1,seed=3` or `seed-3` become columns too, other names `folder_1`, `folder_2` by their depth.
@@ -119,7 +119,8 @@ def read_folder(path: Path) -> tuple[list[Row], str]:
             f"{path}: it has event files and {next(iter(runs.values()))[0].name}; give a folder of one kind"
         )
     if events:
-        return list(_of_events(path, events)), path.name
+        yield from _of_events(path, events)
+        return
     if not runs:
         known = ", ".join(["metrics.jsonl", "metrics.csv", *SUMMARIES[:2]])
         raise UserError(
@@ -130,8 +131,9 @@ def read_folder(path: Path) -> tuple[list[Row], str]:
             f"{path}: it has {len(runs):,} folders with results; give a folder of at most {MOST_RUNS:,} runs"
         )
     former = _former_checkpoints(runs)
-    rows = [row for folder, files in runs.items() if folder not in former for row in _of_run(path, folder, files)]
-    return rows, path.name
+    for folder, files in runs.items():
+        if folder not in former:
+            yield from _of_run(path, folder, files)
 
 
 def _former_checkpoints(folders: Iterable[Path]) -> set[Path]:
@@ -143,17 +145,12 @@ def _former_checkpoints(folders: Iterable[Path]) -> set[Path]:
 
 def _of_run(path: Path, folder: Path, files: Sequence[Path]) -> Iterator[Row]:
     histories = [file for file in files if file.suffix in RECORDS]
-    if len(histories) > 1 and folder == path:
-        # Each file is a run of its own.
-        for file in histories:
-            named = _of_name(Path(file.stem))
-            yield from ({**named, **row} for row in _records(file))
-        return
-    if len(histories) > 1:
+    is_apart = len(histories) > 1 and folder == path  # each file is a run of its own
+    if len(histories) > 1 and not is_apart:
         names = ", ".join(file.name for file in histories)
         raise UserError(f"{folder}: it has several files with steps ({names}); leave one of them there")
-    about = _about(path, folder)
     for file in histories or files:
+        about = _of_name(Path(file.stem)) if is_apart else _about(path, folder)
         for row in _records(file):
             yield {**about, **row}
 
@@ -173,7 +170,7 @@ def _records(file: Path) -> Iterator[Row]:
         if decimal_comma:
             raise UserError(f"{file}: its numbers have decimal commas; put all runs into one table, or write points")
         return iter(rows)
-    return json_rows(text, str(file))[0] if text.strip() else iter(())
+    return json_rows(text, str(file)) if text.strip() else iter(())
 
 
 def _settings(file: Path) -> Row:

@@ -78,6 +78,10 @@ class RunTable:
         """Return the cells of a column that are not empty."""
         return [cell for row in self.rows if (cell := row.get(column)) is not None]
 
+    def n_distinct(self, column: str) -> int:
+        """Return the number of different cells of a column that are not empty."""
+        return len(set(map(str, self.values(column))))
+
     def is_numeric(self, column: str) -> bool:
         """Return whether every cell of a column that is not empty is a number, or yes or no."""
         cells = self.values(column)
@@ -124,23 +128,26 @@ def table_of(values: Any, source: str = "the table") -> RunTable:
     Raises:
         UserError: if it is none of these.
     """
+    rows: list[Any] = []
     if hasattr(values, "to_dict") and hasattr(values, "columns"):
         frame = values.reset_index() if getattr(values.index, "names", [None]) != [None] else values
-        rows = [{str(key): _plain(cell) for key, cell in row.items()} for row in frame.to_dict("records")]
-        return RunTable.of_rows(rows, source)
-    if isinstance(values, Mapping) and all(isinstance(column, Sequence) for column in values.values()):
+        rows = frame.to_dict("records")
+    elif isinstance(values, Mapping) and all(isinstance(column, Sequence) for column in values.values()):
         lengths = {len(column) for column in values.values()}
         if len(lengths) > 1:
             raise UserError(
                 f"{source}: its columns have {', '.join(map(str, sorted(lengths)))} values; give them as many"
             )
         rows = [dict(zip(values, cells, strict=True)) for cells in zip(*values.values(), strict=True)]
-        return RunTable.of_rows(({str(key): _plain(cell) for key, cell in row.items()} for row in rows), source)
-    if isinstance(values, Iterable) and not isinstance(values, str | bytes):
-        rows = list(values)
-        if all(isinstance(row, Mapping) for row in rows):
-            return RunTable.of_rows(({str(k): _plain(v) for k, v in flat(row).items()} for row in rows), source)
-    raise UserError(f"{source}: give a path, a DataFrame, a mapping of columns, or rows as mappings of column to value")
+    elif isinstance(values, Iterable) and not isinstance(values, str | bytes):
+        rows = [flat(row) if isinstance(row, Mapping) else None for row in values]
+    else:
+        rows = [None]
+    if None in rows:
+        raise UserError(
+            f"{source}: give a path, a DataFrame, a mapping of columns, or rows as mappings of column to value"
+        )
+    return RunTable.of_rows(({str(key): _plain(cell) for key, cell in row.items()} for row in rows), source)
 
 
 def _plain(cell: Any) -> Any:
@@ -189,8 +196,8 @@ def decoded(content: bytes, source: str) -> str:
     return text
 
 
-def json_rows(text: str, source: str) -> tuple[Iterator[Row], str]:
-    """Return the rows of a JSON list, or of JSON lines, and the source.
+def json_rows(text: str, source: str) -> Iterator[Row]:
+    """Return the rows of a JSON list, or of JSON lines.
 
     Raises:
         UserError: if a line is no JSON object.
@@ -198,11 +205,11 @@ def json_rows(text: str, source: str) -> tuple[Iterator[Row], str]:
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
-        return _json_lines(text, source), source
+        return _json_lines(text, source)
     listed = whole.get("log_history", [whole]) if isinstance(whole, Mapping) else whole
     if not isinstance(listed, list) or not all(isinstance(row, Mapping) for row in listed):
         raise UserError(f"{source}: it holds other values than objects; give a list of objects, one a row")
-    return (flat(row) for row in listed), source
+    return map(flat, listed)
 
 
 def _json_lines(text: str, source: str) -> Iterator[Row]:
@@ -263,7 +270,7 @@ def separated_rows(text: str, source: str) -> tuple[list[Row], bool, list[str]]:
 def _check_header(header: Sequence[str], source: str) -> None:
     if not header:
         raise UserError(f"{source}: it has no rows; give a table with a row for each run or step")
-    if sum(number_of(name) is None for name in header) == 0:
+    if all(number_of(name) is not None for name in header):
         raise UserError(f"{source}: its first line names no columns; write their names there, such as arm,seed,loss")
     twice = [name for name, times in Counter(header).items() if name and times > 1]
     if twice:

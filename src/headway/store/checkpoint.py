@@ -10,7 +10,6 @@ beside records that have changed since they were written.
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -80,12 +79,10 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
         OSError: when it cannot be written; the former checkpoints are then as they were.
     """
     files.folder_in(directory.parent, directory.name)  # not its parents: a run folder that was removed stays so
-    _share(directory)
     stem = f"{checkpoint.step:09d}"
     # Formatted in memory: safetensors' own file writer hides which error the system reported.
     data = format_arrays({name: np.ascontiguousarray(value) for name, value in checkpoint.state.items()})
     files.write_bytes(directory / f"{stem}.safetensors", data)
-    _share(directory / f"{stem}.safetensors")
     content = Content.of(data)
     commit = {
         "schema": SCHEMA,
@@ -101,7 +98,6 @@ def save(directory: Path, checkpoint: Checkpoint) -> None:
         # Not among the arrays: stored again when the step is recorded, they are the same file.
         commit["unrecorded"] = {"since": between.since, "losses": between.losses.tolist()}
     files.write_json(directory / f"{stem}.json", signed(files.plain(commit)))
-    _share(directory / f"{stem}.json")
     _prune(directory, stem)
 
 
@@ -203,8 +199,3 @@ def _prune(directory: Path, stem: str) -> None:
     for path in files.entries(directory, "*"):  # the JSON of a pair goes first: no commit without its data
         if path.stem not in kept:
             files.remove(path)
-
-
-def _share(path: Path) -> None:
-    """Let the group read, whatever the umask."""
-    path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IRGRP | (stat.S_IXGRP if path.is_dir() else 0))

@@ -26,13 +26,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
 import psutil
+from pydantic import Field, TypeAdapter
 
 from headway.base.files import NotOrdinary, entries, folder_in, ordinary, refuse_link, remove, write_new
 from headway.errors import HeadwayError, LeaseLost, ResultsError, shortened
@@ -81,32 +81,36 @@ _NO_FILE = (FileNotFoundError, IsADirectoryError, NotOrdinary)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
+_PLAUSIBLE = Field(ge=0, lt=2**62)
+"""A process writes no negative number, and no time of 1e308 s."""
+Whole = Annotated[int, _PLAUSIBLE]
+Amount = Annotated[float, _PLAUSIBLE]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Holder:
     """The holder of a lease: its process, and how far its run is."""
 
     host: str
     machine: str
-    pid: int
-    started: float
-    step: int = 0
-    steps_per_s: float = 0.0
+    pid: Whole
+    started: Amount
+    step: Whole = 0
+    steps_per_s: Amount = 0.0
     released: bool = False
-    born: int = 0
+    born: Whole = 0
     """When its process began, in ticks since its machine did: setting a clock does not move it. 0 of before."""
     token: str = ""
     """A random word that no other lease has."""
-    beat: int = 0
+    beat: Whole = 0
     """Counted up, so that every beat changes the file."""
-    held_s: float = 0.0
+    held_s: Amount = 0.0
     """How long it had been held at the last beat, by the holder's own clock."""
-    at: str = ""
-    """Who works on the run, where that is not the holder itself but somebody that it writes for."""
 
     @property
     def worker(self) -> str:
         """Who works on the run: a host, and a process there."""
-        return shortened(self.at or f"{self.host} {self.pid}")
+        return shortened(f"{self.host} {self.pid}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,11 +202,6 @@ def give_up(directory: Path, sight: Sight) -> bool:
         return False
 
 
-def is_of(directory: Path, number: int, token: str) -> bool:
-    """Return whether a lease stands there as it was made."""
-    return _has(file_of(directory, number), token)
-
-
 def _numbers(directory: Path) -> Iterator[int]:
     try:
         names = os.listdir(directory)
@@ -244,26 +243,24 @@ def _claim(path: Path, temporary: Path) -> bool:
 
 
 def _has(path: Path, token: str) -> bool:
-    try:
-        with ordinary(path) as file:
-            holder = parsed(file.read(_LONGEST))
-    except _NO_FILE:
-        return False
-    return holder is not None and holder.token == token
+    """Return whether a lease stands in a file as it was made."""
+    with contextlib.suppress(*_NO_FILE), ordinary(path) as file:
+        holder = parsed(file.read(_LONGEST))
+        return holder is not None and holder.token == token
+    return False
+
+
+_HOLDER = TypeAdapter(Holder)
 
 
 def parsed(content: bytes) -> Holder | None:
     """Return the holder that a lease names, without a later Headway's fields; None while the lease is being made."""
-    kinds: dict[str, Any] = {each.name: (float, int) if each.type is float else each.type for each in fields(Holder)}
     try:
-        values = {name: value for name, value in json.loads(content).items() if name in kinds}
-        # A process writes no time of 1e308 s, and no negative number.
-        plausible = all(isinstance(x, kinds[at]) and (isinstance(x, str) or 0 <= x < 2**62) for at, x in values.items())
-        # A rate fades while a model is evaluated, and whoever divides by it would get no number.
-        rate = round(values.get("steps_per_s", 0.0), 6) if plausible else 0.0
-        return Holder(**{**values, "steps_per_s": rate}) if plausible else None
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        holder = _HOLDER.validate_json(content, strict=True)
+    except ValueError:
         return None
+    # A rate fades while a model is evaluated, and whoever divides by it would get no number.
+    return replace(holder, steps_per_s=round(holder.steps_per_s, 6))
 
 
 def this_process() -> Holder:
@@ -350,9 +347,7 @@ class Lease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
         with contextlib.suppress(OSError):
@@ -393,7 +388,7 @@ class Lease:
                 "s; the run continues there"
             )
         # One that was made anew in the meantime may have the same numbers.
-        if not number or not is_of(self._directory, self._number, self._holder.token):
+        if not number or not _has(file_of(self._directory, self._number), self._holder.token):
             raise LeaseLost(f"{self._directory.parent} was removed while this process worked on it")
 
     def _win_again(self) -> None:
@@ -410,9 +405,9 @@ class Lease:
             )
         self._number, self._holder, self._beaten = self._number + 1, renewed, _awake_s()
 
-    def progress(self, step: int, steps_per_s: float, at: str = "") -> None:
+    def progress(self, step: int, steps_per_s: float) -> None:
         """Set the step and rate that the coming beats report."""
-        self._told = {"step": step, "steps_per_s": steps_per_s, "at": at}
+        self._told = {"step": step, "steps_per_s": steps_per_s}
 
     def _keep_beating(self) -> None:
         # In its own thread: compiling a model or judging it at the end may take longer than a lease lasts.

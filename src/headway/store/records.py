@@ -116,7 +116,7 @@ def read_init_record(path: Path) -> dict[str, Any] | None:
     Raises:
         ResultsError: when it is damaged.
     """
-    return read_json(path / INIT_RECORD, "") if (path / INIT_RECORD).is_file() else None
+    return read_json(path / INIT_RECORD) if (path / INIT_RECORD).is_file() else None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -184,14 +184,14 @@ def signed_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) and is_as_signed(content) else None
 
 
-def read_json(path: Path, missing: str) -> dict[str, Any]:
-    """The mapping in a file of JSON; `missing` is what its absence means.
+def read_json(path: Path) -> dict[str, Any]:
+    """The mapping in a file of JSON.
 
     Raises:
         ResultsError: when it is missing, damaged or holds no mapping.
         Unreadable: when the file system does not give it.
     """
-    return mapping_in(read_bytes(path, missing), path)
+    return mapping_in(read_bytes(path, str(path.parent)), path)
 
 
 def read_bytes(path: Path, missing: str) -> bytes:

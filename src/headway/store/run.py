@@ -273,7 +273,7 @@ class Run:
     def curves(self) -> dict[str, Any]:
         """Return the results of the final evaluation beside the metrics; empty before it."""
         path = self.path / "curves.json"
-        return records.read_json(path, "") if path.is_file() else {}
+        return records.read_json(path) if path.is_file() else {}
 
     def weight_steps(self) -> list[int]:
         """The steps, beside the last, whose weights were kept: other runs start there, or it was asked for."""

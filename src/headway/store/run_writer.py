@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -45,26 +44,21 @@ class RunWriter:
         self._of_steps = _cut_steps(path, self.resumed)
         for name in _LINE_FILES:
             _cut_lines(path / name, self.resumed)
-        self._metrics = _Lines(path / "metrics.jsonl")
-        self._samples = _Lines(path / "samples.jsonl") if (path / "samples.jsonl").is_file() else None
+        self._lines = {"metrics.jsonl": _Lines(path / "metrics.jsonl")}
+        if (path / "samples.jsonl").is_file():
+            self._lines["samples.jsonl"] = _Lines(path / "samples.jsonl")
 
     def __enter__(self) -> "RunWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._metrics.close()
-        if self._samples is not None:
-            self._samples.close()
+    def __exit__(self, *_: object) -> None:
+        for lines in self._lines.values():
+            lines.close()
 
     @property
     def contents(self) -> dict[str, Content]:
         """The content that each file of the records must have now, by its path in the folder."""
-        lines = {"metrics.jsonl": self._metrics.content}
-        if self._samples is not None:
-            lines["samples.jsonl"] = self._samples.content
-        return {**lines, **self._of_steps}
+        return {**{name: lines.content for name, lines in self._lines.items()}, **self._of_steps}
 
     def record(
         self,
@@ -85,7 +79,7 @@ class RunWriter:
         for sample in samples:
             self._write_sample({"step": step, **sample})
         line = {"step": step, **metrics}
-        self._metrics.append(line)
+        self._lines["metrics.jsonl"].append(line)
         return line
 
     def keep_weights(self, step: int, weights: Arrays) -> None:
@@ -113,17 +107,16 @@ class RunWriter:
         """
         self._lease.check()
         # The commit must never be ahead of the records: they reach the disk first.
-        self._metrics.sync()
-        if self._samples is not None:
-            self._samples.sync()
+        for lines in self._lines.values():
+            lines.sync()
         checkpoint.save(self._path / "checkpoint", replace(state, run=self._run, records=self.contents))
 
     def _write_sample(self, sample: Mapping[str, Any]) -> None:
-        if self._samples is None:
+        if "samples.jsonl" not in self._lines:
             # Opened before the look at the lease: who takes over from here on has cut it into a new file.
-            self._samples = _Lines(self._path / "samples.jsonl")
+            self._lines["samples.jsonl"] = _Lines(self._path / "samples.jsonl")
             self._lease.check()
-        self._samples.append(sample)
+        self._lines["samples.jsonl"].append(sample)
 
 
 class _Lines:

@@ -47,9 +47,7 @@ def exit_code(error: OSError) -> int:
 
 def disk_full(path: Path) -> str:
     """The outcome of a run that could not be written."""
-    if lacks_inodes(_NO_SPACE, path):
-        return f"{NO_INODE}; nothing recorded is lost: delete some files where {path} is and run again to resume"
-    return f"the disk is full; nothing recorded is lost: free some space where {path} is and run again to resume"
+    return outcome(path, _NO_SPACE)
 
 
 def unreachable(path: Path) -> str:
@@ -65,17 +63,24 @@ def unreachable(path: Path) -> str:
 def outcome(path: Path, error: OSError) -> str:
     """Return what happened to a run folder that could not be written, and what to do."""
     at = Path(error.filename) if isinstance(error.filename, str) and error.errno not in _GONE else path
-    if error.errno == errno.ENOSPC:
-        return disk_full(at)
-    if error.errno == errno.EDQUOT:
-        return (
-            f"the disk quota is used up; nothing recorded is lost: free some of your space where {at} is and run "
-            "again to go on"
-        )
     if error.errno in _GONE and not path.is_dir():
         return unreachable(path)
+    wrong, todo = _about(error, at)
+    if error.errno in FULL:
+        return f"{wrong}; nothing recorded is lost: {todo} where {at} is and run again to resume"
+    return f"{at} cannot be written: {wrong}; what was recorded stays: {todo}, and run again to resume"
+
+
+def _about(error: OSError, path: Path) -> tuple[str, str]:
+    """Return what is wrong with the disk of a path, and what to do."""
+    if lacks_inodes(error, path):
+        return NO_INODE, "delete some files"
+    if error.errno == errno.ENOSPC:
+        return "the disk is full", "free some space"
+    if error.errno == errno.EDQUOT:
+        return "the disk quota is used up", "free some of your space"
     todo = "mount it for writing" if error.errno == errno.EROFS else "see that its file system works"
-    return f"{at} cannot be written: {error.strerror}; what was recorded stays: {todo}, and run again to resume"
+    return str(error.strerror), todo
 
 
 _ROOM = 16_000_000
@@ -105,21 +110,14 @@ def why_no_room(directory: Path, n_bytes: int = 0) -> OSError | None:
 def failure(directory: Path, error: OSError) -> StorageFailed:
     """Return the error for a directory that cannot be written: what is wrong, where, and what to do."""
     at = Path(error.filename) if isinstance(error.filename, str) else directory
-    if lacks_inodes(error, at):
-        wrong, todo = NO_INODE, "Delete some files there"
-    elif error.errno == errno.ENOSPC:
-        wrong, todo = "the disk is full", "Free some space there"
-    elif error.errno == errno.EDQUOT:
-        wrong, todo = "the disk quota is used up", "Free some of your space there"
-    elif error.errno == errno.EROFS:
-        wrong, todo = f"{error.strerror}", "Mount it for writing"
-    else:
-        wrong, todo = f"{error.strerror}", "See that its file system works"
+    wrong, todo = _about(error, at)
+    there = " there" if error.errno in FULL else ""
     place = directory if at.absolute().is_relative_to(directory.absolute()) else at
     again = "run the same command again"
     again += f", or `headway run {directory}`," if (directory / "experiment.yaml").is_file() else ""
     return StorageFailed(
-        f"{place} cannot be written: {wrong}. Nothing recorded is lost. {todo}, then {again} to go on."
+        f"{place} cannot be written: {wrong}. Nothing recorded is lost. {todo.capitalize()}{there}, then {again} to go "
+        "on."
     )
 
 

@@ -8,24 +8,22 @@ instruction set sums in another order, which is no defect.
 `directory_warnings` are sentences on a directory, apart from its damaged runs, to read before its results are believed.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.base.files import Content, entries, json_text, names_in, plain, read_bytes
-from headway.base.text import command_line, listed, some_names
+from headway.base.files import Content, entries, json_text, plain, read_bytes
+from headway.base.text import command_line, listed
 from headway.config import command
 from headway.config.plugins import check_kept
-from headway.config.run import WORK
-from headway.errors import DeclarationError, ResultsError, shortened
+from headway.errors import DeclarationError, ResultsError
 from headway.store import document, integrity, look_plans
 from headway.store.directory import Store
 from headway.store.environment import changes
 from headway.store.growth import why_not_asked
 from headway.store.integrity import Checked
-from headway.store.records import OF_STEPS, READ, anew, is_of_run, run_folders, signed_json
+from headway.store.records import anew, run_folders, signed_json
 from headway.store.run import Run, read
 from headway.store.run_writer import why_not_newest
 
@@ -38,14 +36,12 @@ class Looked:
         n_files: the number of files that were read whole.
         n_bytes: the size of these files, in bytes.
         damages: the damages, one sentence each.
-        note: the further remarks, in a sentence.
         held: True if a process works on the run, so that it was not checked.
     """
 
     n_files: int = 0
     n_bytes: int = 0
     damages: tuple[str, ...] = ()
-    note: str = ""
     held: bool = False
 
 
@@ -66,7 +62,7 @@ def verify(directory: Path) -> Iterator[Looked]:
     damages = (*filter(None, [doubt]), *_misplaced(directory), *beside.damages)
     yield replace(beside, damages=damages)
     for folder in run_folders(directory):
-        yield _look(folder, store, checked)
+        yield _examined(folder, store, checked)
     checked.save()
 
 
@@ -132,28 +128,6 @@ def _why_not_code(file: Path) -> str:
 
 def _why_not_command(file: Path) -> str:
     return "" if command.is_kept(file) else f"{file} is not as it was written; the experiment's file writes it again"
-
-
-def _look(folder: Path, store: Store | None, known: Checked) -> Looked:
-    return replace(_examined(folder, store, known), note=_not_of_a_run(folder))
-
-
-_FOLDERS = ("checkpoint", *OF_STEPS)
-_OWN = ("run.json", "log.txt", integrity.SEAL, "lease", WORK, *_FOLDERS, *READ)
-"""The names of what a run's folder holds."""
-
-
-def _not_of_a_run(folder: Path) -> str:
-    """Return a note that names foreign files and links in a run's folder, which nothing reads; empty for none."""
-    found = {name: name in _OWN for name in names_in(folder)}
-    for above in _FOLDERS:
-        if not os.path.islink(folder / above):
-            found |= {f"{above}/{name}": is_of_run(f"{above}/{name}") for name in names_in(folder / above)}
-    links = [name for name in found if os.path.islink(folder / name)]
-    foreign = [name for name, is_own in found.items() if not is_own and name not in links and not name.endswith(".tmp")]
-    kinds = ((foreign, "not of the run"), (links, "links, which Headway does not follow"))
-    told = [f"{what}: {some_names([*map(shortened, names)])}" for names, what in kinds if names]
-    return f"{folder}: {'; '.join(told)}" if told else ""
 
 
 def _examined(folder: Path, store: Store | None, known: Checked) -> Looked:
