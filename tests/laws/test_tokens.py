@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 422_777,
-    "code lines": 40_211,
+    "tokens": 421_441,
+    "code lines": 40_106,
     "dense modules": 82,
-    "functions above 400 tokens": 27,
+    "functions above 400 tokens": 25,
     "comprehensions in 1,000 lines": 77,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
