@@ -27,7 +27,7 @@ def test_what_stands_in_is_the_same(name, mean_over):
     whole = substitutes(module, INPUTS, OTHER, mean_over=mean_over, seed=3)
     read = OtherText.read(module, INPUTS, OTHER, mean_over=mean_over, seed=3, at_once=2)
     assert read.donors == whole.donors
-    part = read.stand_ins(module, range(1, 4))
+    part = read.stand_ins(module, slice(1, 4))
     assert part.donors == whole.donors[1:4]
     for layer, n in enumerate(module.model.layout.n_heads):
         if not n:

@@ -110,7 +110,7 @@ def test_no_rule_is_written_twice_and_none_is_idle():
         for part in o.parts
         if isinstance(part, Choice)
     }
-    assert {rule.split("@")[0] for rule in LANGUAGE.rules} - asked == {"start"}
+    assert {rule.split("@")[0] for rule in LANGUAGE.rules} == asked | {"start"}
 
 
 def test_the_draws_of_the_default_stories_are_frozen():
@@ -123,5 +123,3 @@ def test_rules_that_cannot_be_read_are_errors():
         Grammar({"start": "once upon a time"})
     with pytest.raises(DeclarationError, match=r"rule start has a part \{no:way\} that cannot be read"):
         Grammar({"start": "1 a {no:way}"})
-    with pytest.raises(DeclarationError, match="rule start asks for a rule ending, which is not there"):
-        Grammar({"start": "1 a {ending}"})

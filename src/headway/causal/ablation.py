@@ -209,9 +209,8 @@ class BatchedText:
 
     def _batches(self) -> Iterator[Batch]:
         for start in range(0, len(self.inputs), self.at_once):
-            some = range(start, min(start + self.at_once, len(self.inputs)))
-            here = slice(some.start, some.stop)
-            yield self.inputs[here], self.targets[here], self.other.stand_ins(self.model, some)
+            here = slice(start, start + self.at_once)
+            yield self.inputs[here], self.targets[here], self.other.stand_ins(self.model, here)
 
     def _told(self, what: str) -> Iterator[Batch]:
         """Yield the batches; after the first, report how long the others will take."""

@@ -131,7 +131,7 @@ def _fast_is_slow(model: Intervenable, tokens: Tensor) -> None:
     targets = tokens[:, 1:].clamp(max=logits_of(model, inputs[:1]).shape[2] - 1)  # a read-out may be narrow
     # Each token's neighbour in the vocabulary serves as the other text, which so differs from every text.
     other = OtherText.read(model, inputs, torch.where(inputs > 0, inputs - 1, inputs + 1))
-    stand_ins = other.stand_ins(model, range(len(inputs)))
+    stand_ins = other.stand_ins(model, slice(None))
     heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
     removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
     fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
@@ -263,16 +263,15 @@ def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor) -> None:
 def _parts_are_what_the_model_computes(
     runs: TwoRuns, other: AttentionTrace, attention: AttentionTrace, sites: tuple[PatchSite, ...]
 ) -> None:
-    cases = dict(_cases(other, attention, sites))
-    patches = [contexts for contexts, _ in cases.values()]
-    found = runs.run.logits_with(attention.layer, patches)
-    for (check, (_, edits)), logits in zip(cases.items(), found, strict=True):
+    cases = list(_cases(other, attention, sites))
+    found = runs.run.logits_with(attention.layer, [contexts for _, contexts, _ in cases])
+    for (check, _, edits), logits in zip(cases, found, strict=True):
         compare(f"in layer {attention.layer} {check}", logits, logits_of(runs.model, runs.tokens, edits=edits))
 
 
 def _cases(
     other: AttentionTrace, attention: AttentionTrace, sites: tuple[PatchSite, ...]
-) -> Iterator[tuple[str, tuple[Mapping[int, Tensor], Edits]]]:
+) -> Iterator[tuple[str, Mapping[int, Tensor], Edits]]:
     """Yield the cases to check by name: contexts put in, and the equal change of the model's own attention."""
     layer, one = attention.layer, attention.z.shape[1] // 2
     for site in _INTO:
@@ -283,19 +282,22 @@ def _cases(
             yield (
                 f"{site} of another text, given to the model's own attention, does what the context does that is "
                 "computed of it",
-                ({head: patched_context(other, attention, head, site) for head in readers}, {(layer, site): edit}),
+                {head: patched_context(other, attention, head, site) for head in readers},
+                {(layer, site): edit},
             )
     whole = dict(enumerate(other.z.unbind(1)))
     if "z" in sites:
         yield (
             "contexts of another text, put in for every head, do what they do in a whole pass",
-            (whole, {(layer, "z"): partial(_exchanged, other.z, slice(None))}),
+            whole,
+            {(layer, "z"): partial(_exchanged, other.z, slice(None))},
         )
     if set(sites) & set(_INTO):
         yield (
             "queries, keys and values of another text do together what its contexts do, as nothing else decides where "
             "heads look (z and pattern alone, as sites and without paths, do not need that)",
-            (whole, {(layer, site): partial(_exchanged, getattr(other, site), slice(None)) for site in _INTO}),
+            whole,
+            {(layer, site): partial(_exchanged, getattr(other, site), slice(None)) for site in _INTO},
         )
 
 

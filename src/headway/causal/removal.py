@@ -113,11 +113,7 @@ def reference_losses_without(
             sequence_losses(model, model.hidden(inputs, edits=without(r.heads, r.stand_in))[0], targets)
             for r in removals
         ]
-    return Losses(
-        whole=whole,
-        without=torch.stack(found) if found else whole.new_zeros(0, len(whole)),
-        forward_passes=1.0 + len(removals),
-    )
+    return Losses(whole=whole, without=torch.stack(found), forward_passes=1.0 + len(removals))
 
 
 def losses_without(
@@ -166,9 +162,7 @@ def _one_by_one(model: "TheirDecoder", inputs: Tensor, targets: Tensor, removals
             logits = kept.again(first, without(removal.heads, removal.stand_in))
             found.append(sequence_losses(model, logits, targets))
             passes += kept.share(first)
-    return Losses(
-        whole=whole, without=torch.stack(found) if found else whole.new_zeros(0, len(whole)), forward_passes=passes
-    )
+    return Losses(whole=whole, without=torch.stack(found), forward_passes=passes)
 
 
 def _side_by_side(model: Transformer, inputs: Tensor, targets: Tensor, removals: Sequence[Removal]) -> Losses:
@@ -181,8 +175,7 @@ def _side_by_side(model: Transformer, inputs: Tensor, targets: Tensor, removals:
         for layer in range(model.model.n_layers):
             begins = [i for i, removal in enumerate(removals) if _first(removal) == layer]
             z: dict[int, Tensor] = {}
-            edits: Edits = {(layer, "z"): partial(z.setdefault, layer)} if begins else {}
-            written = model.written(stream, layer, edits)
+            written = model.written(stream, layer, {(layer, "z"): partial(z.setdefault, layer)})
             if begins:
                 assert written is not None, "a layer with heads writes"
                 for start in range(0, len(begins), at_once):

@@ -219,9 +219,9 @@ class OtherText:
             quarters=quarters if len(quarters) > 1 else (),
         )
 
-    def stand_ins(self, model: Intervenable, some: range) -> Substitutes:
+    def stand_ins(self, model: Intervenable, some: slice) -> Substitutes:
         """Return the substitutes for heads on some sequences of the text."""
-        donors = self.donors[some.start : some.stop]
+        donors = self.donors[some]
         zero = {layer: z.new_zeros(1, 1, 1, 1) for layer, z in self.mean.items()}
         resampled = contexts_of(model, self.tokens[list(donors)])
         return Substitutes(of={"zero": zero, "mean": self.mean, "resample": resampled}, donors=donors)

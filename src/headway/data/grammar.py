@@ -112,7 +112,7 @@ class Grammar:
     """Rules by name, each as its lines; `start` names the first.
 
     Raises:
-        DeclarationError: when a line cannot be read, or asks for a rule that is not there.
+        DeclarationError: when a line cannot be read.
     """
 
     def __init__(self, rules: Mapping[str, str], start: str = "start"):
@@ -121,10 +121,6 @@ class Grammar:
         self.start = start
         self.digest = digest([{name: [line[0] for line in lines] for name, lines in read.items()}, start])
         self._limits = {name: list(accumulate(o.p for o in options)) for name, options in self.rules.items()}
-        for name, options in self.rules.items():
-            for part in (part for option in options for part in option.parts if isinstance(part, Choice)):
-                if not any(rule == part.rule or (part.of and rule.startswith(f"{part.rule}@")) for rule in rules):
-                    raise DeclarationError(f"the grammar's rule {name} asks for a rule {part.rule}, which is not there")
 
     def draw(self, key: int, index: int) -> Text:
         """Return the text of a number, from 0: a function of (key, index) alone."""

@@ -11,6 +11,7 @@ kept outputs and are not computed again.
 """
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -205,8 +206,9 @@ class TheirDecoder:
         takes = inspect.signature(model.forward).parameters
         self._options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
         self._options |= {"return_dict": True} if "return_dict" in takes else {}
+        self._few_tokens = _tokens(model, self.vocab_size)
         self._check_answers()
-        self._heads = _heads_of(model, self.vocab_size)
+        self._heads = _heads_of(model, self._few_tokens)
         self.layers = _layers_of(model, [heads.path for heads in self._heads.values()])
         self._check_causal()
 
@@ -216,11 +218,10 @@ class TheirDecoder:
         Raises:
             UserError: naming the class that does.
         """
-        tokens = _tokens(self.model, self.vocab_size)
         with torch.no_grad():
-            output = self.model(input_ids=tokens, **self._options)
+            output = self.model(input_ids=self._few_tokens, **self._options)
         logits = getattr(output, "logits", None)
-        if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[1] != tokens.shape[1]:
+        if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[1] != self._few_tokens.shape[1]:
             raise UserError(
                 f"{type(self.model).__name__}: it gives no logits of the next token, so `headway xray` can measure its "
                 "heads, but Headway cannot ablate or patch them; load it with AutoModelForCausalLM.from_pretrained"
@@ -233,9 +234,8 @@ class TheirDecoder:
         Layers that share keys and values (Gemma 3n and 4) read more. So each layer is tried once with kept outputs
         below it, on a few tokens.
         """
-        tokens = _tokens(self.model, self.vocab_size)
         with torch.no_grad():
-            whole = self._kept_whole(tokens)
+            whole = self._kept_whole(self._few_tokens)
             return all(_goes_on(whole, layer) for layer in range(1, len(whole.outputs)))
 
     def _check_causal(self) -> None:
@@ -244,8 +244,7 @@ class TheirDecoder:
         Raises:
             UserError: when one does.
         """
-        tokens = _tokens(self.model, self.vocab_size)
-        other = tokens.clone()
+        tokens, other = self._few_tokens, self._few_tokens.clone()
         other[:, -1] = (other[:, -1] + 1) % self.vocab_size
         with torch.no_grad():
             one, two = (self.hidden(each)[0][:, :-1] for each in (tokens, other))
@@ -365,7 +364,7 @@ def _goes_on(whole: TheirPass, layer: int) -> bool:
         return False  # it lacks what the layers below would have left for it
 
 
-def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
+def _heads_of(model: PreTrainedModel, tokens: Tokens) -> dict[int, _Heads]:
     """Return the heads of each layer, found in a pass of different tokens.
 
     Raises:
@@ -373,7 +372,7 @@ def _heads_of(model: PreTrainedModel, vocab_size: int) -> dict[int, _Heads]:
     """
     name = type(model).__name__
     with torch.no_grad():
-        seen, recorded = recorded_pass(model, {"input_ids": _tokens(model, vocab_size)})
+        seen, recorded = recorded_pass(model, {"input_ids": tokens})
     found: dict[int, _Heads] = {}
     for attention, call in zip(seen.attentions, recorded.calls, strict=True):
         other = found.get(attention.layer)
@@ -402,16 +401,11 @@ def _tokens(model: PreTrainedModel, vocab_size: int) -> Tokens:
 
 def _layers_of(model: PreTrainedModel, paths: Sequence[str]) -> tuple[nn.Module, ...]:
     """Return the list of layers that holds all attentions, by the first number in their paths; else nothing."""
-    parents = {_before_number(path) for path in paths}
+    first_numbers = [re.match(r"(.+?)\.\d+(\.|$)", path) for path in paths]
+    parents = {match and match[1] for match in first_numbers}
     parent = parents.pop() if len(parents) == 1 else None
     layers = None if parent is None else model.get_submodule(parent)
     return tuple(layers) if isinstance(layers, nn.ModuleList) else ()
-
-
-def _before_number(path: str) -> str | None:
-    parts = path.split(".")
-    number = next((i for i, part in enumerate(parts) if part.isdigit()), None)
-    return None if number is None else ".".join(parts[:number])
 
 
 def _changed(

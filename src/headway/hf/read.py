@@ -11,7 +11,8 @@ be read so (`own_version`), and for a trace alone those whose attention transfor
 import math
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,18 +202,24 @@ def _declared(
     Raises:
         UserError: if the declaration is invalid, Headway's model cannot have it, or it is far larger than the arrays.
     """
-    try:
+    with _in_config(folder):
         check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes))
         model, vocab_size = architecture.read(config), architectures.vocab_size_of(config)
         check_built((), fixed_bytes(model), numbers=arrays.numbers)
+    return model, vocab_size
+
+
+@contextmanager
+def _in_config(folder: Path) -> Iterator[None]:
+    """Name a folder's config.json in every error within a block that reads its content."""
+    try:
+        yield
     except KeyError as error:
         raise UserError(f"{folder}/config.json: {error.args[0]} is missing; give it a value") from None
     except UserError as error:
-        raise UserError(f"{folder}/config.json: {error}") from None
+        raise type(error)(f"{folder}/config.json: {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        problem = shortened(str(error))
-        raise UserError(f"{folder}/config.json: it cannot be understood ({problem})") from None
-    return model, vocab_size
+        raise UserError(f"{folder}/config.json: it cannot be understood ({shortened(str(error))})") from None
 
 
 def fixed_bytes(model: TransformerModel) -> int:
@@ -237,11 +244,10 @@ def is_own(folder: Path) -> bool:
     if _OTHER_HEAD.search(next(iter(named_architectures(config)), "")):
         return False
     try:
-        architecture.read(config)
-    except architectures.NotOurs:
-        return False
-    except (KeyError, UserError, TypeError, ValueError, AttributeError, ArithmeticError):
-        return True  # opening it reports the error
+        with _in_config(folder):
+            architecture.read(config)
+    except UserError as error:
+        return not isinstance(error, architectures.NotOurs)  # opening it reports any other
     return True
 
 

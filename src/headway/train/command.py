@@ -89,7 +89,7 @@ class CommandRecords:
     def _new_in(self, file: IO[bytes]) -> bytes:
         if os.fstat(file.fileno()).st_size < self._read:  # the command began the file anew
             self._begin_anew()
-            self._old = min(self._old, 0)
+            self._old = 0
         file.seek(self._read)
         new = file.read()
         self._read += len(new)

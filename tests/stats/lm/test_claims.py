@@ -29,7 +29,7 @@ def test_more_arms_widen_what_holds_for_all_at_once_and_not_what_each_layer_says
 def test_arms_may_have_other_numbers_of_seeds_and_layers() -> None:
     rng = np.random.default_rng(0)
     small, large = every_layer([RISES, 0.02 + 0.01 * rng.normal(size=(12, 2))])
-    assert small.mean.tolist() == pytest.approx(RISES.mean(0).tolist())
+    assert small.together.mean(1).tolist() == pytest.approx(RISES.mean(0).tolist())
     assert large.together.shape == (2, 2)
     assert np.ptp(large.together, axis=1).max() < np.ptp(small.together, axis=1).min()
     assert large.confirm(0.0)

@@ -424,15 +424,13 @@ class JudgedStatement:
 
 @dataclass(frozen=True, kw_only=True)
 class LayersOfArm:
-    """The layers of one arm, or other numbers that must all lie on one side: means and the ends of two intervals.
+    """The layers of one arm, or other numbers that must all lie on one side: the ends of two intervals.
 
     Attributes:
-        mean: the mean over seeds of each layer.
         together: the simultaneous 95 % intervals of all layers of all arms, (layer, end).
         alone: 95 % intervals of each layer by itself (layer, end).
     """
 
-    mean: Float[np.ndarray, " layer"]
     together: Float[np.ndarray, "layer 2"]
     alone: Float[np.ndarray, "layer 2"]
 
@@ -484,5 +482,5 @@ def every_layer(arms: Sequence[Float[np.ndarray, "seed layer"]]) -> list[LayersO
         together, alone = (
             mean[:, None] + np.array([-1, 1]) * (bound[here] * se[here])[:, None] for bound in (at_once, by_itself)
         )
-        judged.append(LayersOfArm(mean=mean, together=together, alone=alone))
+        judged.append(LayersOfArm(together=together, alone=alone))
     return judged

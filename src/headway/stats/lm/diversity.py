@@ -272,32 +272,20 @@ def head_progress(run: Run) -> HeadProgress | None:
 
 def _summary(scores: Mapping[str, HeadScores], names: Sequence[str]) -> dict[str, tuple[np.ndarray, int]]:
     """Return the mean, variance and null of each metric (3, layer), and its number of rows."""
+    from headway.heads.scores import of_pairs
+
     summaries = {}
     for metric, score in scores.items():
         numbers = np.full((3, len(names)), np.nan)
         for column, name in enumerate(names):
             if name in score.values:
                 value = np.asarray(score.values[name], np.float64)
-                pairs = _entries(value)
+                pairs = of_pairs(value)
                 numbers[:2, column] = pairs.mean(), pairs.var()
                 if name in score.null:
-                    numbers[2, column] = _entries(np.broadcast_to(score.null[name], value.shape)).mean()
+                    numbers[2, column] = of_pairs(np.broadcast_to(score.null[name], value.shape)).mean()
         summaries[metric] = (numbers, score.n_rows)
     return summaries
-
-
-def _entries(value: np.ndarray) -> np.ndarray:
-    """`of_pairs`, with the positions of the pairs remembered."""
-    if value.ndim != 2 or len(value) < 2:
-        from headway.heads.scores import of_pairs
-
-        return of_pairs(value)
-    return value[_upper(len(value))]
-
-
-@lru_cache(maxsize=64)
-def _upper(n_heads: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.triu_indices(n_heads, k=1)
 
 
 EARLY = 40
