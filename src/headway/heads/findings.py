@@ -1,7 +1,7 @@
 """Findings: special, alike and idle heads of a model, as values, each with its chance under untrained heads.
 
 Heads are compared with untrained heads on the same stream. On models that learnt nothing, at most 5 % of pages
-should have a finding; over 25 kinds of initial weights 4 % had one. The 5 % are split evenly among the kinds of
+should have a finding; over 25 kinds of initial weights 4.7 % had one. The 5 % are split evenly among the kinds of
 finding, and within a kind among the layers (or, for compositions, the pairs) searched.
 
 A layer is searched for its highest head (or pair), so the null is the highest head of each draw of untrained heads.
@@ -108,9 +108,9 @@ _ALIKE_OUTPUTS, _ALIKE_QUERIES, _IDLE, _COMPOSED = 0.2, 0.1, 0.25, 1.1
 """The limits of a finding: least centred cosine of outputs, CKA above untrained heads', share of an even share,
 multiple of chance.
 """
-_DIFFER = FAMILY_WISE / 5
-"""The chance from which on metrics are said to differ: initialisations differ from their re-initialised heads by more
-than these do from one another, and this search has every metric.
+_CAUTIOUS = FAMILY_WISE / 5
+"""The chance from which on heads are said to be alike, and metrics to differ: initialisations differ from their
+re-initialised heads by more than these do from one another.
 """
 _CONSTANT = 0.9
 """The share of its squared output from which on a head is said to add a constant, and is like no other head."""
@@ -349,7 +349,7 @@ def _alike(
 ) -> Finding | None:
     """Return the pairs of heads that are alike."""
     pairs = _pairs(score, labels, scale, kinds)
-    enough = [pair for pair in pairs if pair.value >= least(pair) and pair.p <= FAMILY_WISE]
+    enough = [pair for pair in pairs if pair.value >= least(pair) and pair.p <= _CAUTIOUS]
     if not enough:
         return None
     mean = float(np.mean([pair.value for pair in pairs]))
@@ -479,7 +479,7 @@ def _beyond_redraws(scores: Mapping[str, HeadScores], labels: Mapping[str, str],
     if not searched or len(searched[0].drawn) < 4:
         return None
     highest = np.max([found.drawn.max(1) for found in searched], 0)
-    beyond = threshold(highest, _DIFFER / kinds, "size")
+    beyond = threshold(highest, _CAUTIOUS / kinds, "size")
     n, m = sum(int((found.own >= beyond).sum()) for found in searched), sum(len(found.own) for found in searched)
     most = max(searched, key=lambda found: float(found.own.max()))
     at = int(most.own.argmax())
