@@ -34,7 +34,7 @@ import torch
 from headway.causal.attribution import attribute
 from headway.causal.pruning import pruned
 from headway.causal.removal import Removal, losses_without, work_of
-from headway.causal.substitutes import heads_of, substitutes
+from headway.causal.substitutes import OtherText, heads_of
 from headway.config.lm.model import GptNeo
 from headway.models.transformer import Transformer, mean_nll
 from headway.models.weights import initial_weights
@@ -52,7 +52,7 @@ class Bench:
         draw = torch.Generator().manual_seed(0)
         tokens, other = (torch.randint(0, VOCAB, (batch, context + 1), generator=draw) for _ in range(2))
         self.inputs, self.targets = tokens[:, :-1], tokens[:, 1:]
-        self.stand_ins = substitutes(self.model, self.inputs, other[:, :-1])
+        self.stand_ins = OtherText.read(self.model, self.inputs, other[:, :-1]).stand_ins(self.model, slice(None))
         self.heads = heads_of(self.model)
 
     def forward(self) -> None:

@@ -39,7 +39,7 @@ from headway.causal.attribution import attribute
 from headway.causal.checks import check_interventions, check_patching
 from headway.causal.patch_result import PATCH_SITES
 from headway.causal.patching import TwoRuns, patched_effects
-from headway.causal.substitutes import substitutes
+from headway.causal.substitutes import OtherText
 from headway.config.kinds import parse_run
 from headway.config.lm.run import TASKS, TokensRun
 from headway.config.load import load, resolve
@@ -329,21 +329,21 @@ def _texts(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 def _ablated(module: Transformer, device: torch.device) -> Found:
     inputs, targets, other = _texts(device)
-    exact = ablate(module, inputs, targets, substitutes(module, inputs, other))
+    exact = ablate(module, inputs, targets, OtherText.read(module, inputs, other).stand_ins(module, slice(None)))
     effects = {kind: torch.from_numpy(np.asarray(each.flat())) for kind, each in exact.single.items()}
     return {**effects, "size": torch.from_numpy(exact.loss)}
 
 
 def _attributed(module: Transformer, device: torch.device) -> Found:
     inputs, targets, other = _texts(device)
-    found = attribute(module, inputs, targets, substitutes(module, inputs, other))
+    found = attribute(module, inputs, targets, OtherText.read(module, inputs, other).stand_ins(module, slice(None)))
     return {"gates": torch.from_numpy(np.concatenate(found.gate_gradients)), "size": torch.ones(1)}
 
 
 def _patched(module: Transformer, device: torch.device, site: Any) -> Found:
     inputs, _, other = _texts(device)
     runs = TwoRuns(module, inputs, other, lambda logits: logits[:, -1, 7] - logits[:, -1, 8])
-    return {"effects": patched_effects(runs, site)[1], "size": runs.values(inputs)}
+    return {"effects": patched_effects(runs, site), "size": runs.values(inputs)}
 
 
 # Training

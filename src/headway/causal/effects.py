@@ -36,6 +36,11 @@ Head = tuple[int, int]
 """A head as (layer, head), from 0."""
 
 
+def heads_in(n_heads: Sequence[int]) -> list[Head]:
+    """Return all heads of layers with these numbers of heads."""
+    return [(layer, head) for layer, n in enumerate(n_heads) for head in range(n)]
+
+
 def named(head: Head) -> str:
     """Return the name of a head in sentences, such as L3H7.
 

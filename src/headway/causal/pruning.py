@@ -19,6 +19,7 @@ from torch import Tensor
 from headway.base.text import counted
 from headway.causal.effects import Head
 from headway.causal.importance import Order, PruningText
+from headway.causal.substitutes import heads_of
 from headway.config.lm.head_units import Keep, Unit, sums_of, units_of, without_heads
 from headway.config.lm.layout import LayerHeads
 from headway.config.lm.model import TransformerModel
@@ -147,7 +148,7 @@ def prune_to_number(
     if steps < 1:
         raise UserError(f"{steps} steps were asked for; give 1 or more")
     now, total = model, model.model.layout.total
-    heads: list[Head] = [head for unit in units_of(model.model.layout) for head in unit]
+    heads = heads_of(model)
     for step in range(1, steps + 1):
         target = total - round((total - keep) * step / steps)
         if len(heads) <= target:
@@ -156,8 +157,7 @@ def prune_to_number(
             tell(f"step {step} of {steps}: from {counted(len(heads), 'head')} to {target}")
         units = units_of(now.model.layout)
         gone = _going(units, order(now, units, replace(text, keep=target)), len(heads) - target, len(heads) - keep)
-        names = [head for unit in units for head in unit]
-        stays = [head not in gone for head in names]
+        stays = [head not in gone for head in heads_of(now)]
         heads = [head for head, stay in zip(heads, stays, strict=True) if stay]
         n_heads, at = now.model.layout.n_heads, iter(stays)
         now = pruned(now, [[next(at) for _ in range(n)] for n in n_heads])

@@ -10,7 +10,6 @@ again and again, until a short text fills the memory. So Headway first bounds ho
 
 import json
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -329,24 +328,12 @@ def check_tokenizer(folder: Path) -> None:
         UserError: saying what is wrong with them.
     """
     for name, largest in _LARGEST.items():
-        try:
-            status = (folder / name).stat()
-        except OSError:
-            continue
-        if stat.S_ISREG(status.st_mode) and status.st_size > largest:
+        if (folder / name).is_file() and (size := (folder / name).stat().st_size) > largest:
             raise UserError(
-                f"tokenizer {folder}: {name} has {status.st_size / 1e6:,.0f} MB, and no tokenizer has more than "
+                f"tokenizer {folder}: {name} has {size / 1e6:,.0f} MB, and no tokenizer has more than "
                 f"{largest / 1e6:g} MB; give another"
             )
-    _check_ids(folder)
-
-
-def _check_ids(folder: Path) -> None:
-    """Raise UserError if ids are too large: the library walks through all ids below the largest.
-
-    Raises:
-        UserError: naming the largest.
-    """
+    # The library walks through all ids below the largest.
     for name in ("tokenizer.json", "vocab.json"):
         # The library, which reads the file next, reports invalid JSON or an invalid tokenizer.
         content = kept_json(folder / name, links=True)

@@ -226,15 +226,22 @@ class _AdamW:
         for training, members in self._groups.items():
             matrices = (stack.rows, stack.grads, self.mean, self.square)
             rows, grads, means, squares = ([matrix[member] for member in members] for matrix in matrices)
-            (beta1, beta2), fixed = training.betas, {"weight_decay": 0.0, "amsgrad": False, "maximize": False}
-            numbers: dict[str, Any] = {
-                "lr": rates[training],
-                "beta1": beta1,
-                "beta2": beta2,
-                "eps": training.eps,
-                **fixed,
-            }
-            torch._fused_adamw_(rows, grads, means, squares, [], [done] * len(rows), **numbers)
+            beta1, beta2 = training.betas
+            torch._fused_adamw_(
+                rows,
+                grads,
+                means,
+                squares,
+                [],
+                [done] * len(rows),
+                lr=rates[training],
+                beta1=beta1,
+                beta2=beta2,
+                eps=training.eps,
+                weight_decay=0.0,
+                amsgrad=False,
+                maximize=False,
+            )
 
 
 class Ensemble:

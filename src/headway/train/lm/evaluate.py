@@ -257,14 +257,11 @@ def prompt_tokens(wanted: Samples, tokens: Tokens) -> list[int]:
     Raises:
         UserError: when the tokenizer makes nothing of the prompt.
     """
-    if not wanted.prompt:
-        return [tokens.end_of_text]
-    prompt = tokens.tokenizer.encode(wanted.prompt)
-    if not prompt and wanted.prompt == PROMPT:
-        return [tokens.end_of_text]
-    if not prompt:
+    if wanted.prompt and (prompt := tokens.tokenizer.encode(wanted.prompt)):
+        return prompt
+    if wanted.prompt not in ("", PROMPT):
         raise UserError(f"samples.prompt {wanted.prompt!r}: the tokenizer gives no token for it; give another prompt")
-    return prompt
+    return [tokens.end_of_text]
 
 
 def repetition(written: Sequence[int]) -> list[float]:

@@ -59,21 +59,21 @@ class _Probe:
         """The scores as arrays, and the loss on the probes' sequences."""
         self._module.eval()
         scores = self._importance() if self._run.probes.importance else {}
-        if not self._run.probes.chosen:
-            self._module.train()
-            return Measurements(arrays=to_arrays(scores.values()))
-        losses: list[tuple[float, int]] = []
-        with torch.no_grad():
-            scores |= examine(
-                self._traced(losses),
-                self._run.probes.chosen,
-                trace=self._module.trace,
-                repetition=lambda: self._repetition,
-                weights=self._module,
-            )
+        metrics: dict[str, float] = {}
+        if self._run.probes.chosen:
+            losses: list[tuple[float, int]] = []
+            with torch.no_grad():
+                scores |= examine(
+                    self._traced(losses),
+                    self._run.probes.chosen,
+                    trace=self._module.trace,
+                    repetition=lambda: self._repetition,
+                    weights=self._module,
+                )
+            total, n_targets = map(sum, zip(*losses, strict=True))
+            metrics["probe_loss_nats"] = total / n_targets
         self._module.train()
-        loss_nats = sum(total for total, _ in losses) / sum(n_targets for _, n_targets in losses)
-        return Measurements(metrics={"probe_loss_nats": loss_nats}, arrays=to_arrays(scores.values()))
+        return Measurements(metrics=metrics, arrays=to_arrays(scores.values()))
 
     def _importance(self) -> dict[str, HeadScores]:
         """Return the sensitivity of the loss to each head, and the first-order estimate of the loss without it."""
@@ -142,23 +142,17 @@ def ablated(asked: AblateHeads | None, examples: Examples, loss: TokensLoss, ste
         return ()
 
     def take() -> Measurements:
-        exact, michel, first_order, integrated = _effects(asked, examples, loss)
+        inputs, targets = _held_out(examples, 2 * asked.sequences, loss)
+        half, module = len(inputs) // 2, loss.module
+        module.eval()
+        work = BatchedText.read(module, inputs[:half], targets[:half], inputs[half:], mean_over=asked.mean)
+        exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
+        module.train()
         names = {layer: f"layers.{layer}.attention" for layer, n in enumerate(loss.run.model.layout.n_heads) if n}
-        scores = effect_scores(names, exact, michel, first_order, integrated)
+        scores = effect_scores(names, exact, estimates.michel, estimates.first_order, integrated)
         return Measurements(metrics=_metrics(exact), arrays=to_arrays(scores.values()))
 
     return (Measure(due=lambda step: step == steps, take=take),)
-
-
-def _effects(asked: AblateHeads, examples: Examples, loss: TokensLoss) -> tuple[Any, ...]:
-    """Exact effects and the estimates of them."""
-    inputs, targets = _held_out(examples, 2 * asked.sequences, loss)
-    half, module = len(inputs) // 2, loss.module
-    module.eval()
-    work = BatchedText.read(module, inputs[:half], targets[:half], inputs[half:], mean_over=asked.mean)
-    exact, estimates, integrated = work.exact(), work.attributed(), work.integrated()
-    module.train()
-    return exact, estimates.michel, estimates.first_order, integrated
 
 
 def _held_out(examples: Examples, sequences: int, loss: TokensLoss) -> tuple[torch.Tensor, torch.Tensor]:
