@@ -48,7 +48,7 @@ from headway.stats.lm.claims import (
     Verdict,
     every_layer,
 )
-from headway.stats.lm.diversity import LayerAssociation, ProbedRun
+from headway.stats.lm.diversity import LayerAssociation, ProbedRun, heads_by_layer
 from headway.stats.lm.verdicts import claim_sentence, where
 from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST
@@ -376,10 +376,7 @@ def _late(prunings: dict[str, StartPruning], runs: Sequence[Run]) -> Iterator[Ju
 
 def _first_less_late(run: Run) -> float:
     """The share of layer 0's heads that stay, less that of the later half of the layers."""
-    whole, left = run.spec, run.trained
-    assert isinstance(whole, TokensRun)
-    assert isinstance(left, TokensRun)
-    shares = np.array(left.model.layout.n_heads) / np.maximum(1, whole.model.layout.n_heads)
+    shares = np.array(heads_by_layer(run.trained)) / np.maximum(1, heads_by_layer(run.spec))
     return float(shares[0] - shares[len(shares) // 2 :].mean())
 
 

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from headway.config.lm.run import TokensRun
+from headway.config.run import RunSpec
 from headway.stats.paired import interval_of_mean
 from headway.store.run import Run
 
@@ -223,11 +224,15 @@ class HeadProgress:
     n_rows: Mapping[str, int]
 
 
+def heads_by_layer(spec: RunSpec) -> tuple[int, ...]:
+    """Return the number of heads of each layer of a language model."""
+    assert isinstance(spec, TokensRun)
+    return spec.model.layout.n_heads
+
+
 def attentions(run: Run) -> dict[int, str]:
     """The attention of each layer of a language model that has heads, by layer."""
-    spec = run.trained
-    assert isinstance(spec, TokensRun)
-    return {layer: f"layers.{layer}.attention" for layer, heads in enumerate(spec.model.layout.n_heads) if heads}
+    return {layer: f"layers.{layer}.attention" for layer, n in enumerate(heads_by_layer(run.trained)) if n}
 
 
 def scores_at(run: Run, step: int) -> dict[str, HeadScores]:
@@ -247,8 +252,6 @@ def head_progress(run: Run) -> HeadProgress | None:
     Raises:
         ResultsError: when a file is damaged.
     """
-    spec = run.trained
-    assert isinstance(spec, TokensRun)
     steps, names = run.head_steps(), attentions(run)
     if not steps or not names:
         return None
@@ -256,13 +259,13 @@ def head_progress(run: Run) -> HeadProgress | None:
     metrics = list(dict.fromkeys(metric for probe in probes for metric in probe))
     if not metrics:
         return None
-    layout = spec.model.layout
+    n_heads = heads_by_layer(run.trained)
     empty = np.full((3, len(names)), np.nan)
     stacked = {m: np.stack([probe[m][0] if m in probe else empty for probe in probes], axis=1) for m in metrics}
     return HeadProgress(
         steps=np.array(steps),
         layers=tuple(names),
-        n_heads=tuple(layout.n_heads[layer] for layer in names),
+        n_heads=tuple(n_heads[layer] for layer in names),
         mean={metric: numbers[0] for metric, numbers in stacked.items()},
         variance={metric: numbers[1] for metric, numbers in stacked.items()},
         null={metric: numbers[2] for metric, numbers in stacked.items() if np.isfinite(numbers[2]).any()},

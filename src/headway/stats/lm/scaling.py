@@ -180,7 +180,8 @@ _HEADS = ("n_heads", "n_kv_heads", "d_head")
 
 def layout_of(arm: Arm) -> HeadLayout:
     """The head layout of an arm of the language-model laboratory."""
-    return _text(arm).model.layout
+    assert isinstance(arm.resolved_spec, TokensRun)
+    return arm.resolved_spec.model.layout
 
 
 def arms_on_curves(experiment: Experiment, arms: Sequence[Arm]) -> tuple[Arm, ...]:
@@ -199,11 +200,6 @@ def _but_heads(arm: Arm) -> dict[str, Any]:
     content = arm.spec(0).content()
     content["model"] = {key: value for key, value in content["model"].items() if key not in _HEADS}
     return content
-
-
-def _text(arm: Arm) -> TokensRun:
-    assert isinstance(arm.resolved_spec, TokensRun)
-    return arm.resolved_spec
 
 
 AGAINST = "constant"

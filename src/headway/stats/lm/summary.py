@@ -70,7 +70,9 @@ def size_curve(experiment: Experiment, runs: Sequence[Run]) -> tuple[SizeCompari
 
 def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> list[Sized]:
     models, of_arms = [], runs_of_arms(runs)
-    for arm in (arm for arm in experiment.arms if arm.control == control):
+    for arm in experiment.arms:
+        if arm.control != control:
+            continue
         trained = done(arm, of_arms)
         sizes = {run.metrics["n_parameters"] for run in trained if run.metrics.get("n_parameters") is not None}
         if isinstance(arm.resolved_spec, TokensRun) and sizes:
@@ -87,8 +89,12 @@ def _sized(experiment: Experiment, runs: Sequence[Run], control: str | None) -> 
 
 
 def _losses(runs: Sequence[Run]) -> dict[int, float]:
-    losses = {run.seed: run.metrics.get("eval_loss_nats") for run in runs}
-    return {seed: float(loss) for seed, loss in losses.items() if loss is not None}
+    losses = {}
+    for run in runs:
+        loss = run.metrics.get("eval_loss_nats")
+        if loss is not None:
+            losses[run.seed] = float(loss)
+    return losses
 
 
 MEASURED = {"unigram": "unigram_loss_nats", "bigram": "bigram_loss_nats", "entropy": "entropy_nats"}
@@ -111,20 +117,12 @@ def known_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
         for metric, value in run.spec.task.best_possible(run.spec.model).items():
             better = max if METRICS[metric].better == "higher" else min
             best[metric] = better(best.get(metric, value), value)
-    chance = _by_chance(runs)
+    tasks = (run.spec.task for run in runs)
+    chance = next((task.by_chance() for task in tasks if isinstance(task, SyntheticTask)), None)
     return {
         **({"possible": best} if best else {}),
         **({"chance": {"accuracy": chance}} if chance is not None else {}),
     }
-
-
-def _by_chance(runs: Sequence[Run]) -> float | None:
-    if not runs:
-        return None
-    spec = runs[0].spec
-    assert isinstance(spec, TokensRun)
-    assert isinstance(spec.task, SyntheticTask)
-    return spec.task.by_chance()
 
 
 class TokensComparisonSlice(ComparisonSlice):
