@@ -83,8 +83,8 @@ def kept_steps(
         )
     fitted = _cut(found, n, shown.room)
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
-    what = f"patterns of {few} of {counted(many, 'sequence')}" if few else "no patterns"
-    return fitted, (f"while it trained, {what} are kept, {below}",) if few < many else ()
+    note = f"while it trained, patterns of {few} of {counted(many, 'sequence')} are kept, {below}"
+    return fitted, (note if few else f"patterns during training were left out, {below}",) if few < many else ()
 
 
 def _at(run: "Run", step: int, seen: look_tokens.SeenModel) -> look_tokens.SeenModel:
