@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
-    """Show how far every run of a results directory is.
+    """Show the progress of every run of a results directory.
 
     Example: headway status results/icl-heads
     """
@@ -67,7 +67,7 @@ def compare(
     """Compare the arms, and write results.json.
 
     With OTHER, each of its arms is compared with DIR's arm of the same name, or else with DIR's baseline. Both
-    directories need the same task, data and evaluation. Headway then writes nothing.
+    directories need the same task, data and evaluation. With OTHER, Headway writes nothing.
 
     Example: headway compare results/icl-heads --format csv
     """
@@ -103,7 +103,7 @@ def report(
 ) -> None:
     """Write the report and its figures.
 
-    Draws every figure again. Keeps look.html if it is newer than its runs.
+    Draws every figure again. Keeps look.html if it is newer than the runs.
 
     Example: headway report results/icl-heads --answer
     """
@@ -150,9 +150,13 @@ def judge(
         str,
         typer.Argument(metavar="TABLE", help="CSV, TSV, JSON lines, Parquet, a folder of runs, or - for stdin."),
     ],
-    arm: Annotated[str | None, typer.Option(metavar="A,B", help="The column, or columns, that name an arm.")] = None,
+    arm: Annotated[
+        str | None, typer.Option(metavar="A,B", help="The column or columns that name an arm. Default: guessed.")
+    ] = None,
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the metric.")] = None,
-    seed: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the random seed.")] = None,
+    seed: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of the random seed. Default: a column named seed.")
+    ] = None,
     baseline: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
     margin: Annotated[
         str, typer.Option(metavar="SHARE", help="The smallest difference that matters, such as 0.5%.")
@@ -165,7 +169,7 @@ def judge(
     ] = "last",
     step: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the training step.")] = None,
     unpaired: Annotated[
-        bool, typer.Option("--unpaired", help="Do not pair runs by seed, since each run had its own seed.")
+        bool, typer.Option("--unpaired", help="Do not pair runs by seed. Use this if each run had a different seed.")
     ] = False,
     out: Annotated[Path | None, opt.path("DIR", "Folder for report.html and results.json.")] = None,
     as_json: opt.AsJson = False,
@@ -175,8 +179,8 @@ def judge(
 ) -> None:
     """Judge runs that another program trained, read from a table.
 
-    Compares each arm with a baseline, as in a results directory. Guesses a column that you do not name if only one
-    reading is possible. Exits with 0, or with 2 if it cannot read the table.
+    Compares each arm with a baseline, as in a results directory. Guesses columns that you do
+    not name, unless several columns fit. Exits with 0, or with 2 if it cannot read the table.
 
     Example: headway judge runs.csv --arm optimizer --seed seed --metric val_loss --baseline adamw
     """
@@ -300,7 +304,7 @@ def worker(
     trainer: opt.Trainer = "auto",
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="The time to store checkpoints and stop: 1h50m (from now) or 18:30."),
+        typer.Option(metavar="TIME", help="When to store checkpoints and stop: after 1h50m, or at 18:30."),
     ] = None,
     tell_left: Annotated[
         bool, typer.Option("--tell-left", help="Exit with code 75 if runs remain after SIGUSR1 or after --until.")

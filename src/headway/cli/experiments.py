@@ -29,7 +29,7 @@ def list_() -> None:
 
 @app.command()
 def show(name: opt.Name, scale: opt.Scale = None, settings: opt.Settings = None, plugins: opt.Plugins = None) -> None:
-    """Print the whole file of an experiment, to start your own.
+    """Print the whole file of an experiment, as a template for your own.
 
     Example: headway show icl-heads > mine.yaml
     """
@@ -103,7 +103,7 @@ def run(
         str | None,
         typer.Option(
             metavar="X%",
-            help="Instead of --seeds: add seeds until every comparison has an answer within X %.",
+            help="Instead of --seeds: add seeds until every comparison has a verdict, with a margin of X %.",
         ),
     ] = None,
     at_most: Annotated[
@@ -131,7 +131,8 @@ def run(
     timing: Annotated[
         bool | None,
         typer.Option(
-            "--timing/--no-timing", help="Measure the speed of each language model alone. Default: if that is quick."
+            "--timing/--no-timing",
+            help="After training, measure the speed of each language model alone. Default: only if that is quick.",
         ),
     ] = None,
     figures: opt.Figures = True,
@@ -141,7 +142,7 @@ def run(
 ) -> None:
     """Train every arm and seed, compare the arms, write a report.
 
-    In a directory with results, it trains only the missing runs; `headway run DIR` resumes what you asked for there.
+    In a directory with results, it trains only the missing runs; `headway run DIR` resumes all runs requested there.
     Ctrl-C is safe. With --until, Headway adds seeds by a group-sequential plan.
 
     Example: headway run icl-heads --seeds 3

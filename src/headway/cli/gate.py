@@ -41,20 +41,20 @@ def init(
     ] = "",
     margin: Annotated[
         str,
-        typer.Option(metavar="X%|X", help="The improvement that matters, in per cent or in the metric's unit."),
+        typer.Option(metavar="X%|X", help="The smallest improvement that matters, in per cent or the metric's unit."),
     ] = "0",
-    budget: Annotated[int, opt.whole_number(2, "Pairs of runs for each challenger.", most=_MOST_PAIRS)] = 12,
+    budget: Annotated[int, opt.whole_number(2, "The largest number of pairs per challenger.", most=_MOST_PAIRS)] = 12,
     rate: Annotated[
         str, typer.Option(metavar="X%", help="The chance that any useless change is ever kept; below 50%.")
     ] = "5%",
     challengers: Annotated[
-        int, opt.whole_number(1, "Planned challengers; later ones are tested at lower levels.", most=1_000_000)
+        int, opt.whole_number(1, "Planned challengers; later ones are tested more strictly.", most=1_000_000)
     ] = 50,
     higher_is_better: Annotated[
         bool, typer.Option("--higher-is-better/--lower-is-better", help="Default: a lower metric is better.")
     ] = False,
 ) -> None:
-    """Begin a gate with its first champion.
+    """Create a gate with its first champion.
 
     Example: headway gate init results/gate --metric val_bpb --run "python train.py --seed {seed}" --margin 0.3%
     """

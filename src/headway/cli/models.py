@@ -26,7 +26,7 @@ def _page_folder(verb: str) -> Any:
 LengthOf = Annotated[
     int | None, opt.whole_number(2, "The number of tokens of each sequence. Default: the context, at most 256.")
 ]
-SequencesOf = "The largest number of sequences to read. Default: 8,192 tokens in all, but at least 32 sequences."
+SequencesOf = "The largest number of sequences to read. Default: enough for 8,192 tokens, but at least 32."
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Allow code that comes with the model.")]
 
 
@@ -67,7 +67,7 @@ def export(
 ) -> None:
     """Write a language model as a folder that transformers loads.
 
-    A GPT-Neo, GPT-2, Llama or Mistral loads as such. The folder of any other model has its own code.
+    GPT-Neo, GPT-2, Llama and Mistral need no further code. The folder of any other model contains its code.
 
     Example: headway export results/head-progression/runs/constant-low/seed-0 OUT
     """
@@ -103,7 +103,7 @@ def xray(
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, opt.whole_number(1, "The largest number of sequences to read. Default: 4,096 tokens in all.")
+        int | None, opt.whole_number(1, "The largest number of sequences. Default: enough for 4,096 tokens.")
     ] = None,
     length: Annotated[
         int | None, opt.whole_number(2, "The number of tokens of each sequence. Default: the context, at most 512.")
@@ -162,7 +162,7 @@ def ablate(
         str | None, typer.Option(metavar="FILE.npy", help="A target for each token of --text FILE.npy (-1: no target).")
     ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also list the effects of all pairs of heads that were ablated together.")
+        bool, typer.Option("--pairs", help="Also list the interactions of all measured pairs of heads.")
     ] = False,
     out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: opt.AsJson = False,
@@ -174,9 +174,9 @@ def ablate(
 ) -> None:
     """Ablate each head, and measure how the loss changes.
 
-    Ablates each head by three methods (zero, mean, resample), with intervals, beside cheap gradient estimates. Also
-    ablates heads together, and names heads that replace each other. Checks first that masking a head gives the same
-    result as removing it.
+    Ablates each head by three methods (zero, mean, resample), with intervals, next to cheap gradient estimates. Also
+    ablates several heads at once, and names heads that replace each other. Checks first that masking a head gives the
+    same result as removing it.
 
     Example: headway ablate gpt2 --text mine.txt
     """
@@ -292,19 +292,20 @@ def patch(
     clean: Annotated[
         str,
         typer.Option(
-            metavar="TEXT|FILE", help="A text after which the answer is right, or a file with one text a line."
+            metavar="TEXT|FILE", help="A text after which the answer is right, or a file with one text per line."
         ),
     ],
     corrupted: Annotated[
         str,
         typer.Option(
-            metavar="TEXT|FILE", help="A text with as many tokens after which the answer is wrong, or a file."
+            metavar="TEXT|FILE",
+            help="A text with as many tokens as --clean, after which the answer is wrong; or a file.",
         ),
     ],
     answer: Annotated[
         str,
         typer.Option(
-            metavar="WORD|FILE", help="The right next word (its first token counts), or a file with one word a line."
+            metavar="WORD|FILE", help="The right next word (its first token counts), or a file with one word per line."
         ),
     ],
     wrong: Annotated[
@@ -327,8 +328,8 @@ def patch(
 ) -> None:
     """Patch activations from a clean text into a corrupted one.
 
-    Measures how much of the logit difference each head restores, and which head acts on which later head. If you give
-    files with a text a line, effects have intervals.
+    Measures how much of the logit difference each head restores, and which head acts on which later head. With files
+    of one text per line, effects have intervals.
 
     Example: headway patch gpt2 --clean "He said that" --corrupted "She said that" --answer " he"
     """

@@ -113,11 +113,14 @@ Controls = Annotated[
     typer.Option(
         "--control",
         metavar="NAME",
-        help="Also run every arm under this control, or under all controls like a-*; repeatable.",
+        help="Also run every arm under this control; a-* names all controls that begin with a-; repeatable.",
     ),
 ]
 Seeds = Annotated[
-    str | None, typer.Option(metavar="N|A,B", help="The number of seeds (5: seeds 0 to 4), or a list: 3,5 or 7,")
+    str | None,
+    typer.Option(
+        metavar="N|A,B", help="The number of seeds (5: seeds 0 to 4), or a list: `3,5`, or `7,` for seed 7 alone."
+    ),
 ]
 Checkpoint = Annotated[
     Path,
@@ -160,7 +163,7 @@ Trainer = Annotated[
 OnDevice = Annotated[
     str,
     typer.Option(
-        metavar="auto|cpu|cuda[:N]", help="The device; auto uses all GPUs, one for each run, or else the processor."
+        metavar="auto|cpu|cuda[:N]", help="The device; auto uses all GPUs, one for each run, or else the CPU."
     ),
 ]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="The number of runs that share a GPU.")]
@@ -179,7 +182,7 @@ Plugins = Annotated[
 Look = Annotated[
     bool | None,
     typer.Option(
-        "--look/--no-look", help="Also write look.html for finished language models. Default: if figures are written."
+        "--look/--no-look", help="Also write look.html for finished language models. Default: only with figures."
     ),
 ]
 Figures = Annotated[bool, typer.Option(help="Also write the report's figures as files.")]

@@ -55,10 +55,9 @@ class CommandTask(Task):
     )
     records: str = Field(
         "",
-        description="where the metrics are: a file of JSON lines that the command writes, such as "
-        "metrics.jsonl, or a regular expression with named groups for its output, such as `step "
-        "(?P<step>\\d+) loss (?P<loss>\\S+)`; empty: lines of JSON, or `metric: value`, in its "
-        "output",
+        description="a file of JSON lines that the command writes (metrics.jsonl); or a regular expression with "
+        "named groups for its output (`step (?P<step>\\d+) loss (?P<loss>\\S+)`); or empty: lines of JSON or "
+        "`metric: value` in its output",
     )
     metric: str = Field(description="the metric by which arms are compared, by its name in the records")
     better: Better = Field("lower", description="whether a lower or a higher value is better")

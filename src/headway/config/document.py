@@ -177,7 +177,7 @@ class Document(Spec):
     arms: dict[str, dict[str, Any] | None] = Field(
         description="the arms by name, each with the keys that it changes. An arm may also have a `label`, its name "
         "in figures (with `{parameters}`, `{heads}` and keys such as `{model.d_model}` filled in), and `init_from`, "
-        "an arm whose weights it starts from"
+        "which takes its initial weights from another arm"
     )
     controls: dict[str, dict[str, Any]] = Field({}, description="variations of every arm; see `--control`")
     groups: dict[str, Group] = Field({}, description="groups of arms that are compared with each other")

@@ -198,8 +198,9 @@ class InContextModel(Spec):
     bias: bool = Field(False, description="whether Q, K, V and O have biases")
     init: Init = Field(
         "random",
-        description="initial weights: random, or Q and K (small_id also V and O) as small multiples of the identity "
-        "matrix, with opposite signs in the two halves of the heads (oppo_small_id)",
+        description="random initial weights, or small multiples of the identity matrix for Q, K, V and a square O "
+        "(small_id), for Q and K (small_id_qk), or for both with opposite signs of Q in the two halves of the heads "
+        "(oppo_small_id)",
     )
 
     @model_validator(mode="after")
@@ -218,8 +219,8 @@ class OneLayer(InContextModel):
     family: Literal["icl"]
     n_out: PositiveInt | None = Field(
         None,
-        description="number of rows of O: the number of outputs; null: the width of a token, whose y entries are the "
-        "output",
+        description="number of rows of O: the number of outputs; null: the width of a token, whose y entries are then "
+        "the output",
     )
 
 

@@ -48,7 +48,7 @@ class StartPruning(Spec):
 
 
 class Start(InitialRun):
-    """The run of the same seed that provides the initial weights, with heads pruned or added back.
+    """The run of the same seed that provides the initial weights; heads may be pruned or added back first.
 
     The optimizer and its learning rate start anew. Kept weights continue with the data where they left off; `fresh`
     weights have seen no data.

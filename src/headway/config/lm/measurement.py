@@ -26,7 +26,7 @@ class HeadProbes(Spec):
     every: PositiveInt = Field(
         500, description="steps between measurements; the first and the last step are always measured"
     )
-    dense_until: NonNegativeInt = Field(0, description="number of steps at the start of training that are all measured")
+    dense_until: NonNegativeInt = Field(0, description="step up to which every step is measured")
     sequences: PositiveInt = Field(
         8, description="number of held-out sequences; they are the same at every step and for every seed"
     )

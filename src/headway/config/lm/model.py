@@ -31,7 +31,7 @@ OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
 
 
 class Ranks(Spec):
-    """Ranks of projections (a number, or one per layer), each then a product of two matrices; null: full rank."""
+    """Ranks of projections, which are then products of two matrices: a number, or one per layer; null: full rank."""
 
     q: PerLayer = Field(None, description="rank of W_Q")
     k: PerLayer = Field(None, description="rank of W_K")
@@ -47,9 +47,9 @@ class TransformerModel(Spec):
     d_model: Width = Field(description="width of the residual stream")
     n_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)] = Field(description="number of layers")
     n_heads: HeadCounts = Field(
-        description="number of query heads: a number, a list, a layout such as 24-12-6-3, 12:4 (with 4 KV heads), "
-        "7x64 (with d_head 64) or 0 (no attention), or a schedule: ascending(45), descending(45), constant(48), "
-        "linear(4, 16), delight(4, 8) or openelm(0.5, 1.0)"
+        description="number of query heads: a number, a list, a layout such as 24-12-6-3, or a schedule. In a "
+        "layout, 12:4 has 4 KV heads, 7x64 has d_head 64, and 0 is no attention. Schedules: ascending(45), "
+        "descending(45), constant(48), linear(4, 16), delight(4, 8) or openelm(0.5, 1.0)"
     )
     n_kv_heads: PerLayer = Field(None, description="number of KV heads; null: as many as query heads")
     d_head: Width | None = Field(None, description="width of every head; null: d_model / n_heads")
@@ -86,7 +86,7 @@ class TransformerModel(Spec):
     )
     biases: tuple[Bias, ...] = Field((), description="which linear maps have biases")
     tied: bool = Field(True, description="whether the output layer shares the weights of the token embedding")
-    dropout: float = Field(0.0, ge=0, lt=1, description="share of entries that dropout sets to zero during training")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability during training")
     d_embed: Width | None = Field(
         None,
         description="width of the token embedding; null: d_model. If it is smaller, the other entries of the "
@@ -135,7 +135,7 @@ class TransformerModel(Spec):
     )
     attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = Field(
         SOFTMAX,
-        description="how attention scores become weights: `softmax`, or a function that a plug-in registers, by name",
+        description="how attention scores become weights: `softmax`, or the name of a plug-in's function",
     )
 
     @cached_property

@@ -234,7 +234,7 @@ class ParityTask(SyntheticTask):
 
 
 class RetrievalTask(SyntheticTask):
-    """Retrieval: the sum, over several directions, of the largest projection of any input on the direction."""
+    """Retrieval: find the largest projection of an input on each direction, and add these maxima up."""
 
     primary: ClassVar[str] = "nmse"
     loss: ClassVar[str] = "mse"
@@ -281,7 +281,7 @@ class RetrievalTask(SyntheticTask):
 
 
 class HopsTask(SyntheticTask):
-    """k-hop induction: from every position, the letter at which k steps of induction end."""
+    """k-hop induction: at every position, the letter that k induction steps lead to."""
 
     primary: ClassVar[str] = "accuracy"
     examples: ClassVar[str] = "headway.data.synthetic.hops_examples"
@@ -334,8 +334,8 @@ class RecallTask(SyntheticTask):
     )
     vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = Field(
         8192,
-        description="number of different tokens: 0 is the filler; the first half of the others are keys, the "
-        "second half are values",
+        description="size of the vocabulary: token 0 is the filler; of the others, the first half are keys, "
+        "the second half values",
     )
 
     @model_validator(mode="after")

@@ -64,7 +64,7 @@ class TextTask(TokensTask):
         description="share of the documents to hold out; if there is only one document, its last part is held out",
     )
     stories: PositiveInt | None = Field(
-        None, description="number of documents to read, including held-out documents; null: all (for `stories`, 20,000)"
+        None, description="number of documents to read, including held-out documents; null: all (20,000 of `stories`)"
     )
     tokenizer: str = Field(
         "bytes",
@@ -75,7 +75,7 @@ class TextTask(TokensTask):
     padding: Literal["packed", "published"] = Field(
         "packed",
         description="packed: documents are joined and cut into sequences; published: each document is padded, as in "
-        "published code, so that the model does not learn to end a document",
+        "published code; the model then does not learn to end a document",
     )
 
     @model_validator(mode="after")

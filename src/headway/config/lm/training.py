@@ -40,8 +40,7 @@ class Regularizer(Spec):
     """
 
     metric: RegularizedMetric = Field(
-        description="the metric of head similarity that the term lowers, or of difference that it raises, in every "
-        "layer"
+        description="the metric of every layer that the term lowers (similarity of heads) or raises (difference)"
     )
     weight: float = Field(1.0, gt=0, description="factor of the term in the loss")
     schedule: Literal["constant", "rising", "falling"] = Field(
@@ -120,9 +119,7 @@ class _TokensTraining(Training):
         "linear",
         description="schedule of the learning rate after warm-up; linear and cosine fall to 0 at the last step",
     )
-    clip: float | None = Field(
-        1.0, gt=0, description="largest norm of the gradient (gradient clipping); null: no clipping"
-    )
+    clip: float | None = Field(1.0, gt=0, description="maximum gradient norm (gradient clipping); null: no clipping")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="precision of matrix products; weights stay fp32")
     betas: Betas = Field((0.9, 0.999), description="decay rates of the running means of the gradient and of its square")
     eps: float = Field(1e-8, gt=0, description="number added to the root of the mean squared gradient")

@@ -272,17 +272,18 @@ def _kind(results: Results, difference: ShownDifference) -> str:
 def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bool) -> str:
     """Return the head of a column of differences: unit, level, and whether intervals hold at once."""
     metric = METRICS[results.primary]
-    said = "%" if in_per_cent else unit_of(metric)[1] or metric.unit
+    unit = "%" if in_per_cent else unit_of(metric)[1] or metric.unit
+    head = "difference" if unit == "1" else f"difference, {unit}"
     known = [difference for difference in shown if difference.has_interval]
     if not known:
-        return f"difference, {said}"
+        return head
     name = known[0].verdict.interval_name
     if "simultaneous" not in name:
-        return f"difference, {said} ({name})"
+        return f"{head} ({name})"
     families = [results.family(difference.judged) for difference in known]
     sizes = {(family.of, family.size) for family in families if family is not None}
     at_once = f"simultaneous for all {next(iter(sizes))[1]}" if len(sizes) == 1 else "simultaneous for each kind"
-    return f"difference, {said} ({name.removeprefix('simultaneous ')}, {at_once})"
+    return f"{head} ({name.removeprefix('simultaneous ')}, {at_once})"
 
 
 def _legend(shown: Sequence[ShownDifference], margin: float, left_out: str) -> str:
