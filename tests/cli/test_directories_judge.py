@@ -60,7 +60,7 @@ def test_files_are_written_into_a_folder(typed, tmp_path):
     ("words", "says"),
     [
         (("nothing.csv",), "there is no such file or folder"),
-        (("runs.csv", "--metric", "los"), "there is no column 'los'; its columns are arm, seed, loss"),
+        (("runs.csv", "--metric", "los"), "there is no column 'los'; its columns are arm, seed and loss"),
         (("runs.csv", "--baseline", "c"), "choose from: a, b"),
         (("runs.csv", "--margin", "half"), "such as 0.5%"),
         (("runs.csv", "--higher-is-better", "--lower-is-better"), "give one of them"),

@@ -62,9 +62,9 @@ def batch_of(path):
 
 def test_runs_of_one_shape_that_are_made_at_once_are_a_batch(runs):
     members = [(arm, seed) for seed in (0, 1, 2) for arm in ("h2", "faster", "wild")]
-    assert {batch_of(path) for (arm, _), path in runs.items() if arm != "h1"} == {RunBatch.of(members)}
+    assert {batch_of(path) for (arm, _), path in runs.items() if arm != "h1"} == {RunBatch(members=tuple(members))}
     assert {batch_of(path) for (arm, _), path in runs.items() if arm == "h1"} == {
-        RunBatch.of([("h1", 0), ("h1", 1), ("h1", 2)])
+        RunBatch(members=(("h1", 0), ("h1", 1), ("h1", 2)))
     }
     assert {Run.open(path).execution["threads"] for path in runs.values()} == {1}, "small steps, whatever the workers"
     assert batch_of(runs["h2", 1]).folders(runs["h1", 0])[1] == runs["faster", 0]
@@ -95,8 +95,8 @@ def test_runs_that_are_made_later_or_anew_are_batches_of_their_own(tmp_path):
     store = api.open(tmp_path / "out")
     store.drop("h2", seeds=[1])
     again = made(tmp_path / "out", arms={"h2": {}}, seeds=6)
-    assert batch_of(again["h2", 1]) == batch_of(again["h2", 4]) == RunBatch.of([("h2", 1), ("h2", 4), ("h2", 5)])
-    assert batch_of(again["h2", 0]) == RunBatch.of([("h2", 0), ("h2", 1)])
+    assert batch_of(again["h2", 1]) == batch_of(again["h2", 4]) == RunBatch(members=(("h2", 1), ("h2", 4), ("h2", 5)))
+    assert batch_of(again["h2", 0]) == RunBatch(members=(("h2", 0), ("h2", 1)))
 
 
 def test_a_batch_that_a_killed_process_made_in_part_is_completed(tmp_path):

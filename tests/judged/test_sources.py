@@ -312,7 +312,7 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(text, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"arm": "layot"}, "there is no column 'layot'; its columns are arm, seed, loss"),
+        ({"arm": "layot"}, "there is no column 'layot'; its columns are arm, seed and loss"),
         ({"baseline": "c"}, "baseline 'c': there is no such arm; choose from: a, b"),
         ({"metric": "seed", "seed": "seed"}, "column seed has two roles"),
         ({"at": "7"}, "has no column of steps"),

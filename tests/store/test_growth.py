@@ -73,11 +73,13 @@ def test_what_changes_a_run_is_refused_with_the_run_and_the_keys(store):
 
 def test_every_key_that_differs_is_named_up_to_eight(store):
     other = quadratic.experiment(task={"kind": "regression", "d_x": 3, "n_pairs": 3, "noise_variance": 0.5})
-    with pytest.raises(ResultsError, match=r"task\.d_x \(2 -> 3\), task\.noise_variance \(0\.0 -> 0\.5\) \(as 7 other"):
+    with pytest.raises(
+        ResultsError, match=r"task\.d_x \(2 -> 3\) and task\.noise_variance \(0\.0 -> 0\.5\) \(as 7 other"
+    ):
         Store.create(store.path, other)
     training = {"optimizer": "adam", "learning_rate": 0.5, "batch_size": 3, "steps": 7}
     evaluation = {"every": 9, "prompts": 3, "prompts_during": 2}
-    with pytest.raises(ResultsError, match=r" and 1 other key \(as 7 other runs would\)"):
+    with pytest.raises(ResultsError, match=r" and 1 more \(as 7 other runs would\)"):
         Store.create(store.path, quadratic.experiment(training=training, evaluation=evaluation))
 
 

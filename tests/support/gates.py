@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from headway.gate.command import Candidate, allow
+from headway.config.plugins import allow_command
+from headway.gate.command import Candidate
 from headway.gate.journal import GateSettings, Journal
 
 PROGRAM = """
@@ -34,6 +35,6 @@ def gate(folder: Path, **settings: object) -> Path:
         "first_seed": 100,
     }
     champion = Candidate.typed("baseline", command(0.0), folder)
-    allow(champion)
+    allow_command(champion.run, champion.folder)
     Journal.create(folder / "gate", GateSettings(**{**usual, **settings}), champion)
     return folder / "gate"

@@ -45,10 +45,9 @@ def margin_of(text: object, option: str = "until") -> float:
         (0.5, 2.0)
     """
     said = f"{option} {shortened(str(text))}"
-    written = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%\s*", str(text))
-    if not written:
-        as_number = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+))\s*", str(text))
-        hint = f"; did you mean {as_number[1]}%?" if as_number else ""
+    written = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(%?)\s*", str(text))
+    if not written or not written[2]:
+        hint = f"; did you mean {written[1]}%?" if written else ""
         raise UserError(f"{said}: give the difference that matters in per cent, such as 0.5%{hint}")
     margin = float(written[1])
     if not margin > 0:
@@ -164,13 +163,9 @@ class PlanContext:
         """Work on runs to their end."""
         self.run([(self.experiment.arm(name), seed) for name, seed in wanted])
 
-    def store(self) -> Store:
-        """Return the directory as it is now."""
-        return Store.open(self.path)
-
     def cells(self, metric: str, seeds: Sequence[int], arms: Sequence[str]) -> Cells:
         """Return the values that arms have so far at some seeds, in the order of these."""
-        return Cells.from_runs(arms, metric, runs_of_arms(self.store().runs())).at(seeds)
+        return Cells.from_runs(arms, metric, runs_of_arms(Store.open(self.path).runs())).at(seeds)
 
     def tell_all(self, sentences: Iterable[str]) -> None:
         """Tell sentences one by one."""
@@ -290,7 +285,7 @@ def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:
 
 def try_again(arms: Sequence[str], seeds: Sequence[int], context: PlanContext) -> None:
     """Train the runs that a former call left failed or interrupted; a look does not wait for them."""
-    runs = context.store().runs()
+    runs = Store.open(context.path).runs()
     asked = (run for run in runs if run.name in arms and run.seed in seeds)
     left = [(run.name, run.seed) for run in asked if run.status in ("failed", "interrupted")]
     if left:

@@ -58,7 +58,8 @@ def init(
 
     Example: headway gate init results/gate --metric val_bpb --run "python train.py --seed {seed}" --margin 0.3%
     """
-    from headway.gate.command import Candidate, allow
+    from headway.config.plugins import allow_command
+    from headway.gate.command import Candidate
     from headway.gate.journal import GateSettings, Journal
     from headway.gate.trial import pairs_to_keep
 
@@ -78,7 +79,7 @@ def init(
     )
     needed = pairs_to_keep(settings, challenger=1)
     champion = Candidate.typed("baseline", run, Path.cwd()) if run else Candidate(name="baseline")
-    allow(champion)
+    allow_command(champion.run, champion.folder)
     Journal.create(directory, settings, champion)
     say(f"{directory}: a change is kept with {needed} to {budget} pairs of runs; try one with `headway gate try`")
 

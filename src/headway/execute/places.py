@@ -181,12 +181,6 @@ class LocalPlace(_OfThisMachine):
         """
         return LocalWorker(process=self.process(run, log, options))
 
-    def arguments(self, run: Path, options: Sequence[str] = (), answers: int | None = None) -> list[str]:
-        """Return the words that follow the command of a worker on a run folder."""
-        own = WorkerOptions(device=self.slot.device, threads=self.slot.threads, answers=answers, parent=os.getpid())
-        # Whole, since a path that begins with a dash would be taken for an option.
-        return [str(run.absolute()), *own.to_args(), *options]
-
     def process(
         self, run: Path, log: Path, options: Sequence[str] = (), *, answers: int | None = None
     ) -> subprocess.Popen[bytes]:
@@ -195,10 +189,13 @@ class LocalPlace(_OfThisMachine):
         Raises:
             OSError: when it cannot be started.
         """
+        own = WorkerOptions(device=self.slot.device, threads=self.slot.threads, answers=answers, parent=os.getpid())
+        # A whole path, since one that begins with a dash would be taken for an option.
+        command = [*self.command, str(run.absolute()), *own.to_args(), *options]
         with open(appending(log), "ab") as output:
             # In a process group of its own: the terminal's Ctrl-C reaches us alone, and we stop the workers.
             return subprocess.Popen(
-                [*self.command, *self.arguments(run, options, answers)],
+                command,
                 env=os.environ | self.slot.environment,
                 stdin=subprocess.DEVNULL if answers is None else subprocess.PIPE,
                 stdout=output,

@@ -7,7 +7,7 @@ Therefore this file imports inside its functions. It is the only file of this fo
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,66 +31,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run_dir, options = WorkerOptions.from_args(arguments)
     threads = options.threads if options.time else _stored_threads(run_dir) or options.threads
     environment = dict(os.environ)
-    message = set_up_process(threads)
+    process = _Process(options, threads)
     from headway.execute.stop import Stop
-    from headway.execute.work import STOPPED
-
-    def open_study(path: Path, spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
-        study = _open_study(path, spec, stored, options, threads)
-        if message and "torch" in sys.modules:
-            print(message, flush=True)
-        return study
+    from headway.execute.work import STOPPED, serve
 
     try:
-        return _work(run_dir, options, open_study, threads, environment)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+        if options.answers is None:
+            return process.work_on(run_dir)
+        return serve(
+            run_dir,
+            process.work_on,
+            answers=options.answers,
+            needs_new_process=lambda path: (_stored_threads(path) or options.threads) != threads,
+            command=[*WORKER, *options.to_args()],
+            environment=environment,
+        )
     except Stop:
         return STOPPED  # before there was anything to record
 
 
-def _work(
-    run_dir: Path,
-    options: WorkerOptions,
-    open_study: "Callable[[Path, RunSpec, Mapping[str, Any]], Study]",
-    threads: int,
-    environment: Mapping[str, str],
-) -> int:
-    """Time a run, work on it, or work on one run after another, as the options say."""
-    if options.time:
-        from headway.execute.stop import StopRequest
-        from headway.execute.timing import time_steps
+class _Process:
+    """This process, set up for runs of a number of threads."""
 
-        _load_plugins(run_dir)
-        with StopRequest(options.parent).heard():
-            return time_steps(run_dir, partial(open_study, run_dir), options.time)
+    def __init__(self, options: WorkerOptions, threads: int):
+        self._options, self._threads = options, threads
+        self._message = set_up_process(threads)
 
-    from headway.execute.ensemble import work_together
-    from headway.execute.work import serve, work
-    from headway.store.run import Run
+    def work_on(self, path: Path) -> int:
+        """Time the run in a folder, or work on it, as the options say."""
+        from headway.execute.ensemble import work_together
+        from headway.execute.work import work
+        from headway.store.run import Run
 
-    def work_on(path: Path) -> int:
+        parent, open_study = self._options.parent, partial(self._open_study, path)
         _load_plugins(path)
         try:
+            if self._options.time:
+                from headway.execute.stop import StopRequest
+                from headway.execute.timing import time_steps
+
+                with StopRequest(parent).heard():
+                    return time_steps(path, open_study, self._options.time)
             if Run.open(path).batch is None:
-                return work(path, partial(open_study, path), parent=options.parent)
-            open_together = partial(_open_together, threads=threads, device=options.device)
-            return work_together(path, open_together, parent=options.parent)
+                return work(path, open_study, parent=parent)
+            return work_together(path, self._open_together, parent=parent)
         except UserError as error:
             print(error, file=sys.stderr)
             return 2
 
-    if options.answers is None:
-        return work_on(run_dir)
-    return serve(
-        run_dir,
-        work_on,
-        answers=options.answers,
-        needs_new_process=lambda path: (_stored_threads(path) or options.threads) != threads,
-        command=[*WORKER, *options.to_args()],
-        environment=environment,
-    )
+    def _open_study(self, path: Path, spec: "RunSpec", stored: Mapping[str, Any]) -> "Study":
+        study = _open_study(path, spec, stored, self._options, self._threads)
+        if self._message and "torch" in sys.modules:
+            print(self._message, flush=True)
+        return study
+
+    def _open_together(self, specs: Sequence["RunSpec"], joins: Collection[int]) -> list["Study"]:
+        from headway.train.loop import training_part_of
+
+        studies = training_part_of(specs[0]).open_together(specs, device=self._options.device, joins=joins)
+        return [_set_up(study, self._threads) for study in studies]
 
 
 def set_up_process(threads: int) -> str:
@@ -163,13 +162,6 @@ def _open_study(
         folder=path,
     )
     return _set_up(study, threads)
-
-
-def _open_together(specs: Sequence["RunSpec"], joins: Collection[int], *, threads: int, device: str) -> list["Study"]:
-    from headway.train.loop import training_part_of
-
-    studies = training_part_of(specs[0]).open_together(specs, device=device, joins=joins)
-    return [_set_up(study, threads) for study in studies]
 
 
 def _set_up(study: "Study", threads: int) -> "Study":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway.base.files import Content, appending, ordinary, remove
 from headway.base.process import RunningCommand, how_it_ended, metric_in
-from headway.config.plugins import allow_command, is_allowed_command
+from headway.config.plugins import is_allowed_command
 from headway.errors import RunFailed, UserError, shortened
 
 SEED = "{seed}"
@@ -87,11 +87,6 @@ def hashes(words: list[str], folder: Path) -> dict[str, str]:
             if path.is_file() and path.stat().st_size <= _LARGEST_PART:
                 found[word] = Content.of_file(path, links=True).sha256[:16]
     return found
-
-
-def allow(candidate: Candidate) -> None:
-    """Note that this user has typed or read a command, so that gates may run it."""
-    allow_command(candidate.run, candidate.folder)
 
 
 def check_allowed(candidate: Candidate, directory: Path) -> None:

@@ -26,22 +26,22 @@ def try_results(directory: Path, file: Path, *, name: str | None) -> dict[str, A
     """
     with held(directory) as journal:
         pairs = read_pairs(file, journal.settings.metric)
-        attempt = journal.unfinished
-        if attempt is None or attempt.candidate.run or (name and name != attempt.candidate.name):
-            attempt = None
-        known = {} if attempt is None else attempt.values
-        if attempt is not None and any(pairs.get(seed, {}).get(role) != known[role, seed] for role, seed in known):
-            raise UserError(
-                f"--results {file}: it no longer has the runs of {attempt.candidate.name} that were read before; put "
-                "them back and add others, or begin another challenger with --name"
-            )
-        new = {seed: values for seed, values in pairs.items() if (CHAMPION, seed) not in known}
-        new = dict([*new.items()][: journal.settings.budget - len(known) // 2])
-        _check_fresh(journal, file, new)
-        if attempt is None:
+        attempt, budget = journal.unfinished, journal.settings.budget
+        if attempt is None or attempt.candidate.run or name not in (None, attempt.candidate.name):
             candidate = named(journal, Candidate(name=""), name)
+            new = dict([*pairs.items()][:budget])
+            _check_fresh(journal, file, new)
             give_up_unfinished(journal, candidate)
             attempt = journal.begin(candidate, [], challenger_first=False)
+        else:
+            if any(pairs.get(seed, {}).get(role) != value for (role, seed), value in attempt.values.items()):
+                raise UserError(
+                    f"--results {file}: it no longer has the runs of {attempt.candidate.name} that were read before; "
+                    "put them back and add others, or begin another challenger with --name"
+                )
+            known = attempt.seeds
+            new = dict([item for item in pairs.items() if item[0] not in known][: budget - len(known)])
+            _check_fresh(journal, file, new)
         lines: list[dict[str, Any]] = []
         for seed, values in new.items():
             lines.append({"event": "seeds", "number": attempt.number, "seeds": [seed]})
@@ -51,11 +51,9 @@ def try_results(directory: Path, file: Path, *, name: str | None) -> dict[str, A
         decision = decide(journal.settings, attempt)
         if decision is not None:
             return record(journal, attempt, decision)
-        pairs_so_far = len(attempt.seeds)
-        todo = (
-            f"{attempt.candidate.name}: {pairs_so_far} of at most {journal.settings.budget} pairs; add runs to {file}"
-        )
-        return verdict_of(journal, attempt, Decision(outcome="undecided", pairs=pairs_so_far, reason=todo))
+        n = len(attempt.seeds)
+        todo = f"{attempt.candidate.name}: {n} of at most {budget} pairs; add runs to {file}"
+        return verdict_of(journal, attempt, Decision(outcome="undecided", pairs=n, reason=todo))
 
 
 def read_pairs(file: Path, metric: str) -> dict[int, dict[str, float]]:

@@ -16,8 +16,9 @@ import numpy as np
 
 from headway.base import files
 from headway.base.text import counted, number
+from headway.config.plugins import allow_command
 from headway.errors import RunFailed, UserError, shortened
-from headway.gate.command import Candidate, allow, check_allowed, run_once
+from headway.gate.command import Candidate, check_allowed, run_once
 from headway.gate.evidence import bound, fewest_pairs, interval, is_hopeless, is_positive, spent_rate
 from headway.gate.journal import CHALLENGER, CHAMPION, LEASE, LOGS, Attempt, GateSettings, Journal, check_is_gate
 from headway.store.lease import Lease, LeaseHeld
@@ -124,9 +125,9 @@ def try_command(
     """
     with held(directory) as journal:
         if trust_code:
-            allow(journal.champion)
+            allow_command(journal.champion.run, journal.champion.folder)
         candidate = Candidate.typed(name or "", run, Path.cwd())
-        allow(candidate)
+        allow_command(candidate.run, candidate.folder)
         attempt = journal.unfinished
         is_named_so = attempt is not None and name in (None, attempt.candidate.name)
         if attempt is None or not is_named_so or attempt.candidate != replace(candidate, name=attempt.candidate.name):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headway.base.text import some_names
 from headway.config.metrics import METRICS, Better, Metric
 from headway.errors import UserError, shortened
 from headway.judged.table import Row, RunTable
@@ -226,9 +227,7 @@ def _arm(table: RunTable, taken: set[str | None], run: str | None) -> str:
 
 
 def _listed(table: RunTable) -> str:
-    shown = [shortened(column, 60) for column in table.columns[:30]]
-    more = f" and {len(table.columns) - len(shown)} more" if len(table.columns) > len(shown) else ""
-    return f"its columns are {', '.join(shown)}{more}"
+    return f"its columns are {some_names([shortened(column, 60) for column in table.columns], 30)}"
 
 
 _OF_RUN = re.compile(r"(?P<run>.+) - (?P<metric>.+)")

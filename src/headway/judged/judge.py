@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, listed, number
+from headway.base.text import counted, listed, number, some_names
 from headway.base.words import warning
 from headway.config.metrics import METRICS, YES_OR_NO, Better, Metric
 from headway.errors import UserError, shortened
@@ -34,14 +34,6 @@ Pairs = Sequence[tuple[str, str]]
 
 MOST_ARMS = 200
 """Arms that are compared with one baseline."""
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """A run as the statistics read it."""
-
-    metrics: Mapping[str, Any]
-    status: str = "done"
 
 
 def judge(
@@ -147,7 +139,7 @@ class _Judge:
             experiment=Path(self.table.source).stem or "table",
             scale=None,
             primary=metric.name,
-            runs=tuple(_run_results(metric, runs)),
+            runs=tuple(run for of_arm in _ended(metric, runs).values() for run in of_arm.values()),
             baselines={},
             tasks={},
             comparisons=tuple(comparisons),
@@ -213,12 +205,8 @@ class _Judge:
         return not self.unpaired and max(shared) >= FEWEST
 
     def _paired(self, metric: Metric, runs: RunsOfTable, pairs: Pairs) -> tuple[Family, Sequence[Difference]]:
-        ended = {
-            arm: {seed: _Ended(_metrics(metric, value)) for seed, value in of_arm.items()}
-            for arm, of_arm in runs.items()
-        }
         weights = [{arm: 1.0, baseline: -1.0} for arm, baseline in pairs]
-        question = Question.from_runs(weights, ended, metric=metric.name)
+        question = Question.from_runs(weights, _ended(metric, runs), metric=metric.name)
         # Every run of the table has ended; a seed that an arm lacks is awaited by nobody.
         return judged(question, Looking(margin=self.margin))
 
@@ -260,11 +248,11 @@ class _Judge:
         def role(name: str, column: str, more: str) -> str:
             return f"{name}: {column}{' (guessed)' if name in roles.guessed else ''}{more}"
 
-        shown = f", {', '.join(shortened(arm, 30) for arm in arms[:5])}{', ...' if len(arms) > 5 else ''}"
+        shown = some_names([shortened(arm, 30) for arm in arms])
         of_step = f" by {roles.step}" if roles.step else ""
         parts = [
             f"{counted(len(self.table.rows), 'row')}, {counted(sum(len(run.values) for run in self.runs), 'run')}",
-            role("arm", " and ".join(roles.arm), f" ({len(arms)}{shown}; baseline {baseline})"),
+            role("arm", " and ".join(roles.arm), f" ({len(arms)}, {shown}; baseline {baseline})"),
             role("seed", roles.seed, f" ({len(seeds)})") if roles.seed else "seed: none",
             role("metric", roles.metric, f" ({direction(roles.better)})"),
             f"value: {'step ' + self.at if self.at not in ('last', 'best') else self.at}{of_step}",
@@ -284,10 +272,7 @@ class _Judge:
         if repeats:
             said.append(self._repeats_said(repeats))
         if alone := [arm for arm, of_arm in runs.items() if len(of_arm) == 1]:
-            said.append(
-                f"{listed(alone[:5])}{' and others' if len(alone) > 5 else ''}: one seed has no spread, so "
-                "there is no interval"
-            )
+            said.append(f"{some_names(alone)}: one seed has no spread, so there is no interval")
         compared = {arm for pair in pairs for arm in pair if len(runs[arm]) >= FEWEST}
         if not is_paired and not without and not self.unpaired and len(compared) > 1:
             said.append(
@@ -309,12 +294,12 @@ class _Judge:
         )
 
 
-def _run_results(metric: Metric, runs: RunsOfTable) -> Iterator[RunResult]:
-    run = partial(RunResult, control=None, group=None, id="", status="done")
+def _ended(metric: Metric, runs: RunsOfTable) -> dict[str, dict[int, Any]]:
+    """Return the runs as the statistics read them, by arm and number of their seed."""
+    ended: dict[str, dict[int, Any]] = {}
     for arm, of_arm in runs.items():
+        run = partial(RunResult, arm=arm, control=None, group=None, id="", status="done")
         for seed, value in of_arm.items():
-            yield run(arm=arm, seed=seed, metrics=_metrics(metric, value))
-
-
-def _metrics(metric: Metric, value: float) -> dict[str, Any]:
-    return {metric.name: value if math.isfinite(value) else None}
+            metrics = {metric.name: value if math.isfinite(value) else None}
+            ended.setdefault(arm, {})[seed] = run(seed=seed, metrics=metrics)
+    return ended

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headway.base.text import counted, listed
+from headway.base.text import counted, listed, some_names
 from headway.config.metrics import Better
 from headway.errors import UserError, shortened
 from headway.judged.columns import RUNS, SEEDS, STATES, STEPS, TIMES, Roles, better_of, is_end_of_band, last_name
@@ -378,8 +378,7 @@ def _rest(value: str, arm: str) -> frozenset[str] | None:
 def constants(settings: Sequence[Setting]) -> str:
     """Return what all runs share, as a clause; empty if nothing."""
     shared = [f"{s.column} {shortened(next(iter(s.every)), 40)}" for s in settings if len(s.every) == 1]
-    more = f" and {len(shared) - _MOST_NAMED} more" if len(shared) > _MOST_NAMED else ""
-    return f"the same in all runs: {', '.join(shared[:_MOST_NAMED])}{more}" if shared else ""
+    return f"the same in all runs: {some_names(shared, _MOST_NAMED)}" if shared else ""
 
 
 def direction(better: Better | None) -> str:

@@ -11,6 +11,7 @@ imports torch: its errors are known by their names.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,17 +177,15 @@ class RunBatch:
     """Runs that are trained as one program.
 
     Attributes:
-        id: the digest of the members.
         members: the members, by row of the program.
     """
 
-    id: str
     members: tuple[Name, ...]
 
-    @classmethod
-    def of(cls, members: Sequence[Name]) -> "RunBatch":
-        """The batch of some runs."""
-        return cls(id=digest([list(member) for member in members]), members=tuple(members))
+    @cached_property
+    def id(self) -> str:
+        """The digest of the members."""
+        return digest([list(member) for member in self.members])
 
     @classmethod
     def read(cls, content: Any) -> "RunBatch":
@@ -196,13 +195,13 @@ class RunBatch:
             TypeError: when it says anything but names of arms and seeds, or its id is that of others.
         """
         try:
-            members = [(arm, seed) for arm, seed in content["members"]]
-            right = len(members) > 1 and all(_is_name(*member) for member in members)
-            if not right or len(set(members)) < len(members) or content["id"] != cls.of(members).id:
-                raise TypeError("batch")
+            batch = cls(members=tuple((arm, seed) for arm, seed in content["members"]))
+            is_right = all(_is_name(*member) for member in batch.members) and content["id"] == batch.id
         except (KeyError, TypeError, ValueError):
-            raise TypeError("batch is not as it was written") from None
-        return cls.of(members)
+            is_right = False
+        if not is_right or not 1 < len(batch.members) == len(set(batch.members)):
+            raise TypeError("batch is not as it was written")
+        return batch
 
     @property
     def content(self) -> dict[str, Any]:
@@ -273,7 +272,7 @@ class Making:
                 said[sentence] = None
             for members in _split(names, limit):
                 if members[1:]:
-                    found |= dict.fromkeys(members, RunBatch.of(members))
+                    found |= dict.fromkeys(members, RunBatch(members=tuple(members)))
         return found, list(said)
 
     def threads_of(self, spec: RunSpec, batch: RunBatch | None) -> int | None:

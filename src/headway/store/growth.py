@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import entries, names_in
-from headway.base.text import counted, listed
+from headway.base.text import counted, listed, some_names
 from headway.config import command, plugins
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -119,17 +119,18 @@ def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
 
 def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> str:
     run, asked = changed[0], arms[changed[0].name].spec(changed[0].seed)
+    drop = _drop(directory, list(dict.fromkeys(run.name for run in changed)))
     if run.spec.plugins != asked.plugins and _without_code(run.spec) == _without_code(asked):
         return (
             f"{directory}: the code of its plugins was changed since arm {run.name} seed {run.seed} was run, and its "
             f"result may depend on it; {directory / 'plugins'} keeps what it was: put that back, choose another "
-            f"directory, or {_drop(directory, list(dict.fromkeys(run.name for run in changed)))}"
+            f"directory, or {drop}"
         )
     others = f" (as {counted(len(changed) - 1, 'other run')} would)" if changed[1:] else ""
     return (
         f"{directory}: arm {run.name} seed {run.seed} was run as {run.id}, and with this file it would be "
         f"{asked.id}: it differs in {_differences(run.spec, asked)}{others}; choose another directory, or make these "
-        f"keys equal, or {_drop(directory, list(dict.fromkeys(run.name for run in changed)))}"
+        f"keys equal, or {drop}"
     )
 
 
@@ -140,11 +141,8 @@ def _without_code(spec: RunSpec) -> dict[str, Any]:
 def _differences(former: RunSpec, asked: RunSpec) -> str:
     then, now = (leaves(spec.model_dump(mode="json")) for spec in (former, asked))
     keys = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
-    lines = [
-        f"{key} ({'changed code' if key == 'plugins' else f'{_value(then, key)} -> {_value(now, key)}'})"
-        for key in keys[:_MOST_KEYS]
-    ]
-    return ", ".join(lines) + (f" and {counted(len(keys) - _MOST_KEYS, 'other key')}" if keys[_MOST_KEYS:] else "")
+    changes = {key: f"{_value(then, key)} -> {_value(now, key)}" for key in keys} | {"plugins": "changed code"}
+    return some_names([f"{key} ({changes[key]})" for key in keys], _MOST_KEYS)
 
 
 def _value(values: dict[str, Any], key: str) -> str:
