@@ -122,11 +122,7 @@ class _Judge:
             for pair, difference in zip(pairs, differences, strict=True)
         ]
         settings = list(settings_of(self.runs, self.roles))
-        warnings = [*confounds(settings), *self._seeds_said(runs, pairs, is_paired=is_paired)]
-        if family.wild:
-            warnings.append(warning("wild_arms", arms=family.wild).sentence)
-        if self.at == "best":
-            warnings.append("the best step of each run is compared, which favours arms whose metric varies more")
+        warnings = [*confounds(settings), *self._cautions(runs, pairs, family, is_paired=is_paired)]
         notes = [
             self._how_read(arms, against, seeds),
             *self.table.notes,
@@ -250,17 +246,18 @@ class _Judge:
 
         shown = some_names([shortened(arm, 30) for arm in arms])
         of_step = f" by {roles.step}" if roles.step else ""
+        step = self.at if self.at in ("last", "best") else f"step {self.at}"
         parts = [
             f"{counted(len(self.table.rows), 'row')}, {counted(sum(len(run.values) for run in self.runs), 'run')}",
             role("arm", " and ".join(roles.arm), f" ({len(arms)}, {shown}; baseline {baseline})"),
             role("seed", roles.seed, f" ({len(seeds)})") if roles.seed else "seed: none",
             role("metric", roles.metric, f" ({direction(roles.better)})"),
-            f"value: {'step ' + self.at if self.at not in ('last', 'best') else self.at}{of_step}",
+            f"value: {step}{of_step}",
         ]
         return f"read {self.table.source}: {'; '.join(parts)}"
 
-    def _seeds_said(self, runs: RunsOfTable, pairs: Pairs, *, is_paired: bool) -> list[str]:
-        """Return sentences on runs without a seed, repeats of a seed, arms of one run, and unpaired seeds."""
+    def _cautions(self, runs: RunsOfTable, pairs: Pairs, family: Family, *, is_paired: bool) -> list[str]:
+        """Return sentences on seeds that are missing, repeated or unpaired, on arms of one run or a wide spread."""
         said = []
         without = sum(run.seed is None for run in self.runs)
         if without and not self.unpaired:
@@ -279,6 +276,10 @@ class _Judge:
                 "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test); train all arms "
                 "with the same seeds: at a correlation of 0.5, intervals are 30 % narrower"
             )
+        if family.wild:
+            said.append(warning("wild_arms", arms=family.wild).sentence)
+        if self.at == "best":
+            said.append("the best step of each run is compared, which favours arms whose metric varies more")
         return said
 
     def _repeats_said(self, repeats: Sequence[TableRun]) -> str:
