@@ -224,7 +224,8 @@ class _Judge:
             notes.append(f"unpaired, {len(mine)} and {len(theirs)} runs")
         else:
             shared = mine.keys() & theirs.keys()
-            notes += left_out(sorted(s for s in shared if not (math.isfinite(mine[s]) and math.isfinite(theirs[s]))))
+            diverged = [seed for seed in shared if not math.isfinite(mine[seed] + theirs[seed])]
+            notes += left_out(sorted(diverged))
             if alone := len(mine.keys() ^ theirs.keys()):
                 notes.append(f"{counted(alone, 'run')} without a partner of the same seed left out")
         if difference.n_pairs == 0 and family.rule == "blocks":
@@ -246,9 +247,10 @@ class _Judge:
 
         shown = some_names([shortened(arm, 30) for arm in arms])
         of_step = f" by {roles.step}" if roles.step else ""
+        n_runs = sum(len(run.values) for run in self.runs)
         step = self.at if self.at in ("last", "best") else f"step {self.at}"
         parts = [
-            f"{counted(len(self.table.rows), 'row')}, {counted(sum(len(run.values) for run in self.runs), 'run')}",
+            f"{counted(len(self.table.rows), 'row')}, {counted(n_runs, 'run')}",
             role("arm", " and ".join(roles.arm), f" ({len(arms)}, {shown}; baseline {baseline})"),
             role("seed", roles.seed, f" ({len(seeds)})") if roles.seed else "seed: none",
             role("metric", roles.metric, f" ({direction(roles.better)})"),
@@ -284,7 +286,8 @@ class _Judge:
 
     def _repeats_said(self, repeats: Sequence[TableRun]) -> str:
         seeds = {run.seed for run in repeats}
-        spread = float(np.sqrt(np.nanmean([np.var(run.values, ddof=1) for run in repeats])))
+        variances = [np.var(run.values, ddof=1) for run in repeats]
+        spread = float(np.sqrt(np.nanmean(variances)))
         which = f"seed {next(iter(seeds))}" if len(seeds) == 1 else f"{len(seeds)} seeds"
         most = max(len(run.values) for run in repeats)
         run = self.roles.run
