@@ -268,7 +268,7 @@ def _asks_nothing(experiment: Experiment, names: Sequence[str]) -> str:
 
 def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:
     """Add seeds where a question is open, analyse as planned, and return the findings."""
-    try_again(plan.arms, plan.seeds, context)
+    _try_again(plan, context)
     before: Wanted | None = None
     while True:
         cells = context.cells(plan.metric, plan.seeds, [arm for weights in plan.asked.values() for arm in weights])
@@ -283,10 +283,10 @@ def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:
     return tuple(messages.ending(plan, state))
 
 
-def try_again(arms: Sequence[str], seeds: Sequence[int], context: PlanContext) -> None:
+def _try_again(plan: StoredPlan, context: PlanContext) -> None:
     """Train the runs that a former call left failed or interrupted; a look does not wait for them."""
     runs = Store.open(context.path).runs()
-    asked = (run for run in runs if run.name in arms and run.seed in seeds)
+    asked = (run for run in runs if run.name in plan.arms and run.seed in plan.seeds)
     left = [(run.name, run.seed) for run in asked if run.status in ("failed", "interrupted")]
     if left:
         context.train(left)

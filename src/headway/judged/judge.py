@@ -130,12 +130,13 @@ class _Judge:
             constants(settings),
             carried_by(family, comparisons),
         ]
+        ended = [run for of_arm in _ended(metric, runs).values() for run in of_arm.values()]
         return Results(
             schema=SCHEMA,
             experiment=Path(self.table.source).stem or "table",
             scale=None,
             primary=metric.name,
-            runs=tuple(run for of_arm in _ended(metric, runs).values() for run in of_arm.values()),
+            runs=tuple(ended),
             baselines={},
             tasks={},
             comparisons=tuple(comparisons),
@@ -168,10 +169,8 @@ class _Judge:
         name, better = self.roles.metric, self.roles.better
         values = np.array([run.value for run in self.runs])
         unit = "1"
-        if better == "higher" and np.isin(values, (0.0, 1.0)).all():
-            unit = YES_OR_NO
-        elif better == "higher" and ((values >= 0) & (values <= 1)).all():
-            unit = "fraction"
+        if better == "higher" and ((values >= 0) & (values <= 1)).all():
+            unit = YES_OR_NO if np.isin(values, (0.0, 1.0)).all() else "fraction"
         if known := headways(name):
             if (known.unit, known.better) == (unit, better):
                 return known
@@ -210,9 +209,10 @@ class _Judge:
         self, metric: Metric, runs: RunsOfTable, pairs: Pairs, *, as_one: bool
     ) -> tuple[Family, Sequence[Difference]]:
         """Compare the finite values of arms; those of an arm count as one value, their mean, if `as_one`."""
-        values = {arm: [value for value in of_arm.values() if math.isfinite(value)] for arm, of_arm in runs.items()}
-        if as_one:
-            values = {arm: [float(np.mean(of_arm))] if of_arm else [] for arm, of_arm in values.items()}
+        values = {}
+        for arm, of_arm in runs.items():
+            finite = [value for value in of_arm.values() if math.isfinite(value)]
+            values[arm] = [float(np.mean(finite))] if as_one and finite else finite
         return compare_unpaired(values, pairs, metric=metric.name, unit=metric.unit, margin=self.margin)
 
     def _comparison(

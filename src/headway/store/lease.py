@@ -120,12 +120,12 @@ class Sight:
     Attributes:
         number: the number of the lease file.
         holder: the holder that the file names; None for a file that is just being created.
-        mark: the part that a beat changes. Two marks are equal or not; they have no other meaning.
+        mark: the number, and the part that a beat changes. Two marks are equal or not; they have no other meaning.
     """
 
     number: int
     holder: Holder | None
-    mark: tuple[bytes, int]
+    mark: tuple[int, bytes, int]
 
     @property
     def is_free(self) -> bool:
@@ -156,9 +156,9 @@ def seen(directory: Path) -> Sight | None:
             return None
         with contextlib.suppress(*_NO_FILE), ordinary(file_of(directory, number)) as file:
             content = file.read(_LONGEST)
-            mark = content, os.fstat(file.fileno()).st_mtime_ns
+            mark = number, content, os.fstat(file.fileno()).st_mtime_ns
             return Sight(number=number, holder=parsed(content), mark=mark)
-    return Sight(number=number, holder=None, mark=(b"", 0))
+    return Sight(number=number, holder=None, mark=(number, b"", 0))
 
 
 def follow(directory: Path, number: int, holder: Holder) -> bool:

@@ -53,7 +53,7 @@ class Watch:
 
     def _look(self, directory: Path, sight: Sight) -> _Seen:
         now, last = self._clock(), self._seen.get(directory)
-        if last is None or (last.sight.number, last.sight.mark) != (sight.number, sight.mark):
+        if last is None or last.sight.mark != sight.mark:
             last = self._seen[directory] = _Seen(sight, now)
         else:
             last.silent_s += min(now - last.at, _LONGEST_GAP_S)
@@ -74,7 +74,7 @@ def take_patiently(directory: Path) -> Lease:
             return Lease.take(directory)
         except LeaseHeld:
             now = seen(directory)
-            if now is None or first is None or now.number != first.number or now.mark != first.mark or _is_here(now):
+            if now is None or first is None or now.mark != first.mark or _is_here(now):
                 raise
         watch.is_held(directory)
         time.sleep(_POLL_EVERY_S)
