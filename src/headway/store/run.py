@@ -351,12 +351,8 @@ def unreliable_run(path: Path, message: str) -> Run:
 
 def document(run: Run) -> str:
     """The text of run.json, signed."""
-    optional = {
-        "failure": run.failure,
-        "batch": run.batch and run.batch.content,
-        "steps": run.counted_steps,
-        "seal": run.seal,
-    }
+    batch = None if run.batch is None else run.batch.content
+    optional = {"failure": run.failure, "batch": batch, "steps": run.counted_steps, "seal": run.seal}
     content = {
         **{key: getattr(run, key) for key in (*IDENTITY, "status", "message", "config")},
         "logging": {"every": run.log_every, **({"weights": run.keeps_weights} if run.keeps_weights else {})},
