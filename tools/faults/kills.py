@@ -514,7 +514,6 @@ def _hurried() -> Iterator[None]:
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     hurried = [
         (headway.execute.work, "CHECKPOINT_EVERY_S", 0.05),
-        (headway.execute.work, "_BETWEEN_S", 0.05),
         (headway.store.lease, "_BEAT_S", 0.03),
         (headway.execute.sweep, "_POLL_EVERY_S", 0.03),
         (headway.execute.stop, "_POLL_EVERY_S", 0.05),

@@ -64,8 +64,6 @@ def listeners(run: "Run", say: Callable[[str], None]) -> Callable[[Mapping[str, 
 
 _LEAST_S = 1e-6
 """No run is free: some clocks tick too slowly to see a short one, and a value of 0 has no difference in per cent."""
-_BETWEEN_S = 1.0
-"""Between two milestones it is not stored more often than that."""
 
 
 def _is_measuring(event: Event) -> bool:
@@ -270,8 +268,7 @@ class OwnedRun:
         """Return whether to store a checkpoint now; not just before a milestone at this step, which may be due too."""
         if _is_measuring(event):
             return False
-        least_s = _BETWEEN_S if isinstance(event, Beat) else 0.0
-        return is_last or time.perf_counter() - self._stored_at >= max(CHECKPOINT_EVERY_S, least_s)
+        return is_last or time.perf_counter() - self._stored_at >= CHECKPOINT_EVERY_S
 
     def _store(self, event: Event, study: Study, writer: RunWriter) -> None:
         checkpoint = Checkpoint(

@@ -351,7 +351,7 @@ def unreliable_run(path: Path, message: str) -> Run:
 
 def document(run: Run) -> str:
     """The text of run.json, signed."""
-    batch = None if run.batch is None else run.batch.content
+    batch = run.batch and run.batch.content
     optional = {"failure": run.failure, "batch": batch, "steps": run.counted_steps, "seal": run.seal}
     content = {
         **{key: getattr(run, key) for key in (*IDENTITY, "status", "message", "config")},
