@@ -97,7 +97,7 @@ DECLARED = [
     ("neox", {"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but the weights hold 28 arrays"),
     ("bart", {"decoder_layers": 10**9}, "decoder_layers is 1000000000, but the weights hold"),
     ("neo", {"num_layers": 10**9}, "num_layers is 1000000000, but the weights hold 30 arrays"),
-    ("neo", {"attention_types": [[["global"], 10**5]]}, "attention_types names 2049 layers, but num_layers is 2"),
+    ("neo", {"attention_types": [[["global"], 10**5]]}, "attention_types names 100000 layers, but num_layers is 2"),
     ("neo", {"attention_types": [[[], 10**5]]}, "attention_types names 0 layers, but num_layers is 2"),
     ("neo", {"attention_types": 7}, "it cannot be understood"),
     ("neox", {"vocab_size": 10**12}, "vocab_size is 1000000000000, but the weights hold"),

@@ -11,7 +11,7 @@ causal mask tokens to the right change nothing, so the losses are equal.
 Every batch is a pure function of (task, seed, step, batch size).
 
 The checks fetch nothing. A corpus is read until it plainly has enough: a word is at least one token. If the answer
-stays open, the corpus is small, and its tokens are made as a run would make them.
+stays open, the corpus is small or has few documents, and its tokens are made as a run would make them.
 """
 
 import math
