@@ -50,7 +50,6 @@ EXCEPTIONS = {
     "config/command.py": ("chmod", "the copy of a script in the folder of its run"),
     "execute/work.py": ("rglob", "the folder that a training command has filled"),
     "analysis/inputs.py": ("np.load", GIVEN),
-    "analysis/prune.py": ("iterdir", "whether a folder that the user names is empty"),
     "analysis/text_pairs.py": ("read_text", GIVEN),
     "judged/sources.py": ("read_bytes rglob", GIVEN),
     "hf/read.py": ("glob safe_open", GIVEN + "; `hf/safety.py` keeps its links in it"),
@@ -76,8 +75,7 @@ EXCEPTIONS = {
     "execute/slurm.py": ("rmdir", "an empty folder of logs, which `inside` checked"),
     "store/storage.py": ("tempfile.TemporaryFile", "files without a name, to see whether there is room"),
     "execute/worker.py": ("os.open", "the null device"),
-    "store/checkpoint.py": ("chmod load_file", GUARDED),
-    "train/device.py": ("open", "a file in memory"),
+    "store/checkpoint.py": ("load_file", GUARDED),
     "train/process_memory.py": ("read_text write_text", SYSTEM),
 }
 NAMED = {
