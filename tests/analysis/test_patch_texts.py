@@ -83,7 +83,8 @@ def test_the_verb_draws_a_page(folder, tmp_path):
     drawn = {path.stem for path in (tmp_path / "results/patch-ragged/figures").glob("*.svg")}
     assert drawn == {"patched", "patched-z-by-position", "patched-k-by-position", "paths", "patterns"}
     page = (tmp_path / "results/patch-ragged/patch.html").read_text()
-    assert "--by-position --clean &#39;A heron stood in&#39;" in page
+    assert "--clean &#39;A heron stood in&#39;" in page
+    assert "--by-position --sites z,k" in page
     assert "What is measured" not in page
 
 
