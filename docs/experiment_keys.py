@@ -71,7 +71,7 @@ def reference() -> str:
         "",
         "`make docs` generates this page from the declared types. A *required* key has no default: give it in",
         "the experiment or in every arm. Numbers follow YAML 1.2, and underscores may group digits. In an arm, a",
-        "control, a scale or `--set`, `x0.5` halves a number; a whole number is rounded. Tasks with known answers,",
+        "control, a scale or `--set`, `x0.5` halves a number; integers are rounded. Tasks with known answers,",
         "such as parity, have the keys of language models.",
         "",
         *_table("The file", Document),

@@ -62,7 +62,7 @@ def test_two_copies_of_a_head_are_told_as_such_and_no_other_pair(seed):
     assert pairs_told(found) == {tuple(sorted(copies))}
     one, other = map(named, sorted(copies))
     for sentence in repairs(found):
-        assert f"{one} and {other} replace each other (" in sentence
+        assert f"{one} and {other} compensate for each other (" in sentence
         assert " Their outputs are nearly equal (cosine 1.00)." in sentence
     assert len(repairs(found)) == 3
     assert not found.not_found

@@ -37,7 +37,7 @@ def test_the_example_gives_an_x_ray_of_a_bidirectional_model(example):
     assert any(
         "every position sees every other, the one that it would predict among them" in note for note in found.notes
     )
-    assert any("copying scores and composition also need the norms" in note for note in found.notes)
+    assert any("copying scores and composition also need the layers' norms" in note for note in found.notes)
 
 
 def test_the_model_stays_as_it_is(example):

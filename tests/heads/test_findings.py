@@ -204,7 +204,7 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
 def test_idle_heads_are_named():
     """Heads of a layer at random have about as much, so a fiftieth is far from chance."""
     shares = planted("output_share", [[0.6, 0.395, 0.005], [0.4, 0.3, 0.3]], untrained=1 / 3, spread=0.03)
-    assert said(shares) == ["Idle heads, by share of layer output: L0H2 0.5 % (even share 33.3 %)."]
+    assert said(shares) == ["Idle heads, by share of layer output: L0H2 0.5 % (equal share 33.3 %)."]
     assert said(planted("output_share", [[0.6, 0.395, 0.005]], untrained=0.33, spread=0.33)) == []
 
 

@@ -156,7 +156,7 @@ class XRayNotes(list[str]):
         some = "" if len(plain) == len(of_text) else f" of {len(plain)} of {len(of_text)} attentions, the plain ones,"
         self.append(
             f"circuits{some} are measured from W_Q, W_K, W_V and W_O, which read the normed stream; copying scores "
-            "and composition also need the norms between layers, so only Headway's own models have them"
+            "and composition also need the layers' norms, so only Headway's own models have them"
         )
 
     def drawable(self, opened: Opened, tokens: np.ndarray, draws: int) -> int:

@@ -185,7 +185,7 @@ FINDINGS = {
     "nothing_differs": "No head clearly differs in any metric from {draws} random copies on the same text.",
     "not_compared": "The heads were not compared with random heads, so no head can be named.",
     "score": "{heads} {value:z.2f}",
-    "share_of_layer": "{heads} {share:.1%} (even share {even:.1%})",
+    "share_of_layer": "{heads} {share:.1%} (equal share {even:.1%})",
     "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
     "special": (
         "{role}: {heads:5} (random heads {untrained:z.2f}). The score is the {meaning}. Headway names heads with "
@@ -254,12 +254,13 @@ FINDINGS = {
     ),
     "no_pair": "No pair of heads clearly interacts by more than {least:.2f} nats per token ({kind} ablation).",
     "stand_in": (
-        "{heads} replace each other ({kind} ablation). Without both heads, the loss rises by {both:z.3f} nats per "
-        "token ({interval:z.3f}). Without only the first or the second, it changes by {first:z.3f} and {second:z.3f}."
+        "{heads} compensate for each other ({kind} ablation). Without both heads, the loss rises by {both:z.3f} nats "
+        "per token ({interval:z.3f}). Removing only the first changes it by {first:z.3f}, and only the second by "
+        "{second:z.3f}."
     ),
     "write_alike": "Their outputs are nearly equal (cosine {cosine:.2f}).",
-    "more_stand_ins": "Further pairs that replace each other: {n}.",
-    "no_stand_ins": "Among {n} tested pairs, no two heads clearly replace each other.",
+    "more_stand_ins": "Further pairs that compensate for each other: {n}.",
+    "no_stand_ins": "Among {n} tested pairs, no two heads clearly compensate for each other.",
     "together": (
         "Removing {heads} together changes the loss by {change:z.3f} nats per token ({interval:z.3f}; {kind} "
         "ablation). Their single effects sum to {single:z.3f}."

@@ -26,7 +26,7 @@ _MOST_PAIRS = 1_000
 def _gate(ctx: typer.Context) -> None:
     """Keep or discard changes to a training command, one after the other.
 
-    The chance that it ever keeps a useless change stays below a rate (docs/gate.md).
+    The chance that it ever keeps a useless change stays below a rate that you set (docs/gate.md).
     """
     if ctx.invoked_subcommand is None:
         raise UserError("headway gate: type `headway gate init DIR ...` first, then `headway gate try DIR ...`")
@@ -51,7 +51,7 @@ def init(
         int, opt.whole_number(1, "Planned challengers; later ones are tested more strictly.", most=1_000_000)
     ] = 50,
     higher_is_better: Annotated[
-        bool, typer.Option("--higher-is-better/--lower-is-better", help="Default: a lower metric is better.")
+        bool, typer.Option("--higher-is-better/--lower-is-better", help="Whether a higher or a lower metric is better.")
     ] = False,
 ) -> None:
     """Create a gate with its first champion.

@@ -175,8 +175,8 @@ def ablate(
     """Ablate each head, and measure how the loss changes.
 
     Ablates each head by three methods (zero, mean, resample), with intervals, next to cheap gradient estimates. Also
-    ablates several heads at once, and names heads that replace each other. Checks first that masking a head gives the
-    same result as removing it.
+    ablates several heads at once, and names heads that compensate for each other. Checks first that masking a head
+    gives the same result as removing it.
 
     Example: headway ablate gpt2 --text mine.txt
     """

@@ -63,7 +63,7 @@ class Null:
 
     Attributes:
         sentence: the null in words, for figures.
-        value: a rule; `even`: the metric's own value for attention that is even over the keys seen; `gaussian`: its
+        value: a rule; `even`: the metric's own value for attention that is uniform over the keys seen; `gaussian`: its
             value for Gaussian queries and keys; None: not known.
     """
 
@@ -160,13 +160,13 @@ _GROWS = Null("not known, since the metric grows with the number of positions, t
 _ZERO = Null("0", OfSums(lambda rows: 0 * rows, ("rows",)))
 _GAUSSIAN = Null("Gaussian queries and keys with the measured variance", "gaussian")
 _GAUSSIAN_CIRCUIT = "Gaussian weights of the same shapes"
-_EVEN = Null("mean of 1/m over queries with m visible keys (even attention)", "even")
+_EVEN = Null("mean of 1/m over queries with m visible keys (uniform attention)", "even")
 
 _diversity = partial(HeadMetric, family="diversity")
 _layers = partial(_diversity, of="layer", unit="-1 to 1")
 _pattern = partial(HeadMetric, family="patterns", of="head", unit="0 to 1", null=_EVEN)
 _circuit = partial(HeadMetric, family="circuits", of="head")
-_uneven = partial(_diversity, of="head", high="uneven attention", null=_GAUSSIAN)
+_uneven = partial(_diversity, of="head", high="non-uniform attention", null=_GAUSSIAN)
 _MEAN_OUTPUTS = ("output_products", "output_totals", "rows")
 _CKA_NULL = "untrained heads are more similar, since they read the same residual stream"
 
@@ -208,7 +208,7 @@ def _of_text(distance: int, name: str, keys: str, high: str) -> HeadMetric:
         family="text",
         sentence=f"mean attention weight on {keys}, over the text's queries that have such keys",
         high=high,
-        null=Null("share of such keys among all visible keys (even attention)", "even"),
+        null=Null("share of such keys among all visible keys (uniform attention)", "even"),
         value=PerQuery(
             lambda q: q.weight_on(q.after_twins(distance)),
             over=lambda q: two_keys(q) & q.sees_some(q.after_twins(distance)),
@@ -249,8 +249,8 @@ _HEAD = (
         # Its mean over queries is the population variance of all T x T weights, T keys in the text.
         value=PerQuery(lambda q: q.square / q.text_keys - 1 / q.text_keys.square(), over=every_query)),
     _uneven(name="attention_diversity",
-        sentence="mean over queries of (m Σp² − 1) / (m − 1), for m visible keys with weights p: 0 for even attention, "
-        "1 if all weight is on one key",
+        sentence="mean over queries of (m Σp² − 1) / (m − 1), for m visible keys with weights p: 0 for uniform "
+        "attention, 1 if all weight is on one key",
         unit="0 to 1", value=PerQuery(lambda q: (q.n_keys * q.square - 1) / (q.n_keys - 1), over=two_keys)),
     _uneven(name="attention_excess",
         sentence="mean over queries of m Σp² − 1, for m visible keys with weights p (does not fall as m grows, "
@@ -268,7 +268,7 @@ _HEAD = (
     _diversity(name="disagreement_position",
         sentence="negative sum, over queries and keys, of the products of two heads' attention weights, averaged over "
         "pairs of heads", unit="1", of="layer", high="attention at different positions",
-        null=Null("negative sum of 1/m over queries with m visible keys (even attention)", "even"),
+        null=Null("negative sum of 1/m over queries with m visible keys (uniform attention)", "even"),
         value=PerQuery(lambda q: -q.overlap, over=some_head_sees, per="text")),
     _layers(name="disagreement_output",
         sentence="negative mean cosine of the contexts of two heads, over all pairs of heads (including each head with "
@@ -284,11 +284,11 @@ _HEAD = (
     _layers(name="similarity_to_layer_0",
         sentence="mean cosine between a token's residual stream before layer 0 and after this layer",
         high="a residual stream that is still the same as before layer 0",
-        null=Null("0 (in a layer that adds little, the similarity stays near 1, trained or not)", _ZERO.value),
+        null=Null("0 (but near 1, trained or not, in a layer that adds little to the residual stream)", _ZERO.value),
         value=OfSums(lambda cosines, rows: cosines / rows, ("stream_cosines", "rows"))),
     _pattern(name="attention_entropy_nats", sentence="mean entropy of a head's attention weights over all queries",
         unit="nats", high="attention spread over many keys",
-        null=Null("mean logarithm of the number of visible keys (even attention)", "even"),
+        null=Null("mean logarithm of the number of visible keys (uniform attention)", "even"),
         value=PerQuery(lambda q: q.entropy, over=every_query)),
     # Paper: Voita et al. 2019, arXiv 1905.09418, for the confidence and for positional heads, from 90 % on.
     _pattern(name="attention_confidence",
@@ -299,7 +299,7 @@ _HEAD = (
     _pattern(name="sink_score",
         sentence="mean attention weight on the first token (0 for queries that cannot see the first token)",
         high="attention mostly on the first token",
-        null=Null("mean of 1/m over queries with m visible keys, 0 if the first is hidden (even attention)", "even"),
+        null=Null("mean of 1/m over queries with m visible keys, 0 if the first is hidden (uniform attention)", "even"),
         value=PerQuery(lambda q: q.weight_at(q.first.expand(-1, q.counted.shape[2])), over=every_query)),
     # Of models such as GPT-OSS: a logit for each head that takes weight from all keys.
     _pattern(name="learned_sink_share", family="sinks",
@@ -317,8 +317,9 @@ _HEAD = (
         value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
     ),
     _pattern(name="fixed_pattern_score",
-        sentence="attention weight that two texts have in common on the same key positions, above even attention",
-        high="a pattern that depends on positions and not on tokens", null=Null("0 (even attention)", "even"),
+        sentence="overlap of the attention patterns on two texts at the same positions, minus that of uniform "
+        "attention",
+        high="a pattern that depends on positions and not on tokens", null=Null("0 (uniform attention)", "even"),
         value=PerQuery(lambda q: q.shared_with_partner, over=paired), optional=True),
     # Paper: Olsson et al. 2022, arXiv 2209.11895. Each text has its own period, so that no fixed distance pays.
     _pattern(name="duplicate_token_score",

@@ -271,7 +271,7 @@ def _default(name: str, value: Any) -> Any:
 
 
 class GptNeo(TransformerModel):
-    """GPT-Neo: unscaled logits, alternating windows of 256 keys, gelu_new, no biases on Q, K and V."""
+    """GPT-Neo: unscaled attention scores, alternating windows of 256 keys, gelu_new, no biases on Q, K and V."""
 
     family: Literal["gpt-neo"]
     attention_scale: Scale = _default("attention_scale", "none")
@@ -280,7 +280,7 @@ class GptNeo(TransformerModel):
 
 
 class Gpt2(TransformerModel):
-    """GPT-2: logits over sqrt(d_head), biases everywhere, 1,024 positions."""
+    """GPT-2: attention scores divided by sqrt(d_head), biases everywhere, 1,024 positions."""
 
     family: Literal["gpt-2"]
     n_positions: Width = _default("n_positions", 1024)

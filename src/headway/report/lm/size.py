@@ -219,7 +219,7 @@ def loss_against_parameters(material: ReportData) -> figure.Figure | None:
             "The line joins the plain models (no lane, full-rank matrices), so it shows the loss of a plain model of "
             "each size."
             if len(plain) > 1
-            else "With plain models of one size only, no line can be drawn.",
+            else "No line is drawn, since all plain models have the same size.",
             "Hollow points: arms under a control." if any(row["control"] for row in points) else "",
             below_and_above(material, domain),
         ),
