@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 420_798,
-    "code lines": 40_049,
+    "tokens": 420_800,
+    "code lines": 40_051,
     "dense modules": 82,
     "functions above 400 tokens": 25,
     "comprehensions in 1,000 lines": 77,
