@@ -36,7 +36,7 @@ Head = tuple[int, int]
 """A head as (layer, head), from 0."""
 
 
-def heads_in(n_heads: Sequence[int]) -> list[Head]:
+def every_head(n_heads: Sequence[int]) -> list[Head]:
     """Return all heads of layers with these numbers of heads."""
     return [(layer, head) for layer, n in enumerate(n_heads) for head in range(n)]
 

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.base import rng
-from headway.causal.effects import Head, Kind, MeanOver, heads_in
+from headway.causal.effects import Head, Kind, MeanOver, every_head
 from headway.errors import UserError, near
 from headway.models.trace import Edits
 from headway.models.transformer import Gates, Transformer
@@ -144,7 +144,7 @@ def layers_with_heads(model: Intervenable) -> list[int]:
 
 def heads_of(model: Intervenable) -> list[Head]:
     """Return all heads of a model."""
-    return heads_in(model.n_heads)
+    return every_head(model.n_heads)
 
 
 def without(heads: Iterable[Head], stand_in: StandIn) -> Edits:

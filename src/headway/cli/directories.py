@@ -46,7 +46,7 @@ def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
 
 
 Elsewhere = Annotated[
-    Path | None, opt.path("FOLDER", "Write to this folder, for example if DIR is read-only.", "--out")
+    Path | None, opt.file_option("FOLDER", "Write to this folder, for example if DIR is read-only.", "--out")
 ]
 
 
@@ -171,7 +171,7 @@ def judge(
     unpaired: Annotated[
         bool, typer.Option("--unpaired", help="Do not pair runs by seed. Use this if each run had a different seed.")
     ] = False,
-    out: Annotated[Path | None, opt.path("DIR", "Folder for report.html and results.json.")] = None,
+    out: Annotated[Path | None, opt.file_option("DIR", "Folder for report.html and results.json.")] = None,
     as_json: opt.AsJson = False,
     fail_if_open: Annotated[
         bool, typer.Option("--fail-if-open", help="Exit with code 3 if no comparison has a verdict.")

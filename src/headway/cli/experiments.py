@@ -51,7 +51,7 @@ def plan(
     seeds: opt.Seeds = None,
     plugins: opt.Plugins = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
-    out: Annotated[Path | None, opt.path("FILE", "Write the picture as a png, svg, pdf or html file.")] = None,
+    out: Annotated[Path | None, opt.file_option("FILE", "Write the picture as a png, svg, pdf or html file.")] = None,
 ) -> None:
     """State parameters, FLOPs, memory and time of each arm.
 
@@ -137,7 +137,7 @@ def run(
     ] = None,
     figures: opt.Figures = True,
     look: opt.Look = None,
-    directory: Annotated[Path | None, opt.path("DIR", "Default: results/NAME-SCALE.", "--out")] = None,
+    directory: Annotated[Path | None, opt.file_option("DIR", "Default: results/NAME-SCALE.", "--out")] = None,
     trust_code: opt.TrustCommands = False,
 ) -> None:
     """Train every arm and seed, compare the arms, write a report.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _page_folder(verb: str) -> Any:
-    return opt.path("DIR", f"The folder of the page. Default: results/{verb}-NAME.")
+    return opt.file_option("DIR", f"The folder of the page. Default: results/{verb}-NAME.")
 
 
 LengthOf = Annotated[
@@ -93,7 +93,7 @@ def xray(
     text: opt.TextOrOwn = None,
     decoder_text: Annotated[
         str | None,
-        opt.path(
+        opt.file_option(
             "FILE",
             "For T5, BART and Marian: the decoder's texts, one for each line of --text. Default: the "
             "decoder reads the encoder's text.",
@@ -213,7 +213,7 @@ def prune(
         ),
     ],
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="The number or share of heads to keep: 24, 50% or 0.5.")],
-    out: Annotated[Path, opt.path("FOLDER", "The folder to write.")],
+    out: Annotated[Path, opt.file_option("FOLDER", "The folder to write.")],
     text: opt.TextOrExamples = None,
     steps: Annotated[
         int, opt.whole_number(1, "The number of rounds of pruning; each round measures importance again.", most=10_000)
@@ -374,7 +374,7 @@ def look(
         str | None, typer.Option(metavar="L0H3,L2", help="Store patterns of these heads and layers only. Default: all.")
     ] = None,
     out: Annotated[
-        Path | None, opt.path("FILE", "The page. Default: results/look-NAME.html, or DIR/look.html.")
+        Path | None, opt.file_option("FILE", "The page. Default: results/look-NAME.html, or DIR/look.html.")
     ] = None,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[

@@ -76,8 +76,8 @@ def typed_command() -> str:
     return command_line(*Verbs.typed)
 
 
-def path(metavar: str, what: str, *names: str) -> Any:
-    """Return the option of a path."""
+def file_option(metavar: str, what: str, *names: str) -> Any:
+    """Return the option of a file or a folder."""
     return typer.Option(*names, callback=path_of, metavar=metavar, help=what)
 
 
@@ -129,7 +129,7 @@ Checkpoint = Annotated[
 Directory = Annotated[Path, typer.Argument(callback=path_of, metavar="DIR", help="A results directory.")]
 TextOrOwn = Annotated[
     str | None,
-    path(
+    file_option(
         "FILE",
         "A text file (<|endoftext|> separates documents), or a .npy file of tokens (sequence, pos). "
         "Default for a run: its evaluation data.",
@@ -137,7 +137,7 @@ TextOrOwn = Annotated[
 ]
 TextOrExamples = Annotated[
     str | None,
-    path(
+    file_option(
         "FILE",
         "A text file (<|endoftext|> separates documents), or another corpus. Default for tasks other than "
         "text: the task's examples.",
@@ -146,7 +146,7 @@ TextOrExamples = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON, and write files only with --out.")]
 TokenizerOf = Annotated[
     str | None,
-    path(
+    file_option(
         "FOLDER",
         "If the checkpoint has no tokenizer: a tokenizer's folder, bytes, gpt2, or ids (the text is token ids).",
     ),

@@ -16,7 +16,7 @@ import torch
 from headway.base import rng
 from headway.base.text import counted
 from headway.causal.checks import check_interventions
-from headway.causal.effects import Head, heads_in
+from headway.causal.effects import Head, every_head
 from headway.causal.importance import METHODS, PruningText
 from headway.causal.pruning import prune_to_number, pruned, regrown
 from headway.config.lm.head_units import heads_to_keep, units_of
@@ -116,13 +116,13 @@ def initialise(
     if start.weights == "fresh":
         left = initial_weights(model, examples.vocab_size, run.seed)
     if start.regrow:
-        if set(stays) == set(heads_in(run.model.layout.n_heads)):
+        if set(stays) == set(every_head(run.model.layout.n_heads)):
             raise UserError(
                 f"init_from.regrow: {init_from.name} has all of the heads that its model declares; leave it out"
             )
         drawn = initial_weights(run.model, examples.vocab_size, rng.key(run.seed, "heads added back") >> 1)
         model, left = run.model, regrown(run.model, drawn, left, stays)
-        stays = tuple(heads_in(model.layout.n_heads))
+        stays = tuple(every_head(model.layout.n_heads))
     return InitRecord(origin=init_from.name, model=model, heads=stays, steps_before=source.steps_before + at), left
 
 
@@ -132,7 +132,7 @@ def _record_of(init_from: InitFrom) -> InitRecord:
     if init_from.record is not None:
         return InitRecord.read(init_from.run, init_from.record)
     model = init_from.run.model
-    return InitRecord(origin="", model=model, heads=tuple(heads_in(model.layout.n_heads)), steps_before=0)
+    return InitRecord(origin="", model=model, heads=tuple(every_head(model.layout.n_heads)), steps_before=0)
 
 
 def _chosen(
@@ -151,7 +151,7 @@ def _chosen(
     check_interventions(module, inputs[:1, :_CHECKED])
     text = PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=run.seed)
     found = prune_to_number(module, keep, METHODS[asked.by], text, steps=asked.steps)
-    called = dict(zip(heads_in(source.model.layout.n_heads), source.heads, strict=True))
+    called = dict(zip(every_head(source.model.layout.n_heads), source.heads, strict=True))
     return tuple(called[head] for head in found.heads)
 
 
