@@ -186,8 +186,8 @@ def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> No
     assert "can detect differences of about" in scope
     rows = {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
     assert list(rows) == ["1 head − 2 heads", "4 heads − 2 heads"]
-    assert rows["1 head − 2 heads"]["reads"] == "worse"
-    assert rows["4 heads − 2 heads"]["reads"] in ("no clear difference", "as good within 0.5 %")
+    assert rows["1 head − 2 heads"]["verdict"] == "worse"
+    assert rows["4 heads − 2 heads"]["verdict"] in ("no clear difference", "as good within 0.5 %")
     assert others
     html = page(material, tuple(figures(material)))
     assert html.count("hold for all 2 comparisons at once") >= 2  # in the answer, and above the table

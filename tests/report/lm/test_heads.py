@@ -204,13 +204,13 @@ def test_kv_heads_tell_pairs_that_share_keys_from_others(tmp_path: Path) -> None
     one = fabricated(tmp_path, chosen=tuple(arms), arms=arms, baseline="kv-8")
     figure = drawn(one)["kv-heads"]
     found = {(row["kv_heads"], row["pairs"]) for row in rows(figure) if row["metric"] == "output_dissimilarity"}
-    assert found == {(8, "do not"), (2, "share keys"), (2, "do not"), (1, "share keys")}
+    assert found == {(8, "other pairs"), (2, "pairs that share keys"), (2, "other pairs"), (1, "pairs that share keys")}
     run = one.arms[1].shown
     value = run.run.head_arrays(STEPS)["output_dissimilarity/layers.0.attention"]
     sharing = np.concatenate([value[:4, :4][np.triu_indices(4, 1)], value[4:, 4:][np.triu_indices(4, 1)]])
     of_layers = heads._by_sharing(run, "output_dissimilarity")
     assert len(sharing) == 12
-    assert of_layers["share keys"] != of_layers["do not"]
+    assert of_layers["pairs that share keys"] != of_layers["other pairs"]
     assert heads.against_loss(one) is None
     assert heads.by_kv_heads(fabricated(tmp_path / "other")) is None
 
@@ -259,7 +259,7 @@ def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: Repor
     folded = sum(figure.folded for figure in every if figure.part == heads.PART)
     assert f"<summary>{folded} further figures: " in html
     assert 'folded.querySelectorAll("[data-chart]").forEach(draw)' in html
-    assert "Published statements" in html
+    assert "Published claims" in html
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_clicking_a_head_shows_it_and_changes_the_address(page, one):
     drawn(page, "L1H1 0")
     assert page.text(".panel h3").startswith("L1H1")
     assert address(page)["head"] == "L1H1"
-    assert "Numbers of L1H1" in page.text(".numbers")
+    assert "Metrics of L1H1" in page.text(".numbers")
     assert page.text("#live").startswith("L1H1: previous token score")
 
 
@@ -186,13 +186,13 @@ def test_arrow_keys_move_the_window_over_the_pattern(page, tmp_path):
     page.open(path, "#head=L0H0")
     whole = "document.querySelector('canvas.whole')"
     label = f"{whole}.getAttribute('aria-label')"
-    n = 1 + int(re.search(r"enlarged are tokens 0 to (\d+) looking at 0 to", page.value(label))[1])
+    n = 1 + int(re.search(r"enlarged: tokens 0 to (\d+) attending to 0 to", page.value(label))[1])
     step = -(-n // 4)
     page.value(f"{whole}.focus()")
     assert page.value(f"document.activeElement === {whole}")
     for key, query, looked in (("ArrowDown", step, 0), ("ArrowRight", step, step), ("ArrowDown", 2 * step, step)):
         page.press(key)
-        within = f"tokens {query} to {query + n - 1} looking at {looked} to {looked + n - 1}"
+        within = f"tokens {query} to {query + n - 1} attending to {looked} to {looked + n - 1}"
         assert within in page.value(label)
         assert within in page.value("document.querySelector('canvas.part').getAttribute('aria-label')")
         assert page.text("#live") == within
@@ -200,11 +200,11 @@ def test_arrow_keys_move_the_window_over_the_pattern(page, tmp_path):
     page.press("ArrowUp")
     page.press("ArrowUp")
     page.press("ArrowLeft")
-    assert f"tokens 0 to {n - 1} looking at 0 to {n - 1}" in page.value(label)
+    assert f"tokens 0 to {n - 1} attending to 0 to {n - 1}" in page.value(label)
     page.press("End")
-    assert f"tokens {200 - n} to 199 looking at {200 - n} to 199" in page.value(label)
+    assert f"tokens {200 - n} to 199 attending to {200 - n} to 199" in page.value(label)
     page.press("Home")
-    assert f"tokens 0 to {n - 1} looking at 0 to {n - 1}" in page.value(label)
+    assert f"tokens 0 to {n - 1} attending to 0 to {n - 1}" in page.value(label)
     # A tap moves it too.
     page.click("canvas.whole")
     assert f"tokens {100 - n // 2} to " in page.value(label)
@@ -552,7 +552,7 @@ def test_screen_readers_are_told_what_everything_is(page, trained):
     assert ("grid", "All heads of heads-2") in named
     assert any(role == "gridcell" and name.startswith("L0H0: ") for role, name in named)
     assert any(role == "option" and name == "token 1, cat" for role, name in named)
-    assert {("combobox", name) for name in ("left", "right", "colour", "heads", "sequence")} <= named
+    assert {("combobox", name) for name in ("left", "right", "metric", "head order", "sequence")} <= named
     assert any(role == "slider" and name.startswith("training") for role, name in named)
     assert any(role in ("image", "img") and name.startswith("Pattern of L0H0") for role, name in named)
     assert any(role == "application" and name.startswith("The whole pattern of L0H0") for role, name in named)
