@@ -317,7 +317,7 @@ def test_what_is_timed_is_said_where_nobody_looks(tmp_path):
     (tmp_path / "many.yaml").write_text(many(2).dump())
     done = headway("plan", str(tmp_path / "many.yaml"))
     assert done.returncode == 0
-    assert "timing 2 shapes on this machine (--no-timing leaves it out) ..." in done.stderr
+    assert "timing 2 shapes on this machine (--no-timing skips this) ..." in done.stderr
 
 
 def test_ctrl_c_says_what_there_is_to_say_of_a_plan(tmp_path):
