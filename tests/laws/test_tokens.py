@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 420_800,
+    "tokens": 420_680,
     "code lines": 40_051,
     "dense modules": 82,
     "functions above 400 tokens": 25,
-    "comprehensions in 1,000 lines": 77,
+    "comprehensions in 1,000 lines": 76,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
 }

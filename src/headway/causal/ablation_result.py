@@ -204,17 +204,12 @@ class Faithfulness:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
+        losses = ("whole", "none", "circuit", "circuit_interval", "random")
         return {
             "schema": 1,
             "heads": [named(head) for head in self.heads],
             "kind": self.kind,
-            "loss_nats": {
-                "whole": five_digits(self.whole),
-                "none": five_digits(self.none),
-                "circuit": five_digits(self.circuit),
-                "circuit_interval": five_digits(self.circuit_interval),
-                "random": five_digits(self.random),
-            },
+            "loss_nats": {name: five_digits(getattr(self, name)) for name in losses},
             "share": five_digits(self.share),
             "interval": five_digits(self.interval),
             "random_shares": five_digits(self.random_shares),

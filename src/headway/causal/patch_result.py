@@ -261,12 +261,7 @@ class Patching:
             },
             "estimates": {site: five_digits(found.mean(-1)) for site, found in self.estimates.items()},
             "cancels": list(self.cancels),
-            "paths": None
-            if self.paths is None
-            else {
-                "through": {name: five_digits(found) for name, found in self.paths.through.items()},
-                "to_output": five_digits(self.paths.to_output),
-            },
+            "paths": self.paths and five_digits({"through": self.paths.through, "to_output": self.paths.to_output}),
             "no_paths": self.no_paths,
             "sentences": list(self.sentences),
         }
@@ -349,11 +344,7 @@ class PatchedModel(ModelOnText):
             "tokens": {"clean": list(self.clean), "corrupted": list(self.corrupted)},
             "patching": self.patching.to_json(),
             "patterns": [
-                {
-                    "head": named(each.head),
-                    "clean": five_digits(each.clean),
-                    "corrupted": five_digits(each.corrupted),
-                }
+                {"head": named(each.head), **five_digits({"clean": each.clean, "corrupted": each.corrupted})}
                 for each in self.patterns
             ],
             "findings": [finding.to_json() for finding in self.findings],

@@ -206,33 +206,35 @@ def _door(
     share_cores()
 
 
-_IGNORED = "leave it out; it changes nothing: "
-DROPPED = {
-    "worker --together": (1, _IGNORED + "`headway run` fixed the batches when it made the runs"),
-    "submit --together": (1, _IGNORED + "`headway run` fixed the batches when it made the runs"),
-    "submit --slurm": (0, _IGNORED + "Slurm is the only scheduler; elsewhere start `headway worker` yourself"),
-    "export --to": (1, _IGNORED + "hf is the only format"),
-    "run --at-most": (None, "type --max-seeds"),
-    "run --together": (None, "type --batch-runs"),
-    **dict.fromkeys(("run --shared-fs", "run --shared"), (None, "leave it out: Ray's nodes must see the directory")),
-    **dict.fromkeys(
-        ("run --no-shared-fs", "run --no-shared"), (None, "put the directory into a folder that all nodes share")
-    ),
-    "look --draws": (None, "type --null-draws"),
-    "xray --draws": (None, "type --null-draws"),
-    "run --best": (None, "type --until 1%, which adds seeds until every comparison has an answer; Optuna searches"),
-    "run --budget": (None, "type --until 1% --max-seeds N, or stop the run with Ctrl-C; `headway run DIR` resumes it"),
-    "plan --device": (None, "leave it out; `python benchmarks/gpu.py` measures what a GPU takes"),
-    "plan --trial": (None, "type --timing"),
-    "plan --no-trial": (None, "type --no-timing"),
-    "generate --stop": (None, "leave it out: a text ends at its end-of-text token"),
-    "generate --no-stop": (None, "in Python: headway.open_model(CHECKPOINT).write(PROMPT, stop=False)"),
-    "ablate --mean": (None, "in Python: headway.ablate(CHECKPOINT, mean='per-position')"),
-    "ablate --reference": (None, "in Python: headway.ablate(CHECKPOINT, reference=FILE)"),
-    "ablate --seed": (None, "in Python: headway.ablate(CHECKPOINT, seed=N)"),
-    "prune --held-out": (None, "in Python: headway.prune(..., held_out=FILE)"),
+IGNORED = {
+    "worker --together": (1, "`headway run` fixed the batches when it made the runs"),
+    "submit --together": (1, "`headway run` fixed the batches when it made the runs"),
+    "submit --slurm": (0, "Slurm is the only scheduler; elsewhere start `headway worker` yourself"),
+    "export --to": (1, "hf is the only format"),
 }
-"""Options that are gone, with what to do; the first are still read, with so many values, and change nothing."""
+"""Options that are gone and still read, with the number of their values and what to do."""
+REMOVED = {
+    "run --at-most": "type --max-seeds",
+    "run --together": "type --batch-runs",
+    "run --shared-fs": "leave it out: Ray's nodes must see the directory",
+    "run --shared": "leave it out: Ray's nodes must see the directory",
+    "run --no-shared-fs": "put the directory into a folder that all nodes share",
+    "run --no-shared": "put the directory into a folder that all nodes share",
+    "look --draws": "type --null-draws",
+    "xray --draws": "type --null-draws",
+    "run --best": "type --until 1%, which adds seeds until every comparison has an answer; Optuna searches",
+    "run --budget": "type --until 1% --max-seeds N, or stop the run with Ctrl-C; `headway run DIR` resumes it",
+    "plan --device": "leave it out; `python benchmarks/gpu.py` measures what a GPU takes",
+    "plan --trial": "type --timing",
+    "plan --no-trial": "type --no-timing",
+    "generate --stop": "leave it out: a text ends at its end-of-text token",
+    "generate --no-stop": "in Python: headway.open_model(CHECKPOINT).write(PROMPT, stop=False)",
+    "ablate --mean": "in Python: headway.ablate(CHECKPOINT, mean='per-position')",
+    "ablate --reference": "in Python: headway.ablate(CHECKPOINT, reference=FILE)",
+    "ablate --seed": "in Python: headway.ablate(CHECKPOINT, seed=N)",
+    "prune --held-out": "in Python: headway.prune(..., held_out=FILE)",
+}
+"""Options that are gone, with what to do."""
 
 
 def current_words(words: list[str]) -> list[str]:
@@ -249,16 +251,17 @@ def current_words(words: list[str]) -> list[str]:
     kept, values = words[:1], 0
     for word in words[1:]:
         option, equals, _ = word.partition("=")
-        n_values, advice = DROPPED.get(f"{words[0]} {option}", (None, ""))
+        called = f"{words[0]} {option}"
         if values:
             values -= 1
-        elif not advice:
-            kept.append(word)
-        elif n_values is None:
-            raise UserError(f"{option} is no longer an option of `headway {words[0]}`: {advice}")
-        else:
+        elif called in REMOVED:
+            raise UserError(f"{option} is no longer an option of `headway {words[0]}`: {REMOVED[called]}")
+        elif called in IGNORED:
+            n_values, advice = IGNORED[called]
             values = 0 if equals else n_values
-            tell(f"{option}: {advice}")
+            tell(f"{option}: leave it out; it changes nothing: {advice}")
+        else:
+            kept.append(word)
     return kept
 
 

@@ -130,7 +130,7 @@ class ExecutionOptions:
                 workers=self.workers,
                 runs_per_gpu=self.runs_per_gpu,
                 uses_gpu=uses_gpu,
-                files={str(path): bytes_of(str(path), os.getcwd()) for path in files},
+                files={str(path): n for path in files if (n := bytes_of(str(path), os.getcwd())) >= 0},
                 command=self._worker,
                 tell=tell,
             )

@@ -196,7 +196,7 @@ class XRay(ModelOnText):
             **super().to_json(),
             "metrics": {metric: score_json(score) for metric, score in self.scores.items()},
             # Written here too, where older readers of these files look for it.
-            "output_share": {name: five_digits(share) for name, share in shares.items()},
+            "output_share": five_digits(shares),
             "composition": self._composition(),
             "loss_nats": self.loss_nats,
             "findings": [finding.to_json() for finding in self.findings],
@@ -214,8 +214,8 @@ class XRay(ModelOnText):
             "null": composition.null,
             **{kind: five_digits(getattr(composition, kind)) for kind in "qkv"},
             # What the paths carry on the text, by kind; {} where that was not measured.
-            "shares": {kind: five_digits(share) for kind, share in composition.shares.items()},
-            "nats": {kind: five_digits(nats) for kind, nats in composition.nats.items()},
+            "shares": five_digits(composition.shares),
+            "nats": five_digits(composition.nats),
         }
 
     def _left_out(self) -> list[str]:

@@ -235,6 +235,10 @@ def text_intervals(
     return np.stack((mean - half, mean + half))
 
 
+_upper = lru_cache(maxsize=64)(np.triu_indices)
+"""The positions above the diagonal, which metrics of many probes ask for again and again."""
+
+
 def of_pairs(value: np.ndarray) -> np.ndarray:
     """Return the entries that means are over: each pair of different heads once, or all heads.
 
@@ -246,7 +250,7 @@ def of_pairs(value: np.ndarray) -> np.ndarray:
     """
     if value.ndim != 2:
         return np.atleast_1d(value)
-    pairs = value[np.triu_indices(len(value), k=1)]
+    pairs = value[_upper(len(value), 1)]
     return pairs if len(pairs) else np.array([np.nan])
 
 
@@ -310,25 +314,31 @@ def score_json(score: HeadScores) -> dict[str, Any]:
         "unit": declared.unit,
         "sentence": declared.sentence,
         "n_rows": score.n_rows,
-        "values": {name: None if name in wide else five_digits(value) for name, value in score.values.items()},
-        "null": {name: None if name in wide else five_digits(value) for name, value in score.null.items()},
-        "untrained": {name: None if name in wide else five_digits(value) for name, value in score.untrained.items()},
-        "untrained_spread": {name: None if name in wide else five_digits(v) for name, v in score.spread.items()},
     }
-    for of, given in (("interval", score.interval), ("by_place", score.by_place)):
-        content |= {of: {name: five_digits(value) for name, value in given.items()}} if given else {}
+    tables = {
+        "values": score.values,
+        "null": score.null,
+        "untrained": score.untrained,
+        "untrained_spread": score.spread,
+    }
+    for key, values in tables.items():
+        content[key] = {name: None if name in wide else five_digits(value) for name, value in values.items()}
+    for key, values in (("interval", score.interval), ("by_place", score.by_place)):
+        content |= {key: five_digits(values)} if values else {}
     if declared.of == "pair":
-        content["per_head"] = {name: five_digits(value) for name, value in score.per_head().items()}
+        content["per_head"] = five_digits(score.per_head())
     return content
 
 
 def five_digits(value: Any) -> Any:
-    """Return an array as lists of numbers of five significant digits; null for non-finite numbers.
+    """Return an array, or those of a mapping, as lists of numbers of five significant digits; null for non-finite ones.
 
     Examples:
         >>> five_digits([1.2345678, float("nan")])
         [1.2346, None]
     """
+    if isinstance(value, Mapping):
+        return {key: five_digits(inner) for key, inner in value.items()}
     array = np.asarray(value, np.float64)
     if array.ndim:
         return [five_digits(inner) for inner in array]

@@ -42,10 +42,6 @@ class RateMean:
     gain: float = 0.0
 
 
-Rates = Mapping[str, RateMean]
-"""The rates of an arm, by the full name of its variant."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ComparedAtBest(Difference):
     """An arm at its best learning rate against a baseline at its own.

@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -133,8 +133,8 @@ def read_records(path: Path) -> list[dict[str, Any]]:
             lines = bytes_of(path).split(b"\n")
     except FileNotFoundError:
         return []
-    records = []
-    for number, line in enumerate(lines[:-1], start=1):
+    records = _all_at_once(lines[:-1]) or []
+    for number, line in enumerate(lines[len(records) : -1], start=1):
         try:
             record = parsed(line)
             int(record["step"])
@@ -176,6 +176,16 @@ def _last_loss(path: Path, _changed_ns: int, _size: int) -> float | None:
             if losses and isinstance(losses[0], float):
                 return losses[0]
     return None
+
+
+def _all_at_once(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
+    """Return the records of lines as one JSON list, faster than line by line; None if one of them is no record."""
+    try:
+        records = parsed(b"[" + b",".join(lines) + b"]")
+        steps = [int(record["step"]) for record in records]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return records if len(steps) == len(lines) else None
 
 
 def signed_json(path: Path) -> dict[str, Any] | None:

@@ -130,10 +130,6 @@ def config() -> dict[str, Any]:
     }
 
 
-ASKED = "#7f3c8d"
-"""The colour of contrasts of several arms, which no arm has."""
-
-
 WIDTH = 1000
 """Width of a figure in pixels, axes and legends aside."""
 
