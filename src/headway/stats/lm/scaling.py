@@ -20,7 +20,7 @@ constant" is recomputed here with an interval. The widening is that of Hesterber
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -378,7 +378,7 @@ def _entry(fitted: _Fitted, at: int, against: _Fitted | None, name: str, control
 def _intervals(fitted: _Fitted, at: int) -> dict[str, tuple[float, float]] | None:
     if fitted.curve is None or not fitted.resampled:
         return None
-    curve, *drawn = ({**asdict(each), "value": float(each(at))} for each in (fitted.curve, *fitted.resampled))
+    curve, *drawn = ({**vars(each), "value": float(each(at))} for each in (fitted.curve, *fitted.resampled))
     names = (*PARAMETERS[fitted.form], "value")
     intervals = {name: _interval([each[name] for each in drawn], curve[name], len(fitted.seeds)) for name in names}
     return intervals | {"b": (max(intervals["b"][0], 0.0), intervals["b"][1])}
