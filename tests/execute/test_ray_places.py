@@ -494,7 +494,7 @@ def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
         tmp_path, (), uses_gpu=False, files=files, tell=lambda _: None
     ) as site:
         assert len(list(site.places)) == 2
-    assert nodes.files == {"mine.jsonl": 2, "none": -1}, "what is missing here is told by whoever reads it"
+    assert nodes.files == {"mine.jsonl": 2}, "what is missing here is told by whoever reads it"
 
 
 @pytest.fixture
