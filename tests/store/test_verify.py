@@ -260,6 +260,25 @@ def test_a_document_that_lost_its_list_of_runs_is_not_as_it_was_written(path):
     assert resolved.doubt(path) == ""
 
 
+def test_a_directory_of_the_first_sealed_version_is_read_and_names_its_runs_when_it_goes_on(path):
+    stored.first_sealed(path)
+    store = Store.open(path)
+    assert {run.status for run in store.runs()} == {"done"}
+    assert not any(looked.damages for looked in verify(path))
+    asked = asked_in(path)
+    Store.with_runs(path, asked, asked.runs)
+    assert resolved.named(path) == {("fast", 0), ("fast", 1), ("slow", 0), ("slow", 1)}
+    assert "seals" not in (path / "experiment.yaml").read_text()
+    shutil.rmtree(path / "runs/fast/seed-1")
+    assert len(damages(path)) == 1
+
+
+def test_a_drop_in_a_directory_of_the_first_sealed_version_names_the_others(path):
+    stored.first_sealed(path)
+    Store.open(path).drop("fast", seeds=0)
+    assert resolved.runs_of(path) == ({("fast", 1), ("slow", 0), ("slow", 1)}, {("fast", 0)})
+
+
 def test_a_changed_document_is_not_what_was_run(path):
     document = path / "experiment.yaml"
     text = document.read_text()

@@ -55,6 +55,11 @@ def strip(directory: Path) -> None:
     (directory / integrity.CHECKED).unlink(missing_ok=True)
 
 
+def first_sealed(directory: Path) -> None:
+    """Make a document what the first sealed version wrote, which names no runs."""
+    document._change(directory, {"runs": None, "dropped": None, "seals": ["runs", "beside", "looks"]})
+
+
 _FOLDER = Path(__file__).parents[2] / "../shared/data"
 
 

@@ -93,7 +93,7 @@ def record(
     runs, aside = _changed(directory, asked, dropped)
     if before != (runs, aside):
         order = {} if experiment is None else {"named": _order(directory, experiment, runs)}
-        _change(directory, {"runs": compact(runs), "dropped": compact(aside) or None, **order})
+        _change(directory, {"runs": compact(runs), "dropped": compact(aside) or None, "seals": None, **order})
 
 
 def named(directory: Path) -> set[Name]:
@@ -102,10 +102,10 @@ def named(directory: Path) -> set[Name]:
 
 
 def runs_of(directory: Path) -> tuple[set[Name], set[Name]]:
-    """The runs that were asked for, and dropped; by their folders, too, if the document is damaged or gone."""
+    """The runs that were asked for, and dropped; by their folders, too, if the document is damaged or has no list."""
     noted = _note_of(directory)
     runs, aside = named(directory), _read_runs(noted.get("dropped"))
-    if not noted or doubt(directory):
+    if "runs" not in noted or doubt(directory):
         runs |= there(directory)
         aside |= _names(files.entries(directory, "dropped/*/seed-*"))
     return runs, aside - runs
@@ -150,7 +150,7 @@ def missing(directory: Path) -> list[Name]:
 
 def missing_and_strangers(directory: Path) -> tuple[list[Name], list[Name]]:
     """Return the missing runs, and the runs that have a folder but that the document does not know."""
-    if not (noted := _note_of(directory)):
+    if "runs" not in (noted := _note_of(directory)):
         return [], []
     runs, here = named(directory), there(directory)
     return sorted(runs - here), sorted(here - runs - _read_runs(noted.get("dropped")))

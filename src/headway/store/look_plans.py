@@ -151,7 +151,7 @@ def unaccounted(directory: Path) -> Iterator[str]:
         plan = stored_plan(directory)
     except ResultsError:  # which is told already
         return
-    if plan is None:
+    if plan is None or not document.named(directory):
         return
     runs = document.there(directory).union(*document.runs_of(directory))
     needed = set(plan.arms)
