@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 420_678,
+    "tokens": 420_694,
     "code lines": 40_051,
     "dense modules": 82,
     "functions above 400 tokens": 25,
