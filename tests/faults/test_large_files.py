@@ -57,7 +57,7 @@ def test_a_sparse_file_is_named_and_fills_no_memory(original, tmp_path, name):
     path = shutil.copytree(original, tmp_path / "results")
     assert (path / name).exists() or name == ".checked.json"  # it is not written for files of this second
     (path / name).touch()
-    os.truncate(path / name, max(size for _, size in LARGEST_FILES) + 1)
+    os.truncate(path / name, max(LARGEST_FILES.values()) + 1)
     before, told = largest_memory(), ""
     for verb in (["status"], ["verify"], ["compare"], ["report", "--no-figures"]):
         ended = CliRunner().invoke(app, [verb[0], str(path), *verb[1:]])

@@ -173,10 +173,10 @@ def number(content: bytes, chance: random.Random, _: bytes) -> bytes:
         json.loads(content)
     except ValueError:
         return digit(content, chance, b"")
-    places = list(re.finditer(rb"(?<![\w.\"-])[0-9]+(?![\w.\"])", content)) or [None]
-    at = chance.choice(places)
-    if at is None:
+    places = list(re.finditer(rb"(?<![\w.\"-])[0-9]+(?![\w.\"])", content))
+    if not places:
         return digit(content, chance, b"")
+    at = chance.choice(places)
     return content[: at.start()] + str(int(at[0]) + 1).encode() + content[at.end() :]
 
 
@@ -566,7 +566,7 @@ def _until(step: int) -> Callable[..., Study]:
 def hurried() -> Iterator[None]:
     """Checkpoints at every milestone, and a disk that is not waited for."""
     every, fsync = work_module.CHECKPOINT_EVERY_S, os.fsync
-    work_module.CHECKPOINT_EVERY_S, os.fsync = 0.0, lambda _: None
+    work_module.CHECKPOINT_EVERY_S, os.fsync = 0.0, lambda fd: None
     try:
         yield
     finally:

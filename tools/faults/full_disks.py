@@ -160,7 +160,7 @@ def _command(words: Sequence[str], output: int, laboratory: Laboratory) -> int:
         if not laboratory.torch:
             sys.modules.pop("torch", None)  # its processes go on with the next run
         if not laboratory.reports:
-            headway.api.finish = lambda store, **_: write(store)  # type: ignore[assignment]
+            headway.api.finish = lambda store, **_: write(store)
         headway.execute.places.LocalPlace.process = kills.process  # type: ignore[method-assign,assignment]
         sys.argv = ["headway", *words]
         try:

@@ -370,11 +370,11 @@ def prepare() -> None:
     torch.set_num_threads(1)
     whole = headway.report.experiment.page.figures
     headway.report.experiment.page.figures = lambda material: islice(whole(material), 2)  # the others are written alike
-    headway.report.charts.files.render = lambda _: "<svg/>"
-    headway.report.charts.files.convert = lambda svg, _: svg.encode()
-    headway.report.charts.parameters.render = lambda _: "<svg/>"
-    headway.report.charts.parameters.convert = lambda svg, _: svg.encode()
-    LocalPlace.start = _start  # type: ignore[method-assign]
+    headway.report.charts.files.render = lambda spec: "<svg/>"
+    headway.report.charts.files.convert = lambda svg, kind: svg.encode()
+    headway.report.charts.parameters.render = lambda spec: "<svg/>"
+    headway.report.charts.parameters.convert = lambda svg, kind: svg.encode()
+    LocalPlace.start = _start  # type: ignore[method-assign,assignment]
     PersistentPlace.start = lambda self, run, *, log, options=(): _start(self.place, run, log=log, options=options)  # type: ignore[method-assign]
 
 
@@ -383,7 +383,7 @@ def _start(place: LocalPlace, run: Path, *, log: Path, options: Sequence[str] = 
     from headway.base.files import appending
     from headway.execute import worker
 
-    command = [*place.command[3:], *place.arguments(run, options)]
+    command = kills.arguments(place, run, options)
     with open(appending(log), "ab") as output:
         process = kills.Process(lambda: worker.main(command), output.fileno(), told=False)
     return LocalWorker(process=process)  # type: ignore[arg-type]

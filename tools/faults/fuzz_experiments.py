@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -301,9 +301,9 @@ def obey(line: list[str]) -> None:
         raise HeadwayError("a fuzzer trains nothing")
 
     headway.api.carry_out = not_trained
-    headway.execute.costs._reason_not_to_try = lambda _: "a fuzzer times nothing"
+    headway.execute.costs._reason_not_to_try = lambda *_: "a fuzzer times nothing"
     # What draws pictures reserves gigabytes of addresses, and ends the process where it does not get them.
-    headway.report.charts.parameters.render = lambda _: "<svg/>"
+    headway.report.charts.parameters.render = lambda spec: "<svg/>"
     headway.report.charts.parameters.convert = lambda *_: b""
     headway.report.charts.page.render = lambda *_, **__: "<html></html>"
     sys.argv = ["headway", *line]
@@ -341,7 +341,7 @@ def fuzz(
             content = mutated(draw)
             file.write_bytes(content)
             line = command_line(draw, str(file)) if kind == "command" else None
-            problem = guarded((lambda line=line: obey(line)) if line else (lambda: look_at(file)))
+            problem = guarded(partial(obey, line) if line else partial(look_at, file))
             tried += 1
             if problem:
                 found.append(Finding(problem=problem, case=(line, content)))

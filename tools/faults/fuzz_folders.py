@@ -52,7 +52,7 @@ KEYS = (
     "torch_dtype", "dtype", "model_max_length", "add_bos_token", "added_tokens_decoder", "extra_special_tokens",
     "num_hidden_layers", "decoder_layers", "eos_token", "cache_dir", "id2label",
 )  # fmt: skip
-SHAPES = ([], [0], [10**18, 0], [10**9] * 3, [-1], "x", [[1]], [1] * 9000)
+SHAPES: tuple[Any, ...] = ([], [0], [10**18, 0], [10**9] * 3, [-1], "x", [[1]], [1] * 9000)
 PICKLES = ("pytorch_model.bin", "training_args.bin", "vocab.pkl", "adapter_model.bin", "model.pt", ".metadata")
 LINKS = ("/dev/zero", "/etc/passwd", "../../..", "nowhere", "/proc/self/mem")
 PLACES = ("../other.safetensors", "/etc/passwd", "/dev/zero", "pytorch_model.bin", "", ".", "x" * 5000, 7, None, ["a"])
@@ -68,7 +68,7 @@ def models(folder: Path) -> list[Path]:
     from headway.hf.write import export
     from headway.models.weights import initial_weights
 
-    small = {"d_model": 24, "n_layers": 2, "n_positions": 64}
+    small: dict[str, Any] = {"d_model": 24, "n_layers": 2, "n_positions": 64}
     for name, model in {
         "gpt2": Gpt2(family="gpt-2", n_heads=3, **small),
         "neo": GptNeo(family="gpt-neo", n_heads=3, windows=(None, 5), **small),

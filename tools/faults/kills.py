@@ -54,6 +54,7 @@ from headway import api
 from headway.adaptive.until import goal_of
 from headway.config.experiment import Experiment
 from headway.config.load import resolve
+from headway.execute.places import LocalPlace, WorkerOptions
 from headway.execute.sweep import ExecutionOptions
 from headway.stats.results import write
 from headway.store import checkpoint, verify
@@ -234,9 +235,22 @@ class Process:
         return code
 
 
-def process(place: Any, run: Path, log: Path, options: Sequence[str] = (), *, answers: int | None = None) -> Process:
+def arguments(place: LocalPlace, run: Path, options: Sequence[str], answers: int | None = None) -> list[str]:
+    """What a worker of this place reads after `python -m headway.execute.worker`."""
+    own = WorkerOptions(device=place.slot.device, threads=place.slot.threads, answers=answers, parent=os.getpid())
+    return [*place.command[3:], str(run.absolute()), *own.to_args(), *options]
+
+
+def process(
+    place: LocalPlace,
+    run: Path,
+    log: Path,
+    options: Sequence[str] = (),
+    *,
+    answers: int | None = None,
+) -> Process:
     """As `LocalPlace.process`, forked."""
-    command = [*place.command[3:], *place.arguments(run, options, answers)]
+    command = arguments(place, run, options, answers)
     with open(log, "ab") as output:
         return Process(lambda: worker.main(command), output.fileno(), told=answers is not None)
 
