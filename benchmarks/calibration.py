@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from headway.stats.blocks import block_test, needed_arms, reading, run_plan
-from headway.stats.sequential import LookPlan
+from headway.stats.sequential import LookPlan, looks_until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from laws.test_associations_hold import KINDS, p_of
@@ -86,7 +86,7 @@ def verdicts_until(plan: LookPlan, drawn: np.ndarray, weights: np.ndarray) -> tu
 def wrong_until(family: str, spread: str, margin: float, sweeps: int, seed: int) -> int:
     """Sweeps of a plan 3, 4, 6, 8, 12 in which anything that was settled is wrong: nothing differs."""
     weights, rng, count = FAMILIES[family], np.random.default_rng(seed), 0
-    plan = LookPlan.until(12, margin)
+    plan = LookPlan(looks=looks_until(12), margin=margin)
     for _ in range(sweeps):
         outcomes, _ = verdicts_until(plan, runs(rng, weights.shape[1], 12, spread=spread), weights)
         count += any(one in ("apart", "small") for one in outcomes)
@@ -96,7 +96,7 @@ def wrong_until(family: str, spread: str, margin: float, sweeps: int, seed: int)
 def same_until(family: str, spread: str, margin: float, sweeps: int, seed: int) -> int:
     """Sweeps of a plan in which anything that differs by exactly the margin is said to be the same: all of it does."""
     weights, rng, count = FAMILIES[family], np.random.default_rng(seed), 0
-    plan, lift = LookPlan.until(12, margin), np.linalg.pinv(weights) @ np.full(len(weights), margin)
+    plan, lift = LookPlan(looks=looks_until(12), margin=margin), np.linalg.pinv(weights) @ np.full(len(weights), margin)
     for _ in range(sweeps):
         drawn = runs(rng, weights.shape[1], 12, spread=spread) + lift[:, None]
         count += "same" in verdicts_until(plan, drawn, weights)[0]
@@ -109,7 +109,7 @@ def spent_until(family: str, effect: float, margin: float, sweeps: int, seed: in
     used = (weights != 0).any(0)
     for _ in range(sweeps):
         drawn = runs(rng, weights.shape[1], 12, spread="normal") + effect * rng.normal(size=(weights.shape[1], 1))
-        total += verdicts_until(LookPlan.until(12, margin), drawn[used], weights[:, used])[1]
+        total += verdicts_until(LookPlan(looks=looks_until(12), margin=margin), drawn[used], weights[:, used])[1]
     return total
 
 

@@ -25,6 +25,8 @@ import torch
 from gpu_pieces import VOCAB as GPT2_VOCAB
 from gpu_pieces import Cell, Kit, Row, lines_of, published_model, scratch, text_run, told
 from support.drawn_transformers import MODELS, VOCAB, built, text
+from support.measuring import measure
+from support.slow_attention import reference_attention
 from support.tolerance import TERMS
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -46,7 +48,7 @@ from headway.config.load import load, resolve
 from headway.config.yaml import shipped
 from headway.data.batch import open_examples
 from headway.execute.places import LocalWorker, local_places
-from headway.heads.measure import measure, repeated_tokens
+from headway.heads.measure import repeated_tokens
 from headway.heads.regularizers import TERMS as REGULARIZERS
 from headway.models import attention
 from headway.models.generate import generate
@@ -218,12 +220,12 @@ def kernels(kit: Kit) -> Iterator[Row]:
         for what, options in {"": {}, ", window 20": {"window": 20}, ", future": {"attends": "future"}}.items():
             for dtype in EPS:
                 ask = partial(attention.attend, scale=0.3, **options)
-                expected = partial(attention.reference_attention, scale=0.3, **options)
+                expected = partial(reference_attention, scale=0.3, **options)
                 yield row(
                     f"d_head {d_head}{what}, {_named(dtype)}", partial(_attention, kit, d_head, dtype, ask, expected)
                 )
         some = partial(_attention, kit, d_head, torch.float32, queries=5)
-        ask, expected = (partial(f, scale=0.3, window=20) for f in (attention.attend, attention.reference_attention))
+        ask, expected = (partial(f, scale=0.3, window=20) for f in (attention.attend, reference_attention))
         yield row(f"d_head {d_head}, 5 queries of 70, fp32", partial(some, ask, expected))
     for backend in BACKENDS:
         for dtype in EPS:
@@ -258,7 +260,7 @@ def _backend(kit: Kit, backend: SDPBackend, dtype: torch.dtype) -> Mapping[str, 
         with sdpa_kernel(backend):
             return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
 
-    expected = partial(attention.reference_attention, scale=0.3)
+    expected = partial(reference_attention, scale=0.3)
     given = {name: torch.randn(2, 3, 70, 16, device=kit.device).to(dtype) for name in "qkv"}
     first, again = (_with_input_gradients(ask, given) for _ in range(2))
     same = all(torch.equal(first[name], again[name]) for name in first)

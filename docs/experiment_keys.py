@@ -3,9 +3,13 @@
 Both are generated from the declared types, so they cannot drift: `make docs` writes them, a test compares.
 """
 
+import ast
+import inspect
 import json
 import sys
+import textwrap
 from collections.abc import Collection, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -58,6 +62,27 @@ _CONTRAST: dict[str, Any] = {
 }
 """The JSON schema of a contrast, in the forms that `contrasts` explains."""
 
+
+def _described(kind: type[Spec]) -> type[Spec]:
+    """Return a type whose fields have the texts that stand below them as descriptions."""
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if issubclass(base, Spec):
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            assert isinstance(tree, ast.ClassDef)
+            for field, text in pairwise(tree.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    for name, field in kind.model_fields.items():
+        field.description = texts.get(name)
+        for part in specs_in(field.annotation):
+            _described(part)
+    kind.model_rebuild(force=True)
+    return kind
+
+
+for _kind in {Document, *RUN_KINDS.values()}:
+    _described(_kind)
 
 _ARM = "the arm whose run of the same seed provides the initial weights"
 _ARM_ROW = f"| `arm` | {_ARM} | text; required |"

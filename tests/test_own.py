@@ -1,6 +1,7 @@
 """What plugins register is checked when it is first used, and an error names its file and line."""
 
 import pytest
+from support.measuring import measure
 from support.own_code import DOCUMENT, ECHO
 from support.own_code import write as write
 from support.traces import traced
@@ -8,7 +9,6 @@ from support.traces import traced
 import headway
 from headway.config.plugins import load
 from headway.errors import UserError
-from headway.heads.measure import measure
 from headway.train.lm.study import open_study
 
 OF_HEADS = "@own.head_metric(sentence='s', high='h', unit='0 to 1', null=0)\ndef mine(of):\n    return {value}\n"

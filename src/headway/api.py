@@ -45,6 +45,10 @@ LARGEST_MB = 10
 """The default limit of the page of `headway look`, in megabytes."""
 
 
+Tell = Callable[[str], object]
+"""A function that is given messages about the current step."""
+
+
 class ResultsDirectory(Store):
     """A results directory with its verdicts, as `headway.run` and `headway.open` return it."""
 
@@ -70,7 +74,7 @@ def finish(
     figures: bool = True,
     look: bool | None = None,
     out: Path | None = None,
-    tell: Callable[[str], object] = lambda _: None,
+    tell: Tell = lambda _: None,
 ) -> "Results":
     """Derive results.json, the report and its figures (as files if wanted), and return the results.
 
@@ -98,7 +102,7 @@ def _show(
     figures: bool,
     look: bool | None,
     out: Path | None = None,
-    tell: Callable[[str], object],
+    tell: Tell,
     anew: bool = False,
     time: Callable[[], object] | None = None,
 ) -> None:
@@ -144,7 +148,7 @@ _TOLD_EVERY_S = 5.0
 Item = TypeVar("Item")
 
 
-def _paced(items: Sequence[Item], *, what: str, tell: Callable[[str], object]) -> Iterator[Item]:
+def _paced(items: Sequence[Item], *, what: str, tell: Tell) -> Iterator[Item]:
     """Yield items, and tell now and then how many are done."""
     told_s = monotonic()
     for place, item in enumerate(items):
@@ -154,7 +158,7 @@ def _paced(items: Sequence[Item], *, what: str, tell: Callable[[str], object]) -
         yield item
 
 
-def look_beside(store: Store, tell: Callable[[str], object], out: Path | None = None) -> None:
+def look_beside(store: Store, tell: Tell, out: Path | None = None) -> None:
     """Write look.html as `headway look` on the directory does, unless it is at least as new as the runs that it shows.
 
     The page stands in the directory, or in another folder `out`. It is left alone while runs are worked on. Obstacles
@@ -189,7 +193,7 @@ def final_runs(store: Store) -> list[Run]:
     return [run for run in first_of_arms(runs) if brings_text(run.spec)]
 
 
-def write_look(store: Store, runs: Sequence[Run], tell: Callable[[str], object], out: Path | None = None) -> Path:
+def write_look(store: Store, runs: Sequence[Run], tell: Tell, out: Path | None = None) -> Path:
     """Measure the heads of runs and write their page to the directory or to `out`.
 
     Raises:
@@ -466,7 +470,7 @@ def _trained(
     goal: "Until | None",
     site: "Executors",
     together: str | int,
-    tell: Callable[[str], object],
+    tell: Tell,
     watch: Callable[["Generator[Snapshot]"], object],
 ) -> tuple[Store, tuple[Run, ...], bool]:
     """The directory and the runs that were asked for, worked on to their end; whether there was anything to do."""
@@ -499,7 +503,7 @@ def prepare(
     experiment: Experiment,
     out: Path | None,
     slots: Sequence["Slot"],
-    tell: Callable[[str], object] = lambda _: None,
+    tell: Tell = lambda _: None,
     together: str | int = "auto",
 ) -> tuple[Store, tuple[Run, ...]]:
     """Make the results directory of an experiment, with a folder for every run that is asked for, and return it.

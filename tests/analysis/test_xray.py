@@ -79,8 +79,9 @@ def test_the_text_is_one_ring_of_documents_with_the_end_of_text_between(ragged, 
 
 @pytest.mark.slow
 def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, found, monkeypatch):
+    from support.measuring import measure
+
     import headway.analysis.xray
-    from headway.heads.measure import measure
 
     opened = open_model(ragged)
     tokens = opened.sequences(iter([(STORY * 3).strip()] * 4), n=3, length=48)

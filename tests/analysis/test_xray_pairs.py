@@ -12,6 +12,7 @@ import tokenizers
 import torch
 import transformers
 from support import zoo
+from support.measuring import measure
 from support.tolerance import assert_same
 
 import headway
@@ -19,7 +20,6 @@ from headway.analysis.inputs import text_input
 from headway.analysis.open import open_model
 from headway.analysis.xray import read_pairs
 from headway.errors import UserError
-from headway.heads.measure import measure
 from headway.hf import recorder
 
 LENGTHS = ((12, 7), (5, 11), (9, 4), (3, 15), (20, 13), (6, 2))

@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from support.own_code import DOCUMENT, ECHO
+from support.own_code import DOCUMENT, ECHO, remove_plugin
 from support.own_code import write as write
 
 import headway
@@ -86,7 +86,7 @@ def test_what_a_plugin_registered_is_gone_without_it(write):
     write(ECHO + METRIC.partition("\n")[2])
     plugin = plugins.load("mine.py")
     assert "seven" in METRICS
-    plugins.remove_plugin(plugin)
+    remove_plugin(plugin)
     assert not {"echo", "seven"} & {*TASKS, *RUN_KINDS, *METRICS}
     with pytest.raises(DeclarationError, match="'echo' is not known"):
         headway.load({**DOCUMENT, "plugins": []})
@@ -156,7 +156,7 @@ def test_a_metric_of_heads_is_one_entry_of_one_table_and_leaves_nothing(write):
     assert "query" in HEAD_METRICS
     assert {name: metric for name, metric in HEAD_METRICS.items() if name != "query"} == before
     assert [entry.tables for entry in plugin.entries] == [((HEAD_METRICS, "query"),)]
-    plugins.remove_plugin(plugin)
+    remove_plugin(plugin)
     assert before == HEAD_METRICS
 
 
@@ -228,21 +228,21 @@ def test_a_directory_of_somebody_else_runs_nothing_until_it_is_allowed(write, tm
     ran = tmp_path / "was-run"
     assert ran.read_text() == "x"
     # Known by its content, it opens without a question where it was run before.
-    plugins.remove_plugin(store.experiment.plugins[0])
+    remove_plugin(store.experiment.plugins[0])
     (tmp_path / "mine.py").unlink()
     assert headway.open("results").experiment.arms
     assert ran.read_text() == "xx"
     # Somebody else has never run it.
-    plugins.remove_plugin(store.experiment.plugins[0])
+    remove_plugin(store.experiment.plugins[0])
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "other-cache"))
     with pytest.raises(ResultsError, match="which you have not run here yet, and to read its runs would run it; look"):
         headway.open("results")
     assert ran.read_text() == "xx"
     assert headway.open("results", plugins=[kept]).experiment.arms
-    plugins.remove_plugin(store.experiment.plugins[0])
+    remove_plugin(store.experiment.plugins[0])
     assert headway.open("results").experiment.arms
     # What is kept is known by its name.
-    plugins.remove_plugin(store.experiment.plugins[0])
+    remove_plugin(store.experiment.plugins[0])
     kept.write_text(kept.read_text() + "# changed\n")
     with pytest.raises(ResultsError, match="the file was changed after runs were made with it"):
         headway.open("results")

@@ -241,20 +241,21 @@ WRONG_TASKS = [
 BREAKING = [*TASKS_THAT_BREAK, *WRONG_TASKS]
 SCRIPT = """
 import json, sys
-from headway.config.plugins import load, remove_plugin
+from headway.config import plugins
 from headway.config.spec import parse
 from headway.data.batch import open_examples
 from headway.errors import UserError
 said = []
 for file in sys.argv[1:]:
     try:
-        plugin = load(file)
+        plugin = plugins.load(file)
         open_examples(parse(plugin.entries[0].value, {"kind": plugin.entries[0].name}))
     except UserError as error:
         said.append(str(error))
     else:
         said.append("")
-    remove_plugin(plugin)
+    for loaded in tuple(plugins._loaded.values()):
+        plugins._take_back(plugins._loaded.pop(loaded.name).entries)
 print(json.dumps(said))
 """
 

@@ -35,6 +35,11 @@ MODELS = {
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
 
+def whole_of(factored):
+    """Return the matrices themselves, heads x d_model x d_model."""
+    return factored.left @ factored.right
+
+
 def built(model, seed=0):
     """Biases and norms are no longer what they start as."""
     random = np.random.default_rng(seed)
@@ -100,7 +105,7 @@ def test_circuits_are_the_whole_matrices(model):
     found = [
         (here.layer, qk.numpy(), ov.numpy())
         for here in circuits(module)
-        for qk, ov in zip(here.qk.whole(), here.ov.whole(), strict=True)
+        for qk, ov in zip(whole_of(here.qk), whole_of(here.ov), strict=True)
     ]
     assert [layer for layer, *_ in found] == [layer for layer, *_ in expected]
     for (_, qk, ov), (_, QK, OV) in zip(found, expected, strict=True):
@@ -174,10 +179,10 @@ def test_circuits_are_what_the_model_does_to_its_stream(name):
         if model.norm_place == "before" and model.norm != "none":
             centred = x - x.mean(2, keepdim=True) if model.norm == "layer" else x
             x = x / (centred.square().mean(2, keepdim=True) + model.norm_eps).sqrt()
-        logits = torch.einsum("bqm,hmn,bkn->bhqk", x, circuit.qk.whole(), x) * attention.scale
+        logits = torch.einsum("bqm,hmn,bkn->bhqk", x, whole_of(circuit.qk), x) * attention.scale
         seen = attention.mask.expand_as(logits)
         assert_same(attention.logits()[seen], logits[seen])
-        written = torch.einsum("bhqk,bkm,hmn->bhqn", attention.patterns(), x, circuit.ov.whole())
+        written = torch.einsum("bhqk,bkm,hmn->bhqn", attention.patterns(), x, whole_of(circuit.ov))
         expected = attention.contributions()
         if model.norm_place == "before" and model.norm == "layer":
             expected = expected - expected.mean(3, keepdim=True)

@@ -281,4 +281,4 @@ def test_one_more_draw_differs_in_no_metric(heads, layers):
 
 
 def test_every_special_head_has_a_headline():
-    assert {metric for special in SPECIAL for metric in special.metrics} == set(words.SPECIAL)
+    assert {metric for metrics in SPECIAL for metric in metrics} == set(words.SPECIAL)

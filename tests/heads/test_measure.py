@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from support.head_definitions import BATCH, DEFINITIONS, LENGTH, Slow, attention, cases, causal, of, parts
+from support.measuring import measure, repetition
 from support.tolerance import assert_same, nearly
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -14,7 +15,7 @@ from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.errors import UserError
 from headway.heads import patterns
 from headway.heads.attention import mask_attention
-from headway.heads.measure import HeadStream, measure
+from headway.heads.measure import HeadStream
 from headway.models.trace import Trace
 
 CASES = cases()
@@ -59,9 +60,9 @@ def test_metrics_equal_their_definitions(trace):
 @every_case
 def test_streamed_over_batches_equals_the_whole(trace):
     whole = measure(of(trace), period=PERIOD)
-    stream = HeadStream(period=PERIOD)
+    stream = HeadStream(repeats=True)
     for part in parts(trace, 2, 1):  # texts 2i and 2i + 1 are partners
-        stream.add(of(part))
+        stream.add(of(part), *repetition(of(part), PERIOD))
     streamed = stream.scores()
     assert streamed.keys() == whole.keys()
     for name, score in whole.items():

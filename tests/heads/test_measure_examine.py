@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from support.measuring import measure
 from support.tolerance import assert_same
 
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.lm.model import Gpt2
 from headway.errors import UserError
 from headway.heads.circuits import CIRCUITS, circuit_scores
-from headway.heads.measure import HeadStream, drawn_repeats, examine, measure, repeated_batches
+from headway.heads.measure import HeadStream, drawn_repeats, examine, in_batches
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 
@@ -29,7 +30,7 @@ def texts():
 
 
 def repetition():
-    return repeated_batches(VOCAB, PERIOD, sequences=5, at_once=2, seed=3, device=torch.device("cpu"))
+    return in_batches(drawn_repeats(VOCAB, PERIOD, 5, seed=3), 2, torch.device("cpu"))
 
 
 def agree(found, expected):

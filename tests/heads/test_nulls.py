@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from support.head_definitions import attention, causal, of
+from support.measuring import measure
 from support.tolerance import nearly
 
 from headway.config.head_metrics import HEAD_METRICS
-from headway.heads.measure import measure
 from headway.heads.nulls import gaussian_attention, gaussian_cka, gaussian_excess, measured_spectra, normal_excess
 from headway.models.trace import AttentionTrace
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 import transformers
 from support import zoo
+from support.measuring import measure
 from support.tolerance import assert_same
 from torch import nn
 from transformers.pytorch_utils import Conv1D
@@ -485,7 +486,7 @@ def test_learned_sinks_take_their_share_of_the_weights():
         assert_same(attention.of_head(2).patterns(), weights[:, 2:3])
         assert_same(attention.patterns() @ attention.v[:, list(attention.kv_of)], attention.z)
         assert float(weights.sum(3).max()) < 0.99
-    measured = headway.heads.measure.measure([trace])
+    measured = measure([trace])
     shares = measured["learned_sink_share"]
     entropies = measured["attention_entropy_nats"]
     for attention, weights in zip(trace.attentions, own, strict=True):
@@ -497,7 +498,7 @@ def test_learned_sinks_take_their_share_of_the_weights():
 
 def test_models_without_sinks_have_no_share_of_them():
     trace = headway.hf.trace(zoo.model_of("llama"), zoo.tokens_of((2, 12)))
-    assert "learned_sink_share" not in headway.heads.measure.measure([trace])
+    assert "learned_sink_share" not in measure([trace])
 
 
 def test_heads_that_do_more_than_attend_are_refused(monkeypatch):

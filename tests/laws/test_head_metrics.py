@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support.measuring import measure
 from support.tolerance import assert_same, nearly
 
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.lm.model import Gpt2, Llama
-from headway.heads.measure import measure
 from headway.heads.regularizers import TERMS
 from headway.models.trace import AttentionTrace, Trace
 from headway.models.transformer import Transformer

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support.measuring import measure
 from support.tolerance import assert_same
 from support.traces import VOCAB, of_other_order, out_of_range, small_model, traced
 
@@ -12,7 +13,7 @@ from headway.config.head_metrics import HEAD_METRICS, HeadMetric, Null, OfSums, 
 from headway.config.lm.measurement import HeadProbes
 from headway.config.metrics import metric_name
 from headway.config.run import imported
-from headway.heads.measure import HeadStream, examine, measure
+from headway.heads.measure import HeadStream, examine
 from headway.heads.scores import DECLARED, from_arrays, score_json, to_arrays
 from headway.heads.sums import SUMS
 from headway.models.trace import Trace

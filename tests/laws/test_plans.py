@@ -11,7 +11,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 from calibration import followed, found_of_stated, runs, same_until, verdicts_until, wrong_until
 
-from headway.stats.sequential import LookPlan
+from headway.stats.sequential import LookPlan, looks_until
 
 SWEEPS = 2_000
 
@@ -44,6 +44,6 @@ def test_differences_of_the_detectable_size_are_found_in_four_of_five_experiment
 def test_an_arm_that_is_settled_takes_no_more_runs():
     weights, rng = FAMILIES["4 arms"], np.random.default_rng(0)
     drawn = runs(rng, 4, 12, spread="normal") + np.array([0, 60.0, 60.0, 0.0])[:, None]
-    outcomes, n_runs = verdicts_until(LookPlan.until(12, 0.01), drawn, weights)
+    outcomes, n_runs = verdicts_until(LookPlan(looks=looks_until(12), margin=0.01), drawn, weights)
     assert outcomes == ["apart", "apart", "open"]
     assert n_runs == 12 + 12 + 3 + 3

@@ -17,13 +17,14 @@ from support.drawn_transformers import (
     text,
     weights_of,
 )
+from support.slow_attention import reference_attention
 from support.tolerance import assert_same
 
 from headway.config.lm.budget import parameters_of
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.model import Gpt2, Ranks
 from headway.errors import UserError
-from headway.models.attention import KVCache, of_queries, reference_attention
+from headway.models.attention import KVCache, of_queries
 from headway.models.generate import generate
 from headway.models.trace import AttentionTrace
 from headway.models.transformer import Transformer

@@ -13,7 +13,7 @@ from headway.config.load import resolve
 from headway.stats import results, warnings
 from headway.stats.cells import Cells
 from headway.stats.contrasts import Question, judged
-from headway.stats.sequential import Looking, LookPlan
+from headway.stats.sequential import Looking, LookPlan, looks_until
 from headway.stats.verdicts import scope
 
 TEXT = {
@@ -174,7 +174,7 @@ def in_unit(rows, looks):
 
 
 def test_a_planned_run_whose_loss_is_0_counts_as_it_is():
-    plan = Looking(margin=0.5, plan=LookPlan.until(12, 0.5), seeds=tuple(range(12)), asked={})
+    plan = Looking(margin=0.5, plan=LookPlan(looks=looks_until(12), margin=0.5), seeds=tuple(range(12)), asked={})
     equal = [[0.4, 0.2, 0.3], [0.0, 0.5, 0.4], [0.3, 0.1, 0.5]]
     family, found = in_unit(equal, plan)
     assert (family.rule, family.look) == ("blocks", 1)
@@ -183,7 +183,7 @@ def test_a_planned_run_whose_loss_is_0_counts_as_it_is():
 
 
 def test_values_of_0_and_below_wait_for_their_look_and_for_three_seeds():
-    plan = Looking(margin=0.5, plan=LookPlan.until(12, 0.5), seeds=tuple(range(12)), asked={})
+    plan = Looking(margin=0.5, plan=LookPlan(looks=looks_until(12), margin=0.5), seeds=tuple(range(12)), asked={})
     family, (one,) = in_unit([[0.0, 1.0, 2.0], [5.0, 6.1, math.nan]], plan)
     assert (family.look, one.outcome, one.interval) == (None, "few", None)
     _, (two,) = in_unit([[0.0, 1.0], [5.0, 6.1]], Looking(margin=1.0))
@@ -197,7 +197,7 @@ def test_what_is_detectable_has_the_unit_of_the_values():
 
 
 def test_equal_first_seeds_keep_a_planned_question_open():
-    plan = Looking(margin=1.0, plan=LookPlan.until(12, 1.0), seeds=tuple(range(12)), asked={})
+    plan = Looking(margin=1.0, plan=LookPlan(looks=looks_until(12), margin=1.0), seeds=tuple(range(12)), asked={})
     _, (one,) = in_unit([[0.0] * 12, [0.0, 0.0, 0.0, 5, 6, 5, 7, 6, 5, 6, 5, 6]], plan)
     assert one.outcome == "apart"
 

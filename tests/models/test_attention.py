@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from support.slow_attention import reference_attention
 from support.tolerance import assert_same, nearly
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config.lm.model import Gpt2
-from headway.models.attention import attend, of_queries, reference_attention, sees
+from headway.models.attention import attend, of_queries, sees
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 

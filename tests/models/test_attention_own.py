@@ -3,10 +3,10 @@
 import pytest
 import torch
 from support.drawn_transformers import GPT2, LLAMA, MODELS, VOCAB, built
+from support.measuring import measure
 from support.tolerance import assert_same
 
 from headway.config.lm.model import OWN_ATTENTIONS, Gpt2, Llama
-from headway.heads.measure import measure
 from headway.models.attention import Attention, of_queries
 from headway.models.trace import SomeQueries
 

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 import torch
 from support.induction import CONTEXT, MODEL, VOCAB, on_its_task, read
+from support.measuring import measure
 from support.tolerance import assert_same
 
 import headway
 from headway.heads.circuits import circuit_scores
-from headway.heads.measure import measure, repeated_tokens
+from headway.heads.measure import repeated_tokens
 from headway.heads.token_circuits import compositions
 from headway.models.transformer import Transformer
 

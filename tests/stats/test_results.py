@@ -180,9 +180,6 @@ def test_the_unit_of_an_estimate_stands_beside_it(tmp_path, calls, least, unit):
     content = built.to_json()
     assert {one["unit"] for one in (*content["comparisons"][:1], *content["contrasts"])} == {unit}
     assert [one["look"] for one in content["contrasts"]] == [1]
-    properties = results.json_schema()["$defs"]["JudgedContrast"]["properties"]
-    assert {"unit", "look", "late", "doubts", "seeds"} <= properties.keys()
-    assert "100 ln" in results.json_schema()["$defs"]["JudgedContrast"]["properties"]["unit"]["description"]
     for one in (*content["comparisons"], *content["contrasts"]):
         for key in ("unit", "look", "late", "doubts", "seeds"):
             one.pop(key, None)

@@ -16,10 +16,11 @@ from headway.base.files import plain
 from headway.base.identity import signed
 from headway.errors import ResultsError
 from headway.stats import results
-from headway.stats.results import Results, json_schema
+from headway.stats.results import Results
 from headway.store.directory import Store
 
 ROOT = Path(__file__).parents[2]
+MADE = runpy.run_path(str(ROOT / "docs/results_schema.py"))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_what_is_written_is_what_the_types_hold(directories, contents):
 
 @pytest.mark.slow
 def test_results_of_real_and_fabricated_runs_fit_the_schema(contents):
-    schema = json_schema()
+    schema = MADE["json_schema"]()
     before = Results.from_json(json.loads((ROOT / "tests/before/icl/results.json").read_text()))
     for content in [*contents, before.to_json()]:
         jsonschema.validate(content, schema)
@@ -80,9 +81,8 @@ def test_results_of_real_and_fabricated_runs_fit_the_schema(contents):
 
 
 def test_the_committed_schema_is_up_to_date(tmp_path):
-    written = runpy.run_path(str(ROOT / "docs/results_schema.py"))
-    written["main"](str(tmp_path))
-    file = written["FILE"]
+    MADE["main"](str(tmp_path))
+    file = MADE["FILE"]
     assert (ROOT / "docs" / file).read_text() == (tmp_path / file).read_text(), "run `make docs`"
 
 

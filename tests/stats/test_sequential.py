@@ -7,7 +7,7 @@ import pytest
 
 from headway.stats.blocks import block_test, needed_arms, reading, run_plan
 from headway.stats.evidence import Difference
-from headway.stats.sequential import LookPlan
+from headway.stats.sequential import LookPlan, looks_until
 
 STAR = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]])
 
@@ -41,7 +41,7 @@ def test_two_seeds_settle_nothing():
 
 
 def test_before_the_first_look_nothing_is_said():
-    found = follow(LookPlan.until(12, 1.0), runs(2, [0, 5, 0]), STAR)
+    found = follow(LookPlan(looks=looks_until(12), margin=1.0), runs(2, [0, 5, 0]), STAR)
     assert found.look is None
     assert [one.outcome for one in found.contrasts] == ["few", "few"]
     assert found.open == (0, 1)
@@ -49,7 +49,10 @@ def test_before_the_first_look_nothing_is_said():
 
 def test_a_large_effect_is_settled_at_the_first_look_and_keeps_its_verdict():
     y = runs(12, [0, 9, 0.2])
-    first, later = follow(LookPlan.until(12, 1.0), y[:, :3], STAR), follow(LookPlan.until(12, 1.0), y, STAR)
+    first, later = (
+        follow(LookPlan(looks=looks_until(12), margin=1.0), y[:, :3], STAR),
+        follow(LookPlan(looks=looks_until(12), margin=1.0), y, STAR),
+    )
     assert first.look == 1
     assert first.contrasts[0].outcome == "apart"
     assert later.contrasts[0] == first.contrasts[0]
@@ -58,13 +61,13 @@ def test_a_large_effect_is_settled_at_the_first_look_and_keeps_its_verdict():
 
 def test_seeds_between_two_looks_change_no_verdict():
     y = runs(5, [0, 9, 0.2])
-    plan = LookPlan.until(12, 0.1)
+    plan = LookPlan(looks=looks_until(12), margin=0.1)
     assert follow(plan, y, STAR).contrasts == follow(plan, y[:, :4], STAR).contrasts
 
 
 def test_seeds_by_hand_of_an_arm_that_nothing_waits_for_change_no_interval():
     y = runs(12, [0, 9, 0.2])
-    plan = LookPlan.until(12, 0.01)
+    plan = LookPlan(looks=looks_until(12), margin=0.01)
     planned = y.copy()
     planned[1, 3:] = np.nan  # settled at three seeds
     of_plan, by_hand = follow(plan, planned, STAR), follow(plan, y, STAR)
@@ -76,19 +79,21 @@ def test_seeds_by_hand_of_an_arm_that_nothing_waits_for_change_no_interval():
 def test_an_arm_that_is_settled_may_stop_and_a_failed_run_holds_nothing_up():
     y = runs(4, [0, 9, 0.2])
     y[1, 3] = np.nan  # settled at three seeds
-    found = follow(LookPlan.until(12, 0.1), y, STAR)
+    found = follow(LookPlan(looks=looks_until(12), margin=0.1), y, STAR)
     assert found.look == 2
     y[2, 3] = np.nan
-    assert follow(LookPlan.until(12, 0.1), y, STAR).look == 1, "the other is open, and its run has not ended"
+    assert follow(LookPlan(looks=looks_until(12), margin=0.1), y, STAR).look == 1, (
+        "the other is open, and its run has not ended"
+    )
     ended = np.isfinite(y)
     ended[2, 3] = True
-    failed = follow(LookPlan.until(12, 0.1), y, STAR, ended)
+    failed = follow(LookPlan(looks=looks_until(12), margin=0.1), y, STAR, ended)
     assert failed.look == 2
     assert failed.contrasts[1].n_pairs == 3
 
 
 def test_a_look_is_judged_at_its_own_level():
-    y, plan = runs(4, [0, 0.3, 0.2]), LookPlan.until(12, 0.01)
+    y, plan = runs(4, [0, 0.3, 0.2]), LookPlan(looks=looks_until(12), margin=0.01)
     found = follow(plan, y, STAR)
     assert found.test.level == pytest.approx(0.008730, abs=1e-6)
     judged = block_test(y, STAR, level=plan.level_at(2)).contrasts[0]

@@ -8,7 +8,7 @@ import pytest
 
 from headway.stats.cells import Cells
 from headway.stats.contrasts import Question, judged
-from headway.stats.sequential import Looking, LookPlan
+from headway.stats.sequential import Looking, LookPlan, looks_until
 from headway.stats.shares import Share, compare_shares, difference_interval, mid_p
 from headway.stats.verdicts import Solver, share_finding, share_of_seeds
 
@@ -153,7 +153,7 @@ def test_two_seeds_and_unfinished_runs_give_no_verdict():
 
 
 def test_shares_are_judged_at_the_looks_of_a_plan_and_at_its_levels():
-    plan = LookPlan.until(12, 1.0)
+    plan = LookPlan(looks=looks_until(12), margin=1.0)
     family, (eight,) = looked_at([[0] * 9, [1] * 7 + [0, 1]], plan)
     assert (family.look, eight.n_pairs, eight.outcome) == (4, 8, "apart")
     family, (six,) = looked_at([[0] * 7, [1] * 5 + [0, 1]], plan)

@@ -47,6 +47,12 @@ DOCUMENT = {
 }
 
 
+def remove_plugin(plugin: plugins.Plugin) -> None:
+    """Take away what a plugin registered."""
+    if plugins.is_registered(plugin.digest):
+        plugins._take_back(plugins._loaded.pop(plugin.name).entries)
+
+
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
     """Writes a plugin in the working directory, which is empty; a cache of its own says that nothing was run yet."""
@@ -61,4 +67,4 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
     yield written
     for plugin in tuple(plugins._loaded.values()):
-        plugins.remove_plugin(plugin)
+        remove_plugin(plugin)

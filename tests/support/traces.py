@@ -8,11 +8,11 @@ import torch
 
 from headway.config.head_metrics import HeadMetric
 from headway.config.lm.model import Gpt2, TransformerModel
-from headway.heads.measure import measure
 from headway.heads.scores import HeadScores
 from headway.models.trace import AttentionTrace, Trace
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
+from support.measuring import measure
 
 MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_positions=16, n_heads="3-2", windows=(None, 5), init_std=0.5)
 VOCAB = 11

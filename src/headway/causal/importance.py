@@ -152,7 +152,7 @@ def _squared_norm(model: Transformer, head: Head) -> float:
     """Return ||W_V W_O||^2 of a head, as the trace of two small matrices."""
     layer, number = head
     attention = cast(Attention, model.layers[layer].attention)
-    kv = [kv for kv, count in enumerate(attention.queries) for _ in range(count)][number]
+    kv = attention.kv_of[number]
     d_head = attention.d_head
     with torch.no_grad():
         W_V = cast(Map, attention.v).weight[kv * d_head : (kv + 1) * d_head].double()

@@ -65,8 +65,7 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
 
 def entries_of(heads: LayerHeads, stay: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return the entries of some heads in a layer's width of queries, and in its width of keys."""
-    kv_of = [kv for kv, count in enumerate(heads.queries) for _ in range(count)]
-    kv = sorted({kv_of[head] for head in stay})
+    kv = sorted({heads.kv_of[head] for head in stay})
     return _entries(stay, heads.d_head), _entries(kv, heads.d_head)
 
 

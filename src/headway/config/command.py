@@ -12,18 +12,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat
 
-from headway.base.files import Content, folder_in, inside, is_bare, names_in, read_bytes, write_bytes
+from headway.base.files import Content, folder_in, inside, is_bare, read_bytes, write_bytes
 from headway.base.text import listed
 from headway.config.metrics import METRICS, Better, Metric
 from headway.config.plugins import allow_command, is_allowed_command
 from headway.config.run import Budget, Comparability, RunSpec, Task, Traits
-from headway.config.spec import Spec
+from headway.config.spec import Spec, whole
 from headway.errors import DeclarationError, ResultsError, near, shortened
 
 FOLDER = "code"
 """The folder of a results directory that keeps the files of commands."""
+KEPT_NAME = re.compile(r"\..*|[0-9a-f]{16}-.*", re.DOTALL)
+"""The name of a file in that folder."""
 LARGEST = 1 << 26
 _SHORT = 16
 _PLACE = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
@@ -43,28 +45,23 @@ class CommandTask(Task):
     """A training command, and how Headway reads its metrics."""
 
     kind: Literal["command"]
-    run: str = Field(
-        description="the command; Headway fills in `{seed}`, `{run}` (the run's folder) and each `{NAME}` of "
-        "`values` as arguments"
-    )
-    files: dict[str, str] = Field(
-        {},
-        description="the files that the command needs, as paths relative to this file; each run works on "
-        "copies, and their hashes are part of its id",
-        json_schema_extra={"type": ["array", "object"], "items": {"type": "string"}},
-    )
-    records: str = Field(
-        "",
-        description="a file of JSON lines that the command writes (metrics.jsonl); or a regular expression with "
-        "named groups for its output (`step (?P<step>\\d+) loss (?P<loss>\\S+)`); or empty: lines of JSON or "
-        "`metric: value` in its output",
-    )
-    metric: str = Field(description="the metric by which arms are compared, by its name in the records")
-    better: Better = Field("lower", description="whether a lower or a higher value is better")
-    timeout: PositiveFloat | None = Field(
-        None, description="seconds without output or records after which a run counts as failed; null: no limit"
-    )
-    shell: bool = Field(False, description="whether a shell runs the command; Headway quotes the values")
+    run: str
+    """the command; Headway fills in `{seed}`, `{run}` (the run's folder) and each `{NAME}` of `values` as arguments"""
+    files: dict[str, str] = Field({}, json_schema_extra={"type": ["array", "object"], "items": {"type": "string"}})
+    """the files that the command needs, as paths relative to this file; each run works on copies, and their hashes
+    are part of its id"""
+    records: str = ""
+    r"""a file of JSON lines that the command writes (metrics.jsonl); or a regular expression with named groups for
+    its output (`step (?P<step>\d+) loss (?P<loss>\S+)`); or empty: lines of JSON or `metric: value` in its
+    output"""
+    metric: str
+    """the metric by which arms are compared, by its name in the records"""
+    better: Better = "lower"
+    """whether a lower or a higher value is better"""
+    timeout: PositiveFloat | None = None
+    """seconds without output or records after which a run counts as failed; null: no limit"""
+    shell: bool = False
+    """whether a shell runs the command; Headway quotes the values"""
 
     @property
     def primary(self) -> str:  # type: ignore[override]
@@ -91,8 +88,8 @@ class CommandTask(Task):
         """True if `records` is a regular expression, and not a file."""
         return "(?P<" in self.records
 
-    @model_validator(mode="after")
-    def _whole(self) -> "CommandTask":
+    @whole
+    def _check_whole(self) -> None:
         self._check_run()
         self._check_records()
         for name, digest in self.files.items():
@@ -102,7 +99,6 @@ class CommandTask(Task):
                     f"files.{name}: {shortened(repr(digest))} is no SHA-256; give files as a list of paths"
                 )
         _declare(self.metric, self.better)
-        return self
 
     def _check_run(self) -> None:
         try:
@@ -200,12 +196,13 @@ class CommandRun(RunSpec):
     traits: ClassVar[Traits] = Traits(laboratory="command", example="run", uses_gpu=True)
 
     task: CommandTask
-    values: dict[str, Value] = Field({}, description="values for the names in braces in the command")
+    values: dict[str, Value] = Field({})
+    """values for the names in braces in the command"""
     model: NoSettings = NoSettings()
     training: NoSettings = NoSettings()
 
-    @model_validator(mode="after")
-    def _each_is_used(self) -> "CommandRun":
+    @whole
+    def _check_whole(self) -> None:
         own = {"seed", "run"}
         for name in self.values:
             if name in own:
@@ -214,7 +211,6 @@ class CommandRun(RunSpec):
                 raise ValueError(f"values.{name}: task.run has no {{{name}}}; put it there, or leave the value out")
         for name in sorted(self.task.places - own - self.values.keys()):
             raise ValueError(f"task.run: {{{name}}} has no value; {near(name, [*own, *self.values])}")
-        return self
 
     @property
     def budget(self) -> Budget:
@@ -275,12 +271,13 @@ def with_hashes(document: Mapping[str, Any], folder: Path) -> tuple[dict[str, An
     kept: dict[str, bytes] = {}
 
     def hashed(part: Any, where: str) -> Any:
-        task = part.get("task") if isinstance(part, Mapping) else None
-        if isinstance(task, Mapping) and isinstance(task.get("files"), str):
-            raise DeclarationError(f"{where}task.files: {task['files']!r} was given; give a list, such as [train.py]")
-        if not isinstance(task, Mapping) or not isinstance(task.get("files"), list | tuple):
+        task: Any = part.get("task") if isinstance(part, Mapping) else None
+        files = task.get("files") if isinstance(task, Mapping) else None
+        if isinstance(files, str):
+            raise DeclarationError(f"{where}task.files: {files!r} was given; give a list, such as [train.py]")
+        if not isinstance(files, list | tuple):
             return part
-        return {**part, "task": {**task, "files": dict(_read(task["files"], folder, f"{where}task.files", kept))}}
+        return {**part, "task": {**task, "files": dict(_read(files, folder, f"{where}task.files", kept))}}
 
     changed = dict(hashed(document, ""))
     for place in ("arms", "controls"):
@@ -334,12 +331,6 @@ def keep(directory: Path, files: Mapping[str, bytes]) -> None:
         for name, content in files.items():
             if not is_kept(folder / name):
                 write_bytes(folder / name, content)
-
-
-def are_all(directory: Path) -> bool:
-    """Return whether a directory's folder of files holds kept ones alone, as it does before there is a document."""
-    folder = inside(directory, FOLDER)
-    return folder.is_dir() and all(re.match(r"\.|[0-9a-f]{16}-", name) for name in names_in(folder))
 
 
 def copy_to(work: Path, directory: Path, files: Mapping[str, str]) -> None:

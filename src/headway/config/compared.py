@@ -6,12 +6,13 @@ the arms that are absent. If that compares nothing, all arms are compared with t
 chooses are compared, and which with which is known before training.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.base.text import listed
 from headway.config.contrasts import Contrast, asks_the_same, contrasts_of, scheme_contrasts
 from headway.config.document import Document, Group
+from headway.config.run import RunSpec
 from headway.config.yaml import read_plain
 from headway.errors import DeclarationError
 
@@ -45,16 +46,16 @@ class Compared:
 def compared_among(
     arms: Sequence[str],
     document: Document,
-    schemes: Mapping[str, str | None],
-    is_fair: Callable[[str, str], bool],
+    specs: Mapping[str, RunSpec],
+    primary: str,
 ) -> Compared:
     """Return what is compared among some arms of a document.
 
     Args:
         arms: the names of the arms, in the order in which they were named.
         document: the document, which may declare other arms too.
-        schemes: the scheme of each arm's layout, by the arm's name.
-        is_fair: the function that tells if a difference between two arms is a merit of one of them.
+        specs: a run of each arm, by the arm's name.
+        primary: the metric by which arms are compared.
     """
     here = frozenset(arms)
     groups = _groups_among(arms, document)
@@ -66,10 +67,12 @@ def compared_among(
         pairs += [(arm, baseline, None) for arm in document.arms if arm in here and arm not in neighbours]
     else:
         first, *others = dict.fromkeys(group.baseline for group in groups.values()) or [""]
-        # Nobody asked for these: where they would say nothing of merit, they are not made.
-        pairs += [(arm, first, None) for arm in others if is_fair(arm, first)]
+        for arm in others:
+            # Nobody asked for these: where they would say nothing of merit, they are not made.
+            if not specs[arm].comparability.incomparable_reason(specs[first].comparability, primary):
+                pairs.append((arm, first, None))
     pairs = [pair for pair in pairs if pair[0] != pair[1]]
-    contrasts, absent = _contrasts_among(arms, document, groups, schemes, pairs)
+    contrasts, absent = _contrasts_among(arms, document, groups, specs, pairs)
     if not pairs and not contrasts and len(arms) > 1:
         baseline = arms[0]
         pairs = [(arm, baseline, None) for arm in arms[1:]]
@@ -100,7 +103,7 @@ def _contrasts_among(
     arms: Sequence[str],
     document: Document,
     groups: Mapping[str, Group],
-    schemes: Mapping[str, str | None],
+    specs: Mapping[str, RunSpec],
     pairs: Sequence[Pair],
 ) -> tuple[list[Contrast], list[Contrast]]:
     """Return the contrasts of the arms that are here, and the declared contrasts that lack an arm.
@@ -109,7 +112,7 @@ def _contrasts_among(
     """
     declared = document.contrasts
     if not declared:
-        declared = scheme_contrasts([[(arm, schemes[arm]) for arm in group.arms] for group in groups.values()])
+        declared = scheme_contrasts([[(arm, specs[arm].scheme) for arm in group.arms] for group in groups.values()])
     kept, absent = list[Contrast](), list[Contrast]()
     twice = {frozenset(pair[:2]) for pair in pairs}
     here = frozenset(arms)

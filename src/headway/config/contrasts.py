@@ -179,7 +179,7 @@ def _two_sided(
     # A common start names sides that differ in nothing else: `lane-half` against `plain-all` is not lane against plain.
     rests = [[name.removeprefix(said) for name in names] for said, names in zip((first, second), named_as, strict=True)]
     if first == second or (min(map(len, named_as)) > 1 and sorted(rests[0]) != sorted(rests[1])):
-        first, second = (listed(patterns) for patterns in named_as)
+        first, second = map(listed, named_as)
     return Contrast(name=name, label=f"{first} - {second}", weights=MappingProxyType(weights), sides=(first, second))
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from headway.base.text import listed
 from headway.config.arms import Asked
@@ -25,6 +25,7 @@ from headway.config.spec import (
     Spec,
     no_such_key,
     odd_character,
+    whole,
 )
 from headway.config.yaml import at_path, is_factor, merge, read_plain
 from headway.errors import DeclarationError, near, shortened
@@ -103,45 +104,43 @@ MOST_SEEDS = 10_000
 class Logging(Spec):
     """How often a run logs its training loss and stores its weights; no result depends on this."""
 
-    every: PositiveInt = Field(1_000, description="steps between logged training losses")
-    weights: Annotated[Asked, ONCE] = Field(
-        (),
-        description="steps at which weights are stored: a list, or `{log_spaced: N}`; `headway look` shows circuits "
-        "and patterns at these steps",
-    )
+    every: PositiveInt = 1_000
+    """steps between logged training losses"""
+    weights: Annotated[Asked, ONCE] = ()
+    """steps at which weights are stored: a list, or `{log_spaced: N}`; `headway look` shows circuits and patterns at
+    these steps"""
 
 
 class Group(Spec):
     """Arms that are compared among themselves."""
 
-    arms: tuple[str, ...] = Field(description="names of the arms in the group")
-    baseline: str = Field(description="the arm of the group that the others are compared with")
+    arms: tuple[str, ...]
+    """names of the arms in the group"""
+    baseline: str
+    """the arm of the group that the others are compared with"""
 
 
 class Published(Spec):
     """A published claim on the question of an experiment."""
 
-    claim: str = Field(description="the published claim, with its numbers")
-    source: str = Field("", description="authors, year and place")
-    setting: str = Field(
-        "", description="the published models, data and training, as far as they differ from this experiment"
-    )
-    seeds: PositiveInt | None = Field(None, description="number of seeds of the published runs; null: unknown")
-    compares: str | None = Field(
-        None,
-        description="the comparison that tests the claim: the name of a contrast, two arms (`a - b`), or one of the "
-        "statements that `statements` tests, by name; null: none",
-    )
-    says: Literal["better", "worse", "same"] | None = Field(
-        None,
-        description="the claim's verdict on the first side of this comparison; null if `compares` names a statement",
-    )
+    claim: str
+    """the published claim, with its numbers"""
+    source: str = ""
+    """authors, year and place"""
+    setting: str = ""
+    """the published models, data and training, as far as they differ from this experiment"""
+    seeds: PositiveInt | None = None
+    """number of seeds of the published runs; null: unknown"""
+    compares: str | None = None
+    """the comparison that tests the claim: the name of a contrast, two arms (`a - b`), or one of the statements that
+    `statements` tests, by name; null: none"""
+    says: Literal["better", "worse", "same"] | None = None
+    """the claim's verdict on the first side of this comparison; null if `compares` names a statement"""
 
-    @model_validator(mode="after")
-    def _whole(self) -> "Published":
+    @whole
+    def _check_whole(self) -> None:
         if self.compares is None and self.says is not None:
             raise ValueError("says needs compares; name the comparison, or leave says out")
-        return self
 
 
 def _as_claims(published: Any) -> Any:
@@ -152,64 +151,65 @@ def _as_claims(published: Any) -> Any:
 class Document(Spec):
     """The top level of an experiment's file."""
 
-    name: str = Field(description="the name of the experiment and of its results directory")
-    about: str = Field("", description="the heading under which `headway list` shows the experiment")
-    question: str = Field("", description="the question of the experiment, in a sentence")
-    published: Annotated[tuple[Published, ...], BeforeValidator(_as_claims)] = Field(
-        (), description="published claims on the question"
-    )
-    task: dict[str, Any] = Field(description="the task and its data")
-    values: dict[str, Any] = Field({}, description="values for your own training command, by name")
-    model: dict[str, Any] = Field({}, description="the model: what all arms share")
-    training: dict[str, Any] = Field({}, description="hyper-parameters of training")
-    evaluation: dict[str, Any] = Field({}, description="the held-out examples on which models are evaluated")
-    probes: dict[str, Any] = Field({}, description="metrics of heads that are measured during training")
-    samples: dict[str, Any] | None = Field({}, description="texts that the model generates before and after training")
-    after: dict[str, Any] = Field({}, description="measurements of the trained model")
-    logging: Logging = Field(
-        Logging(), description="how often a run logs its training loss, and at which steps it stores weights"
-    )
-    plugins: tuple[str, ...] = Field(
-        (),
-        description="your own code: paths relative to this file, or names of plug-ins in installed packages; "
-        "see docs/your-own.md",
-    )
-    arms: dict[str, dict[str, Any] | None] = Field(
-        description="the arms by name, each with the keys that it changes. An arm may also have a `label`, its name "
-        "in figures (with `{parameters}`, `{heads}` and keys such as `{model.d_model}` filled in), and `init_from`, "
-        "which takes its initial weights from another arm"
-    )
-    controls: dict[str, dict[str, Any]] = Field({}, description="variations of every arm; see `--control`")
-    groups: dict[str, Group] = Field({}, description="groups of arms that are compared with each other")
-    contrasts: dict[str, Any] = Field(
-        {},
-        description="further comparisons, by name: two arms (`a - b`), an arm and the mean of other arms (`[a, [b, "
-        "c]]`), the same with names for both sides (`{better: a, than: [b, c], names: [A, B]}`), or weights that add "
-        "up to 0 (`{a: 1, b: -1}`); in names of arms, `*` matches any text",
-    )
-    baseline: str | None = Field(None, description="the arm that the others are compared with")
-    margin: Annotated[float, Field(gt=0, le=100)] = Field(
-        1.0,
-        description="the smallest difference that matters; arms whose difference is clearly smaller count as equally "
-        "good",
-    )
-    statements: bool = Field(
-        False, description="whether Headway tests published claims about heads on the metrics that `probes` measures"
-    )
-    seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = Field(
-        3, description="number of random seeds (0 to N - 1), or a list of them"
-    )
-    scale: str | None = Field(None, description="the chosen scale; Headway writes this key into the results directory")
-    scales: dict[str, dict[str, Any]] = Field(
-        {}, description="changes to the keys above for each scale; `--scale` chooses a scale"
-    )
+    name: str
+    """the name of the experiment and of its results directory"""
+    about: str = ""
+    """the heading under which `headway list` shows the experiment"""
+    question: str = ""
+    """the question of the experiment, in a sentence"""
+    published: Annotated[tuple[Published, ...], BeforeValidator(_as_claims)] = ()
+    """published claims on the question"""
+    task: dict[str, Any]
+    """the task and its data"""
+    values: dict[str, Any] = Field({})
+    """values for your own training command, by name"""
+    model: dict[str, Any] = Field({})
+    """the model: what all arms share"""
+    training: dict[str, Any] = Field({})
+    """hyper-parameters of training"""
+    evaluation: dict[str, Any] = Field({})
+    """the held-out examples on which models are evaluated"""
+    probes: dict[str, Any] = Field({})
+    """metrics of heads that are measured during training"""
+    samples: dict[str, Any] | None = Field({})
+    """texts that the model generates before and after training"""
+    after: dict[str, Any] = Field({})
+    """measurements of the trained model"""
+    logging: Logging = Logging()
+    """how often a run logs its training loss, and at which steps it stores weights"""
+    plugins: tuple[str, ...] = ()
+    """your own code: paths relative to this file, or names of plug-ins in installed packages; see docs/your-own.md"""
+    arms: dict[str, dict[str, Any] | None]
+    """the arms by name, each with the keys that it changes. An arm may also have a `label`, its name in figures
+    (with `{parameters}`, `{heads}` and keys such as `{model.d_model}` filled in), and `init_from`, which takes
+    its initial weights from another arm"""
+    controls: dict[str, dict[str, Any]] = Field({})
+    """variations of every arm; see `--control`"""
+    groups: dict[str, Group] = Field({})
+    """groups of arms that are compared with each other"""
+    contrasts: dict[str, Any] = Field({})
+    """further comparisons, by name: two arms (`a - b`), an arm and the mean of other arms (`[a, [b, c]]`), the same
+    with names for both sides (`{better: a, than: [b, c], names: [A, B]}`), or weights that add up to 0 (`{a: 1,
+    b: -1}`); in names of arms, `*` matches any text"""
+    baseline: str | None = None
+    """the arm that the others are compared with"""
+    margin: float = Field(1.0, gt=0, le=100)
+    """the smallest difference that matters; arms whose difference is clearly smaller count as equally good"""
+    statements: bool = False
+    """whether Headway tests published claims about heads on the metrics that `probes` measures"""
+    seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = 3
+    """number of random seeds (0 to N - 1), or a list of them"""
+    scale: str | None = None
+    """the chosen scale; Headway writes this key into the results directory"""
+    scales: dict[str, dict[str, Any]] = Field({})
+    """changes to the keys above for each scale; `--scale` chooses a scale"""
 
     def control_label(self, control: str) -> str:
         """Return the label of a control in figures and sentences."""
         return str(label_of(self.controls[control], control))
 
-    @model_validator(mode="after")
-    def _names(self) -> "Document":
+    @whole
+    def _check_whole(self) -> None:
         for name in [self.name, *self.arms, *self.controls, *self.scales]:
             if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
                 raise ValueError(
@@ -224,7 +224,6 @@ class Document(Spec):
         self._check_overrides()
         if isinstance(self.seeds, tuple) and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
             raise ValueError(f"seeds {list(self.seeds)} must be one or more different numbers")
-        return self
 
     def _check_scales(self) -> None:
         for scale, content in self.scales.items():
@@ -516,7 +515,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """
     seeds: list[int] = []
     for part in text.split(","):
-        first, dash, last = (end.strip() for end in part.partition("-"))
+        first, dash, last = map(str.strip, part.partition("-"))
         if not part.strip():
             continue
         ends = [first, last] if dash else [first]

@@ -1,8 +1,8 @@
 """Experiments: arms crossed with controls, and the runs that a user asks for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from headway.config.arms import Arm, steps_of
 from headway.config.compared import Compared, check_settings_compared, compared_among
 from headway.config.contrasts import Contrast
 from headway.config.document import (
-    RUN_SECTIONS,
     Document,
     Group,
     Logging,
@@ -95,26 +94,19 @@ class Experiment:
 
     def compared(self, control: str | None = None) -> Compared:
         """Return what is compared among the selected arms, or among those under a control."""
-        if control not in self._compared:
-            self._compared[control] = self._compared_under(control)
-        return self._compared[control]
+        return self._compared(control)
 
     @cached_property
-    def _compared(self) -> dict[str | None, Compared]:
-        return {}
+    def _compared(self) -> Callable[[str | None], Compared]:
+        return cache(self._compared_under)
 
     def _compared_under(self, control: str | None) -> Compared:
         order = dict.fromkeys([*self.named, *(arm.full_name for arm in self.selected)])
         # An arm that a control does not change is itself under the control.
         under = {a.name if a.is_no_op else a.full_name: a.name for a in self.arms if a.control == control}
         specs = {arm.name: arm.resolved_spec for arm in self.arms if arm.control is None}
-
-        def is_fair(arm: str, other: str) -> bool:
-            mine, theirs = specs[arm].comparability, specs[other].comparability
-            return not mine.incomparable_reason(theirs, self.primary)
-
-        schemes = {name: spec.scheme for name, spec in specs.items()}
-        return compared_among([under[name] for name in order if name in under], self.document, schemes, is_fair)
+        named = [under[name] for name in order if name in under]
+        return compared_among(named, self.document, specs, self.primary)
 
     def beside(self, names: Iterable[str]) -> "Experiment":
         """Return this experiment as it is compared in a directory that has arms already.
@@ -194,8 +186,8 @@ class Experiment:
     def ignored_settings(self) -> list[str]:
         """A sentence for each setting that does not reach a control that is to be run."""
         asked = dict.fromkeys(arm.control for arm in self.selected if arm.control is not None)
-        parts = {part: getattr(self.document, part) for part in RUN_SECTIONS}
-        return list(ignored_by_controls(self.settings, parts, {name: self.document.controls[name] for name in asked}))
+        controls = {name: self.document.controls[name] for name in asked}
+        return list(ignored_by_controls(self.settings, vars(self.document), controls))
 
     def control_label(self, control: str | None) -> str:
         """Return the label of a control in figures and sentences, or `no control`."""
@@ -236,9 +228,8 @@ class Experiment:
         Raises:
             DeclarationError: when one has not, because an arm overrides it, with what would set it there.
         """
-        parts = {part: getattr(self.document, part) for part in RUN_SECTIONS}
         arms = {arm.name: self.document.arms[arm.name] for arm in self.selected}
-        check_effect(self.settings, parts, arms)
+        check_effect(self.settings, vars(self.document), arms)
 
     @property
     def no_op_controls(self) -> list[str]:
@@ -297,12 +288,10 @@ class Experiment:
             DeclarationError: if an arm or a control is unknown (similar names are given); if no seed is named; if a
                 setting would have no effect in a named arm.
         """
-        now = tuple(dict.fromkeys(arm.name for arm in self.selected))
-        names = now if arms is None else names_of("arm", arms, self.document.arms)
-        named = self.named if arms is None else names
+        named = self.named if arms is None else names_of("arm", arms, self.document.arms)
+        names = {arm.name for arm in self.selected} if arms is None else set(named)
         # An arm brings along those that it starts from.
-        needed = {parent.name for arm in self.arms if arm.name in names for parent in arm.ancestors}
-        names = (*names, *(name for name in needed if name not in names))
+        names |= {parent.name for arm in self.arms if arm.name in names for parent in arm.ancestors}
         if not names:
             raise DeclarationError(f"no arm was chosen, so there is nothing to run; {near('', self.document.arms)}")
         crossed = self.crossed if controls is None else controls_of(controls, tuple(self.document.controls))

@@ -94,7 +94,7 @@ class HeadMetric:
     name: str
     sentence: str
     unit: str
-    of: Literal["head", "pair", "layer"]
+    of: Literal["head", "pair", "layer"] = "head"
     family: Literal["diversity", "patterns", "text", "sinks", "circuits", "published", "outputs", "causes", "own"]
     high: str
     null: Null
@@ -164,11 +164,15 @@ _EVEN = Null("mean of 1/m over queries with m visible keys (uniform attention)",
 
 _diversity = partial(HeadMetric, family="diversity")
 _layers = partial(_diversity, of="layer", unit="-1 to 1")
-_pattern = partial(HeadMetric, family="patterns", of="head", unit="0 to 1", null=_EVEN)
-_circuit = partial(HeadMetric, family="circuits", of="head")
-_uneven = partial(_diversity, of="head", high="non-uniform attention", null=_GAUSSIAN)
+_pattern = partial(HeadMetric, family="patterns", unit="0 to 1", null=_EVEN)
+_circuit = partial(HeadMetric, family="circuits")
+_uneven = partial(_diversity, high="non-uniform attention", null=_GAUSSIAN)
 _MEAN_OUTPUTS = ("output_products", "output_totals", "rows")
 _CKA_NULL = "untrained heads are more similar, since they read the same residual stream"
+
+
+def _negative_mean(cosines: Any, rows: Any) -> Any:
+    return -cosines / rows
 
 
 def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centred: str) -> tuple[HeadMetric, ...]:
@@ -238,11 +242,11 @@ _HEAD = (
     _diversity(name="context_dissimilarity",
         sentence="negative mean cosine of two heads' contexts at the same position (depends on each head's basis)",
         unit="-1 to 1", of="pair", high="different contexts", null=_ZERO,
-        value=OfSums(lambda cosines, rows: -cosines / rows, ("context_cosines", "rows"))),
+        value=OfSums(_negative_mean, ("context_cosines", "rows"))),
     _diversity(name="output_dissimilarity",
         sentence="negative mean cosine of two heads' outputs to the residual stream at the same position",
         unit="-1 to 1", of="pair", high="different outputs", null=_ZERO,
-        value=OfSums(lambda cosines, rows: -cosines / rows, ("output_cosines", "rows"))),
+        value=OfSums(_negative_mean, ("output_cosines", "rows"))),
     _uneven(name="attention_variance_raw",
         sentence="variance of all attention weights of a head (hidden keys count as 0), as published",
         unit="1",
@@ -338,10 +342,10 @@ _HEAD = (
         sentence="negative mean cosine of two slices of the vector after the output projection, as published "
         "(slices are not heads)",
         unit="-1 to 1", of="pair", family="published", high="different slices", null=_ZERO,
-        value=OfSums(lambda cosines, rows: -cosines / rows, ("slice_cosines", "sliced_rows"))),
+        value=OfSums(_negative_mean, ("slice_cosines", "sliced_rows"))),
     HeadMetric(name="attention_variance_published",
         sentence="unbiased variance of each key's weight over queries, averaged over keys, as in the published code",
-        unit="1", of="head", family="published", high="attention that depends on the query", null=Null("not known"),
+        unit="1", family="published", high="attention that depends on the query", null=Null("not known"),
         value=OfSums(lambda variances, texts: variances / texts, ("variances", "texts_with_variance"))),
     _circuit(name="qk_effective_rank",
         sentence="effective rank of W_Q W_K^T: exp of the entropy of the normalised singular values",
@@ -363,12 +367,12 @@ _HEAD = (
         value=OfSums("headway.heads.sums.output_correlation", _MEAN_OUTPUTS)),
     HeadMetric(name="output_constant_share",
         sentence="share of the squared norm of a head's output that is constant over positions",
-        unit="0 to 1", of="head", family="outputs", high="a head that adds a constant",
+        unit="0 to 1", family="outputs", high="a head that adds a constant",
         null=Null("no reference, since averages over many keys are nearly constant, trained or not"),
         value=OfSums("headway.heads.sums.constant_share", _MEAN_OUTPUTS)),
     HeadMetric(name="output_share",
         sentence="squared norm of a head's output, divided by the sum over the heads of its layer", unit="0 to 1",
-        of="head", family="outputs", high="this head adds most of what the layer's heads add",
+        family="outputs", high="this head adds most of what the layer's heads add",
         null=Null("1/H for H heads (an even split)",
             OfSums(lambda sizes: 0 * sizes[0] + 1 / len(sizes), ("output_sizes",))),
         # Contributions that cancel or reinforce one another do so in the stream: shares compare the heads' own sizes.
@@ -398,7 +402,6 @@ def _effects(name: str, sentence: str, high: str) -> tuple[HeadMetric, ...]:
             name=f"{way}_{name}_nats",
             sentence=sentence.format(way=phrase),
             unit=NATS,
-            of="head",
             family="causes",
             high=high,
             null=Null("0"),
@@ -412,7 +415,7 @@ _CAUSES = (
     *_effects("ablation", "exact change of the loss when {way}", "the loss rises without the head"),
     HeadMetric(name="michel_importance_nats",
         sentence="mean over sequences of |dL/dξ|, where ξ is a gate on the head (Michel et al. 2019); it has no sign",
-        unit="nats per token and gate", of="head", family="causes", high="the loss is sensitive to the head",
+        unit="nats per token and gate", family="causes", high="the loss is sensitive to the head",
         null=Null("no reference, since the value is above 0 for every head")),
     *_effects("attribution", "first-order estimate (gradient times change) of the change of the loss when {way}",
         "the loss would rise without the head"),

@@ -51,7 +51,7 @@ def load(
         >>> load("icl-heads").baseline
         'h2'
     """
-    added = [str(each) for each in ((plugins,) if isinstance(plugins, str | Path) else plugins)]
+    added = list(map(str, (plugins,) if isinstance(plugins, str | Path) else plugins))
     if isinstance(name_or_path, Mapping):
         return resolve(name_or_path, scale=scale, settings=settings, plugins=added)
     if not isinstance(name_or_path, str | Path):
@@ -179,7 +179,7 @@ def _locate_in(source: str, settings: Sequence[str] = ()) -> Locate:
     def locate(path: str) -> str:
         if path in changed:
             return f"--set {path}"
-        return ": ".join(part for part in (source, path) if part)
+        return ": ".join(filter(None, (source, path)))
 
     return locate
 
@@ -195,9 +195,8 @@ def _assemble(document: Document, locate: Locate, plugins: tuple[Plugin, ...] = 
     made: dict[tuple[str, str | None], Arm] = {}
     for name, parent in starts_of(document.arms).items():
         for control in (None, *document.controls):
-            made[name, control] = replace(
-                _arm(document, shared, locate, name, control, made, parent), group=group_of.get(name)
-            )
+            arm = _arm(document, shared, locate, name, control, made, parent)
+            made[name, control] = replace(arm, group=group_of.get(name))
     arms = tuple(made[name, control] for name in document.arms for control in (None, *document.controls))
     _check_labels(arms, locate)
     _check_measured(arms, plugins)

@@ -26,7 +26,7 @@ from typing import Any
 from pydantic import PydanticUserError
 
 from headway.base import rng
-from headway.base.files import inside, names_in, private_folder, read_bytes
+from headway.base.files import inside, private_folder, read_bytes
 from headway.base.identity import digest as digest_of
 from headway.config.yaml import read_file
 from headway.errors import DeclarationError, ResultsError, UserError, near, shortened
@@ -214,12 +214,6 @@ def of_kind(kind: str, digests: Sequence[str]) -> Iterator[Entry]:
             yield from (entry for entry in plugin.entries if entry.kind == kind)
 
 
-def remove_plugin(plugin: Plugin) -> None:
-    """Take away what a plugin registered."""
-    if is_registered(plugin.digest):
-        _take_back(_loaded.pop(plugin.name).entries)
-
-
 def plugin_of_content(name: str, given: str, digest: str, text: bytes | None, run: Callable[[], object]) -> Plugin:
     """Return the plugin of a content; run it unless it was loaded already.
 
@@ -270,6 +264,8 @@ def _said(error: BaseException, given: str) -> str:
 GROUP = "headway.plugins"
 """The name of the entry points by which packages offer plugins."""
 LARGEST = 1_000_000
+KEPT_NAME = re.compile(rf"\..*|[^/\0]+-[0-9a-f]{{{SHORT}}}\.py", re.DOTALL)
+"""The name of a file in a directory's folder of plugins, as it is before there is a document."""
 _KEPT = re.compile(rf"{FOLDER}/(?P<name>[^/\0]+)-(?P<digest>[0-9a-f]{{{SHORT}}})\.py")
 _PACKAGE = re.compile(rf"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*?)(?:@(?P<digest>[0-9a-f]{{{SHORT}}}))?")
 
@@ -339,7 +335,7 @@ def allow(directory: Path) -> tuple[Plugin, ...]:
     Raises:
         DeclarationError: if `load` would raise it, or a file is none of those that a directory keeps.
     """
-    return tuple(_allowed(directory, written) for written in _written(directory))
+    return tuple(load(written, directory) for written in _written(directory))
 
 
 def allow_command(*command: Any) -> None:
@@ -358,24 +354,21 @@ def _mark(kind: str, digest: str) -> Path:
     return private / digest
 
 
-def _allowed(directory: Path, written: str) -> Plugin:
-    if _KEPT.fullmatch(written):
-        inside(directory, *written.split("/"))
-    return load(written, directory)
-
-
 def _written(directory: Path) -> tuple[str, ...]:
     """Return the plugins that the directory's document names; a directory without a plugin folder has none.
 
     Raises:
         DeclarationError: if a file is none of those that a directory keeps.
+        ResultsError: if a file that it keeps is a link.
     """
     document = inside(directory, "experiment.yaml")
     if not inside(directory, FOLDER).is_dir() or not document.is_file():
         return ()
-    plugins = [str(each) for each in read_file(document).get("plugins") or ()]
+    plugins = list(map(str, read_file(document).get("plugins") or ()))
     for written in plugins:
-        if not (_KEPT.fullmatch(written) or _PACKAGE.fullmatch(written)):
+        if _KEPT.fullmatch(written):
+            inside(directory, *written.split("/"))
+        elif not _PACKAGE.fullmatch(written):
             leads = f", which leads outside of {directory}" if ".." in written or written.startswith("/") else ""
             raise DeclarationError(
                 f"plugins: {document} names {shortened(repr(written))}{leads}: somebody changed the document. A "
@@ -389,7 +382,7 @@ def _kept(directory: Path, written: str) -> Plugin:
     """Return a plugin that a directory keeps, if it is unchanged and was asked for before; run no other code."""
     is_file = _KEPT.fullmatch(written)
     if is_file:
-        text = _read(inside(directory, *written.split("/")), written)
+        text = _read(directory / written, written)
         digest = _checked(directory / written, text)
     else:
         text, digest = b"", _digest_of_package(_entry_point(written))
@@ -413,14 +406,6 @@ def keep(directory: Path, plugins: Sequence[Plugin]) -> Mapping[str, bytes]:
     """Return the plugin files that a results directory lacks: contents by path."""
     wanted = {plugin.written: plugin.text for plugin in plugins if plugin.text is not None}
     return {path: text for path, text in wanted.items() if not (directory / path).is_file()}
-
-
-def are_all(directory: Path) -> bool:
-    """Return whether a directory's plugin folder holds kept plugins alone, as it does before there is a document."""
-    folder = inside(directory, FOLDER)
-    return folder.is_dir() and all(
-        name.startswith(".") or _KEPT.fullmatch(f"{FOLDER}/{name}") for name in names_in(folder)
-    )
 
 
 def _checked(path: Path, text: bytes) -> str:

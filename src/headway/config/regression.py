@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from headway.config.run import Budget, RunSpec, Task, Training, Traits
-from headway.config.spec import Betas, Spec, check_numbers
+from headway.config.spec import BelowOne, Betas, Spec, check_numbers, whole
 
 
 class Identity(Spec):
@@ -29,30 +29,29 @@ class Power(Spec):
     """x ~ N(0, Sigma) with Sigma_ij = rho^|i - j|."""
 
     kind: Literal["power"]
-    rho: float = Field(description="correlation of neighbouring coordinates of x, between -1 and 1")
+    rho: float
+    """correlation of neighbouring coordinates of x, between -1 and 1"""
 
-    @model_validator(mode="after")
-    def _positive_definite(self) -> "Power":
+    @whole
+    def _check_whole(self) -> None:
         if not -1 < self.rho < 1:
             raise ValueError(
                 f"rho {self.rho} makes the covariance of x singular or indefinite; give a number between -1 and 1"
             )
-        return self
 
 
 class Matrix(Spec):
     """x ~ N(0, Sigma) with Sigma given row by row."""
 
     kind: Literal["matrix"]
-    rows: tuple[tuple[float, ...], ...] = Field(description="the covariance matrix of x, row by row")
+    rows: tuple[tuple[float, ...], ...]
+    """the covariance matrix of x, row by row"""
 
-    @model_validator(mode="after")
-    def _positive_definite(self) -> "Matrix":
+    @whole
+    def _check_whole(self) -> None:
         n = len(self.rows)
         if n == 0 or any(len(row) != n for row in self.rows):
-            raise ValueError(
-                f"rows of lengths {[len(r) for r in self.rows]} are no square matrix; give d_x rows of d_x"
-            )
+            raise ValueError(f"rows of lengths {list(map(len, self.rows))} are no square matrix; give d_x rows of d_x")
         sigma = np.array(self.rows)
         if not np.allclose(sigma, sigma.T):
             raise ValueError("the covariance matrix is not symmetric; make entry (i, j) equal entry (j, i)")
@@ -62,7 +61,6 @@ class Matrix(Spec):
                 f"the covariance matrix is singular or indefinite (smallest eigenvalue {smallest:.3g}); "
                 "drop a redundant coordinate or add to the diagonal"
             )
-        return self
 
 
 Covariance = Annotated[Identity | Power | Matrix, Field(discriminator="kind")]
@@ -75,23 +73,25 @@ class RegressionTask(Task):
     n_ctx: ClassVar[None] = None
 
     kind: Literal["regression"]
-    d_x: PositiveInt = Field(description="number of coordinates of x (d in the paper)")
-    d_y: PositiveInt = Field(
-        1, description="number of outputs; each output is a regression task, and one model solves all of them"
-    )
-    n_pairs: PositiveInt = Field(description="number of pairs (x, y) in a training prompt (L in the paper)")
-    beta_variance: Annotated[float, Field(gt=0)] | Literal["1/d_x"] = Field(
-        1.0, description="variance of each regression coefficient (beta): a number, or `1/d_x`"
-    )
-    noise_variance: float = Field(0.0, ge=0, description="variance of the noise on y")
-    noisy_query: bool = Field(False, description="whether the y that the model predicts also has noise")
-    covariance: Covariance = Field(Identity(kind="identity"), description="covariance matrix of x")
-    reads: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...] | None = Field(
-        None, description="the coordinates of x that each output depends on; null: all of them"
-    )
+    d_x: PositiveInt
+    """number of coordinates of x (d in the paper)"""
+    d_y: PositiveInt = 1
+    """number of outputs; each output is a regression task, and one model solves all of them"""
+    n_pairs: PositiveInt
+    """number of pairs (x, y) in a training prompt (L in the paper)"""
+    beta_variance: PositiveFloat | Literal["1/d_x"] = 1.0
+    """variance of each regression coefficient (beta): a number, or `1/d_x`"""
+    noise_variance: NonNegativeFloat = 0.0
+    """variance of the noise on y"""
+    noisy_query: bool = False
+    """whether the y that the model predicts also has noise"""
+    covariance: Covariance = Identity(kind="identity")
+    """covariance matrix of x"""
+    reads: tuple[tuple[NonNegativeInt, ...], ...] | None = None
+    """the coordinates of x that each output depends on; null: all of them"""
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> "RegressionTask":
+    @whole
+    def _check_whole(self) -> None:
         if isinstance(self.covariance, Matrix) and len(self.covariance.rows) != self.d_x:
             raise ValueError(f"covariance has {len(self.covariance.rows)} rows but d_x is {self.d_x}; make them equal")
         if self.reads is not None:
@@ -105,7 +105,6 @@ class RegressionTask(Task):
                         f"reads {list(coordinates)} must name one or more different coordinates "
                         f"from 0 to d_x - 1 = {self.d_x - 1}"
                     )
-        return self
 
     @property
     def d_token(self) -> int:
@@ -139,16 +138,14 @@ class RegressionTask(Task):
 class LengthCurve(Spec):
     """The error by prompt length, on the same prompts for all runs."""
 
-    prompts: PositiveInt = Field(10_000, description="number of prompts over which the error is averaged")
-    longest: PositiveInt = Field(500, le=1_000_000, description="longest prompt, in pairs")
-    lengths: PositiveInt = Field(
-        40,
-        le=1_000,
-        description="approximate number of prompt lengths, evenly spaced on a log scale from 1 to `longest`",
-    )
-    resamples: PositiveInt = Field(
-        200, description="number of bootstrap resamples of the prompts, for confidence intervals"
-    )
+    prompts: PositiveInt = 10_000
+    """number of prompts over which the error is averaged"""
+    longest: PositiveInt = Field(500, le=1_000_000)
+    """longest prompt, in pairs"""
+    lengths: PositiveInt = Field(40, le=1_000)
+    """approximate number of prompt lengths, evenly spaced on a log scale from 1 to `longest`"""
+    resamples: PositiveInt = 200
+    """number of bootstrap resamples of the prompts, for confidence intervals"""
 
     def grid(self, n_pairs: int) -> tuple[int, ...]:
         """Return the prompt lengths, in pairs: distinct, ascending, from 1 to `longest`, the task's own among them."""
@@ -164,24 +161,23 @@ class LengthCurve(Spec):
 class PromptEvaluation(Spec):
     """The prompts on which models are evaluated; all runs of a task share them."""
 
-    every: PositiveInt = Field(1_000, description="steps between evaluations during training")
-    prompts_during: PositiveInt = Field(500, description="number of prompts in each evaluation during training")
-    prompts: PositiveInt = Field(
-        100_000, description="number of prompts in the final evaluation, each as long as a training prompt"
-    )
-    curve: LengthCurve | None = Field(LengthCurve(), description="the error by prompt length; null: not measured")
+    every: PositiveInt = 1_000
+    """steps between evaluations during training"""
+    prompts_during: PositiveInt = 500
+    """number of prompts in each evaluation during training"""
+    prompts: PositiveInt = 100_000
+    """number of prompts in the final evaluation, each as long as a training prompt"""
+    curve: LengthCurve | None = LengthCurve()
+    """the error by prompt length; null: not measured"""
 
 
 class CircuitProbes(Spec):
     """The steps at which the QK and OV circuits of an in-context model are measured."""
 
-    every: PositiveInt = Field(
-        1_000, description="steps between measurements of each head's QK weight (w) and OV weight (mu)"
-    )
-    circuits: tuple[PositiveInt, ...] = Field(
-        (1, 1_000, 10_000, 100_000, 500_000),
-        description="steps at which the whole QK and OV matrices of each head are stored",
-    )
+    every: PositiveInt = 1_000
+    """steps between measurements of each head's QK weight (w) and OV weight (mu)"""
+    circuits: tuple[PositiveInt, ...] = (1, 1_000, 10_000, 100_000, 500_000)
+    """steps at which the whole QK and OV matrices of each head are stored"""
 
 
 Init = Literal["random", "small_id", "small_id_qk", "oppo_small_id"]
@@ -191,49 +187,45 @@ Attention = Literal["softmax", "linear-mean", "linear-sum"]
 class InContextModel(Spec):
     """The settings that one-layer models and stacks share."""
 
-    attention: Attention = Field(
-        "softmax", description="softmax attention, or linear attention with the mean or the sum over keys"
-    )
-    n_heads: PositiveInt = Field(description="number of heads in each layer; each head is as wide as a token")
-    bias: bool = Field(False, description="whether Q, K, V and O have biases")
-    init: Init = Field(
-        "random",
-        description="random initial weights, or small multiples of the identity matrix for Q, K, V and a square O "
-        "(small_id), for Q and K (small_id_qk), or for both with opposite signs of Q in the two halves of the heads "
-        "(oppo_small_id)",
-    )
+    attention: Attention = "softmax"
+    """softmax attention, or linear attention with the mean or the sum over keys"""
+    n_heads: PositiveInt
+    """number of heads in each layer; each head is as wide as a token"""
+    bias: bool = False
+    """whether Q, K, V and O have biases"""
+    init: Init = "random"
+    """random initial weights, or small multiples of the identity matrix for Q, K, V and a square O (small_id), for Q
+    and K (small_id_qk), or for both with opposite signs of Q in the two halves of the heads (oppo_small_id)"""
 
-    @model_validator(mode="after")
-    def _halves(self) -> "InContextModel":
+    @whole
+    def _check_whole(self) -> None:
         if self.init == "oppo_small_id" and self.n_heads % 2:
             raise ValueError(
                 f"init oppo_small_id gives the two halves of the heads opposite signs, but n_heads is {self.n_heads}, "
                 f"which is odd; take {self.n_heads + 1} heads, or another init"
             )
-        return self
 
 
 class OneLayer(InContextModel):
     """One layer: the sum over heads of O_h V_h Z softmax(Z^T K_h^T Q_h z_q / sqrt(d_x + d_y))."""
 
     family: Literal["icl"]
-    n_out: PositiveInt | None = Field(
-        None,
-        description="number of rows of O: the number of outputs; null: the width of a token, whose y entries are then "
-        "the output",
-    )
+    n_out: PositiveInt | None = None
+    """number of rows of O: the number of outputs; null: the width of a token, whose y entries are then the output"""
 
 
 class Stack(InContextModel):
     """Causal layers over (z_1, ..., z_L, z_q) and a final linear map to the outputs."""
 
     family: Literal["icl-stack"]
-    n_layers: PositiveInt = Field(description="number of layers")
-    tied: bool = Field(False, description="whether all layers share their weights")
-    residual: bool = Field(False, description="whether a layer's output is added to its input")
-    attend_self: bool = Field(
-        False, description="whether a position attends to itself; a position without keys outputs 0"
-    )
+    n_layers: PositiveInt
+    """number of layers"""
+    tied: bool = False
+    """whether all layers share their weights"""
+    residual: bool = False
+    """whether a layer's output is added to its input"""
+    attend_self: bool = False
+    """whether a position attends to itself; a position without keys outputs 0"""
 
 
 IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
@@ -242,42 +234,41 @@ IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
 class IclTraining(Training):
     """The settings that every optimizer of in-context models needs."""
 
-    steps: PositiveInt = Field(description="number of optimizer steps")
+    steps: PositiveInt
+    """number of optimizer steps"""
 
 
 class Sgd(IclTraining):
     """Stochastic gradient descent."""
 
     optimizer: Literal["sgd"]
-    momentum: float = Field(0.0, ge=0, lt=1, description="momentum: the share of the previous update that is kept")
-    weight_decay: float = Field(
-        0.0, ge=0, description="L2 penalty: this number times the weight is added to the gradient"
-    )
+    momentum: BelowOne = 0.0
+    """momentum: the share of the previous update that is kept"""
+    weight_decay: NonNegativeFloat = 0.0
+    """L2 penalty: this number times the weight is added to the gradient"""
 
 
 class _Adaptive(IclTraining):
-    betas: Betas = Field((0.9, 0.999), description="decay rates of the running means of the gradient and of its square")
-    eps: float = Field(1e-8, gt=0, description="number added to the root of the mean squared gradient")
+    betas: Betas = (0.9, 0.999)
+    """decay rates of the running means of the gradient and of its square"""
+    eps: PositiveFloat = 1e-8
+    """number added to the root of the mean squared gradient"""
 
 
 class Adam(_Adaptive):
     """Adam (Kingma and Ba 2015, arXiv 1412.6980)."""
 
     optimizer: Literal["adam"]
-    weight_decay: float = Field(
-        0.0, ge=0, description="L2 penalty: this number times the weight is added to the gradient"
-    )
+    weight_decay: NonNegativeFloat = 0.0
+    """L2 penalty: this number times the weight is added to the gradient"""
 
 
 class AdamW(_Adaptive):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101)."""
 
     optimizer: Literal["adamw"]
-    weight_decay: float = Field(
-        0.01,
-        ge=0,
-        description="decoupled weight decay: each step multiplies weights by 1 - learning_rate * weight_decay",
-    )
+    weight_decay: NonNegativeFloat = 0.01
+    """decoupled weight decay: each step multiplies weights by 1 - learning_rate * weight_decay"""
 
 
 TrainingSpec = Annotated[Sgd | Adam | AdamW, Field(discriminator="optimizer")]
@@ -325,7 +316,7 @@ def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
 
 
 def _state_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
-    return 4 * {"sgd": 2, "adam": 4, "adamw": 4}[training.optimizer] * sum(parameters_by_part(task, model).values())
+    return 4 * (4 if isinstance(training, _Adaptive) else 2) * sum(parameters_by_part(task, model).values())
 
 
 def _prompt_bytes(task: RegressionTask) -> int:
@@ -350,25 +341,20 @@ class IclRun(RunSpec):
     task: RegressionTask
     model: IclModel
     training: TrainingSpec
-    evaluation: PromptEvaluation = Field(
-        PromptEvaluation(), description="the held-out examples on which the model is evaluated"
-    )
-    probes: CircuitProbes = Field(CircuitProbes(), description="metrics of heads that are measured during training")
+    evaluation: PromptEvaluation = PromptEvaluation()
+    """the held-out examples on which the model is evaluated"""
+    probes: CircuitProbes = CircuitProbes()
+    """metrics of heads that are measured during training"""
 
-    @model_validator(mode="after")
-    def _size(self) -> "IclRun":
+    @whole
+    def _check_whole(self) -> None:
         width = self.task.d_token
         numbers = sum(parameters_by_part(self.task, self.model).values())
         batch = self.training.batch_size * (self.task.n_pairs + 1) * width
         check_numbers(numbers, batch, "task.d_x, task.d_y, model.n_heads or model.n_layers")
-        return self
-
-    @model_validator(mode="after")
-    def _outputs(self) -> "IclRun":
         n_out = self.model.n_out if isinstance(self.model, OneLayer) else None
         if n_out not in (None, self.task.d_y):
             raise ValueError(f"model.n_out is {n_out} but task.d_y is {self.task.d_y}; make them equal, or n_out null")
-        return self
 
     @cached_property
     def budget(self) -> Budget:

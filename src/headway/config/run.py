@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from headway.base.identity import digest
 from headway.config.spec import FORMER, Spec, renamed
@@ -185,14 +185,17 @@ class Batching:
 class Training(Spec):
     """The training settings that all laboratories share."""
 
-    batch_size: PositiveInt = Field(description="number of examples in an optimizer step")
-    learning_rate: float = Field(gt=0, description="learning rate")
+    batch_size: PositiveInt
+    """number of examples in an optimizer step"""
+    learning_rate: PositiveFloat
+    """learning rate"""
 
 
 class InitialRun(Spec):
     """A run of the same seed whose weights another run starts from."""
 
-    run: str = Field(description="the id of the run; a file names its arm instead, as `arm`")
+    run: str
+    """the id of the run; a file names its arm instead, as `arm`"""
 
     @property
     @abstractmethod
@@ -210,8 +213,10 @@ class RunSpec(Spec):
 
     traits: ClassVar[Traits]
 
-    seed: NonNegativeInt = Field(description="seeds the initial weights and the training data")
-    plugins: tuple[str, ...] = Field((), description="hashes of your own code that the result may depend on")
+    seed: NonNegativeInt
+    """seeds the initial weights and the training data"""
+    plugins: tuple[str, ...] = ()
+    """hashes of your own code that the result may depend on"""
     task: Task
     model: Spec
     training: Spec

@@ -14,7 +14,6 @@ import json
 import os
 import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -23,7 +22,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from headway.base.files import NotOrdinary, ordinary
 from headway.base.identity import digest
@@ -240,7 +239,10 @@ def count_values(value: Any) -> int:
 
 
 class Spec(BaseModel):
-    """A frozen declared value: keyword-only, strict about types, unknown keys are errors."""
+    """A frozen declared value: keyword-only, strict about types, unknown keys are errors.
+
+    The text below a key of an experiment's file is its meaning in `docs/experiment-keys.md`, word for word.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -274,6 +276,16 @@ class Spec(BaseModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
+def whole(check: Callable[[Any], None]) -> Any:
+    """Return a validator of declared values; the check raises ValueError if their keys do not fit together."""
+
+    def checked(value: Spec) -> Spec:
+        check(value)
+        return value
+
+    return model_validator(mode="after")(checked)
+
+
 def _types_in(annotation: Any) -> set[type]:
     """Return the types of numbers that an annotation mentions."""
     if annotation in (int, float):
@@ -282,13 +294,14 @@ def _types_in(annotation: Any) -> set[type]:
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _once(values: Any, named: Callable[[Any], Any] = lambda value: value) -> Any:
-    items = [named(value) for value in values] if isinstance(values, tuple) else []
-    if twice := [item for item, count in Counter(items).items() if count > 1]:
-        raise ValueError(f"{twice[0]} stands twice; keep one")
+    items = list(map(named, values)) if isinstance(values, tuple) else []
+    for item in items:
+        if items.count(item) > 1:
+            raise ValueError(f"{item} stands twice; keep one")
     return values
 
 
@@ -307,6 +320,10 @@ def known_in(names: Iterable[str], what: str = "is not known", *others: str) -> 
         return name
 
     return AfterValidator(known)
+
+
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+"""A probability, or a share that is kept."""
 
 
 def _below_one(betas: tuple[float, float]) -> tuple[float, float]:
@@ -362,12 +379,12 @@ def _lines(kind: type[Spec], findings: Iterable[Any], locate: Locate) -> Iterabl
     for place, (problem, *others) in places.items():
         # Types of a union may give equal messages.
         also = list(dict.fromkeys(other.partition("; ")[2] or other for other in others if other != problem))
-        yield ": ".join(part for part in (locate(place), ", or ".join([problem, *also])) if part)
+        yield ": ".join(filter(None, (locate(place), ", or ".join([problem, *also]))))
 
 
 def _explain(kind: type[Spec], finding: Any) -> tuple[list[str], str]:
     """Return where a finding is, and in words what is wrong and what to do."""
-    path, owners = _walk(kind, [str(part) for part in finding["loc"]])
+    path, owners = _walk(kind, map(str, finding["loc"]))
     context, given = finding.get("ctx", {}), finding["input"]
     chooser = context.get("discriminator", "").strip("'")
     match finding["type"]:

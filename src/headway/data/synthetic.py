@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int64
-from pydantic import model_validator
 
 from headway.base import rng
 from headway.base.identity import digest
@@ -26,6 +25,7 @@ from headway.config.lm.synthetic import EndpointTask, HopsTask, InductionTask, P
 from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
 from headway.config.plugins import line_of
+from headway.config.spec import whole
 from headway.data.batch import MASKED, Batch, Examples, joined_batches
 from headway.data.task_laws import broken, raised
 from headway.errors import UserError, near
@@ -304,8 +304,8 @@ class OwnTask(SyntheticTask):
     copies: ClassVar[bool] = False
     """Set by types that were written for 0.2, and no longer read."""
 
-    @model_validator(mode="after")
-    def _sizes(self) -> "OwnTask":
+    @whole
+    def _check_whole(self) -> None:
         for key in ("n_ctx", "vocab_size", "n_answers"):
             try:
                 size = getattr(self, key)
@@ -320,7 +320,6 @@ class OwnTask(SyntheticTask):
         ranked = [name for name, metric in METRICS.items() if metric.better is not None]
         if self.primary not in ranked:
             raise ValueError(f"primary is {self.primary!r}, which ranks no arms; {near(self.primary, ranked)}")
-        return self
 
     def draw(self, random: np.random.Generator, n: int) -> Batch:  # noqa: ARG002
         """Draw n examples from this generator alone.

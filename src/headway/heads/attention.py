@@ -14,6 +14,9 @@ from torch import Tensor
 
 from headway.models.trace import AttentionTrace
 
+Rows = Float[Tensor, "rows head width"]
+PerText = Int[Tensor, " batch"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedAttention:
@@ -27,10 +30,10 @@ class MaskedAttention:
     """The stream before layer 0, if the trace has it."""
     after: Float[Tensor, "batch query d_model"] | None = None
     """The stream after this layer, if the trace has it."""
-    period: int | Int[Tensor, " batch"] | None = None
-    """The period of repeated random tokens: one, or one for each text."""
-    begins: int | Int[Tensor, " batch"] = 0
-    """The first position that is repeated, counted from the first key of the text."""
+    period: PerText | None = None
+    """The period of repeated random tokens, for each text."""
+    begins: PerText | None = None
+    """The first position that is repeated, counted from the first key of the text; known where the period is."""
     tokens: Int[Tensor, "batch token"] | None = None
     """The tokens of the text, if the keys are theirs."""
 
@@ -46,12 +49,12 @@ class MaskedAttention:
         return 1.0 if some is None else some.places.shape[1] / some.of
 
     @property
-    def queries(self) -> Float[Tensor, "rows head width"]:
+    def queries(self) -> Rows:
         """The queries as rows, zero where a position does not count."""
         return rows_of(self.attention.q, self.counted)
 
     @property
-    def contexts(self) -> Float[Tensor, "rows head width"]:
+    def contexts(self) -> Rows:
         """The contexts as rows, zero where a position does not count."""
         return rows_of(self.attention.z, self.counted)
 
@@ -70,8 +73,8 @@ class MaskedAttention:
 def mask_attention(
     attention: AttentionTrace,
     streams: Sequence[Tensor] = (),
-    period: int | Int[Tensor, " batch"] | None = None,
-    begins: int | Int[Tensor, " batch"] = 0,
+    period: PerText | None = None,
+    begins: PerText | None = None,
     tokens: Int[Tensor, "batch token"] | None = None,
 ) -> MaskedAttention:
     """Return an attention with the queries and keys that count.
@@ -79,8 +82,8 @@ def mask_attention(
     Args:
         attention: the recorded activations of the attention.
         streams: the streams of the whole trace, or none.
-        period: the period of repeated random tokens, one for all texts or one for each; None: no repetition.
-        begins: the first repeated position, one for all texts or one for each.
+        period: the period of repeated random tokens, for each text; None: no repetition.
+        begins: the first repeated position of each text; None: no repetition.
         tokens: the tokens of the text; None: unknown.
     """
     attention = _in_float32(attention)
@@ -101,9 +104,7 @@ def mask_attention(
     )
 
 
-def rows_of(
-    x: Float[Tensor, "batch head pos width"], counted: Bool[Tensor, "batch pos"]
-) -> Float[Tensor, "rows head width"]:
+def rows_of(x: Float[Tensor, "batch head pos width"], counted: Bool[Tensor, "batch pos"]) -> Rows:
     """Return vectors of heads as rows, zero where a position does not count."""
     return torch.where(counted[:, None, :, None], x, 0).transpose(1, 2).flatten(0, 1)
 

@@ -22,11 +22,13 @@ from torch import Tensor, nn
 
 from headway.config.head_metrics import HEAD_METRICS, OfCircuits
 from headway.errors import UserError, near
-from headway.heads.scores import HeadScores
+from headway.heads.scores import HeadScores, Scores
 from headway.models.attention import Attention
 from headway.models.layers import LowRank, Map, enter, read_entries
 from headway.models.trace import Trace
 from headway.models.transformer import Transformer
+
+Vectors = Float[Tensor, "*some d_model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +41,6 @@ class Factored:
     """The dimensions of the stream that heads read."""
     ranks: tuple[int | None, int | None] = (None, None)
     """The ranks of both factors, where these are products; None: full."""
-
-    def whole(self) -> Float[Tensor, "head d_model d_model"]:
-        """Return the matrices themselves, heads x d_model x d_model, which nothing else here needs."""
-        return self.left @ self.right
 
     def singular_values(self) -> Float[Tensor, "head few"]:
         """Return the nonzero singular values, largest first: those of the core R_left R_right^T of the factors' QR."""
@@ -157,7 +155,7 @@ def circuit_scores(
     model: Transformer,
     metrics: Sequence[str] | None = None,
     through: Float[Tensor, "d_model d_model"] | None = None,
-) -> dict[str, HeadScores]:
+) -> Scores:
     """Return weight metrics of every head: `qk_effective_rank`, `ov_effective_rank` and `copying_score`.
 
     The null of the ranks is their mean over Gaussian weights of the same shapes (and ranks, where maps are products). A
@@ -189,7 +187,7 @@ def _rule(name: str) -> OfCircuits:
     return rule
 
 
-def _scores(layers: Sequence[HeadCircuits], metrics: Sequence[str], through: Tensor | None) -> dict[str, HeadScores]:
+def _scores(layers: Sequence[HeadCircuits], metrics: Sequence[str], through: Tensor | None) -> Scores:
     scores = {}
     for name in metrics:
         rule, null = _rule(name), HEAD_METRICS[name].null.value
@@ -203,34 +201,18 @@ def _scores(layers: Sequence[HeadCircuits], metrics: Sequence[str], through: Ten
     return scores
 
 
-def circuits_of_trace(trace: Trace) -> tuple[HeadCircuits, ...]:
-    """Return the circuits of attentions whose matrices are plain, as they read the normed stream.
+def ranks_of_trace(trace: Trace) -> Scores:
+    """Return effective ranks of the circuits of plain attentions; none where there is none.
 
-    No norm is folded in.
+    The circuits are those of the normed stream: no norm is folded in.
     """
-    return tuple(
-        HeadCircuits(
-            name=attention.name,
-            layer=attention.layer,
-            qk=Factored(
-                left=_exact(weights.W_Q),
-                right=_exact(weights.W_K)[list(attention.kv_of)].mT,
-                width=weights.W_Q.shape[1],
-            ),
-            ov=Factored(
-                left=_exact(weights.W_V)[list(attention.kv_of)],
-                right=_exact(attention.W_O),
-                width=weights.W_V.shape[1],
-            ),
-        )
-        for attention in trace.attentions
-        if (weights := attention.plain) is not None
-    )
-
-
-def ranks_of_trace(trace: Trace) -> dict[str, HeadScores]:
-    """Return effective ranks of the circuits of plain attentions; none where there is none."""
-    layers = circuits_of_trace(trace)
+    layers = []
+    for attention in trace.attentions:
+        if (weights := attention.plain) is not None:
+            width, kv_of = weights.W_Q.shape[1], list(attention.kv_of)
+            qk = Factored(left=_exact(weights.W_Q), right=_exact(weights.W_K)[kv_of].mT, width=width)
+            ov = Factored(left=_exact(weights.W_V)[kv_of], right=_exact(attention.W_O), width=width)
+            layers.append(HeadCircuits(name=attention.name, layer=attention.layer, qk=qk, ov=ov))
     return _scores(layers, [name for name in CIRCUITS if not _rule(name).in_tokens], None) if layers else {}
 
 
@@ -249,12 +231,12 @@ def _circuits(model: Transformer, layer: int) -> HeadCircuits:
             f"the attention weights of layer {layer} hold NaN or infinity, so its heads have no circuits; take an "
             "earlier checkpoint"
         )
-    kv_of = torch.tensor([kv for kv, count in enumerate(attention.queries) for _ in range(count)])
+    kv_of, width, rank = torch.tensor(attention.kv_of), seen_width(model), model.model.rank
     return HeadCircuits(
         name=f"layers.{layer}.attention",
         layer=layer,
-        qk=Factored(left=W_Q.mT, right=W_K[kv_of], width=seen_width(model), ranks=_ranks(model, layer, "qk")),
-        ov=Factored(left=W_V[kv_of].mT, right=W_O, width=seen_width(model), ranks=_ranks(model, layer, "vo")),
+        qk=Factored(left=W_Q.mT, right=W_K[kv_of], width=width, ranks=(rank("q", layer), rank("k", layer))),
+        ov=Factored(left=W_V[kv_of].mT, right=W_O, width=width, ranks=(rank("v", layer), rank("o", layer))),
     )
 
 
@@ -268,12 +250,12 @@ def _folded(model: Transformer) -> bool:
     return model.model.norm_place == "before" and model.model.norm != "none"
 
 
-def _seen(model: Transformer, norm: nn.Module, rows: Float[Tensor, "*some d_model"]) -> Float[Tensor, "*some d_model"]:
+def _seen(model: Transformer, norm: nn.Module, rows: Vectors) -> Vectors:
     """Return rows for products with the stream, equal to given rows' products with the normed stream."""
-    return _written(model, rows * norm.get_parameter("weight").detach().cpu().double()) if _folded(model) else rows
+    return _written(model, rows * _exact(norm.get_parameter("weight"))) if _folded(model) else rows
 
 
-def _written(model: Transformer, rows: Float[Tensor, "*some d_model"]) -> Float[Tensor, "*some d_model"]:
+def _written(model: Transformer, rows: Vectors) -> Vectors:
     """Return rows without their mean, which no LayerNorm sees."""
     return rows - rows.mean(-1, keepdim=True) if _folded(model) and model.model.norm == "layer" else rows
 
@@ -283,7 +265,8 @@ def written_rows(model: Transformer, tokens: Int[Tensor, " token"]) -> Float[Ten
 
     The weight is folded in elsewhere. Positions are left out, and so is any factor common to all embeddings.
     """
-    embedded = model.embedding.weight.detach()[tokens.to(model.embedding.weight.device)].cpu().double()
+    embedding = model.embedding.weight
+    embedded = _exact(embedding[tokens.to(embedding.device)])
     rows = _written(model, enter(embedded[None], None, model.model.d_model)[0])
     if not _folded(model):
         return rows
@@ -295,9 +278,9 @@ def read_out_rows(model: Transformer, tokens: Int[Tensor, " token"]) -> Float[Te
 
     Both the norm's weight and its mean are folded in.
     """
-    weight = (model.embedding if model.model.tied else model.readout).weight.detach()
+    weight = (model.embedding if model.model.tied else model.readout).weight
     rows = torch.zeros(1, len(tokens), model.model.d_model, dtype=torch.float64)
-    read_entries(rows, model.model)[:] = weight[tokens.to(weight.device)].cpu().double()
+    read_entries(rows, model.model)[:] = _exact(weight[tokens.to(weight.device)])
     return _seen(model, model.norm, rows[0])
 
 
@@ -306,25 +289,20 @@ def seen_width(model: Transformer) -> int:
     return model.model.d_model - (1 if _folded(model) and model.model.norm == "layer" else 0)
 
 
-def _ranks(model: Transformer, layer: int, factors: str) -> tuple[int | None, int | None]:
-    left, right = (model.model.rank(factor, layer) for factor in factors)  # type: ignore[arg-type]
-    return left, right
-
-
 def embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model"]:
     """Return W_U W_E with the final norm folded in, summed over the vocabulary in blocks; the lane is 0."""
     if not answers_in_tokens(model):
         raise UserError(
             f"copying_score asks whether a head writes the token that it reads, and {NO_TOKENS}; leave that metric out"
         )
-    embedding = model.embedding.weight.detach()
-    read_out = embedding if model.model.tied else model.readout.weight.detach()
+    embedding = model.embedding.weight
+    read_out = embedding if model.model.tied else model.readout.weight
     d_model, d_embed = model.model.d_model, model.model.embedding_width
     through = torch.zeros(1, d_model, d_model, dtype=torch.float64)
     entries = read_entries(through[:, :d_embed], model.model)
     for start in range(0, model.vocab_size, _VOCABULARY_BLOCK):
         tokens = slice(start, start + _VOCABULARY_BLOCK)
-        entries += embedding[tokens].cpu().double().T @ read_out[tokens].cpu().double()
+        entries += _exact(embedding[tokens]).T @ _exact(read_out[tokens])
     seen = _seen(model, model.norm, through[0])
     if not seen.isfinite().all():
         raise UserError(

@@ -20,6 +20,7 @@ Numpy alone.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from headway.config.metrics import metric_name
 from headway.heads.scores import (
     FAMILY_WISE,
     LEAST_SPREAD,
+    ByAttention,
     Composition,
     HeadScores,
     Scale,
@@ -81,23 +83,15 @@ class Finding:
         return {**asdict(self), "sentence": self.sentence, "named": named}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Special:
-    """Heads with one known behaviour: the least score of a finding, and the metrics that show it."""
-
-    least: float
-    metrics: tuple[str, ...]
-
-
-SPECIAL = (
-    _Special(least=0.4, metrics=("induction_score", "text_induction_score")),
-    _Special(least=0.4, metrics=("previous_token_score",)),
-    _Special(least=0.4, metrics=("duplicate_token_score", "text_duplicate_score")),
-    _Special(least=0.9, metrics=("positional_score",)),
-    _Special(least=0.5, metrics=("fixed_pattern_score",)),
-    _Special(least=0.5, metrics=("sink_score",)),
-)
-"""The special heads with their least scores.
+SPECIAL = {
+    ("induction_score", "text_induction_score"): 0.4,
+    ("previous_token_score",): 0.4,
+    ("duplicate_token_score", "text_duplicate_score"): 0.4,
+    ("positional_score",): 0.9,
+    ("fixed_pattern_score",): 0.5,
+    ("sink_score",): 0.5,
+}
+"""The least score of heads with a known behaviour, by the metrics that show it.
 
 A head's interval must lie above. The head must also exceed untrained heads on the same stream, and, on the text's own
 repeats, what its positions alone give.
@@ -161,9 +155,9 @@ def findings(
         composition: the composition of earlier heads with later ones, if it is known.
     """
     kinds: list[Callable[[int], Finding | None]] = [
-        partial(_special, [scores[metric] for metric in special.metrics if metric in scores], labels, special)
-        for special in SPECIAL
-        if not scores.keys().isdisjoint(special.metrics)
+        partial(_special, [scores[metric] for metric in metrics if metric in scores], labels, least)
+        for metrics, least in SPECIAL.items()
+        if not scores.keys().isdisjoint(metrics)
     ]
     constant = _values(scores, "output_constant_share")
     # A search that cannot speak takes no part of the 5 %.
@@ -189,7 +183,7 @@ def findings(
     return sorted(results, key=lambda finding: not finding.found)
 
 
-def _values(scores: Mapping[str, HeadScores], metric: str) -> Mapping[str, np.ndarray]:
+def _values(scores: Mapping[str, HeadScores], metric: str) -> ByAttention:
     return scores[metric].values if metric in scores else {}
 
 
@@ -213,31 +207,29 @@ def _searched(
         yield _Found(value=float(score), p=p, untrained=mean, heads=name)
 
 
-def _special(scores: Sequence[HeadScores], labels: Mapping[str, str], special: _Special, kinds: int) -> Finding | None:
+def _special(scores: Sequence[HeadScores], labels: Mapping[str, str], least: float, kinds: int) -> Finding | None:
     """Return the heads of one kind, by each metric that shows it; the first metric with such heads names them."""
-    special_by_metric, first_by_metric = dict[str, list[_Found]](), dict[str, _Found]()
     found, silent = list[HeadStatement](), list[HeadStatement]()
+    about, names, chances = "", tuple[str, ...](), list[float]()
+    first: tuple[str, float] | None = None
     for score in scores:
         heads = _heads(score, labels, kinds * len(scores))
-        enough = [head for head in heads if head.p <= FAMILY_WISE and head.low >= _least(head, special)]
+        # What positions alone give is NaN where it is not known.
+        clear = [head for head in heads if head.low >= np.fmax(least, head.by_place + _BEYOND_PLACE)]
+        enough = [head for head in clear if head.p <= FAMILY_WISE]
         if enough:
-            special_by_metric[score.metric] = enough
-            found += _found_special(enough, heads, special, score)
+            if not names:
+                about, names = score.metric, tuple(head.heads[0] for head in enough)
+            chances += [head.p for head in enough]
+            found += _found_special(enough, heads, least, score)
         elif heads:
-            first_by_metric[score.metric] = heads[0]
-            silent += _none_special(heads, special, score.metric)
-    if special_by_metric:
-        about, named = next(iter(special_by_metric.items()))
-        p = min(head.p for heads in special_by_metric.values() for head in heads)
-        names = tuple(head.heads[0] for head in named)
-        return Finding(about=about, statements=(*found, *silent), p=p, heads=names)
-    for metric, head in first_by_metric.items():
-        return Finding(about=metric, statements=tuple(silent), p=head.p, found=False)
+            first = first or (score.metric, heads[0].p)
+            silent += _none_special(heads, least, score.metric)
+    if names:
+        return Finding(about=about, statements=(*found, *silent), p=min(chances), heads=names)
+    if first:
+        return Finding(about=first[0], statements=tuple(silent), p=first[1], found=False)
     return None
-
-
-def _least(head: _Found, special: _Special) -> float:
-    return max(special.least, head.by_place + _BEYOND_PLACE) if np.isfinite(head.by_place) else special.least
 
 
 def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Found]:
@@ -257,31 +249,29 @@ def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Fo
 
 
 def _found_special(
-    enough: Sequence[_Found], heads: Sequence[_Found], special: _Special, score: HeadScores
+    enough: Sequence[_Found], heads: Sequence[_Found], least: float, score: HeadScores
 ) -> Iterator[HeadStatement]:
     """Yield the heads that are special, their intervals, and heads of which that is not clear."""
     role, meaning = words.SPECIAL[score.metric]
     untrained = float(np.mean([head.untrained for head in enough]))
-    yield statement(
-        "special", role=role, heads=_scores(enough), untrained=untrained, meaning=meaning, least=special.least
-    )
+    yield statement("special", role=role, heads=_scores(enough), untrained=untrained, meaning=meaning, least=least)
     yield from _beside(enough, "by_place")
-    others = [head for head in heads if head.high >= special.least and head not in enough]
-    known = [head for head in others if head.value >= special.least and np.isfinite(head.untrained)]
+    others = [head for head in heads if head.high >= least and head not in enough]
+    known = [head for head in others if head.value >= least and np.isfinite(head.untrained)]
     if chancy := [head for head in known if head.p > FAMILY_WISE]:
         yield statement("chancy", heads=_scores(chancy), draws=len(next(iter(score.draws.values()))))
     if unclear := [head for head in others if head.p <= FAMILY_WISE]:
         yield statement("unclear", heads=_scores(unclear))
 
 
-def _none_special(heads: Sequence[_Found], special: _Special, metric: str) -> Iterator[HeadStatement]:
+def _none_special(heads: Sequence[_Found], least: float, metric: str) -> Iterator[HeadStatement]:
     """Yield that no head is special, and the head with the highest score."""
     role, _ = words.SPECIAL[metric]
     first = heads[0]
-    kind = "no_special" if all(head.high < special.least for head in heads) else "no_clear_special"
-    yield statement(kind, role=role, heads=first.heads, value=first.value, least=special.least)
+    kind = "no_special" if all(head.high < least for head in heads) else "no_clear_special"
+    yield statement(kind, role=role, heads=first.heads, value=first.value, least=least)
     yield from _beside([first], "untrained", "by_place")
-    if first.value >= special.least and np.isfinite(first.untrained) and first.p > FAMILY_WISE:
+    if first.value >= least and np.isfinite(first.untrained) and first.p > FAMILY_WISE:
         yield statement("reached")
 
 
@@ -301,14 +291,14 @@ def _beside(heads: Sequence[_Found], *means: str) -> Iterator[HeadStatement]:
             yield statement(kind, **{kind: mean})
 
 
-def _of_varying(score: HeadScores, constant: Mapping[str, np.ndarray]) -> HeadScores:
+def _of_varying(score: HeadScores, constant: ByAttention) -> HeadScores:
     """Return a score of pairs, NaN for pairs with a head that adds a constant."""
     varies = {name: np.where(share < _CONSTANT, 0, np.nan) for name, share in constant.items()}
     known = {name: np.add.outer(varies[name], varies[name]) if name in varies else 0 for name in score.values}
     return replace(score, values={name: value + known[name] for name, value in score.values.items()})
 
 
-def _into_varying(composition: Composition, constant: Mapping[str, np.ndarray]) -> Composition:
+def _into_varying(composition: Composition, constant: ByAttention) -> Composition:
     """Return compositions without shares in what heads that add a constant write."""
     varies = [name not in constant or constant[name][head] < _CONSTANT for name, head in composition.heads]
     shares = {kind: np.where(varies, x, np.nan) if kind == "v" else x for kind, x in composition.shares.items()}
@@ -383,12 +373,12 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
     """Return the pairs that compose most, if they exceed circuits turned at random and carry the score on the text."""
     if kind not in composition.chances:
         return None
-    table = np.asarray(getattr(composition, kind))
+    table = getattr(composition, kind)
     chances = composition.chances[kind]
     tests = kinds * (1 + (kind in composition.drawn_nats))
     p = np.minimum(1, np.nan_to_num(chances * np.isfinite(chances).sum() * tests, nan=1.0))
     # Composition of weights alone is a number: the path must also carry what the later head does on the text.
-    share = composition.shares.get(kind, np.full(table.shape, np.nan))
+    share = composition.shares.get(kind, np.array(np.nan))
     carries = np.isfinite(table) & (share >= _CARRIED)
     if kind in composition.nats:
         carries &= composition.nats[kind] >= _CARRIED_NATS
@@ -509,7 +499,7 @@ def _distances(score: HeadScores, attention: str, label: str) -> _Distances:
         names = _both(label, len(value))
         value, drawn = value[indices], drawn[:, *indices]
     known = np.isfinite(value) & np.isfinite(drawn).all(0)
-    value, drawn, names = value[known], drawn[:, known], [name for name, here in zip(names, known, strict=True) if here]
+    value, drawn, names = value[known], drawn[:, known], list(compress(names, known))
     scale, n = _SCALES.get(score.declared.unit, "size"), len(drawn)
     unbounded = unbounded_of(drawn, scale)
     off = unbounded - unbounded.mean(0)

@@ -24,36 +24,17 @@ from torch import Tensor
 from headway.base.rng import generator
 from headway.config.head_metrics import HEAD_METRICS, REPEATED, HeadMetric, OfSums, PerQuery
 from headway.errors import UserError, near
-from headway.heads.attention import MaskedAttention, mask_attention
+from headway.heads.attention import MaskedAttention, PerText, mask_attention
 from headway.heads.circuits import CIRCUITS, circuit_scores, readable
 from headway.heads.nulls import gaussian_attention, logit_variance, reach
 from headway.heads.patterns import QueryAttention, blocks
-from headway.heads.scores import HeadScores, text_intervals
+from headway.heads.scores import Arrays, HeadScores, Scores, text_intervals
 from headway.heads.sums import SUMS
 from headway.models.trace import Trace
 from headway.models.transformer import Transformer
 
 K = TypeVar("K")
 V = TypeVar("V", Tensor, float)
-
-
-def measure(
-    traces: Trace | Iterable[Trace], metrics: Sequence[str] | None = None, *, period: int | None = None
-) -> dict[str, HeadScores]:
-    """Return the metrics of every head, over all traces together.
-
-    Args:
-        traces: the trace, or the traces of several batches.
-        metrics: the names of the metrics; None: all that the traces allow.
-        period: the period of the repeated random tokens that were traced; None for a text.
-
-    Raises:
-        UserError: if `HeadStream` would raise it.
-    """
-    stream = HeadStream(metrics, period=period)
-    for trace in [traces] if isinstance(traces, Trace) else traces:
-        stream.add(trace)
-    return stream.scores()
 
 
 class HeadStream:
@@ -64,44 +45,41 @@ class HeadStream:
 
     Args:
         metrics: the names of the metrics; None: all that the traces allow.
-        period: the period of the repeated random tokens that are traced; None for a text.
-        repeats: True for traces of repeated random tokens in which each text has its own period.
+        repeats: True for traces of repeated random tokens, False for a text.
         nulls: True to measure nulls, and raw and published metrics; False for re-initialised heads.
         intervals: True to measure intervals over texts.
 
     Raises:
-        UserError: if a metric is unknown or read off the weights, or needs a period and has none.
+        UserError: if a metric is unknown or read off the weights, or needs repeated tokens.
     """
 
     def __init__(
         self,
         metrics: Sequence[str] | None = None,
         *,
-        period: int | None = None,
         repeats: bool = False,
         nulls: bool = True,
         intervals: bool = False,
     ) -> None:
-        self._asked, self._period, self._nulls, self._intervals = metrics, period, nulls, intervals
-        repeated = repeats or period is not None
-        names = _of_traces(repeated, whole=nulls) if metrics is None else tuple(metrics)
+        self._asked, self._nulls, self._intervals = metrics, nulls, intervals
+        names = _of_traces(repeats, whole=nulls) if metrics is None else tuple(metrics)
         for name in names:
-            _check(name, repeated)
+            _check(name, repeats)
         self._metrics = tuple(metric for name, metric in HEAD_METRICS.items() if name in names)
         self._tallies: dict[str, _Tally] = {}
 
     def add(
         self,
         trace: Trace,
-        periods: Int[Tensor, " batch"] | None = None,
-        begins: Int[Tensor, " batch"] | None = None,
+        periods: PerText | None = None,
+        begins: PerText | None = None,
     ) -> None:
         """Measure one more batch.
 
         Args:
             trace: the trace of the batch.
-            periods: the period of each text's repeated tokens; None: the period of the stream.
-            begins: the first position of each text that is repeated; None: its first.
+            periods: the period of each text's repeated tokens; None for a text.
+            begins: the first position of each text that is repeated; None for a text.
 
         Raises:
             UserError: if the values of an attention are not finite; if the trace is of another model than those before,
@@ -110,8 +88,7 @@ class HeadStream:
         self._check_model(trace)
         with torch.no_grad():
             for attention in trace.attentions:
-                period, first = self._period if periods is None else periods, 0 if begins is None else begins
-                masked = mask_attention(attention, trace.streams, period, first, trace.tokens)
+                masked = mask_attention(attention, trace.streams, periods, begins, trace.tokens)
                 tally = _tally(masked, self._metrics, self._nulls) if masked.is_finite() else None
                 if tally is None or not tally.is_finite():
                     raise UserError(
@@ -121,7 +98,7 @@ class HeadStream:
                 before = self._tallies.get(attention.name)
                 self._tallies[attention.name] = tally if before is None else before + tally
 
-    def scores(self) -> dict[str, HeadScores]:
+    def scores(self) -> Scores:
         """Return each metric of the traces so far.
 
         Raises:
@@ -165,7 +142,7 @@ class HeadStream:
             },
         )
 
-    def _interval(self, metric: HeadMetric) -> dict[str, np.ndarray]:
+    def _interval(self, metric: HeadMetric) -> Arrays:
         """Return intervals over texts for all heads of the model together, by name of the attention."""
         there = {name: tally for name, tally in self._tallies.items() if metric.name in tally.by_text}
         if not there:
@@ -212,7 +189,7 @@ class _Tally:
     d_head: int
     reach: dict[tuple[int, int], float]
     """Counts of queries by the keys they see, as `nulls.reach` returns them."""
-    by_text: dict[str, np.ndarray]
+    by_text: Arrays
     """By metric of heads (.., text, head): sums over queries of each variant, and last the numbers of queries."""
 
     def __add__(self, other: "_Tally") -> "_Tally":
@@ -418,8 +395,8 @@ class Repeated:
     """Texts that are traced at once: repeated random tokens, each text with its own period."""
 
     tokens: Int[Tensor, "batch pos"]
-    periods: Int[Tensor, " batch"]
-    begins: Int[Tensor, " batch"]
+    periods: PerText
+    begins: PerText
 
 
 def repeats_of_text(tokens: Int[np.ndarray, "text pos"], longest: int, batch: int, seed: int) -> DrawnRepeats:
@@ -447,13 +424,6 @@ def tokens_to_repeat(tokens: Int[np.ndarray, "text pos"]) -> Int64[np.ndarray, "
     return np.unique(tokens[:, 1:]).astype(np.int64)
 
 
-def repeated_batches(
-    vocab_size: int, longest: int, *, sequences: int, at_once: int, seed: int, device: torch.device
-) -> tuple[Repeated, ...]:
-    """Draw sequences of twice the longest period with `drawn_repeats`, in batches."""
-    return in_batches(drawn_repeats(vocab_size, longest, sequences, seed), at_once, device)
-
-
 def in_batches(drawn: DrawnRepeats, at_once: int, device: torch.device) -> tuple[Repeated, ...]:
     """Return so many sequences at once, on a device."""
     parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
@@ -469,7 +439,7 @@ def examine(
     trace: Callable[[Tensor], Trace],
     repetition: Callable[[], Sequence[Repeated]] | None,
     weights: Transformer | None,
-) -> dict[str, HeadScores]:
+) -> Scores:
     """Return the metrics of every head of a model, in their declared order.
 
     Args:

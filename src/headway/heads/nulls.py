@@ -25,6 +25,7 @@ from headway.heads.sums import Gram, Number, Pairs, Total, centre
 if TYPE_CHECKING:
     from scipy.interpolate import CubicSpline
 
+ByKeys = Float64[np.ndarray, " keys"]
 _QUERIES = 32
 """The queries of each text at which the spread of logits is measured."""
 _SPREADS = 2.0 ** np.arange(-6, 7.25, 0.25)
@@ -79,7 +80,7 @@ def gaussian_attention(
         spread: the standard deviation of each head's logits over the keys that a query sees.
         d_head: the dimensions of a query.
     """
-    m, T = (np.array(numbers) for numbers in zip(*reach, strict=True))
+    m, T = map(np.array, zip(*reach, strict=True))
     excess = np.stack([gaussian_excess(of_head, d_head, m) for of_head in spread.tolist()])
     queries = GaussianAttention(
         n_keys=torch.from_numpy(m[None, None]).double(),
@@ -91,7 +92,7 @@ def gaussian_attention(
     return (values * weight).sum(1) / weight.sum()
 
 
-def gaussian_excess(spread: float, d_head: int, m: Int[np.ndarray, " keys"]) -> Float64[np.ndarray, " keys"]:
+def gaussian_excess(spread: float, d_head: int, m: Int[np.ndarray, " keys"]) -> ByKeys:
     """Return the mean of m sum p^2 - 1 over Gaussian queries and m Gaussian keys.
 
     It is accurate to 0.1 % for spreads up to 64.
@@ -145,7 +146,7 @@ def _table() -> "CubicSpline":
     return CubicSpline(np.log(_SPREADS), np.log([normal_excess(s, _KEYS) / (1 - 1 / _KEYS) for s in _SPREADS]))
 
 
-def normal_excess(s: float, m: Float64[np.ndarray, " keys"]) -> Float64[np.ndarray, " keys"]:
+def normal_excess(s: float, m: ByKeys) -> ByKeys:
     """Return the mean of m sum p^2 - 1 for a softmax p of m independent normal logits of standard deviation s.
 
     With X = exp(logit), 1 / (sum X)^2 is the integral of t exp(-t sum X) over t > 0. So for phi(t) = E exp(-t X), the

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.heads.attention import MaskedAttention
+from headway.heads.attention import MaskedAttention, PerText
 
 BLOCK_BYTES = 16 * 2**20
 """The bytes of a block's logits in float32; a few tensors of that size are held at once."""
@@ -27,6 +27,10 @@ _ROWS = 64
 _FEW_ROWS = 16
 """The queries of a block of some queries that stand for all, which lie farther apart."""
 
+Places = Int[Tensor, "#batch query"]
+"""A key for each query."""
+ChosenKeys = Bool[Tensor, "batch query key"]
+ChosenQueries = Bool[Tensor, "batch some query"]
 Values = Float[Tensor, "batch head query"]
 """A number per query; one head stands for all where they do not differ."""
 
@@ -46,66 +50,20 @@ class QueryAttention(ABC):
     """The first key of the block."""
     one_text: bool
     """True if queries and keys are of the same text."""
-    places: Int[Tensor, "#batch query"]
+    places: Places
     """The keys at the places of the queries, if both are of one text."""
     first: Int[Tensor, "batch 1"]
     """The first key of the text."""
     period: Int[Tensor, "#batch 1"] | None
     """The period of repeated tokens."""
-    begins: Int[Tensor, "#batch 1"]
-    """The first repeated key, counted from `first`."""
+    begins: Int[Tensor, "#batch 1"] | None
+    """The first repeated key, counted from `first`, if there is a period."""
     tokens: Int[Tensor, "batch token"] | None
     """The tokens of the text, at all its keys."""
 
-    @property
     @abstractmethod
-    def square(self) -> Values:
-        """The sum of p^2 over the keys."""
-
-    @property
-    @abstractmethod
-    def entropy(self) -> Values:
-        """The entropy of each query's attention in nats."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> Values:
-        """The largest p."""
-
-    @property
-    @abstractmethod
-    def overlap(self) -> Values:
-        """The sum over keys of the squared mean p of all heads; one for all heads."""
-
-    @property
-    @abstractmethod
-    def learned_sink(self) -> Values:
-        """The weight on the head's learned sink; 0 without one."""
-
-    @property
-    @abstractmethod
-    def has_sink(self) -> Bool[Tensor, "batch some query"]:
-        """True for queries of an attention with learned sinks."""
-
-    @abstractmethod
-    def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
-        """Return the weight on one key for each query; 0 on a key that is not seen or does not exist."""
-
-    @abstractmethod
-    def weight_on(self, keys: Bool[Tensor, "batch query key"]) -> Values:
-        """Return the weight on some of the block's keys together."""
-
-    @abstractmethod
-    def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:
+    def largest_at(self, keys: Places) -> Values:
         """Return 1 where the largest weight is on that key, else 0; of equal weights the first is the largest."""
-
-    @property
-    @abstractmethod
-    def shared_with_partner(self) -> Values:
-        """The weight above 1/m that another text's query at the same place puts on the same keys, too.
-
-        Texts 2i and 2i + 1 of a batch are partners.
-        """
 
     @property
     def has_partner(self) -> Bool[Tensor, "batch 1 query"]:
@@ -132,9 +90,10 @@ class QueryAttention(ABC):
     def repeated(self) -> Bool[Tensor, "batch 1 query"]:
         """True for a query on the second or a later occurrence of a repeated token."""
         assert self.period is not None, "measured without a period"
+        assert self.begins is not None
         return (self.places >= self.first + self.begins + self.period)[:, None] & self.one_text
 
-    def after_twins(self, distance: int) -> Bool[Tensor, "batch query key"]:
+    def after_twins(self, distance: int) -> ChosenKeys:
         """Return the block's keys so many places after an earlier occurrence of the query's token, if known."""
         if self.tokens is None:
             return torch.zeros_like(self.sees[:, 0]).expand(len(self.counted), -1, -1)
@@ -144,17 +103,15 @@ class QueryAttention(ABC):
         own = self.tokens.gather(1, self.places.expand(len(self.tokens), -1))
         return earlier & (self.tokens[:, None, twins.clamp(min=0)] == own[..., None])
 
-    def sees_some(self, keys: Bool[Tensor, "batch query key"]) -> Bool[Tensor, "batch some query"]:
+    def sees_some(self, keys: ChosenKeys) -> ChosenQueries:
         """Return whether a query sees one of these keys of the block."""
         return (self.sees & keys[:, None]).any(3)
 
-    def sees_at(self, keys: Int[Tensor, "#batch query"]) -> Bool[Tensor, "batch some query"]:
+    def sees_at(self, keys: Places) -> ChosenQueries:
         """Return whether a query sees one key."""
         return self._seen_at(keys)[1]
 
-    def _seen_at(
-        self, keys: Int[Tensor, "#batch query"]
-    ) -> tuple[Int[Tensor, "batch 1 query 1"], Bool[Tensor, "batch some query"]]:
+    def _seen_at(self, keys: Places) -> tuple[Int[Tensor, "batch 1 query 1"], ChosenQueries]:
         """Return keys as entries of the block, and whether they exist and are seen."""
         entries = (keys - self.start).expand(self.counted.shape[0], -1)[:, None, :, None]
         n_keys = self.sees.shape[3]
@@ -171,41 +128,51 @@ class MeasuredAttention(QueryAttention):
 
     powers: Float[Tensor, "batch head query key"]
     """exp(s - max s), 0 for keys that are not seen."""
-    total: Float[Tensor, "batch head query"]
+    total: Values
     """The sum of `powers` and `sink`: 1 at least, and next to 0 where nothing is seen, so that weights there are 0."""
-    sink: Float[Tensor, "batch head query"] | None = None
+    sink: Values | None = None
     """exp(s - max s) of the learned sink; None without sinks."""
 
     @cached_property
-    def square(self) -> Values:  # noqa: D102 - as in QueryAttention
+    def square(self) -> Values:
+        """The sum of p^2 over the keys."""
         return (torch.linalg.vector_norm(self.powers, dim=3) / self.total).square()
 
     @property
-    def entropy(self) -> Values:  # noqa: D102
+    def entropy(self) -> Values:
+        """The entropy of each query's attention in nats."""
         # x ln x is 0 at 0, where a key is not seen: 0 times s = -inf would be no number.
         of_keys = torch.special.xlogy(self.powers, self.powers).sum(3)
         of_sink = 0 if self.sink is None else torch.special.xlogy(self.sink, self.sink)
         return self.total.log() - (of_keys + of_sink) / self.total
 
     @property
-    def learned_sink(self) -> Values:  # noqa: D102
+    def learned_sink(self) -> Values:
+        """The weight on the head's learned sink; 0 without one."""
         return torch.zeros_like(self.total) if self.sink is None else self.sink / self.total
 
     @property
-    def has_sink(self) -> Bool[Tensor, "batch head query"]:  # noqa: D102
+    def has_sink(self) -> Bool[Tensor, "batch head query"]:
+        """True for queries of an attention with learned sinks."""
         return torch.full_like(self.total, self.sink is not None, dtype=torch.bool)
 
     @property
-    def largest(self) -> Values:  # noqa: D102
+    def largest(self) -> Values:
+        """The largest p."""
         return self.powers.amax(3) / self.total
 
     @property
-    def overlap(self) -> Values:  # noqa: D102
+    def overlap(self) -> Values:
+        """The sum over keys of the squared mean p of all heads; one for all heads."""
         mean = torch.einsum("bhqk,bhq->bqk", self.powers, 1 / self.total) / self.powers.shape[1]
         return mean.square().sum(2)[:, None]
 
     @property
-    def shared_with_partner(self) -> Values:  # noqa: D102
+    def shared_with_partner(self) -> Values:
+        """The weight above 1/m that another text's query at the same place puts on the same keys, too.
+
+        Texts 2i and 2i + 1 of a batch are partners.
+        """
         n = len(self.powers) // 2 * 2
         weights = (self.powers[:n] / self.total[:n, ..., None]).unflatten(0, (-1, 2))
         shared = torch.zeros_like(self.total)
@@ -213,15 +180,17 @@ class MeasuredAttention(QueryAttention):
         shared[:n] = above_even.sum(3).repeat_interleave(2, 0)
         return shared
 
-    def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
+    def weight_at(self, keys: Places) -> Values:
+        """Return the weight on one key for each query; 0 on a key that is not seen or does not exist."""
         entries, seen = self._seen_at(keys)
         found = self.powers.gather(3, entries.expand(-1, self.powers.shape[1], -1, -1))[..., 0]
         return torch.where(seen, found / self.total, 0)
 
-    def weight_on(self, keys: Bool[Tensor, "batch query key"]) -> Values:  # noqa: D102
+    def weight_on(self, keys: ChosenKeys) -> Values:
+        """Return the weight on some of the block's keys together."""
         return torch.einsum("bhqk,bqk->bhq", self.powers, keys.to(self.powers.dtype)) / self.total
 
-    def largest_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
+    def largest_at(self, keys: Places) -> Values:  # noqa: D102
         entries, seen = self._seen_at(keys)
         return (seen & (self._largest_key == entries[..., 0])).to(self.powers.dtype)
 
@@ -232,19 +201,17 @@ class MeasuredAttention(QueryAttention):
 
 @dataclass(frozen=True, kw_only=True)
 class EvenAttention(QueryAttention):
-    """The attention of heads that attend evenly to all keys they see."""
+    """The attention of heads that attend evenly to all keys they see; numbers as in `MeasuredAttention`."""
 
     @property
     def square(self) -> Values:  # noqa: D102
         return 1 / self._n_seen
 
+    largest = square
+
     @property
     def entropy(self) -> Values:  # noqa: D102
         return self._n_seen.log()
-
-    @property
-    def largest(self) -> Values:  # noqa: D102
-        return 1 / self._n_seen
 
     @property
     def overlap(self) -> Values:  # noqa: D102
@@ -255,18 +222,16 @@ class EvenAttention(QueryAttention):
     def shared_with_partner(self) -> Values:  # noqa: D102
         return torch.zeros_like(self._n_seen)
 
-    @property
-    def learned_sink(self) -> Values:  # noqa: D102
-        return torch.zeros_like(self._n_seen)
+    learned_sink = shared_with_partner
 
     @property
-    def has_sink(self) -> Bool[Tensor, "batch some query"]:  # noqa: D102
+    def has_sink(self) -> ChosenQueries:  # noqa: D102
         return torch.ones_like(self._n_seen, dtype=torch.bool)
 
-    def weight_at(self, keys: Int[Tensor, "#batch query"]) -> Values:  # noqa: D102
+    def weight_at(self, keys: Places) -> Values:  # noqa: D102
         return self._seen_at(keys)[1] / self._n_seen
 
-    def weight_on(self, keys: Bool[Tensor, "batch query key"]) -> Values:  # noqa: D102
+    def weight_on(self, keys: ChosenKeys) -> Values:  # noqa: D102
         return (self.sees & keys[:, None]).sum(3) / self._n_seen
 
     @property
@@ -317,7 +282,7 @@ def cut_block(
     masked: MaskedAttention, examples: slice = slice(None), queries: slice = slice(None), keys: slice = slice(None)
 ) -> Block:
     """Return some queries and keys, which must be all keys that those queries see."""
-    attention = masked.attention
+    attention, tokens, keys_counted = masked.attention, masked.tokens, masked.keys_counted[examples]
     sees = attention.sees(examples, queries, keys)
     counted = masked.counted[examples, None, queries]
     some, n_queries, n_keys = attention.some, attention.q.shape[2], attention.k.shape[2]
@@ -328,28 +293,21 @@ def cut_block(
     even = EvenAttention(
         counted=counted,
         n_keys=sees.sum(3).to(attention.q.dtype).expand(len(counted), -1, -1),
-        text_keys=masked.keys_counted[examples].sum(1)[:, None, None].to(attention.q.dtype),
+        text_keys=keys_counted.sum(1)[:, None, None].to(attention.q.dtype),
         sees=sees,
         start=keys.start or 0,
         one_text=attention.kind != "cross",
         places=places,
-        first=masked.keys_counted[examples].int().argmax(1, keepdim=True),
-        period=None if masked.period is None else _of_examples(masked.period, examples, sees.device),
+        first=keys_counted.int().argmax(1, keepdim=True),
+        period=_of_examples(masked.period, examples, sees.device),
         begins=_of_examples(masked.begins, examples, sees.device),
-        tokens=None if masked.tokens is None else masked.tokens[examples],
+        tokens=None if tokens is None else tokens[examples],
     )
     measured = _measured(attention.logits(batch=examples, queries=queries, keys=keys), attention.sinks, even)
-    moved = _moved(measured, masked.tokens, examples)
+    moved = None
+    if tokens is not None and len(tokens) > 1:
+        moved = replace(measured, tokens=tokens.roll(1, 0)[examples])
     return Block(measured=measured, even=even, moved=moved, examples=examples, keys=keys)
-
-
-def _moved(
-    measured: MeasuredAttention, tokens: Int[Tensor, "batch token"] | None, examples: slice
-) -> MeasuredAttention | None:
-    """Return attention beside the tokens of another text; None without another text."""
-    if tokens is None or len(tokens) < 2:
-        return None
-    return replace(measured, tokens=tokens.roll(1, 0)[examples])
 
 
 def _measured(
@@ -366,5 +324,5 @@ def _measured(
     return MeasuredAttention(powers=powers, total=total, sink=sink, **vars(even))
 
 
-def _of_examples(number: int | Int[Tensor, " batch"], examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"]:
-    return torch.tensor([[number]], device=device) if isinstance(number, int) else number.to(device)[examples, None]
+def _of_examples(numbers: PerText | None, examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"] | None:
+    return None if numbers is None else numbers.to(device)[examples, None]

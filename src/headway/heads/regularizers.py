@@ -16,7 +16,7 @@ import torch
 from headway.config.lm.training import OWN_TERMS, REGULARIZED, Better
 from headway.heads.attention import MaskedAttention, mask_attention
 from headway.heads.patterns import cut_block
-from headway.heads.sums import ROUNDING, Number, Pairs, cka, gram, units
+from headway.heads.sums import ROUNDING, Number, Pairs, cka, gram, n_rows, units
 from headway.models.trace import AttentionTrace
 
 
@@ -42,10 +42,6 @@ class Term:
         return self.function(mask_attention(attention))
 
 
-def _rows(masked: MaskedAttention) -> Number:
-    return masked.counted.sum(dtype=torch.float64)
-
-
 def _subspace(masked: MaskedAttention) -> Number:
     values = units(masked.values)[:, list(masked.attention.kv_of)]
     return -values.mean(1).square().sum() / masked.keys_counted.sum(dtype=torch.float64)
@@ -59,14 +55,14 @@ def _position(masked: MaskedAttention) -> Number:
 
 
 def _output(masked: MaskedAttention) -> Number:
-    return -units(masked.contexts).mean(1).square().sum() / _rows(masked)
+    return -units(masked.contexts).mean(1).square().sum() / n_rows(masked)
 
 
 def _orthogonality(masked: MaskedAttention) -> Number:
     contexts = units(masked.contexts)
     own = torch.eye(masked.n_heads, device=contexts.device, dtype=contexts.dtype)
     products = contexts @ contexts.mT - own
-    return torch.where(masked.counted.flatten()[:, None, None], products, 0).square().sum() / _rows(masked)
+    return torch.where(masked.counted.flatten()[:, None, None], products, 0).square().sum() / n_rows(masked)
 
 
 def _output_dissimilarity(masked: MaskedAttention) -> Number:
@@ -79,7 +75,7 @@ def _output_dissimilarity(masked: MaskedAttention) -> Number:
     per_length = torch.where(written, lengths, 1).rsqrt().to(z.dtype)
     units_of_output = torch.where(written[:, :, None], z * per_length[:, :, None], 0).flatten(1) @ W_O.flatten(0, 1)
     of_different = units_of_output.square().sum() - written.sum()
-    return -of_different / (_rows(masked) * masked.n_heads * (masked.n_heads - 1))
+    return -of_different / (n_rows(masked) * masked.n_heads * (masked.n_heads - 1))
 
 
 def _between_heads(pairs: Pairs) -> Number:

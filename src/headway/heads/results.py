@@ -199,8 +199,8 @@ class XRay(ModelOnText):
             "output_share": five_digits(shares),
             "composition": self._composition(),
             "loss_nats": self.loss_nats,
-            "findings": [finding.to_json() for finding in self.findings],
-            "not_found": [finding.to_json() for finding in self.not_found],
+            "findings": list(map(Finding.to_json, self.findings)),
+            "not_found": list(map(Finding.to_json, self.not_found)),
             "notes": [*self.notes, *self._left_out()],
         }
 

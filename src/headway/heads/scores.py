@@ -23,6 +23,8 @@ DECLARED: Mapping[str, HeadMetric] = ChainMap(HEAD_CAUSES, HEAD_METRICS)
 """The declarations of every metric that has scores."""
 
 Arrays = dict[str, np.ndarray]
+ByAttention = Mapping[str, np.ndarray]
+"""Arrays by the name of the attention, in the order of the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +47,12 @@ class HeadScores:
     """
 
     metric: str
-    values: Mapping[str, np.ndarray]
-    null: Mapping[str, np.ndarray] = field(default_factory=dict)
+    values: ByAttention
+    null: ByAttention = field(default_factory=dict)
     n_rows: int
-    draws: Mapping[str, np.ndarray] = field(default_factory=dict)
-    interval: Mapping[str, np.ndarray] = field(default_factory=dict)
-    by_place: Mapping[str, np.ndarray] = field(default_factory=dict)
+    draws: ByAttention = field(default_factory=dict)
+    interval: ByAttention = field(default_factory=dict)
+    by_place: ByAttention = field(default_factory=dict)
 
     @property
     def declared(self) -> HeadMetric:
@@ -58,16 +60,19 @@ class HeadScores:
         return DECLARED[self.metric]
 
     @property
-    def untrained(self) -> dict[str, np.ndarray]:
+    def untrained(self) -> Arrays:
         """The mean over the draws, by name of the attention; it broadcasts to the values."""
         return {name: np.asarray(drawn.mean(0)) for name, drawn in self.draws.items()}
 
     @property
-    def spread(self) -> dict[str, np.ndarray]:
+    def spread(self) -> Arrays:
         """The standard deviation over the draws, by name of the attention; NaN of a single one."""
-        return {name: _deviation(drawn) for name, drawn in self.draws.items()}
+        return {
+            name: np.asarray(drawn.std(0, ddof=1)) if len(drawn) > 1 else np.full(drawn.shape[1:], np.nan)
+            for name, drawn in self.draws.items()
+        }
 
-    def per_head(self) -> dict[str, np.ndarray]:
+    def per_head(self) -> Arrays:
         """Return (head,) for every attention that has heads; a metric of pairs gives the mean over the other heads.
 
         The value is NaN for a single head, which has no other.
@@ -79,6 +84,14 @@ class HeadScores:
     def per_layer(self) -> dict[str, float]:
         """Return the mean over the heads of each attention, or over its pairs of different heads."""
         return {name: float(of_pairs(value).mean()) if value.size else np.nan for name, value in self.values.items()}
+
+
+Table = Float[np.ndarray, "earlier later"]
+"""A number of each pair of an earlier and a later head."""
+
+
+Scores = dict[str, HeadScores]
+"""Scores by metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +120,13 @@ class Composition:
     """
 
     heads: tuple[tuple[str, int], ...]
-    q: Float[np.ndarray, "earlier later"]
-    k: Float[np.ndarray, "earlier later"]
-    v: Float[np.ndarray, "earlier later"]
+    q: Table
+    k: Table
+    v: Table
     null: float
-    chances: Mapping[str, Float[np.ndarray, "earlier later"]] = field(default_factory=dict)
-    shares: Mapping[str, Float[np.ndarray, "earlier later"]] = field(default_factory=dict)
-    nats: Mapping[str, Float[np.ndarray, "earlier later"]] = field(default_factory=dict)
+    chances: Mapping[str, Table] = field(default_factory=dict)
+    shares: Mapping[str, Table] = field(default_factory=dict)
+    nats: Mapping[str, Table] = field(default_factory=dict)
     drawn_nats: Mapping[str, Float[np.ndarray, "draw earlier later"]] = field(default_factory=dict)
 
 
@@ -134,38 +147,43 @@ def chance(found: float, maxima: Sequence[float] | np.ndarray, scale: Scale = "p
         >>> chance(0.9, [0.25, 0.3, 0.35, 0.28, 0.32], "share") < 0.02
         True
     """
-    drawn = np.asarray(maxima, np.float64)
-    drawn = drawn[np.isfinite(drawn)]
-    if len(drawn) < 4 or not math.isfinite(found):
+    unbounded, spread = _highest(maxima, scale)
+    n = len(unbounded)
+    if n < 4 or not math.isfinite(found):
         return 1.0
-    at, unbounded = unbounded_of(np.array(found), scale), unbounded_of(drawn, scale)
-    rank = (1 + int((unbounded >= at).sum())) / (len(drawn) + 1)
-    if rank > max(FAMILY_WISE, 1 / (len(drawn) + 1)):
+    at = unbounded_of(np.array(found), scale)
+    rank = (1 + int((unbounded >= at).sum())) / (n + 1)
+    if rank > max(FAMILY_WISE, 1 / (n + 1)):
         return rank
-    spread = max(float(unbounded.std(ddof=1)), LEAST_SPREAD[scale])
     if not spread:
         return 1.0 if at <= unbounded[0] else 0.0
-    means, deviations = _estimates(len(drawn))
-    t = (float(at) - unbounded.mean()) / spread
-    tail = float(-np.expm1(-np.exp(-np.clip(means + t * deviations, -30, 700))).mean())
+    tail = _tail((float(at) - unbounded.mean()) / spread, n)
     return max(tail, rank) if (unbounded >= at).any() else tail
 
 
 def threshold(maxima: Sequence[float] | np.ndarray, level: float, scale: Scale = "plain") -> float:
     """Return the value from which on the chance is at most a level; NaN with too few draws."""
-    drawn = np.asarray(maxima, np.float64)
-    drawn = drawn[np.isfinite(drawn)]
-    if len(drawn) < 4:
+    unbounded, spread = _highest(maxima, scale)
+    if len(unbounded) < 4:
         return math.nan
-    unbounded = unbounded_of(drawn, scale)
-    spread = max(float(unbounded.std(ddof=1)), LEAST_SPREAD[scale])
-    means, deviations = _estimates(len(drawn))
     low, high = -5.0, 1e4
     for _ in range(60):
         middle = (low + high) / 2
-        tail = float(-np.expm1(-np.exp(-np.clip(means + middle * deviations, -30, 700))).mean())
-        low, high = (middle, high) if tail > level else (low, middle)
+        low, high = (middle, high) if _tail(middle, len(unbounded)) > level else (low, middle)
     return float(_bounded(max(unbounded.mean() + high * spread, unbounded.max()), scale))
+
+
+def _highest(maxima: Sequence[float] | np.ndarray, scale: Scale) -> tuple[np.ndarray, float]:
+    """Return the finite maxima on the scale without bounds, and their spread there, if they are several."""
+    drawn = np.asarray(maxima, np.float64)
+    unbounded = unbounded_of(drawn[np.isfinite(drawn)], scale)
+    return unbounded, max(float(unbounded.std(ddof=1)), LEAST_SPREAD[scale]) if len(unbounded) > 1 else 0.0
+
+
+def _tail(t: float, draws: int) -> float:
+    """Return the chance that a maximum lies t estimated spreads above the estimated mean of so many draws."""
+    means, deviations = _estimates(draws)
+    return float(-np.expm1(-np.exp(-np.clip(means + t * deviations, -30, 700))).mean())
 
 
 @lru_cache(maxsize=8)
@@ -254,10 +272,6 @@ def of_pairs(value: np.ndarray) -> np.ndarray:
     return pairs if len(pairs) else np.array([np.nan])
 
 
-def _deviation(drawn: np.ndarray) -> np.ndarray:
-    return np.asarray(drawn.std(0, ddof=1)) if len(drawn) > 1 else np.full(drawn.shape[1:], np.nan)
-
-
 def _over_others(pairs: np.ndarray) -> np.ndarray:
     n_heads = len(pairs)
     if n_heads == 1:
@@ -273,32 +287,29 @@ def to_arrays(scores: Iterable[HeadScores]) -> Arrays:
     arrays: Arrays = {}
     for score in scores:
         arrays[f"{score.metric}/n_rows"] = np.array(score.n_rows, np.int64)
-        for name, value in score.values.items():
-            arrays[f"{score.metric}/{name}"] = np.asarray(value, np.float32)
-            if name in score.null:
-                arrays[f"{score.metric}/{name}/null"] = np.asarray(score.null[name], np.float32)
-            if name in score.draws:
-                arrays[f"{score.metric}/{name}/untrained"] = np.asarray(score.draws[name], np.float32)
-            if name in score.interval:
-                arrays[f"{score.metric}/{name}/interval"] = np.asarray(score.interval[name], np.float32)
+        for name in score.values:
+            for part, ending in _ENDINGS.items():
+                table = getattr(score, part)
+                if name in table:
+                    arrays[f"{score.metric}/{name}{ending}"] = np.asarray(table[name], np.float32)
     return arrays
 
 
-def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> dict[str, HeadScores]:
+_ENDINGS = {"values": "", "null": "/null", "draws": "/untrained", "interval": "/interval"}
+"""The endings of arrays' names in files, by the field of `HeadScores` that they hold."""
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], attentions: Iterable[str]) -> Scores:
     """Return the scores of a file by metric; `attentions` in the order of the model."""
-    ordered = tuple(attentions)
-    metrics = [metric for metric in DECLARED if f"{metric}/n_rows" in arrays]
-    return {
-        metric: HeadScores(
-            metric=metric,
-            values={name: arrays[f"{metric}/{name}"] for name in ordered if f"{metric}/{name}" in arrays},
-            null={name: arrays[f"{metric}/{name}/null"] for name in ordered if f"{metric}/{name}/null" in arrays},
-            n_rows=int(arrays[f"{metric}/n_rows"]),
-            draws={name: arrays[of] for name in ordered if (of := f"{metric}/{name}/untrained") in arrays},
-            interval={name: arrays[of] for name in ordered if (of := f"{metric}/{name}/interval") in arrays},
-        )
-        for metric in metrics
-    }
+    ordered, scores = tuple(attentions), {}
+    for metric in DECLARED:
+        if (n_rows := f"{metric}/n_rows") in arrays:
+            tables = {
+                part: {name: arrays[of] for name in ordered if (of := f"{metric}/{name}{ending}") in arrays}
+                for part, ending in _ENDINGS.items()
+            }
+            scores[metric] = HeadScores(metric=metric, n_rows=int(arrays[n_rows]), **tables)
+    return scores
 
 
 PAIRS_IN_JSON = 128
@@ -309,22 +320,14 @@ def score_json(score: HeadScores) -> dict[str, Any]:
     """Return a metric's values and nulls by attention; null for pairs of an attention with very many heads."""
     declared = score.declared
     wide = [name for name, value in score.values.items() if value.ndim == 2 and len(value) > PAIRS_IN_JSON]
-    content = {
-        "of": declared.of,
-        "unit": declared.unit,
-        "sentence": declared.sentence,
-        "n_rows": score.n_rows,
-    }
-    tables = {
-        "values": score.values,
-        "null": score.null,
-        "untrained": score.untrained,
-        "untrained_spread": score.spread,
-    }
-    for key, values in tables.items():
+    content: dict[str, Any] = {name: getattr(declared, name) for name in ("of", "unit", "sentence")}
+    content["n_rows"] = score.n_rows
+    tables = {"values": score.values, "null": score.null, "untrained": score.untrained}
+    for key, values in (*tables.items(), ("untrained_spread", score.spread)):
         content[key] = {name: None if name in wide else five_digits(value) for name, value in values.items()}
-    for key, values in (("interval", score.interval), ("by_place", score.by_place)):
-        content |= {key: five_digits(values)} if values else {}
+    for key in ("interval", "by_place"):
+        if values := getattr(score, key):
+            content[key] = five_digits(values)
     if declared.of == "pair":
         content["per_head"] = five_digits(score.per_head())
     return content
@@ -341,7 +344,7 @@ def five_digits(value: Any) -> Any:
         return {key: five_digits(inner) for key, inner in value.items()}
     array = np.asarray(value, np.float64)
     if array.ndim:
-        return [five_digits(inner) for inner in array]
+        return list(map(five_digits, array))
     return float(f"{array:.5g}") if np.isfinite(array) else None
 
 
@@ -367,7 +370,7 @@ def row_labels(names: Iterable[str], kinds: Mapping[str, str] | None = None) -> 
     labels: dict[str, str] = {}
     for kind, word in KINDS.items():
         alike = [name for name in kind_of if kind_of[name] == kind]
-        layers = [_layer(name) for name in alike]
+        layers = list(map(_layer, alike))
         # Names without a layer number, or with one number twice, are numbered by their places.
         known = None not in layers and len(set(layers)) == len(layers)
         for place, name in enumerate(alike):

@@ -17,13 +17,15 @@ scales of heads. Li et al. 2018, arXiv 1810.10183, for the disagreement of heads
 positions and their contexts.
 """
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headway.heads.attention import MaskedAttention, rows_of
+from headway.heads.attention import MaskedAttention, Rows, rows_of
 from headway.heads.patterns import blocks
 
 Gram = Float[Tensor, "head width head width"]
@@ -52,8 +54,8 @@ def output_cosines(masked: MaskedAttention) -> Pairs:
     unit = units(torch.where(written, coordinates, 0)).flatten(1)
     basis = directions.mT.flatten(0, 1)
     products = (basis @ basis.mT) * (unit.mT @ unit)
-    n_heads, width = directions.shape[0], directions.shape[2]
-    return products.view(n_heads, width, n_heads, width).sum((1, 3), dtype=torch.float64)
+    of_heads = directions.shape[::2]
+    return products.view(*of_heads, *of_heads).sum((1, 3), dtype=torch.float64)
 
 
 def output_sizes(masked: MaskedAttention) -> Float[Tensor, " head"]:
@@ -73,8 +75,8 @@ def output_products(masked: MaskedAttention) -> Pairs:
     written = torch.einsum("rhd,hed->rhe", _gained_contexts(masked), R).flatten(1)
     basis = directions.mT.flatten(0, 1)
     products = (basis @ basis.mT).double() * (written.mT @ written).double()
-    n_heads, width = directions.shape[0], directions.shape[2]
-    return products.view(n_heads, width, n_heads, width).sum((1, 3))
+    of_heads = directions.shape[::2]
+    return products.view(*of_heads, *of_heads).sum((1, 3))
 
 
 def output_totals(masked: MaskedAttention) -> Float[Tensor, "head d_model"]:
@@ -83,7 +85,7 @@ def output_totals(masked: MaskedAttention) -> Float[Tensor, "head d_model"]:
     return torch.einsum("hd,hdm->hm", total, masked.attention.W_O.double())
 
 
-def _gained_contexts(masked: MaskedAttention) -> Float[Tensor, "rows head width"]:
+def _gained_contexts(masked: MaskedAttention) -> Rows:
     attention = masked.attention
     z = attention.z if attention.gain is None else attention.z * attention.gain[:, None, :, None]
     return rows_of(z, masked.counted)
@@ -159,7 +161,7 @@ def _sliceable(masked: MaskedAttention) -> bool:
     return masked.attention.W_O.shape[2] % masked.n_heads == 0
 
 
-def gram(x: Float[Tensor, "rows head width"], counted: Bool[Tensor, " rows"]) -> Gram:
+def gram(x: Rows, counted: Bool[Tensor, " rows"]) -> Gram:
     """Return X^T X of all heads side by side, in float64 but at float32's cost.
 
     The mean is taken out before the product and put back in float64, so that centring later cancels no digits.
@@ -174,44 +176,53 @@ def gram(x: Float[Tensor, "rows head width"], counted: Bool[Tensor, " rows"]) ->
     return whole.view(*x.shape[1:], *x.shape[1:])
 
 
-def cosines(x: Float[Tensor, "rows head width"]) -> Pairs:
+def cosines(x: Rows) -> Pairs:
     """Return cosines of the vectors of two heads in the same row, summed over rows; rows of zeros add nothing."""
     by_head = units(x).transpose(0, 1).flatten(1)
     return (by_head @ by_head.mT).double()
 
 
-def units(x: Float[Tensor, "rows head width"]) -> Float[Tensor, "rows head width"]:
+def units(x: Rows) -> Rows:
     """Return vectors at length 1, zeros left as they are."""
     return torch.nn.functional.normalize(x, dim=2, eps=torch.finfo(x.dtype).tiny ** 0.5)
 
 
-def _fourths(x: Float[Tensor, "rows head width"]) -> Pairs:
+def _fourths(x: Rows) -> Pairs:
     """Return the sum over rows of |x_i|^2 |x_j|^2."""
     squares = x.square().sum(2)
     return (squares.mT @ squares).double()
 
 
-def _thirds(x: Float[Tensor, "rows head width"]) -> Thirds:
+def _thirds(x: Rows) -> Thirds:
     """Return the sum over rows of |x_i|^2 x_j."""
     return (x.square().sum(2).mT @ x.flatten(1)).double().unflatten(1, x.shape[1:])
 
 
+def n_rows(masked: MaskedAttention) -> Number:
+    """Return the number of positions that count."""
+    return masked.counted.sum(dtype=torch.float64)
+
+
+def _moments(name: str, vectors: Callable[[MaskedAttention], Rows]) -> dict[str, Any]:
+    """Return the sums of which CKA is made and estimated, for the heads' queries or contexts."""
+    return {
+        f"{name}_gram": lambda masked: gram(vectors(masked), masked.counted.flatten()),
+        f"{name}_total": lambda masked: vectors(masked).sum(0, dtype=torch.float64),
+        f"{name}_thirds": lambda masked: _thirds(vectors(masked)),
+        f"{name}_fourths": lambda masked: _fourths(vectors(masked)),
+    }
+
+
 SUMS: dict[Any, Any] = {
     # Positions that count, and those that they stand for.
-    "rows": lambda masked: masked.counted.sum(dtype=torch.float64),
-    "whole_rows": lambda masked: masked.counted.sum(dtype=torch.float64) / masked.share,
+    "rows": n_rows,
+    "whole_rows": lambda masked: n_rows(masked) / masked.share,
     # Texts with a counting position; a partly present text counts by its present share.
     "texts": lambda masked: masked.counted.any(1).sum(dtype=torch.float64) * masked.share,
     "texts_with_variance": lambda masked: (masked.counted.sum(1) > 1).sum(dtype=torch.float64),
     "batches": lambda masked: torch.ones((), dtype=torch.float64, device=masked.attention.q.device),
-    "query_gram": lambda masked: gram(masked.queries, masked.counted.flatten()),
-    "query_total": lambda masked: masked.queries.sum(0, dtype=torch.float64),
-    "query_thirds": lambda masked: _thirds(masked.queries),
-    "query_fourths": lambda masked: _fourths(masked.queries),
-    "context_gram": lambda masked: gram(masked.contexts, masked.counted.flatten()),
-    "context_total": lambda masked: masked.contexts.sum(0, dtype=torch.float64),
-    "context_thirds": lambda masked: _thirds(masked.contexts),
-    "context_fourths": lambda masked: _fourths(masked.contexts),
+    **_moments("query", attrgetter("queries")),
+    **_moments("context", attrgetter("contexts")),
     "context_cosines": lambda masked: cosines(masked.contexts),
     "value_cosines": value_cosines,
     "value_rows": lambda masked: masked.keys_counted.sum(dtype=torch.float64),
@@ -222,7 +233,7 @@ SUMS: dict[Any, Any] = {
     "output_totals": output_totals,
     "stream_cosines": stream_cosines,
     "slice_cosines": slice_cosines,
-    "sliced_rows": lambda masked: masked.counted.sum(dtype=torch.float64) * _sliceable(masked),
+    "sliced_rows": lambda masked: n_rows(masked) * _sliceable(masked),
     "variances": variances,
 }
 """Sums over batches by name; a `_gram` is X_i^T X_j and a `_total` the sum of X_i, for every pair of heads."""

@@ -18,11 +18,11 @@ Token pairs are ranked by a head's weight over a whole text: the weight summed o
 other, less the weight that even attention would give there. So pairs do not lead for being frequent.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from math import log
-from typing import TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from torch import Tensor
 
 from headway.heads.circuits import (
     NO_TOKENS,
+    Factored,
     HeadCircuits,
     answers_in_tokens,
     circuits,
@@ -39,7 +40,7 @@ from headway.heads.circuits import (
     written_rows,
 )
 from headway.heads.results import AttendedPair, Circuits, Head, TokenCircuits
-from headway.heads.scores import Composition
+from headway.heads.scores import Arrays, Composition
 from headway.models.attention import rotate
 from headway.models.redraw import Redrawable, redrawn
 from headway.models.trace import AttentionTrace, Trace
@@ -97,14 +98,17 @@ def _of_head(here: HeadCircuits, head: int, embedded: Tensor, read: Tensor, toke
     )
 
 
+def _largest(entries: Tensor) -> Iterator[tuple[int, float]]:
+    """Yield the places and values of the largest entries above 0, largest first."""
+    best = entries.flatten().topk(min(TOP, entries.numel()))
+    for value, at in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        if value > 0:
+            yield at, value
+
+
 def _furthest(entries: Float[Tensor, " token"], tokens: Sequence[int], sign: int) -> tuple[tuple[int, float], ...]:
     """Return the tokens with the largest entries of a sign, the furthest from 0 first."""
-    best = (sign * entries).topk(min(TOP, len(tokens)))
-    return tuple(
-        (tokens[at], sign * value)
-        for value, at in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        if value > 0
-    )
+    return tuple((tokens[at], sign * value) for at, value in _largest(sign * entries))
 
 
 def _standard(circuit: Float[Tensor, "one other"]) -> Float[Tensor, "one other"]:
@@ -114,12 +118,8 @@ def _standard(circuit: Float[Tensor, "one other"]) -> Float[Tensor, "one other"]
 
 
 def _highest(circuit: Float[Tensor, "one other"], tokens: Sequence[int]) -> tuple[tuple[int, int, float], ...]:
-    best = circuit.flatten().topk(min(TOP, circuit.numel()))
-    return tuple(
-        (tokens[at // len(tokens)], tokens[at % len(tokens)], value)
-        for value, at in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        if value > 0
-    )
+    n = len(tokens)
+    return tuple((tokens[at // n], tokens[at % n], value) for at, value in _largest(circuit))
 
 
 def compositions(model: Transformer) -> Composition:
@@ -128,25 +128,33 @@ def compositions(model: Transformer) -> Composition:
     Raises:
         UserError: naming the layer whose weights hold NaN or infinity.
     """
-    layers = circuits(model)
+    layers, width = circuits(model), seen_width(model)
     heads = tuple((here.name, head) for here in layers for head in range(len(here.ov.left)))
     first = np.cumsum([0, *(len(here.ov.left) for here in layers)])
-    tables = {kind: np.full((len(heads), len(heads)), np.nan) for kind in "qkv"}
-    chances = {kind: np.full((len(heads), len(heads)), np.nan) for kind in "qkv"}
-    width = seen_width(model)
-    writers = [here.ov.as_writer() for here in layers]
+    tables, chances = _tables("qkv", len(heads)), _tables("qkv", len(heads))
+    written = [_with_strongest(here.ov) for here in layers]
     # A reading matrix is a writing matrix transposed.
-    read = [{"q": here.qk.transposed(), "k": here.qk, "v": here.ov.transposed()} for here in layers]
-    readers = [{kind: circuit.as_writer() for kind, circuit in of_layer.items()} for of_layer in read]
-    strongest_written = [_strongest(writer) for writer in writers]
-    strongest_read = [{kind: _strongest(reader) for kind, reader in of_layer.items()} for of_layer in readers]
-    for earlier, later in combinations(range(len(layers)), 2):
-        here = slice(first[earlier], first[earlier + 1]), slice(first[later], first[later + 1])
-        for kind, reader in readers[later].items():
-            tables[kind][here] = _ratios(writers[earlier], reader).numpy()
-            of_reader = strongest_read[later][kind]
-            chances[kind][here] = composition_chance(tables[kind][here], strongest_written[earlier], of_reader, width)
-    return Composition(heads=heads, q=tables["q"], k=tables["k"], v=tables["v"], null=width**-0.5, chances=chances)
+    read = {
+        "q": [_with_strongest(here.qk.transposed()) for here in layers],
+        "k": [_with_strongest(here.qk) for here in layers],
+        "v": [_with_strongest(here.ov.transposed()) for here in layers],
+    }
+    for kind, (earlier, later) in product("qkv", combinations(range(len(layers)), 2)):
+        (writer, most_written), (reader, most_read) = written[earlier], read[kind][later]
+        here = _pairs(first, earlier, later)
+        tables[kind][here] = _ratios(writer, reader).numpy()
+        chances[kind][here] = composition_chance(tables[kind][here], most_written, most_read, width)
+    return Composition(heads=heads, **tables, null=width**-0.5, chances=chances)
+
+
+def _tables(kinds: str, n_heads: int) -> dict[str, Any]:
+    """Return a table of all pairs of heads for each kind, of which nothing is known yet."""
+    return {kind: np.full((n_heads, n_heads), np.nan) for kind in kinds}
+
+
+def _pairs(first: np.ndarray, earlier: int, later: int) -> tuple[slice, slice]:
+    """Return the part of a table that has the pairs of heads of two layers."""
+    return slice(first[earlier], first[earlier + 1]), slice(first[later], first[later + 1])
 
 
 def composed_on_text(model: Transformer, reading: Redrawable, found: Composition, draws: int = 0) -> Composition:
@@ -184,15 +192,15 @@ def composed_on_text(model: Transformer, reading: Redrawable, found: Composition
 
 def _paths(
     model: Transformer, own: Trace, written: Sequence[Tensor], readers: Trace, layers: Sequence[HeadCircuits]
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+) -> tuple[Arrays, Arrays]:
     """Return by kind the shares and the nats of all paths from what heads wrote into later heads."""
     first = np.cumsum([0, *(each.shape[1] for each in written)])
-    shares = {kind: np.full((first[-1], first[-1]), np.nan) for kind in "qkv"}
-    nats = {kind: np.full((first[-1], first[-1]), np.nan) for kind in "qk"}
+    n_heads = int(first[-1])
+    shares, nats = _tables("qkv", n_heads), _tables("qk", n_heads)
     for later, reader in enumerate(readers.attentions[1:], 1):
         of_kinds = _read_on_text(model, own.streams, reader, layers[later])
         for earlier, (kind, (gradient, total, n)) in product(range(later), of_kinds.items()):
-            here = slice(first[earlier], first[earlier + 1]), slice(first[later], first[later + 1])
+            here = _pairs(first, earlier, later)
             part = torch.einsum("bitm,bjtm->ij", written[earlier], gradient)
             shares[kind][here] = (part / total).numpy()
             if kind != "v":
@@ -205,8 +213,8 @@ def _read_on_text(
 ) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
     """Return by kind what a write into the stream is multiplied with, what all writes together give, and queries."""
     kv = list(attention.kv_of)
-    q, k, z = (x.cpu().double() for x in (attention.q, attention.k[:, kv], attention.z))
-    logits, p = (x.cpu().double() for x in (attention.logits(), attention.patterns()))
+    recorded = attention.q, attention.k[:, kv], attention.z, attention.logits(), attention.patterns()
+    q, k, z, logits, p = (x.cpu().double() for x in recorded)
     seen = attention.sees().cpu().expand_as(p)
     more = torch.where(seen, p - 1 / seen.sum(3, keepdim=True).clamp(min=1), 0)
     total = (more * logits.masked_fill(~seen, 0)).sum((0, 2, 3))
@@ -220,14 +228,15 @@ def _read_on_text(
     out = out - out.mean((0, 2), keepdim=True)
     of_values = p.mT @ torch.einsum("bhtm,hdm->bhtd", out, here.ov.right)
     size = _sizes(model, streams[attention.layer].cpu().double())
-    found = {}
-    for kind, vectors, back, whole in (
-        ("q", of_queries, here.qk.left.mT, total),
-        ("k", of_keys, here.qk.right, total),
-        ("v", of_values, here.ov.left.mT, out.square().sum((0, 2, 3))),
-    ):
-        found[kind] = torch.einsum("bhtd,hdm->bhtm", vectors, back) / size, whole, n
-    return found
+
+    def back(vectors: Tensor, matrices: Tensor) -> Tensor:
+        return torch.einsum("bhtd,hdm->bhtm", vectors, matrices) / size
+
+    return {
+        "q": (back(of_queries, here.qk.left.mT), total, n),
+        "k": (back(of_keys, here.qk.right), total, n),
+        "v": (back(of_values, here.ov.left.mT), out.square().sum((0, 2, 3)), n),
+    }
 
 
 def _sizes(model: Transformer, stream: Float[Tensor, "batch pos d_model"]) -> Tensor:
@@ -265,11 +274,12 @@ def composition_chance(
     return np.where(np.isfinite(compositions), np.nan_to_num(chances, nan=1.0), np.nan)
 
 
-def _strongest(matrix: Float[Tensor, "head few d_model"]) -> Float[np.ndarray, " head"]:
-    """Return the largest share of one direction in the squared size of each matrix; 1 for a matrix of zeros."""
+def _with_strongest(circuit: Factored) -> tuple[Float[Tensor, "head few d_model"], Float[np.ndarray, " head"]]:
+    """Return short matrices, and the largest share of one direction in the squared size of each; 1 for zeros."""
+    matrix = circuit.as_writer()
     squares = torch.linalg.svdvals(matrix).square()
     whole = squares.sum(1)
-    return torch.where(whole > 0, squares[:, 0] / whole, 1).numpy()
+    return matrix, torch.where(whole > 0, squares[:, 0] / whole, 1).numpy()
 
 
 def _ratios(
@@ -285,8 +295,7 @@ def _ratios(
 TOP_TOKENS = 8
 
 
-@dataclass(kw_only=True)
-class _Sums:
+class _Sums(NamedTuple):
     weight: Float[np.ndarray, "head pair"]
     even: Float[np.ndarray, " pair"]
     n: Int[np.ndarray, " pair"]
@@ -333,8 +342,7 @@ class TokenPairs:
             n=np.bincount(place, sees.ravel(), n).astype(np.int64),
         )
         if attention.name in self._sums:
-            before = self._sums[attention.name]
-            here = _Sums(weight=before.weight + here.weight, even=before.even + here.even, n=before.n + here.n)
+            here = _Sums(*(before + now for before, now in zip(self._sums[attention.name], here, strict=True)))
         self._sums[attention.name] = here
 
     def top(self, name: str) -> Mapping[int, tuple[AttendedPair, ...]]:

@@ -21,7 +21,7 @@ from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.heads.attention import mask_attention
 from headway.heads.circuits import circuit_scores, embedding_of_read_out, ranks_of_trace, readable
 from headway.heads.measure import HeadStream, Repeated
-from headway.heads.scores import HeadScores
+from headway.heads.scores import Scores
 from headway.models.redraw import Redrawable, redrawn
 from headway.models.trace import SomeQueries, Trace
 from headway.models.transformer import Transformer
@@ -40,7 +40,7 @@ def examine_beside_untrained(
     weights: Transformer | None,
     draws: int,
     n_rows: int | None = None,
-) -> dict[str, HeadScores]:
+) -> Scores:
     """Return every metric of every head of a model, as `measure.examine` does, with draws of untrained heads.
 
     Args:
@@ -107,7 +107,7 @@ class _Beside:
         every = self._n_rows // rows_of_draws(self._n_rows, max(each.q.shape[3] for each in trace.attentions))
         return partial(_one_of, every) if every > 1 else None
 
-    def scores(self) -> dict[str, HeadScores]:
+    def scores(self) -> Scores:
         return _with_draws(self._own.scores(), [stream.scores() for stream in self._drawn])
 
 
@@ -146,7 +146,7 @@ def _some(
     }
 
 
-def _of_weights(model: Transformer, draws: int) -> dict[str, HeadScores]:
+def _of_weights(model: Transformer, draws: int) -> Scores:
     metrics, drawn = readable(model), []
     # Heads that are drawn anew read and write the same stream.
     through = embedding_of_read_out(model) if "copying_score" in metrics else None
@@ -156,7 +156,7 @@ def _of_weights(model: Transformer, draws: int) -> dict[str, HeadScores]:
     return _with_draws(circuit_scores(model, metrics, through), drawn)
 
 
-def _with_draws(own: dict[str, HeadScores], drawn: Sequence[dict[str, HeadScores]]) -> dict[str, HeadScores]:
+def _with_draws(own: Scores, drawn: Sequence[Scores]) -> Scores:
     """Return scores together with the values of draws, where every draw has one."""
     scores_of_all = {}
     for metric, score in own.items():

@@ -26,6 +26,9 @@ from headway.config.regression import IclModel, RegressionTask, Stack
 from headway.errors import UserError
 from headway.icl.weights import Weights, weight_shapes
 
+X = Float[Tensor, "batch pair d_x"]
+Y = Float[Tensor, "batch pair d_y"]
+XQuery = Float[Tensor, "batch d_x"]
 _ROW_BLOCKS = 4
 """The number of blocks of causal rows, each computed against the pairs up to its end: 5/8 of the work of one block."""
 
@@ -80,9 +83,9 @@ class InContextAttention(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch pair d_x"],
-        y: Float[Tensor, "batch pair d_y"],
-        x_query: Float[Tensor, "batch d_x"],
+        x: X,
+        y: Y,
+        x_query: XQuery,
     ) -> Float[Tensor, "batch d_y"]:
         """Return the prediction of y_query in each prompt."""
         return self.predict(*tokens(x, y, x_query))
@@ -96,9 +99,9 @@ class InContextAttention(nn.Module):
 
     def at_lengths(
         self,
-        x: Float[Tensor, "batch pair d_x"],
-        y: Float[Tensor, "batch pair d_y"],
-        x_query: Float[Tensor, "batch d_x"],
+        x: X,
+        y: Y,
+        x_query: XQuery,
         lengths: Sequence[int],
     ) -> Float[Tensor, "batch length d_y"]:
         """Return the prediction in each prompt cut to its first n pairs, for every n in `lengths`.
@@ -192,9 +195,7 @@ class _Circuits(NamedTuple):
     bias: Tensor | None
 
 
-def tokens(
-    x: Float[Tensor, "batch pair d_x"], y: Float[Tensor, "batch pair d_y"], x_query: Float[Tensor, "batch d_x"]
-) -> tuple[Float[Tensor, "pair D batch"], Float[Tensor, "1 D batch"]]:
+def tokens(x: X, y: Y, x_query: XQuery) -> tuple[Float[Tensor, "pair D batch"], Float[Tensor, "1 D batch"]]:
     """Return the tokens (x, y) of the pairs and (x_query, 0) of the query, with examples on the last axis."""
     pairs = torch.cat((x, y), dim=2).permute(1, 2, 0)
     return pairs.contiguous(), nn.functional.pad(x_query, (0, y.shape[2])).T[None].contiguous()
@@ -207,13 +208,6 @@ def _causal(n_pairs: int) -> Tensor:
 
 def _with_one(tokens: Tensor) -> Tensor:
     return torch.cat((tokens, torch.ones_like(tokens[:, :1])), dim=1)
-
-
-class _Products(NamedTuple):
-    """A contraction in two forms: matrix products over examples, and terms that fuse when compiled."""
-
-    eager: Callable[[Tensor, Tensor], Tensor]
-    compiled: Callable[[Tensor, Tensor], Tensor]
 
 
 def _asked(qk: Tensor, looking: Tensor) -> Tensor:
@@ -239,23 +233,24 @@ def _examples_first(tensor: Tensor) -> Tensor:
     return tensor.movedim(-1, 0).contiguous()
 
 
+# Each contraction as matrix products over examples, and as terms that fuse when compiled.
 # Sums over the few entries of a token are written out term by term: a reduction inside a reduction does not fuse.
-_CONTRACTIONS = {
-    "hdc,rcb->rhdb": _Products(_asked, lambda qk, looking: (qk[..., None] * looking[:, None, None]).sum(3)),
-    "rhdb,kdb->rhkb": _Products(
+_CONTRACTIONS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "hdc,rcb->rhdb": (_asked, lambda qk, looking: (qk[..., None] * looking[:, None, None]).sum(3)),
+    "rhdb,kdb->rhkb": (
         _scores,
         lambda asked, seen: functools.reduce(
             torch.add, [asked[:, :, None, d] * seen[:, d] for d in range(seen.shape[1])]
         ),
     ),
-    "rhkb,kdb->rhdb": _Products(
-        _sums, lambda weights, seen: torch.stack([(weights * seen[:, d]).sum(2) for d in range(seen.shape[1])], dim=2)
+    "rhkb,kdb->rhdb": (
+        _sums,
+        lambda weights, seen: torch.stack([(weights * seen[:, d]).sum(2) for d in range(seen.shape[1])], dim=2),
     ),
-    "hod,rhdb->rob": _Products(_written, lambda ov, contexts: (ov[..., None] * contexts[:, :, None]).sum((1, 3))),
+    "hod,rhdb->rob": (_written, lambda ov, contexts: (ov[..., None] * contexts[:, :, None]).sum((1, 3))),
 }
 
 
 def _contract(equation: str, left: Tensor, right: Tensor) -> Tensor:
     """Return torch.einsum of two tensors."""
-    forms = _CONTRACTIONS[equation]
-    return forms.compiled(left, right) if torch.compiler.is_compiling() else forms.eager(left, right)
+    return _CONTRACTIONS[equation][torch.compiler.is_compiling()](left, right)

@@ -13,20 +13,21 @@ Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734. Its softmax is computed
 trained heads give logits of 90 and more below the largest.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from headway.config.regression import Attention
 from headway.data.regression import Prompts
 from headway.errors import UserError
+from headway.icl.theory import Lengths, Matrices
 
 Predictions: TypeAlias = Float[np.ndarray, "prompt length d_y"]
-Lengths: TypeAlias = Sequence[int] | Int[np.ndarray, " length"]
 Reads: TypeAlias = Bool[np.ndarray, "d_y d_x"]
+PerKernel: TypeAlias = Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"]
 Eta: TypeAlias = float | Float[np.ndarray, " d_y"] | Float[np.ndarray, "length d_y"]
 
 _CHUNK_BYTES = 32_000_000
@@ -38,7 +39,7 @@ def attend(
     qk: Float[np.ndarray, "head D D"],
     ov: Float[np.ndarray, "head d_y D"],
     attention: Attention = "softmax",
-    lengths: Lengths | None = None,
+    lengths: Lengths = None,
 ) -> Predictions:
     """Predict with the one-layer model without bias, from its circuits, float32.
 
@@ -60,7 +61,9 @@ def attend(
         if attention == "softmax":
             predictions[chunk] = _softmax_means(scores, values, ends).sum(axis=2)
         else:
-            sums = _prefix_sums(np.einsum("nlh,nlhk->nlk", scores, values), ends)
+            starts = np.concatenate([[0], ends[:-1]])
+            terms = np.einsum("nlh,nlhk->nlk", scores, values)
+            sums = np.cumsum(np.add.reduceat(terms, starts, axis=1, dtype=np.float64), axis=1)
             predictions[chunk] = sums / ends[:, None] if attention == "linear-mean" else sums
     return predictions
 
@@ -88,10 +91,10 @@ def _softmax_means(
 
 def kernel(
     prompts: Prompts,
-    w: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
-    mu: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
+    w: PerKernel,
+    mu: PerKernel,
     attention: Attention = "softmax",
-    lengths: Lengths | None = None,
+    lengths: Lengths = None,
     *,
     reads: Reads | None = None,
 ) -> Predictions:
@@ -104,8 +107,8 @@ def kernel(
 
 
 def kernel_circuits(
-    w: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
-    mu: Float[np.ndarray, " head"] | Float[np.ndarray, "head d_y"],
+    w: PerKernel,
+    mu: PerKernel,
     reads: Reads,
 ) -> tuple[Float[np.ndarray, "kernel D D"], Float[np.ndarray, "kernel d_y D"]]:
     """Return QK and OV circuits that make attention the kernel estimator: a head for each w and output."""
@@ -119,7 +122,7 @@ def kernel_circuits(
     return qk.reshape(-1, *qk.shape[2:]), ov.reshape(-1, *ov.shape[2:])
 
 
-def gd(prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, reads: Reads | None = None) -> Predictions:
+def gd(prompts: Prompts, eta: Eta = 1.0, lengths: Lengths = None, *, reads: Reads | None = None) -> Predictions:
     """Predict by one step of gradient descent from 0: eta/L sum_i y_i x_i . x_q, float64.
 
     `eta` is a number, one for each output (d_y,), or one for each length and output.
@@ -128,7 +131,7 @@ def gd(prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, read
 
 
 def debiased_gd(
-    prompts: Prompts, eta: Eta = 1.0, lengths: Lengths | None = None, *, reads: Reads | None = None
+    prompts: Prompts, eta: Eta = 1.0, lengths: Lengths = None, *, reads: Reads | None = None
 ) -> Predictions:
     """Predict by debiased gradient descent: eta/L sum_i y_i (x_i - mean of x so far) . x_q, float64.
 
@@ -139,8 +142,8 @@ def debiased_gd(
 
 def preconditioned_gd(
     prompts: Prompts,
-    matrices: Float[np.ndarray, "#length d_y d_x d_x"],
-    lengths: Lengths | None = None,
+    matrices: Matrices,
+    lengths: Lengths = None,
     *,
     debiased: bool,
 ) -> Predictions:
@@ -152,9 +155,7 @@ def preconditioned_gd(
     return _from_sums(prompts, lengths, lambda sums: sums.step(matrices, debiased=debiased))
 
 
-def ridge(
-    prompts: Prompts, penalty: float, lengths: Lengths | None = None, *, reads: Reads | None = None
-) -> Predictions:
+def ridge(prompts: Prompts, penalty: float, lengths: Lengths = None, *, reads: Reads | None = None) -> Predictions:
     """Predict by ridge regression: x_q^T (X^T X + penalty I)^-1 X^T y, float64.
 
     It is the Bayes estimator at penalty = noise variance / variance of beta: v for beta ~ N(0, I), s2 d for
@@ -170,7 +171,7 @@ def ridge(
     return _from_sums(prompts, lengths, lambda sums: sums.ridge(penalty, _reads(prompts, reads)))
 
 
-def least_squares(prompts: Prompts, lengths: Lengths | None = None, *, reads: Reads | None = None) -> Predictions:
+def least_squares(prompts: Prompts, lengths: Lengths = None, *, reads: Reads | None = None) -> Predictions:
     """Predict by least squares, of minimum norm when there are fewer pairs than coordinates, float64.
 
     Its mean squared error does not exist when the pairs are as many as the coordinates or one more: report medians.
@@ -179,7 +180,7 @@ def least_squares(prompts: Prompts, lengths: Lengths | None = None, *, reads: Re
 
 
 def tuned_eta(
-    prompts: Prompts, lengths: Lengths | None = None, *, debiased: bool, reads: Reads | None = None
+    prompts: Prompts, lengths: Lengths = None, *, debiased: bool, reads: Reads | None = None
 ) -> Float[np.ndarray, "length d_y"]:
     """Return the step that is best on these prompts: E[y p] / E[p^2], with p the prediction of step 1.
 
@@ -204,7 +205,7 @@ class PrefixSums:
     x_query: Float[np.ndarray, "prompt d_x"]
 
     @classmethod
-    def of(cls, prompts: Prompts, lengths: Lengths | None = None) -> "PrefixSums":
+    def of(cls, prompts: Prompts, lengths: Lengths = None) -> "PrefixSums":
         """Return the sums of prompts, all at once; `prompt_chunks` gives prompts in numbers that fit in memory."""
         ends = _ends(prompts, lengths)
         n, _, d_x = prompts.x.shape
@@ -220,7 +221,7 @@ class PrefixSums:
         x_query = prompts.x_query.astype(np.float64)
         return cls(lengths=ends, moments=moments, first=rows[:, :d_x].copy(), x_query=x_query)
 
-    def step(self, matrices: Float[np.ndarray, "#length d_y d_x d_x"], *, debiased: bool) -> Predictions:
+    def step(self, matrices: Matrices, *, debiased: bool) -> Predictions:
         """Return 1/L sum_i y_i (x_i - [mean of x]) . P x_q for P of each length and output."""
         d_x = self.x_query.shape[1]
         xy = self.moments[:, :, 1 + d_x :, 1 : 1 + d_x]
@@ -254,13 +255,13 @@ class PrefixSums:
         return predictions
 
 
-def step_matrices(eta: Eta, reads: Reads) -> Float[np.ndarray, "#length d_y d_x d_x"]:
+def step_matrices(eta: Eta, reads: Reads) -> Matrices:
     """Return plain steps as preconditioners: eta times the identity on the coordinates that an output reads."""
     steps = np.atleast_2d(np.broadcast_to(eta, np.broadcast_shapes(np.shape(eta), (len(reads),))))
     return steps[:, :, None, None] * np.stack([np.diag(mask).astype(np.float64) for mask in reads])
 
 
-def prompt_chunks(prompts: Prompts, lengths: Lengths | None = None) -> Iterator[tuple[slice, Prompts]]:
+def prompt_chunks(prompts: Prompts, lengths: Lengths = None) -> Iterator[tuple[slice, Prompts]]:
     """Yield the prompts in numbers whose `PrefixSums` fit in memory, each with its position."""
     ends = _ends(prompts, lengths)
     width = 1 + prompts.x.shape[2] + prompts.y.shape[2]
@@ -268,7 +269,7 @@ def prompt_chunks(prompts: Prompts, lengths: Lengths | None = None) -> Iterator[
         yield chunk, Prompts(**{name: array[chunk] for name, array in vars(prompts).items()})
 
 
-def _from_sums(prompts: Prompts, lengths: Lengths | None, predict: Callable[[PrefixSums], np.ndarray]) -> np.ndarray:
+def _from_sums(prompts: Prompts, lengths: Lengths, predict: Callable[[PrefixSums], np.ndarray]) -> np.ndarray:
     predicted = [predict(PrefixSums.of(part, lengths)) for _, part in prompt_chunks(prompts, lengths)]
     return np.concatenate(predicted)
 
@@ -279,11 +280,7 @@ def _chunks(prompts: Prompts, bytes_per_prompt: int) -> Iterator[slice]:
         yield slice(start, min(start + size, len(prompts.x)))
 
 
-def _prefix_sums(terms: Float[np.ndarray, "prompt pair d_y"], ends: np.ndarray) -> Predictions:
-    return np.cumsum(np.add.reduceat(terms, np.concatenate([[0], ends[:-1]]), axis=1, dtype=np.float64), axis=1)
-
-
-def _ends(prompts: Prompts, lengths: Lengths | None) -> np.ndarray:
+def _ends(prompts: Prompts, lengths: Lengths) -> np.ndarray:
     n_pairs = prompts.x.shape[1]
     ends = np.array([n_pairs] if lengths is None else lengths, dtype=np.int64)
     if len(ends) == 0 or ends[0] < 1 or ends[-1] > n_pairs or (np.diff(ends) <= 0).any():

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from headway.base import rng
-from headway.config.regression import Adam, AdamW, IclRun, OneLayer, Sgd
+from headway.config.regression import IclRun, OneLayer
 from headway.data import native
 from headway.data.regression import Scales
 from headway.errors import Diverged, UserError
@@ -24,8 +24,8 @@ WIDEST = 32
 available = native.available
 
 _ATTENTION = {"softmax": 0, "linear-mean": 1, "linear-sum": 2}
-_OPTIMIZER = {"sgd": 0, "adam": 1, "adamw": 2}
 _KEPT = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
+"""What each optimizer keeps of every weight, in the order of `step.cpp`'s numbers of optimizers."""
 
 
 class _Run(ctypes.Structure):
@@ -129,7 +129,7 @@ class FusedTrainer:
         return list(enumerate(["weights", *[f"optimizer/{name}" for name in _KEPT[self._optimizer]]]))
 
     def _named(self, flat: np.ndarray) -> Weights:
-        parts = np.split(flat, np.cumsum([math.prod(shape) for shape in self._shapes.values()])[:-1])
+        parts = np.split(flat, np.cumsum(list(map(math.prod, self._shapes.values())))[:-1])
         return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
 
     def _fill(self, row: int, arrays: Weights) -> None:
@@ -139,7 +139,7 @@ class FusedTrainer:
 
 def _native_run(run: IclRun) -> _Run:
     training = run.training
-    betas, eps = (training.betas, training.eps) if isinstance(training, Adam | AdamW) else ((0.0, 0.0), 0.0)
+    beta1, beta2 = getattr(training, "betas", (0.0, 0.0))
     task = Scales.of(run.task).native(run.task.n_pairs)
     native_run = _Run(
         task=task,
@@ -148,12 +148,12 @@ def _native_run(run: IclRun) -> _Run:
         n_heads=run.model.n_heads,
         rows_out=weight_shapes(run.model, run.task)["W_O"][2],
         attention=_ATTENTION[run.model.attention],
-        optimizer=_OPTIMIZER[training.optimizer],
+        optimizer=list(_KEPT).index(training.optimizer),
         learning_rate=training.learning_rate,
-        momentum=training.momentum if isinstance(training, Sgd) else 0.0,
-        beta1=betas[0],
-        beta2=betas[1],
-        eps=eps,
+        momentum=getattr(training, "momentum", 0.0),
+        beta1=beta1,
+        beta2=beta2,
+        eps=getattr(training, "eps", 0.0),
         weight_decay=training.weight_decay,
     )
     native_run.arrays = task.arrays  # copying a structure copies its addresses, not the arrays

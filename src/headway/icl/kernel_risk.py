@@ -23,6 +23,9 @@ from headway.config.regression import Identity, RegressionTask
 from headway.errors import UserError
 from headway.icl import theory
 from headway.icl.evaluation import Control, Summary, adjusted
+from headway.icl.theory import PerHead
+
+PerPair = Float[np.ndarray, "draw pair"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,7 @@ class KernelRisk:
     """Fixed draws of the scores of a task with x ~ N(0, I), one output that reads all of x."""
 
     task: RegressionTask
-    along: Float[np.ndarray, "draw pair"]
+    along: PerPair
     query_length: Float[np.ndarray, " draw"]
 
     @classmethod
@@ -62,14 +65,14 @@ class KernelRisk:
         along = generator.standard_normal((draws, task.n_pairs))
         return cls(task=task, along=along, query_length=generator.permutation(lengths))
 
-    def risk(self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]) -> Summary:
+    def risk(self, w: PerHead, mu: PerHead) -> Summary:
         """Return the mean squared error of the kernel estimator with these heads, and its standard error."""
         weights = sum(m * self._softmax(a) for a, m in zip(w, mu, strict=True))
         return adjusted(self._risks(np.asarray(weights)), self._control())
 
-    def best_mu(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+    def best_mu(self, w: PerHead) -> PerHead:
         """Return the mu of least risk given w, by a quadratic form; the least norm if equal w leave it open."""
-        shares = np.stack([self._softmax(a) for a in w])
+        shares = np.stack(list(map(self._softmax, w)))
         towards = np.einsum("hnl,nl->hn", shares, self.along)
         b, v, d = self.task.variance_of_beta, self.task.noise_variance, self.task.d_x
         n = len(self.along)
@@ -89,14 +92,14 @@ class KernelRisk:
         mu = self.best_mu(w)
         return OneHead(w=float(optimum.x), mu=float(mu[0]), risk=self.risk(w, mu))
 
-    def _softmax(self, w: float) -> Float[np.ndarray, "draw pair"]:
+    def _softmax(self, w: float) -> PerPair:
         scores = w * self.query_length[:, None] * self.along
         scores -= scores.max(axis=1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(axis=1, keepdims=True)
         return scores
 
-    def _risks(self, weights: Float[np.ndarray, "draw pair"]) -> Float[np.ndarray, " draw"]:
+    def _risks(self, weights: PerPair) -> Float[np.ndarray, " draw"]:
         b, v, d = self.task.variance_of_beta, self.task.noise_variance, self.task.d_x
         towards = np.einsum("nl,nl->n", weights, self.along)
         size = np.einsum("nl,nl->n", weights, weights)

@@ -28,12 +28,13 @@ from jaxtyping import Float, Int
 from headway.config.regression import Identity, RegressionTask
 from headway.errors import UserError
 
-Lengths = Sequence[int] | Int[np.ndarray, " length"]
+PerHead = Float[np.ndarray, " head"]
+Lengths = Sequence[int] | Int[np.ndarray, " length"] | None
 Matrices = Float[np.ndarray, "#length d_y d_x d_x"]
 
 
 def gd_risk(
-    task: RegressionTask, matrices: Matrices, lengths: Lengths | None = None, *, debiased: bool
+    task: RegressionTask, matrices: Matrices, lengths: Lengths = None, *, debiased: bool
 ) -> Float[np.ndarray, " length"]:
     """Return the exact mean squared error of one step with these preconditioners, at each length.
 
@@ -61,9 +62,7 @@ def gd_risk(
     return risks.mean(axis=1)
 
 
-def best_eta(
-    task: RegressionTask, lengths: Lengths | None = None, *, debiased: bool
-) -> Float[np.ndarray, "length d_y"]:
+def best_eta(task: RegressionTask, lengths: Lengths = None, *, debiased: bool) -> Float[np.ndarray, "length d_y"]:
     """Return the step of least exact risk for each length and output, without a preconditioner.
 
     With t_j = tr(Sigma^j): t_2 / [a t_3 + (t_1 + v/b) t_2 / L], a = 1 + 1/L, or 1 when debiased. For an output that
@@ -83,7 +82,7 @@ def best_eta(
 
 
 def best_preconditioner(
-    task: RegressionTask, lengths: Lengths | None = None, *, debiased: bool
+    task: RegressionTask, lengths: Lengths = None, *, debiased: bool
 ) -> Float[np.ndarray, "length d_y d_x d_x"]:
     """Return the matrix P of least exact risk for each length and output: [a Sigma + (tr Sigma + v/b)/L I]^-1.
 
@@ -103,7 +102,7 @@ def best_preconditioner(
     return best
 
 
-def least_squares_risk(task: RegressionTask, lengths: Lengths | None = None) -> Float[np.ndarray, " length"]:
+def least_squares_risk(task: RegressionTask, lengths: Lengths = None) -> Float[np.ndarray, " length"]:
     """Return the exact mean squared error of least squares: k v/(L - k - 1) beyond the query's noise.
 
     The error is averaged over outputs. It is infinite at lengths L up to k + 1, k being the coordinates that an output
@@ -184,25 +183,23 @@ class EffectiveLoss:
         """eta* = 1/(1 + (1 + s2) d/L), the value of mu.w along the valley of two or more heads."""
         return 1 / (1 + (1 + self.noise) * self.d_x / self.n_pairs)
 
-    def second_moment(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, "head head"]:
+    def second_moment(self, w: PerHead) -> Float[np.ndarray, "head head"]:
         """Return M(w) = w w^T + (1 + s2)/L exp(d w w^T)."""
         outer = np.outer(w, w)
         with np.errstate(over="ignore"):  # inf is the right answer for heads that attend to one pair
             return outer + (1 + self.noise) / self.n_pairs * np.exp(self.d_x * outer)
 
-    def loss(self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]) -> float:
+    def loss(self, w: PerHead, mu: PerHead) -> float:
         """Return the effective loss, with the query's noise."""
         return float(1 + self.noise - 2 * mu @ w + mu @ self.second_moment(w) @ mu)
 
-    def gradients(
-        self, w: Float[np.ndarray, " head"], mu: Float[np.ndarray, " head"]
-    ) -> tuple[Float[np.ndarray, " head"], Float[np.ndarray, " head"]]:
+    def gradients(self, w: PerHead, mu: PerHead) -> tuple[PerHead, PerHead]:
         """Return the gradients of the loss with respect to w and to mu."""
         kernel = np.exp(self.d_x * np.outer(w, w)) * np.outer(mu, mu)
         by_w = -mu + (mu @ w) * mu + self.d_x * (1 + self.noise) / self.n_pairs * kernel @ w
         return 2 * by_w, 2 * (self.second_moment(w) @ mu - w)
 
-    def best_mu(self, w: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+    def best_mu(self, w: PerHead) -> PerHead:
         """Return mu*(w) = M(w)^-1 w, of least norm where equal w make M singular."""
         return np.linalg.pinv(self.second_moment(w), rcond=1e-12, hermitian=True) @ w
 
@@ -234,8 +231,8 @@ class Flow:
 
 def gradient_flow(
     effective: EffectiveLoss,
-    w: Float[np.ndarray, " head"],
-    mu: Float[np.ndarray, " head"],
+    w: PerHead,
+    mu: PerHead,
     *,
     steps: int = 1_000,
     step_size: float = 0.01,
@@ -258,7 +255,7 @@ def gradient_flow(
     return Flow(time=np.array(times), w=np.array(path_w), mu=np.array(path_mu), loss=np.array(losses))
 
 
-def small_start(n_heads: int, size: float = 1e-3) -> Float[np.ndarray, " head"]:
+def small_start(n_heads: int, size: float = 1e-3) -> PerHead:
     """Return the initial values of gradient flow, for w and for mu: +size and -size in turn.
 
     Examples:
@@ -268,7 +265,7 @@ def small_start(n_heads: int, size: float = 1e-3) -> Float[np.ndarray, " head"]:
     return size * (-1.0) ** np.arange(n_heads)
 
 
-def _lengths(task: RegressionTask, lengths: Lengths | None) -> np.ndarray:
+def _lengths(task: RegressionTask, lengths: Lengths) -> np.ndarray:
     return np.array([task.n_pairs] if lengths is None else lengths)
 
 

@@ -3,7 +3,7 @@
 A query sees keys up to its own position, and with a window only the last `window` of them, its own included. One
 published model instead lets a query see strictly later keys only; a query that sees nothing gives 0. Scores go through
 torch's scaled_dot_product_attention, which never holds heads x queries x keys: memory grows with the queries alone,
-however many heads share them. `reference_attention` is the slow, obvious version.
+however many heads share them.
 
 A user's own attention function changes the scores before their softmax. The weights of a query thereby sum to 1 and are
 0 where it sees nothing, as all measurements of heads expect.
@@ -24,8 +24,12 @@ from torch import Tensor, nn
 
 from headway.config.lm.model import OWN_ATTENTIONS, SOFTMAX, Attends, TransformerModel
 from headway.config.plugins import call, form_of
-from headway.models.layers import linear
+from headway.models.layers import Stream, linear
 from headway.models.trace import AttentionTrace, Edits, SomeQueries, edited
+
+Queries = Float[Tensor, "batch head query d_head"]
+Keys = Float[Tensor, "batch head key d_head"]
+KVKeys = Float[Tensor, "batch kv_head key d_head"]
 
 
 class KVCache:
@@ -51,7 +55,7 @@ class KVCache:
 
     def extend(
         self, layer: int, k: Float[Tensor, "batch kv_head new d_head"], v: Float[Tensor, "batch kv_head new d_head"]
-    ) -> tuple[Float[Tensor, "batch kv_head key d_head"], Float[Tensor, "batch kv_head key d_head"]]:
+    ) -> tuple[KVKeys, KVKeys]:
         """Return the keys and values of all positions so far, the new ones included."""
         end = self.length + k.shape[2]
         kept = self._kept[layer]
@@ -68,24 +72,9 @@ Scores = Callable[[Tensor], Tensor]
 """A function from logits (..., query, key), -inf where a key is not seen, to the input of the softmax."""
 
 
-def attend_with_scores(
-    scores: Scores,
-    q: Float[Tensor, "batch head query d_head"],
-    k: Float[Tensor, "batch head key d_head"],
-    v: Float[Tensor, "batch head key d_head"],
-    *,
-    scale: float,
-    window: int | None = None,
-    attends: Attends = "past",
-    dropout: float = 0.0,
-) -> Float[Tensor, "batch head query d_head"]:
-    """Return the contexts of each head, holding all scores."""
-    return weighed(scores, q, k, v, scale, sees(q.shape[2], k.shape[2], window, q.device, attends), dropout)
-
-
 def weighed(
     scores: Scores, q: Tensor, k: Tensor, v: Tensor, scale: float, seen: Bool[Tensor, "..."], dropout: float = 0.0
-) -> Float[Tensor, "batch head query d_head"]:
+) -> Queries:
     """Return the attention of queries that see the keys of a mask, with the scores changed by a function."""
     weights = scores((q @ k.mT * scale).masked_fill(~seen, -torch.inf)).softmax(3).masked_fill(~seen, 0)
     return nn.functional.dropout(weights, dropout) @ v
@@ -157,12 +146,12 @@ class Attention(nn.Module):
         super().__init__()
         heads = model.layout.layers[layer]
         q_width, kv_width = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
-        self.layer, self.queries, self.d_head = layer, heads.queries, heads.d_head
+        self.layer, self.queries, self.kv_of, self.d_head = layer, heads.queries, heads.kv_of, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.mask
         self.scores: Scores | None = None if model.attention == SOFTMAX else own_scores(model.attention)
-        self.attend: Callable[..., Tensor] = attend if self.scores is None else partial(attend_with_scores, self.scores)
-        """The function that computes contexts; models that are trained together have `attend_of_many` here."""
+        self.attend: Callable[..., Tensor] = attend
+        """The function that computes softmax contexts; models that are trained together have `attend_of_many` here."""
         for name, out in (("q", q_width), ("k", kv_width), ("v", kv_width)):
             setattr(self, name, linear(model.d_model, out, model.rank(name, layer), bias="qkv" in model.biases))  # type: ignore[arg-type]
         self.smear = nn.Parameter(torch.empty(heads.n_kv_heads)) if model.smeared_keys else None
@@ -170,7 +159,7 @@ class Attention(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch pos d_model"],
+        x: Stream,
         rotary: Float[Tensor, "2 pos d_head"] | None = None,
         gate: Tensor | None = None,
         cache: KVCache | None = None,
@@ -204,22 +193,19 @@ class Attention(nn.Module):
         if self.smear is not None:
             # After the cache: the first of the new keys is mixed with the last of those before.
             k = edited(smeared(k, self.smear), edits, self.layer, "k")
-        z = self.attend(
-            q,
-            of_queries(k, self.queries),
-            of_queries(v, self.queries),
-            scale=self.scale,
-            window=self.window,
-            attends=self.attends,
-            dropout=self.dropout if self.training else 0.0,
-        )
+        attended = q, of_queries(k, self.queries), of_queries(v, self.queries)
+        dropout = self.dropout if self.training else 0.0
+        if self.scores is None:
+            z = self.attend(*attended, scale=self.scale, window=self.window, attends=self.attends, dropout=dropout)
+        else:
+            z = weighed(self.scores, *attended, self.scale, self._sees(q, k), dropout)
         if gate is not None:
             z = z * gate.broadcast_to(z.shape[:2])[:, :, None, None]
         z = edited(z, edits, self.layer, "z")
         return self.o(z.transpose(1, 2).flatten(2)), self._trace(q, k, v, z) if record else None
 
     def at(
-        self, x: Float[Tensor, "batch pos d_model"], rotary: Float[Tensor, "2 pos d_head"] | None, some: SomeQueries
+        self, x: Stream, rotary: Float[Tensor, "2 pos d_head"] | None, some: SomeQueries
     ) -> tuple[Float[Tensor, "batch query d_model"], AttentionTrace]:
         """Return the output and the record of some queries; nothing is computed for the others."""
         read = {"q": some.in_texts(x), "k": x, "v": x}
@@ -243,13 +229,16 @@ class Attention(nn.Module):
             k=k,
             v=v,
             z=z,
-            kv_of=tuple(kv for kv, count in enumerate(self.queries) for _ in range(count)),
+            kv_of=self.kv_of,
             W_O=self.o.weight.T.unflatten(0, (-1, self.d_head)),
             b_O=self.o.bias,
             scale=self.scale,
             scores=self.scores,
-            mask=sees(q.shape[2], k.shape[2], self.window, q.device, self.attends),
+            mask=self._sees(q, k),
         )
+
+    def _sees(self, q: Tensor, k: Tensor) -> Tensor:
+        return sees(q.shape[2], k.shape[2], self.window, q.device, self.attends)
 
 
 class NoHeads(nn.Module):
@@ -259,14 +248,12 @@ class NoHeads(nn.Module):
         super().__init__()
         self.bias = nn.Parameter(torch.empty(model.d_model)) if "output" in model.biases else None
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+    def forward(self, x: Stream) -> Stream:
         """Return the bias at every position."""
         return torch.zeros_like(x) if self.bias is None else self.bias.expand_as(x)
 
 
-def smeared(
-    k: Float[Tensor, "batch kv_head key d_head"], smear: Float[Tensor, " kv_head"]
-) -> Float[Tensor, "batch kv_head key d_head"]:
+def smeared(k: KVKeys, smear: Float[Tensor, " kv_head"]) -> KVKeys:
     """Return each key mixed with the one before it, k_j = s k_j + (1 - s) k_(j-1), with s = sigmoid(smear).
 
     The first key is kept.
@@ -278,9 +265,7 @@ def smeared(
     return share * k + (1 - share) * torch.cat((k[:, :, :1], k[:, :, :-1]), dim=2)
 
 
-def of_queries(
-    x: Float[Tensor, "batch kv_head key d_head"], queries: tuple[int, ...]
-) -> Float[Tensor, "batch head key d_head"]:
+def of_queries(x: KVKeys, queries: tuple[int, ...]) -> Keys:
     """Return the keys or values of each query head from those of the KV heads.
 
     `queries` counts the query heads of each KV head.
@@ -309,15 +294,15 @@ def _sees(
 
 
 def attend(
-    q: Float[Tensor, "batch head query d_head"],
-    k: Float[Tensor, "batch head key d_head"],
-    v: Float[Tensor, "batch head key d_head"],
+    q: Queries,
+    k: Keys,
+    v: Keys,
     *,
     scale: float,
     window: int | None = None,
     attends: Attends = "past",
     dropout: float = 0.0,
-) -> Float[Tensor, "batch head query d_head"]:
+) -> Queries:
     """Return the contexts of each head; the queries are the last positions of the keys.
 
     Queries that attend to the future are as many as the keys. CPUs compute in float32 at least: their bfloat16 backward
@@ -383,32 +368,16 @@ def _in_blocks(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor
     return torch.cat(blocks, dim=1).transpose(1, 2)
 
 
-def reference_attention(
-    q: Float[Tensor, "batch head query d_head"],
-    k: Float[Tensor, "batch head key d_head"],
-    v: Float[Tensor, "batch head key d_head"],
-    *,
-    scale: float,
-    window: int | None = None,
-    attends: Attends = "past",
-) -> Float[Tensor, "batch head query d_head"]:
-    """Return attention by its definition: all logits, unseen ones at -inf, a softmax, a weighted sum."""
-    logits = q @ k.mT * scale
-    hidden = ~sees(q.shape[2], k.shape[2], window, q.device, attends)
-    # A query that sees nothing has a row of -inf, whose softmax is NaN.
-    return logits.masked_fill(hidden, -torch.inf).softmax(3).masked_fill(hidden, 0) @ v
-
-
 def attend_of_many(
-    q: Float[Tensor, "batch head query d_head"],
-    k: Float[Tensor, "batch head key d_head"],
-    v: Float[Tensor, "batch head key d_head"],
+    q: Queries,
+    k: Keys,
+    v: Keys,
     *,
     scale: float,
     window: int | None = None,
     attends: Attends = "past",
     dropout: float = 0.0,
-) -> Float[Tensor, "batch head query d_head"]:
+) -> Queries:
     """Compute `attention.attend` under `torch.vmap`, which otherwise goes through torch's attention model by model.
 
     There is no dropout. Models are put side by side as more sequences of a batch. For a single query scores are sums of

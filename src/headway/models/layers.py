@@ -10,14 +10,14 @@ directly.
 Paper: data-lane post, December 2023.
 """
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config.lm.model import TransformerModel
 from headway.errors import UserError
+
+Stream = Float[Tensor, "batch pos d_model"]
 
 
 class LowRank(nn.Module):
@@ -67,22 +67,15 @@ class Mlp(nn.Module):
         self.up = linear(d_model, d_mlp, model.rank("up", layer), bias=bias)
         self.down = linear(d_mlp, d_model, model.rank("down", layer), bias=bias)
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+    def forward(self, x: Stream) -> Stream:
         """Return what the MLP adds to the stream."""
         inside = self.up(x)
         if self.kind == "swiglu":
             return self.down(nn.functional.silu(self.gate(x)) * inside)
         return self.down(activation(self.kind, inside))
 
-    def between(self, inside: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch pos d_mlp"]:
-        """Return the input of `down` from the output of `up`; for SwiGLU that of `gate` follows it."""
-        if self.kind != "swiglu":
-            return activation(self.kind, inside)
-        up, gate = inside.chunk(2, dim=-1)
-        return nn.functional.silu(gate) * up
 
-
-def activation(kind: Literal["gelu_new", "gelu", "relu"] | str, x: Tensor) -> Tensor:
+def activation(kind: str, x: Tensor) -> Tensor:
     """Return the non-linearity of an MLP without a gate, entry by entry."""
     if kind == "relu":
         return torch.relu(x)
@@ -91,7 +84,7 @@ def activation(kind: Literal["gelu_new", "gelu", "relu"] | str, x: Tensor) -> Te
 
 def enter(
     embedded: Float[Tensor, "batch pos d_embed"], positions: Float[Tensor, "pos width"] | None, d_model: int
-) -> Float[Tensor, "batch pos d_model"]:
+) -> Stream:
     """Return the stream before the first layer; `positions` are as wide as the embedding or as the stream."""
     d_embed = embedded.shape[2]
     if positions is not None and positions.shape[1] == d_embed:
@@ -100,9 +93,7 @@ def enter(
     return stream if positions is None else stream + positions
 
 
-def read_entries(
-    stream: Float[Tensor, "batch pos d_model"], model: TransformerModel
-) -> Float[Tensor, "batch pos d_embed"]:
+def read_entries(stream: Stream, model: TransformerModel) -> Float[Tensor, "batch pos d_embed"]:
     """Return the entries that the read-out takes: the embedding's, or the last d_embed if the lane is switched."""
     d_embed = model.embedding_width
     return stream[..., -d_embed:] if model.lane == "switched" else stream[..., :d_embed]

@@ -65,10 +65,7 @@ def read(model: Transformer, tokens: Inputs) -> Redrawable:
             if isinstance(module, Attention):
                 stack.callback(module.register_forward_pre_hook(keep).remove)
         trace = model.trace(tokens)
-    return Redrawable(
-        trace=trace,
-        redraw=partial(_redrawn, model, trace, given),
-    )
+    return Redrawable(trace=trace, redraw=partial(_redrawn, model, trace, given))
 
 
 def _redrawn(
@@ -225,7 +222,7 @@ def plain_attention(
     if causal:
         past = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
         mask = past if mask is None else past & mask
-    q, k, v = weights.queries(), weights.keys(), weights.values()
+    q, k, v = weights.mapped()
     attention = AttentionTrace(
         name=f"layers.{layer}.attention",
         layer=layer,
@@ -248,14 +245,10 @@ def redrawable(trace: Trace) -> Redrawable:
     """Return a trace of plain attentions whose heads can be re-initialised; raise UserError for others."""
 
     def drawn(draw: int, some: Mapping[str, SomeQueries] | None = None) -> Trace:
-        return Trace(
-            attentions=tuple(_drawn(each, draw).at(some[each.name] if some else None) for each in trace.attentions)
-        )
+        attentions = (_drawn(each, draw).at(some[each.name] if some else None) for each in trace.attentions)
+        return Trace(attentions=tuple(attentions))
 
-    return Redrawable(
-        trace=trace,
-        redraw=drawn,
-    )
+    return Redrawable(trace=trace, redraw=drawn)
 
 
 def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
@@ -270,10 +263,11 @@ def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
         if b is not None:  # it is shuffled as the vector of all heads
             fields[f"b_{name.upper()}"] = drawn_weight(b.flatten(), draw, f"{place}.{name}.bias").view_as(b)
     drawn = PlainWeights(**fields)
-    W_O = attention.W_O
-    W_O = drawn_weight(W_O.flatten(0, 1), draw, f"{place}.o.weight", "writes").view_as(W_O)
-    recorded = replace(attention, q=drawn.queries(), k=drawn.keys(), v=drawn.values(), W_O=W_O, plain=drawn)
-    return replace(recorded, z=recorded.patterns() @ recorded.v[:, list(recorded.kv_of)])
+    drawn_outputs = drawn_weight(attention.W_O.flatten(0, 1), draw, f"{place}.o.weight", "writes")
+    W_O = drawn_outputs.view_as(attention.W_O)
+    q, k, v = drawn.mapped()
+    recorded = replace(attention, q=q, k=k, v=v, W_O=W_O, plain=drawn)
+    return replace(recorded, z=recorded.patterns() @ v[:, list(recorded.kv_of)])
 
 
 def _check(x: Tensor, given: Mapping[str, Tensor]) -> None:

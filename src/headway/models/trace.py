@@ -8,7 +8,7 @@ pruning are made of these alone. Each kind of tensor has one site, so that no ma
 nor into the output of the output projection.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -71,17 +71,11 @@ class PlainWeights:
     b_K: Float[Tensor, "kv_head d_head"] | None = None
     b_V: Float[Tensor, "kv_head d_value"] | None = None
 
-    def queries(self) -> Float[Tensor, "batch head pos d_head"]:
-        """Return the queries before any turn."""
-        return _mapped(self.x, self.W_Q, self.b_Q)
-
-    def keys(self) -> Float[Tensor, "batch kv_head pos d_head"]:
-        """Return the keys before any turn."""
-        return _mapped(self.x, self.W_K, self.b_K)
-
-    def values(self) -> Float[Tensor, "batch kv_head pos d_value"]:
-        """Return the values, which attention averages."""
-        return _mapped(self.x, self.W_V, self.b_V)
+    def mapped(self) -> Iterator[Float[Tensor, "batch some pos width"]]:
+        """Yield the queries and keys, before any turn, and the values, which attention averages."""
+        for W, b in ((self.W_Q, self.b_Q), (self.W_K, self.b_K), (self.W_V, self.b_V)):
+            made = torch.einsum("bpm,hmd->bhpd", self.x, W)
+            yield made if b is None else made + b[None, :, None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,13 +185,8 @@ class AttentionTrace:
         times queries is much.
         """
         weights = self.weights(self.logits(heads), heads)
-        everything = slice(None)
         # The softmax of a row of -inf is NaN.
-        return (
-            weights
-            if self.mask is None
-            else weights.masked_fill(~_part(self.mask, everything, heads, everything, everything), 0)
-        )
+        return weights if self.mask is None else weights.masked_fill(~_part(self.mask, heads=heads), 0)
 
     def weights(
         self, logits: Float[Tensor, "batch some query key"], heads: slice = slice(None)
@@ -213,23 +202,23 @@ class AttentionTrace:
     ) -> Bool[Tensor, "#examples #heads some span"]:
         """Return which keys some queries see; 1 for examples and for heads where they do not differ."""
         if self.mask is not None:
-            return _part(self.mask, batch, slice(None), queries, keys)
+            return _part(self.mask, batch, queries=queries, keys=keys)
         everywhere = torch.ones((), dtype=torch.bool, device=self.q.device)
         return everywhere.expand(1, 1, self.q.shape[2], self.k.shape[2])[:, :, queries, keys]
 
 
-def _mapped(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-    made = torch.einsum("bpm,hmd->bhpd", x, W)
-    return made if b is None else made + b[None, :, None]
-
-
 def _of_heads(tensor: Tensor | None, heads: slice) -> Tensor | None:
     """Return some heads of (query, key), (batch, query, key) or (batch, head, query, key)."""
-    alike = tensor is None or tensor.ndim < 4 or tensor.shape[1] == 1
-    return tensor if alike or tensor is None else tensor[:, heads]
+    return tensor if tensor is None or tensor.ndim < 4 or tensor.shape[1] == 1 else tensor[:, heads]
 
 
-def _part(tensor: Tensor, batch: slice, heads: slice, queries: slice | list[int], keys: slice) -> Tensor:
+def _part(
+    tensor: Tensor,
+    batch: slice = slice(None),
+    heads: slice = slice(None),
+    queries: slice | list[int] = slice(None),
+    keys: slice = slice(None),
+) -> Tensor:
     """Return, in four axes, the part of a mask or bias that fits part of the logits.
 
     The tensor is (query, key), (batch, query, key) or (batch, head, query, key).

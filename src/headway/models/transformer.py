@@ -5,7 +5,7 @@ is one code path: recording, gates and a cache do not choose another one.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -173,11 +173,13 @@ class Transformer(nn.Module):
         here = slice(past, past + n_new)
         stream = self._entered(tokens, here)
         streams, attentions = [stream], []
-        for i, layer in enumerate(self.layers):
-            rotary = self._rotary(i, here)
+        for i in range(self.model.n_layers):
+            layer, rotary = self._layer(i), self._rotary(i, here)
             gate = None if gates is None else gates[i]
             wanted = last if i == self.model.n_layers - 1 else None
-            stream, attention = layer(stream, rotary, gate, cache, record, edits, wanted)
+            options = {"gate": gate, "cache": cache, "record": record, "edits": edits}
+            written, attention = layer.written(stream, rotary, wanted, **options)
+            stream = layer.rest(stream if wanted is None else stream[:, -wanted:], written)
             streams.append(stream)
             attentions += [] if attention is None else [attention]
         if cache is not None:
@@ -194,13 +196,11 @@ class Transformer(nn.Module):
         self._check(n_new, None, None)
         return self._entered(tokens, slice(0, n_new))
 
-    def written(
-        self, stream: Float[Tensor, "batch pos d_model"], layer: int, edits: Edits | None = None
-    ) -> Float[Tensor, "batch pos d_model"] | None:
+    def written(self, stream: layers.Stream, layer: int, edits: Edits | None = None) -> layers.Stream | None:
         """Return what the attention of a layer adds to the given stream; None for a layer without attention."""
         return self._layer(layer).written(stream, self._rotary(layer, slice(0, stream.shape[1])), edits=edits)[0]
 
-    def rest(self, stream: Tensor, written: Tensor | None, layer: int) -> Float[Tensor, "batch pos d_model"]:
+    def rest(self, stream: Tensor, written: Tensor | None, layer: int) -> layers.Stream:
         """Return the stream after a layer, from the stream before it and the output of its attention.
 
         Law: `rest(stream, written(stream, layer), layer)`, layer by layer from `entered`, is `hidden`.
@@ -225,7 +225,7 @@ class Transformer(nn.Module):
         stream = layers.enter(embedded, self._positions(here), self.model.d_model)
         return nn.functional.dropout(stream, self.model.dropout, self.training)
 
-    def read_out(self, stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos vocab"]:
+    def read_out(self, stream: layers.Stream) -> Float[Tensor, "batch pos vocab"]:
         """Return logits from the stream after the last layer."""
         entries = layers.read_entries(self.norm(stream), self.model)
         return nn.functional.linear(entries, self.embedding.weight if self.model.tied else self.readout.weight)
@@ -350,34 +350,17 @@ class _Layer(nn.Module):
         if model.mlp_widths[layer]:
             self.mlp_norm, self.mlp = layers.norm(model), layers.Mlp(model, layer)
 
-    def forward(
-        self,
-        stream: Tensor,
-        rotary: Tensor | None,
-        gate: Tensor | None,
-        cache: KVCache | None,
-        record: bool,
-        edits: Edits | None,
-        last: int | None = None,
-    ) -> tuple[Tensor, AttentionTrace | None]:
-        written, trace = self.written(stream, rotary, gate, cache, record, edits, last)
-        return self.rest(stream if last is None else stream[:, -last:], written), trace
-
     def written(
-        self,
-        stream: Tensor,
-        rotary: Tensor | None,
-        gate: Tensor | None = None,
-        cache: KVCache | None = None,
-        record: bool = False,
-        edits: Edits | None = None,
-        last: int | None = None,
+        self, stream: Tensor, rotary: Tensor | None, last: int | None = None, **options: Any
     ) -> tuple[Tensor | None, AttentionTrace | None]:
-        """Return what attention adds, at all or only at the last positions; None for a layer without attention."""
+        """Return what attention adds, at all or only at the last positions; None for a layer without attention.
+
+        The options are those of `Attention.forward`.
+        """
         if self.attention is None:
             return (None if self.emptied is None else self.emptied(stream if last is None else stream[:, -last:])), None
         seen = self.attention_norm(stream) if self.before else stream
-        return self.attention(seen, rotary, gate, cache, record, edits, last)
+        return self.attention(seen, rotary, last=last, **options)
 
     def rest(self, stream: Tensor, written: Tensor | None) -> Tensor:
         """Return the stream after the layer, from the output of attention."""

@@ -24,17 +24,24 @@ import numpy as np
 from scipy import special
 
 from headway.stats.evidence import Difference, Outcome
-from headway.stats.paired import bound_alone, p_alone, tested
+from headway.stats.paired import tested
 from headway.stats.sequential import FEWEST, LookPlan
 from headway.stats.simultaneous import (
     LEVEL,
     POWER,
     LargestT,
+    bound_alone,
     chance_to_settle,
+    p_alone,
 )
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
+
+    Values = Float[np.ndarray, "arm seed"]
+    IsKnown = Bool[np.ndarray, "arm seed"]
+    IsChosen = Bool[np.ndarray, " arm"]
+    Weights = Float[np.ndarray, "contrast arm"]
 
 _WILD = 100.0
 """An arm is judged by itself if its runs vary by this factor more than the other arms' (in variance)."""
@@ -116,9 +123,7 @@ class BlockTest:
         return answer
 
 
-def block_test(
-    y: Float[np.ndarray, "arm seed"], weights: Float[np.ndarray, "contrast arm"], *, level: float = LEVEL
-) -> BlockTest:
+def block_test(y: Values, weights: Weights, *, level: float = LEVEL) -> BlockTest:
     """Judge contrasts of arms together.
 
     Args:
@@ -159,8 +164,8 @@ class _Contrast:
     @classmethod
     def of(
         cls,
-        y: Float[np.ndarray, "arm seed"],
-        known: Bool[np.ndarray, "arm seed"],
+        y: Values,
+        known: IsKnown,
         weights: Float[np.ndarray, " arm"],
         is_apart: bool,
     ) -> "_Contrast":
@@ -209,9 +214,7 @@ def _judged(contrast: _Contrast, spread: Spread | None, largest: LargestT, level
     return tested(contrast.n, estimate, se, freedom, bound, p=p, p_family=p_family)
 
 
-def _wild(
-    y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"], used: Bool[np.ndarray, " arm"]
-) -> Bool[np.ndarray, " arm"]:
+def _wild(y: Values, known: IsKnown, used: IsChosen) -> IsChosen:
     """The arms whose runs vary ten times as much as those of the others: stuck or diverging seeds."""
     if used.sum() < 3 or known[used].sum(1).min() < FEWEST:
         return np.zeros(len(y), bool)
@@ -225,9 +228,9 @@ def _wild(
 
 
 def _pooled(
-    y: Float[np.ndarray, "arm seed"],
-    known: Bool[np.ndarray, "arm seed"],
-    pool: Bool[np.ndarray, " arm"],
+    y: Values,
+    known: IsKnown,
+    pool: IsChosen,
     calm: Sequence[_Contrast],
 ) -> Spread:
     rest, freedom = _residuals(np.where(known, y, 0)[pool], known[pool])
@@ -245,9 +248,7 @@ def _pooled(
     )
 
 
-def _residuals(
-    y: Float[np.ndarray, "arm seed"], known: Bool[np.ndarray, "arm seed"]
-) -> tuple[Float[np.ndarray, "arm some_seed"], int]:
+def _residuals(y: Values, known: IsKnown) -> tuple[Float[np.ndarray, "arm some_seed"], int]:
     """The residuals of arm + seed, 0 where a cell is missing, and their degrees of freedom.
 
     Seeds, which may be thousands, are eliminated: the remaining system has the size of the arms.
@@ -350,9 +351,9 @@ class PlanState:
 
 def run_plan(
     plan: LookPlan,
-    y: Float[np.ndarray, "arm seed"],
-    weights: Float[np.ndarray, "contrast arm"],
-    finished: Bool[np.ndarray, "arm seed"] | None = None,
+    y: Values,
+    weights: Weights,
+    finished: IsKnown | None = None,
 ) -> Iterator[PlanState]:
     """Yield the state before the first interim analysis, and after each that the seeds allow.
 
@@ -368,7 +369,11 @@ def run_plan(
     """
     ended = np.isfinite(y) if finished is None else finished
     test = block_test(y, weights, level=plan.level_at(1))
-    contrasts = [replace(contrast, outcome=_outcome_before(contrast)) for contrast in test.contrasts]
+    contrasts = list[Difference]()
+    for contrast in test.contrasts:
+        # Before an interim analysis a difference is open, whatever an interval would tell.
+        outcome = reading(contrast, 0.0)
+        contrasts.append(replace(contrast, outcome=outcome if outcome in ("few", "none") else "open"))
     yield PlanState(contrasts=tuple(contrasts), look=None, test=test)
     is_unused = (weights == 0).all(0)
     counted = np.repeat(is_unused[:, None], y.shape[1], axis=1)
@@ -387,13 +392,7 @@ def run_plan(
         yield PlanState(contrasts=tuple(contrasts), look=look, test=test)
 
 
-def _outcome_before(contrast: Difference) -> Outcome:
-    """Return the outcome before an interim analysis: open, whatever an interval would tell."""
-    outcome = reading(contrast, 0.0)
-    return outcome if outcome in ("few", "none") else "open"
-
-
-def needed_arms(weights: Float[np.ndarray, "contrast arm"], contrasts: Sequence[int]) -> tuple[int, ...]:
+def needed_arms(weights: Weights, contrasts: Sequence[int]) -> tuple[int, ...]:
     """Return the arms, by place, that some contrasts need."""
     is_needed = (weights[list(contrasts)] != 0).any(0)
     return tuple(np.flatnonzero(is_needed).tolist())

@@ -156,17 +156,20 @@ class Case:
     @cached_property
     def runs_now(self) -> dict[str, tuple[int, ...]]:
         """The seeds of every arm without a control that have a result."""
-        plain = [arm for arm in self.experiment.arms if arm.control is None]
-        seeds = {arm.full_name: tuple(sorted(run.seed for run in done(arm, self.runs))) for arm in plain}
-        return {arm: of_arm for arm, of_arm in seeds.items() if of_arm}
+        seeds = {}
+        for arm in self.experiment.arms:
+            finished = done(arm, self.runs) if arm.control is None else []
+            if finished:
+                seeds[arm.full_name] = tuple(sorted(run.seed for run in finished))
+        return seeds
 
     @cached_property
     def bigram_losses(self) -> dict[str, tuple[float, float]]:
         """The mean loss of every arm that has one, and that of the bigram model on its text."""
         losses = {}
         for arm in self.experiment.arms:
-            metrics = [run.metrics for run in done(arm, self.runs)]
-            pairs = [(each.get("eval_loss_nats"), each.get("bigram_loss_nats")) for each in metrics]
+            keys = ("eval_loss_nats", "bigram_loss_nats")
+            pairs = [tuple(map(run.metrics.get, keys)) for run in done(arm, self.runs)]
             if known := [pair for pair in pairs if None not in pair]:
                 loss, bigram = np.mean(np.array(known, dtype=float), axis=0)
                 losses[arm.full_name] = float(loss), float(bigram)

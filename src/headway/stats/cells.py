@@ -46,6 +46,7 @@ class Measured(Protocol):
         """The final metrics; None is a value that is not finite."""
 
 
+MeasuredRuns = Mapping[str, Mapping[int, Measured]]
 Weights = Mapping[str, float]
 """The weights of a difference by full name of an arm: above 0 on the first side, below on the second."""
 
@@ -79,7 +80,7 @@ class Cells:
     asked: Bool[np.ndarray, "arm seed"]
 
     @classmethod
-    def from_runs(cls, arms: Iterable[str], metric: str, runs: Mapping[str, Mapping[int, Measured]]) -> "Cells":
+    def from_runs(cls, arms: Iterable[str], metric: str, runs: MeasuredRuns) -> "Cells":
         """Collect the cells of a metric."""
         names = tuple(dict.fromkeys(arms))
         seeds = tuple(sorted({seed for name in names for seed in runs.get(name, {})}))
@@ -130,8 +131,8 @@ class Cells:
         def chosen(cells: np.ndarray, missing: float) -> np.ndarray:
             return np.pad(cells, ((0, 0), (0, 1)), constant_values=missing)[:, columns]
 
-        return Cells(
-            arms=self.arms,
+        return replace(
+            self,
             seeds=tuple(seeds),
             values=chosen(self.values, np.nan),
             ended=chosen(self.ended, False),
@@ -303,4 +304,4 @@ def has_metric(run: Measured, metric: str) -> bool:
 def run_seconds(run: Run) -> float | None:
     """The seconds of the GPU or the processor that a finished run took; None where they are not known."""
     known = (run.metrics[name] for name in ("device_s", "processor_s") if has_metric(run, name))
-    return next((seconds for seconds in known if seconds), None)
+    return next(filter(None, known), None)

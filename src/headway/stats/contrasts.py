@@ -20,7 +20,7 @@ from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, YES_OR_NO, Metric
 from headway.config.run import PER_BYTE
 from headway.stats.blocks import PlanState, run_plan
-from headway.stats.cells import Cells, Match, Measured, RunsOfArm, Weights, done, has_metric
+from headway.stats.cells import Cells, Match, MeasuredRuns, RunsOfArm, Weights, done, has_metric
 from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
 from headway.stats.paired import holm, paired, untested_difference
 from headway.stats.sequential import Looking, LookPlan
@@ -43,13 +43,13 @@ class Question:
     control: str | None
     differences: Sequence[Weights]
     cells: Cells
-    runs: Mapping[str, Mapping[int, Measured]]
+    runs: MeasuredRuns
 
     @classmethod
     def from_runs(
         cls,
         differences: Sequence[Weights],
-        runs: Mapping[str, Mapping[int, Measured]],
+        runs: MeasuredRuns,
         *,
         metric: str,
         of: Kind = "comparisons",
@@ -235,7 +235,8 @@ def contrasts_judged(
     contrasts, families = list[JudgedContrast](), list[Family]()
     for control in controls:
         asked = _asked(experiment, control, runs)
-        late = [] if control is not None else [contrast for contrast in asked if _is_late(contrast, looks)]
+        planned = None if control is not None else looks.asked
+        late = [] if planned is None else [each for each in asked if planned.get(each.name, {}) != each.weights]
         # What was added after an answer was known leaves the bounds of what was planned as they are.
         for together in ([contrast for contrast in asked if contrast not in late], late):
             if together:
@@ -243,11 +244,6 @@ def contrasts_judged(
                 contrasts += judged_here
                 families += [family] if all(each.control != control for each in families) else []
     return tuple(contrasts), tuple(families)
-
-
-def _is_late(contrast: Contrast, looks: Looking) -> bool:
-    """Return whether a contrast is missing from the plan of interim analyses."""
-    return looks.asked is not None and dict(looks.asked.get(contrast.name, {})) != dict(contrast.weights)
 
 
 def _asked(experiment: Experiment, control: str | None, runs: RunsOfArm) -> list[Contrast]:

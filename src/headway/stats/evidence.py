@@ -9,7 +9,7 @@ One of three rules gives the numbers:
 """
 
 import math
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 from headway.stats.sequential import LookPlan
@@ -92,15 +92,7 @@ class Difference:
     doubts: tuple[Doubt, ...] = ()
     seeds: tuple[int, ...] = ()
     look: int | None = None
-    unit: str = field(
-        default="",
-        metadata={
-            "description": (
-                "unit of estimate, interval, se and detectable: '100 ln' (100 times a difference of logarithms, "
-                "close to per cent), or else the unit of the metric"
-            )
-        },
-    )
+    unit: str = ""
     seeds_to_settle: int | None = None
     chance_to_settle: float | None = None
     of_errors: bool = False
@@ -144,8 +136,7 @@ class Difference:
     @property
     def share_interval(self) -> tuple[float, float] | None:
         """The interval of `share`."""
-        ends = [] if self.interval is None else [self.as_share(end) for end in self.interval]
-        known = sorted(end for end in ends if end is not None)
+        known = sorted(end for end in map(self.as_share, self.interval or ()) if end is not None)
         return (known[0], known[1]) if len(known) == 2 else None
 
     def as_share(self, value: float | None) -> float | None:

@@ -24,9 +24,6 @@ from headway.stats.verdicts import sentence_of
 
 _RATES = ("learning_rate", "adamw_learning_rate")
 
-Values = Mapping[str, Mapping[int, float | None]]
-"""The metric of every seed, by the full name of an arm."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class RateMean:
@@ -98,11 +95,12 @@ def at_best_rates(
         looks: the plan of interim analyses.
     """
     metric = experiment.primary
-    values = {arm.full_name: values_of(arm, metric, runs) for arm in experiment.arms}
-    trained = [arm for arm in experiment.arms if hasattr(arm.resolved_spec.training, "learning_rate")]
-    plain = [arm for arm in trained if arm.control is None]
-    every = {arm.name: _rates(arm, experiment, values) for arm in plain}
-    several = {name: of_arm for name, of_arm in every.items() if len(of_arm) > 1}
+    several = dict[str, dict[str, RateMean]]()
+    for arm in experiment.arms:
+        if arm.control is None and hasattr(arm.resolved_spec.training, "learning_rate"):
+            of_arm = _rates(arm, experiment, runs)
+            if len(of_arm) > 1:
+                several[arm.name] = of_arm
     rates = _with_gains(several, runs, metric, looks)
     best = {name: min(of_arm, key=lambda variant: of_arm[variant].mean) for name, of_arm in rates.items()}
     again = [m for m in matches if m.control is None and {m.arm.name, m.baseline.name} <= best.keys()]
@@ -113,14 +111,15 @@ def at_best_rates(
         family, differences = judged(Question.from_runs(asked, runs, metric=metric), looks)
         for match, difference in zip(again, differences, strict=True):
             tried = [rates[arm.name] for arm in (match.arm, match.baseline)]
-            entry = _compared_again(match, difference, family, tried, experiment)
-            known = former.get((match.arm.full_name, entry.baseline, match.group))
-            at_best[match.arm.name].append(replace(entry, changed=_differs(known, difference)))
+            known = former.get((match.arm.full_name, match.baseline.full_name, match.group))
+            entry = _compared_again(match, known, difference, family, tried, experiment)
+            at_best[match.arm.name].append(entry)
     return tuple(_entry(name, rates[name], best[name], at_best[name], experiment) for name in rates)
 
 
 def _compared_again(
     match: Match,
+    former: Difference | None,
     difference: Difference,
     family: Family,
     tried: Sequence[Mapping[str, RateMean]],
@@ -138,7 +137,7 @@ def _compared_again(
         baseline=match.baseline.full_name,
         group=match.group,
         verdict=sentence_of(difference, family, metric=metric, sides=tuple(sides), notes=[chosen]),
-        changed=False,
+        changed=_differs(former, difference),
     )
 
 
@@ -183,13 +182,14 @@ def _entry(
     )
 
 
-def _rates(arm: Arm, experiment: Experiment, values: Values) -> dict[str, RateMean]:
+def _rates(arm: Arm, experiment: Experiment, runs: RunsOfArm) -> dict[str, RateMean]:
     """Return the arm and its variants that differ in the learning rate only and have a result, by rising factor."""
     rates = {}
     for variant in experiment.arms:
         if variant.name != arm.name or _but_rate(variant) != _but_rate(arm):
             continue
-        finite = [v for v in values.get(variant.full_name, {}).values() if v is not None and np.isfinite(v)]
+        values = values_of(variant, experiment.primary, runs).values()
+        finite = [value for value in values if value is not None and np.isfinite(value)]
         if finite:
             factor = float(f"{_rate(variant) / _rate(arm):.3g}")
             rates[variant.full_name] = RateMean(factor=factor, mean=float(np.mean(finite)), n_seeds=len(finite))

@@ -4,21 +4,14 @@ Runs of one seed share their training data and, as far as shapes allow, their in
 difference within a seed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from headway.stats.evidence import Difference
-from headway.stats.simultaneous import LEVEL, detectable_ratio, median_widening
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
+from headway.stats.simultaneous import LEVEL, bound_alone, detectable_ratio, median_widening
 
 _LARGEST = 1e150
 """Values from here on, whose squares overflow, count as not finite."""
@@ -29,8 +22,8 @@ class Pairs:
     """The values of an arm and a baseline at the seeds that both have."""
 
     seeds: tuple[int, ...]
-    arm: Float[np.ndarray, " pair"]
-    baseline: Float[np.ndarray, " pair"]
+    arm: np.ndarray
+    baseline: np.ndarray
 
 
 def paired(arm: Mapping[int, float | None], baseline: Mapping[int, float | None]) -> Pairs:
@@ -105,18 +98,8 @@ def tested(
     )
 
 
-def p_alone(t: float, freedom: float) -> float:
-    """Return the two-sided p of a t statistic, as if it were asked alone."""
-    return 2 * float(special.stdtr(freedom, -abs(t)))
-
-
-def bound_alone(freedom: float, level: float) -> float:
-    """Return the two-sided bound of a t statistic at a level, as if it were asked alone."""
-    return float(special.stdtrit(freedom, 1 - level / 2))
-
-
 def interval_of_mean(
-    values: Sequence[float] | Float[np.ndarray, " value"], level: float = LEVEL
+    values: Sequence[float] | np.ndarray, level: float = LEVEL
 ) -> tuple[float, tuple[float, float] | None]:
     """Return the mean of independent values and its interval (t), None if they show no spread.
 

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from headway.base.files import derived, parsed, plain, read_bytes, write_changed_json
-from headway.base.identity import DIGEST, digest, signed
+from headway.base.identity import digest, signed
 from headway.base.text import command_line
 from headway.base.words import Warning
 from headway.config.experiment import Experiment
@@ -168,14 +168,6 @@ class Results:
             where = ".".join(map(str, errors[0]["loc"]))
             more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
             raise ResultsError(f"{where}: {errors[0]['msg']}{more}") from None
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of `results.json`."""
-    described = _adapter().json_schema()
-    described["properties"]["schema"] |= {"const": SCHEMA}
-    described["properties"][DIGEST] = {"type": "string", "description": "of the rest, by which damage is noticed"}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 
 def read(path: Path) -> Results:

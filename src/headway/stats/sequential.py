@@ -9,13 +9,11 @@ seeds, so that all analyses together err as seldom as one. `blocks.run_plan` mak
 Papers: Lan and DeMets 1983 (spending); Armitage, McPherson and Rowe 1969 (the recursion).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -23,10 +21,6 @@ from scipy import special
 from headway.stats.simultaneous import LEVEL
 from headway.store.directory import Store
 from headway.store.look_plans import Asked, StoredPlan, stored_plan
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
 
 RULES = 3
 """The version of the rules by which differences are judged."""
@@ -59,19 +53,20 @@ def levels(looks: tuple[int, ...], level: float = LEVEL) -> tuple[float, ...]:
     for n in looks:
         time = n / looks[-1]
         bound = walk.bound(time, level * time - spent)
-        walk, spent = walk.after(time, bound), level * time
+        walk = walk.after(time, bound)
+        spent = level * time
         nominal.append(2 * float(special.ndtr(-bound)))
     return tuple(nominal)
 
 
-def error_of(looks: Sequence[int], level: float = LEVEL) -> float:
+def error_of(looks: Sequence[int]) -> float:
     """Return the chance that one of several analyses, each at the full level, finds a difference that does not exist.
 
     Examples:
         >>> round(error_of((3, 5)), 3), round(error_of((3, 5, 10)), 3)
         (0.08, 0.11)
     """
-    walk, bound, total = _Walk(), float(special.ndtri(1 - level / 2)), 0.0
+    walk, bound, total = _Walk(), float(special.ndtri(1 - LEVEL / 2)), 0.0
     for n in looks:
         time = n / looks[-1]
         total += walk.crosses(time, bound)
@@ -91,24 +86,19 @@ def error_of_growth(n_before: int, n_now: int) -> float:
     return LEVEL * (1 + math.fsum(1 / n for n in range(max(2, n_before), n_now)))
 
 
-class _Walk:
+class _Walk(NamedTuple):
     """Brownian motion that has not crossed a bound yet: its density at the last look, on points for integration."""
 
-    def __init__(
-        self,
-        time: float = 0.0,
-        points: Float[np.ndarray, " point"] | None = None,
-        mass: Float[np.ndarray, " point"] | None = None,
-    ):
-        self._time = time
-        self._points = np.zeros(1) if points is None else points
-        self._mass = np.ones(1) if mass is None else mass
+    time: float = 0.0
+    points: np.ndarray = np.zeros(1)
+    mass: np.ndarray = np.ones(1)
 
     def crosses(self, time: float, z: float) -> float:
         """The chance to be beyond z standard deviations at a time, for the first time."""
-        end, sd = z * math.sqrt(time), math.sqrt(time - self._time)
-        out = special.ndtr((self._points - end) / sd) + special.ndtr((-end - self._points) / sd)
-        return float(self._mass @ out)
+        end = z * math.sqrt(time)
+        sd = math.sqrt(time - self.time)
+        out = special.ndtr((self.points - end) / sd) + special.ndtr((-end - self.points) / sd)
+        return float(self.mass @ out)
 
     def bound(self, time: float, chance: float) -> float:
         """The standard deviations beyond which it is at a time, for the first time, with a chance."""
@@ -118,13 +108,13 @@ class _Walk:
 
     def after(self, time: float, z: float) -> "_Walk":
         """The walk that is inside z standard deviations at a time."""
-        end, sd = z * math.sqrt(time), math.sqrt(time - self._time)
+        end, sd = z * math.sqrt(time), math.sqrt(time - self.time)
         nodes, weights = np.polynomial.legendre.leggauss(_ORDER)
         edges = np.linspace(-end, end, _PANELS + 1)
         half = np.diff(edges)[:, None] / 2
         points = ((edges[1:] + edges[:-1])[:, None] / 2 + half * nodes).ravel()
-        steps = (points[:, None] - self._points) / sd
-        density = np.exp(-(steps**2) / 2) @ self._mass / (sd * math.sqrt(2 * math.pi))
+        steps = (points[:, None] - self.points) / sd
+        density = np.exp(-(steps**2) / 2) @ self.mass / (sd * math.sqrt(2 * math.pi))
         return _Walk(time, points, density * (half * weights).ravel())
 
 
@@ -147,11 +137,6 @@ class LookPlan:
     margin: float
     level: float = LEVEL
     rules: int = RULES
-
-    @classmethod
-    def until(cls, at_most: int, margin: float) -> "LookPlan":
-        """The usual looks up to so many seeds."""
-        return cls(looks=looks_until(at_most), margin=margin)
 
     def level_at(self, look: int) -> float:
         """The level of an interim analysis, from 1."""

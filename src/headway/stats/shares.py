@@ -130,4 +130,4 @@ def compare_shares(
 
 def all_pairs(differences: Sequence[Mapping[str, float]]) -> bool:
     """Return whether every difference is between one arm and one other, as differences of shares are."""
-    return all(sorted(weight for weight in weights.values() if weight) == [-1.0, 1.0] for weights in differences)
+    return all(sorted(filter(None, weights.values())) == [-1.0, 1.0] for weights in differences)

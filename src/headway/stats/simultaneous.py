@@ -11,18 +11,12 @@ singular as soon as there are more contrasts than arms, where scipy's `multivari
 two arms does without.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 LEVEL = 0.05
 """The two-sided level of every test and of every family; intervals cover 1 minus it."""
@@ -34,6 +28,16 @@ _POINTS, _TOGETHER = 15, 16
 """2^15 points; neighbours among the sorted largest values are averaged by 16, which moves no bound by 1e-5."""
 _NEGLIGIBLE = 1e-9
 """Eigenvalues of a correlation below this share of the largest are those of contrasts that follow from others."""
+
+
+def p_alone(t: float, freedom: float) -> float:
+    """Return the two-sided p of a t statistic, as if it were asked alone."""
+    return 2 * float(special.stdtr(freedom, -abs(t)))
+
+
+def bound_alone(freedom: float, level: float) -> float:
+    """Return the two-sided bound of a t statistic at a level, as if it were asked alone."""
+    return float(special.stdtrit(freedom, 1 - level / 2))
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class LargestT:
     """(contrast, contrast) float64, rounded so that families which are alike share what was drawn for them."""
 
     @classmethod
-    def of(cls, correlation: Float[np.ndarray, "contrast contrast"]) -> "LargestT":
+    def of(cls, correlation: np.ndarray) -> "LargestT":
         """The distribution for a correlation, 1 on its diagonal."""
         return cls(len(correlation), np.round(correlation, 12).tobytes())
 
@@ -64,7 +68,7 @@ class LargestT:
         """
         if t == 0:
             return 1.0
-        alone = 2 * float(special.stdtr(freedom, -abs(t)))
+        alone = p_alone(t, freedom)
         scaled = (_drawn(self) / t) ** 2
         joint = float(special.gammainc(freedom / 2, freedom / 2 * scaled).mean())
         at_most = min(joint, self.size * alone, 1.0)
@@ -77,8 +81,7 @@ class LargestT:
 
 @lru_cache(maxsize=1024)
 def _bound(largest: LargestT, freedom: float, level: float) -> float:
-    low = float(special.stdtrit(freedom, 1 - level / 2))
-    high = float(special.stdtrit(freedom, 1 - level / 2 / largest.size))
+    low, high = bound_alone(freedom, level), bound_alone(freedom, level / largest.size)
     if largest.size == 1 or largest.p(low, freedom) <= level:
         return low
     from scipy.optimize import brentq
@@ -87,7 +90,7 @@ def _bound(largest: LargestT, freedom: float, level: float) -> float:
 
 
 @lru_cache(maxsize=32)
-def _drawn(largest: LargestT) -> Float[np.ndarray, " point"]:
+def _drawn(largest: LargestT) -> np.ndarray:
     """The largest |Z| of each of many points, ascending, Z normal with the correlation of the contrasts."""
     from scipy.stats import qmc
 
@@ -159,7 +162,7 @@ def chance_to_settle(
     sd = np.sqrt(true * (n_seeds - n) / (n * n_seeds))
     inside = np.clip(margin - half, 0, half)
 
-    def within(reach: Float[np.ndarray, "spread new"]) -> Float[np.ndarray, "spread new"]:
+    def within(reach: np.ndarray) -> np.ndarray:
         below = special.ndtr((-reach - estimate) / sd)
         return special.ndtr((reach - estimate) / sd) - below
 

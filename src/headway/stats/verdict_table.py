@@ -8,6 +8,7 @@ import csv
 import html
 import io
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -149,7 +150,7 @@ def verdict_table(
     unit = "%" if in_per_cent else unit_of(metric)[1]
     rows = [_row(each, family, labels, in_per_cent=in_per_cent) for each, family in zip(differences, own, strict=True)]
     notes = []
-    for family in dict.fromkeys(family for family in own if family is not None):
+    for family in dict.fromkeys(filter(None, own)):
         members = [each for each, of in zip(differences, own, strict=True) if of is family]
         notes.append(scope(family, members))
     return VerdictTable(metric=metric_name(metric.name), unit=unit, rows=tuple(rows), notes=tuple(notes))
@@ -208,16 +209,9 @@ _LATEX = {
     "⟨": r"$\langle$",
     "⟩": r"$\rangle$",
 }
-# fmt: off
-_GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
-    "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
-    "σ": "sigma", "τ": "tau", "υ": "upsilon", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma",
-    "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi",
-    "Ω": "Omega",
-}
-# fmt: on
-_LATEX |= {letter: f"$\\{name}$" for letter, name in _GREEK.items()}
+for _letter in "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ":
+    _name = unicodedata.name(_letter).split()[-1].replace("LAMDA", "LAMBDA")
+    _LATEX[_letter] = rf"$\{_name.lower()}$" if _letter.islower() else rf"$\{_name.capitalize()}$"
 
 
 def latex_text(text: str) -> str:

@@ -201,7 +201,7 @@ def _missing(
         named = [title(experiment.arm(name), experiment) for name in without]
         which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
         yield f"{which} {'has' if len(named) == 1 else 'have'} no finished run"
-    arms = [experiment.arm(name) for name in weights]
+    arms = list(map(experiment.arm, weights))
     every = [run for arm in arms for run in done(arm, runs)]
     yield from left_out(sorted({r.seed for r in every if not is_finite(r.metrics.get(experiment.primary, 0.0))}))
     statuses = [[run.status for run in runs.get(arm.full_name, {}).values()] for arm in arms]
@@ -369,7 +369,7 @@ def share_finding(c: Difference, first: Solver, second: Solver, *, task: str) ->
     if c.n_pairs == 0 or c.means is None:
         return f"{first.label} vs {second.label}: {NO_SEEDS.format(quantity=task)}"
     shares = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
-    of_first, of_second = (_solved_in(share) for share in shares)
+    of_first, of_second = map(_solved_in, shares)
     if c.is_told:
         said = "better" if c.means[0] > c.means[1] else "worse"
     elif c.p is None:

@@ -24,29 +24,31 @@ from headway.stats.simultaneous import LEVEL
 from headway.store.document import FILE, looks_there
 from headway.store.verify import directory_warnings
 
+Warnings = Iterator[Warning]
+
 KEPT = "text_kept"
 """The metric that tells which share of its text a tokenizer gives back."""
 
 
-def of_directory(case: Case) -> Iterator[Warning]:
+def of_directory(case: Case) -> Warnings:
     """Yield what is not as it was written, or is gone."""
     for sentence in directory_warnings(case.path):
         yield warning("directory", text=sentence)
 
 
-def former_search(case: Case) -> Iterator[Warning]:
+def former_search(case: Case) -> Warnings:
     """Yield a warning if a search chose which arms got further seeds, and no plan judges fresh seeds."""
     if case.looks.plan is None and "search" in looks_there(case.path):
         yield warning("former_search")
 
 
-def removed_keys(case: Case) -> Iterator[Warning]:
+def removed_keys(case: Case) -> Warnings:
     """Yield each key of the stored document that changed verdicts in a former version."""
     for key in case.experiment.removed_keys:
         yield warning("removed_key", key=key, file=FILE)
 
 
-def failed_runs(case: Case) -> Iterator[Warning]:
+def failed_runs(case: Case) -> Warnings:
     """Yield each run that failed or is damaged, and how many are not finished."""
     titles = {arm.full_name: title(arm, case.experiment) for arm in case.experiment.arms}
     for run in case.every_run:
@@ -57,7 +59,7 @@ def failed_runs(case: Case) -> Iterator[Warning]:
         yield warning("unfinished", n=unfinished, runs=len(case.every_run))
 
 
-def absent_baselines(case: Case) -> Iterator[Warning]:
+def absent_baselines(case: Case) -> Warnings:
     """Yield the baselines without a run, of arms that nothing else is compared with."""
     present = [m for m in case.matches if m.baseline.full_name in case.runs]
     compared = {arm.full_name for m in present for arm in (m.arm, m.baseline)}
@@ -70,7 +72,7 @@ def absent_baselines(case: Case) -> Iterator[Warning]:
         yield warning("absent_baselines", baselines=tuple(absent))
 
 
-def unlike_executions(case: Case) -> Iterator[Warning]:
+def unlike_executions(case: Case) -> Warnings:
     """Yield the pairs of arms whose runs were not executed alike."""
     # Two groups may hold the same two arms; they are warned about once.
     for match in {(m.arm.full_name, m.baseline.full_name): m for m in case.matches}.values():
@@ -91,7 +93,7 @@ The runs should also agree in `together`, the size of their batches; the other m
 
 def execution_warning(
     arm: str, baseline: str, executions: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
-) -> Iterator[Warning]:
+) -> Warnings:
     """Yield a warning if the two halves of pairs were not executed alike.
 
     Args:
@@ -138,13 +140,13 @@ def _flat(execution: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def no_better_than_bigram(case: Case) -> Iterator[Warning]:
+def no_better_than_bigram(case: Case) -> Warnings:
     """Yield the arms whose mean loss is that of the bigram model or above."""
     if worse := case.untrained:
         yield warning("no_better_than_bigram", arms=tuple(map(case.title, worse)))
 
 
-def lost_text(case: Case) -> Iterator[Warning]:
+def lost_text(case: Case) -> Warnings:
     """Yield the arms whose tokens do not give their text back, so that bits per byte cannot compare them."""
     if case.experiment.primary != PER_BYTE:
         return
@@ -155,14 +157,14 @@ def lost_text(case: Case) -> Iterator[Warning]:
             yield warning("lost_text", arm=title(arm, case.experiment), kept=100 * share, least=100 * TEXT_KEPT)
 
 
-def still_falling(case: Case) -> Iterator[Warning]:
+def still_falling(case: Case) -> Warnings:
     """Yield the arms whose metric still falls by more than the arms differ."""
     beyond = case.beyond(case.falls)
     if beyond.arms:
         yield _beyond("still_falling", case, beyond, all=len(case.means), least=100 * case.falls[beyond.most])
 
 
-def rates_matter(case: Case) -> Iterator[Warning]:
+def rates_matter(case: Case) -> Warnings:
     """Yield the arms that the learning rate moves by more than the arms differ."""
     beyond = case.beyond(case.gains)
     if beyond.arms:
@@ -186,7 +188,7 @@ def _beyond(kind: str, case: Case, beyond: Beyond, **values: str | int | float) 
     )
 
 
-def diverged(case: Case) -> Iterator[Warning]:
+def diverged(case: Case) -> Warnings:
     """Yield the share of each arm's runs that diverged: the mean of the others is not that of the arm."""
     shares, none_left = list[str](), list[str]()
     for arm in case.experiment.arms:
@@ -202,14 +204,14 @@ def diverged(case: Case) -> Iterator[Warning]:
         yield warning("all_diverged", arms=tuple(none_left))
 
 
-def wild_arms(case: Case) -> Iterator[Warning]:
+def wild_arms(case: Case) -> Warnings:
     """Yield the arms that spread far more than the rest."""
     primary = case.experiment.primary
     if named := dict.fromkeys(arm for family in case.families if family.metric == primary for arm in family.wild):
         yield warning("wild_arms", arms=tuple(map(case.title, named)))
 
 
-def seeds_added(case: Case) -> Iterator[Warning]:
+def seeds_added(case: Case) -> Warnings:
     """Yield the cost of seeds that were added by hand after verdicts."""
     earlier = [n for n in case.seen if case.now is not None and n < case.now]
     if case.now is not None and earlier:
@@ -217,7 +219,7 @@ def seeds_added(case: Case) -> Iterator[Warning]:
         yield warning("seeds_added", seeds=tuple(map(str, earlier)), rate=100 * rate)
 
 
-def arms_added(case: Case) -> Iterator[Warning]:
+def arms_added(case: Case) -> Warnings:
     """Yield the arms that were added after verdicts, and the cost of that."""
     added = [arm for arm in case.runs_now if any(arm not in runs for runs in case.runs_seen)]
     if added and case.now is not None:
@@ -226,7 +228,7 @@ def arms_added(case: Case) -> Iterator[Warning]:
         yield warning("arms_added", arms=tuple(map(case.title, added)), rate=100 * rate)
 
 
-def runs_dropped(case: Case) -> Iterator[Warning]:
+def runs_dropped(case: Case) -> Warnings:
     """Yield the runs that a verdict rested on and that are gone."""
     gone = {
         f"{arm} seed {seed}"
@@ -238,7 +240,7 @@ def runs_dropped(case: Case) -> Iterator[Warning]:
         yield warning("runs_dropped", runs=tuple(sorted(gone)))
 
 
-def prolonged_plan(case: Case) -> Iterator[Warning]:
+def prolonged_plan(case: Case) -> Warnings:
     """Yield the cost of a plan that was prolonged beyond its end, which its level tells."""
     plan = case.looks.plan
     if plan is not None and plan.level > LEVEL:
@@ -246,13 +248,13 @@ def prolonged_plan(case: Case) -> Iterator[Warning]:
         yield warning("prolonged_plan", planned=round(end * LEVEL / plan.level), end=end, rate=100 * plan.level)
 
 
-def late_plan(case: Case) -> Iterator[Warning]:
+def late_plan(case: Case) -> Warnings:
     """Yield the cost of a plan that was made when seeds had been run."""
     if case.looks.plan is not None:
         yield from recounted(case.looks.plan.looks, case.looks.n_before)
 
 
-def recounted(looks: Sequence[int], n_before: int) -> Iterator[Warning]:
+def recounted(looks: Sequence[int], n_before: int) -> Warnings:
     """Yield a warning if seeds had been run before a plan was made, with the cost of that."""
     if passed := [look for look in looks if look <= n_before]:
         yield warning("late_plan", seeds=tuple(map(str, passed)), n=n_before)
@@ -260,18 +262,18 @@ def recounted(looks: Sequence[int], n_before: int) -> Iterator[Warning]:
             yield warning("late_plan_again", n=n_before, rate=100 * error_of((n_before, looks[-1])))
 
 
-def former_rules(case: Case) -> Iterator[Warning]:
+def former_rules(case: Case) -> Warnings:
     """Yield a warning if a plan was made under another version of the rules."""
     yield from judged_anew(case.looks.rules)
 
 
-def judged_anew(rules: int) -> Iterator[Warning]:
+def judged_anew(rules: int) -> Warnings:
     """Yield a warning if a plan was made under rules that Headway no longer has."""
     if rules != RULES:
         yield warning("former_rules", former=rules, now=RULES)
 
 
-def seeds_beyond_plan(case: Case) -> Iterator[Warning]:
+def seeds_beyond_plan(case: Case) -> Warnings:
     """Yield how many seeds count for no verdict, since they lie beyond the plan."""
     looks = case.looks
     if looks.asked is None or not looks.seeds:
@@ -283,7 +285,7 @@ def seeds_beyond_plan(case: Case) -> Iterator[Warning]:
         yield warning("seeds_beyond_plan", n=len(more), last=last, margin=f"{looks.margin:g}", most=last + len(more))
 
 
-WARNINGS: list[Callable[[Case], Iterable[Warning]]] = [
+WARNINGS: list[Callable[[Case], Warnings]] = [
     of_directory,
     former_search,
     removed_keys,

@@ -3,23 +3,17 @@
 Papers: Welch, Biometrika 34 (1947), 28-35; Satterthwaite, Biometrics Bulletin 2 (1946), 110-114.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headway.stats.blocks import reading, smallest
 from headway.stats.evidence import LOGARITHM, Difference, Family
-from headway.stats.paired import bound_alone, p_alone, tested
+from headway.stats.paired import tested
 from headway.stats.sequential import FEWEST, LookPlan
-from headway.stats.simultaneous import LEVEL, POWER, LargestT, chance_to_settle
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
+from headway.stats.simultaneous import LEVEL, POWER, LargestT, bound_alone, chance_to_settle, p_alone
 
 
 def compare_unpaired(
@@ -77,7 +71,8 @@ def compare_unpaired(
 def _with_means(difference: Difference, first: Sequence[float], second: Sequence[float]) -> Difference:
     if not len(first) or not len(second):
         return difference
-    mean, subtracted = float(np.mean(first)), float(np.mean(second))
+    mean = float(np.mean(first))
+    subtracted = float(np.mean(second))
     return replace(
         difference,
         means=(mean, subtracted),
@@ -86,9 +81,7 @@ def _with_means(difference: Difference, first: Sequence[float], second: Sequence
     )
 
 
-def _compared(
-    first: Float[np.ndarray, " run"], second: Float[np.ndarray, " other_run"], *, n_pairs: int, margin: float
-) -> Difference:
+def _compared(first: np.ndarray, second: np.ndarray, *, n_pairs: int, margin: float) -> Difference:
     n = min(len(first), len(second))
     estimate = float(first.mean() - second.mean()) if n else None
     if estimate is None or n < FEWEST:
@@ -103,7 +96,8 @@ def _compared(
         return Difference.partly_known(n_pairs=n, estimate=estimate)
     freedom = variance**2 / float((variances**2 / freedoms).sum())
     se = math.sqrt(variance)
-    p, bound = p_alone(estimate / se, freedom), bound_alone(freedom, LEVEL / n_pairs)
+    p = p_alone(estimate / se, freedom)
+    bound = bound_alone(freedom, LEVEL / n_pairs)
     difference = tested(n, estimate, se, freedom, bound, p=p, p_family=min(1.0, n_pairs * p))
     difference = replace(difference, outcome=reading(difference, margin))
     if difference.outcome != "open":

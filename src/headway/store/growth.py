@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headway.base.files import entries, names_in
+from headway.base.files import entries, inside, names_in
 from headway.base.text import counted, listed, some_names
 from headway.config import command, plugins
 from headway.config.arms import Arm
@@ -88,14 +88,20 @@ def check_content(path: Path) -> None:
         ResultsError: when it holds other things.
     """
     content = [name for name in names_in(path) if not name.startswith(".")]
-    kept = {plugins.FOLDER: plugins.are_all, command.FOLDER: command.are_all}
-    if content and all(name in kept and kept[name](path) for name in content):
+    if content and all(_is_kept_folder(path, name) for name in content):
         return
     if content and document.FILE not in content and not run_folders(path):
         raise ResultsError(
             f"{path} holds other things ({', '.join(sorted(content)[:3])}, ...) and no experiment.yaml; "
             "choose an empty or new directory"
         )
+
+
+def _is_kept_folder(directory: Path, name: str) -> bool:
+    """Return whether a folder holds kept code alone, as it does before there is a document."""
+    kept = {plugins.FOLDER: plugins.KEPT_NAME, command.FOLDER: command.KEPT_NAME}.get(name)
+    folder = inside(directory, name)
+    return kept is not None and folder.is_dir() and all(map(kept.fullmatch, names_in(folder)))
 
 
 def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:

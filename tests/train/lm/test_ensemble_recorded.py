@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from support.slow_attention import reference_attention
 from support.tolerance import assert_same
 from torch import nn
 from torch.func import functional_call, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from headway.models.attention import attend, attend_of_many, reference_attention
+from headway.models.attention import attend, attend_of_many
 from headway.train.lm.ensemble import RecordedStep, tidied
 
 MODELS = 3

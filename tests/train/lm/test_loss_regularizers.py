@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.measuring import measure
 from support.small_text import run_of, study_of
 from support.tolerance import assert_same, nearly
 
 from headway.config.lm.training import REGULARIZED, Regularizer
 from headway.data.text import TextExamples
 from headway.data.token_store import open_corpus
-from headway.heads.measure import measure
 from headway.heads.regularizers import TERMS
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from support.measuring import measure
 from support.small_text import MUON, run_of, study_of
 from support.tolerance import assert_same, nearly
 
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.data.token_store import open_corpus
 from headway.heads.circuits import circuit_scores
-from headway.heads.measure import HeadStream, drawn_repeats, measure
+from headway.heads.measure import HeadStream, drawn_repeats
 from headway.heads.scores import from_arrays
 from headway.models.transformer import Transformer
 from headway.train.loop import Milestone, train

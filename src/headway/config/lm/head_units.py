@@ -8,7 +8,9 @@ gone. A low-rank map whose rank is above its new width becomes a whole matrix.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import compress
 from typing import Literal
 
 from headway.base.text import counted
@@ -78,10 +80,6 @@ def heads_to_keep(keep: int | float | str, units: Sequence[Unit]) -> int:
 
 def _parsed(keep: int | float | str) -> tuple[float, bool]:
     """Return a number, and whether it is a share."""
-    if isinstance(keep, bool):
-        raise UserError(f"keep {keep}: a number of heads or a share was expected, such as 24, 50% or 0.5")
-    if isinstance(keep, int):
-        return float(keep), False
     text = str(keep).strip()
     if re.fullmatch(r"-?\d+", text):
         return float(text), False
@@ -134,9 +132,7 @@ def without_heads(model: TransformerModel, keep: Keep) -> TransformerModel:
     """
     kept = [_kept(heads, mask) for heads, mask in zip(model.layout.layers, keep, strict=True)]
     layout = HeadLayout(d_model=model.d_model, layers=tuple(kept))
-    emptied = (
-        i for i, (old, new) in enumerate(zip(model.layout.n_heads, layout.n_heads, strict=True)) if old > new == 0
-    )
+    emptied = [i for i, n_heads in enumerate(model.layout.n_heads) if n_heads and not kept[i].queries]
     values = {name: getattr(model, name) for name in type(model).model_fields} | {
         "n_heads": str(layout),
         "n_kv_heads": None,
@@ -167,9 +163,8 @@ def spread_evenly(model: TransformerModel, number: int) -> TransformerModel:
 
 
 def _kept(heads: LayerHeads, mask: Sequence[bool]) -> LayerHeads:
-    kv_of = [kv for kv, count in enumerate(heads.queries) for _ in range(count)]
-    counts = [sum(kv_of[head] == kv for head, stays in enumerate(mask) if stays) for kv in range(heads.n_kv_heads)]
-    queries = tuple(count for count in counts if count)
+    readers = Counter(compress(heads.kv_of, mask))
+    queries = tuple(count for _, count in sorted(readers.items()))
     return LayerHeads(queries=queries, d_head=heads.d_head if queries else 0)
 
 

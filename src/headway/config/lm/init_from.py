@@ -5,13 +5,13 @@ A file names the arm. The run holds the id of that arm's run, which is thereby p
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt
 
 from headway.base.text import counted
 from headway.config.lm.head_units import heads_to_keep, least_to_keep, units_of
 from headway.config.lm.layout import HeadLayout
 from headway.config.run import InitialRun
-from headway.config.spec import Spec
+from headway.config.spec import Spec, whole
 
 PruningMethod = Literal[
     "taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"
@@ -22,12 +22,14 @@ PruningMethod = Literal[
 class StartPruning(Spec):
     """The heads to prune before training, chosen on the run's own training text."""
 
-    by: PruningMethod = Field(description="the rule that chooses heads, as in `headway prune`")
-    keep: PositiveInt | float | str = Field(
-        description="heads to keep: a number, or a share of the heads of `model`, such as 0.5 or 50%"
-    )
-    steps: PositiveInt = Field(1, description="rounds of pruning; importance is measured before each round")
-    sequences: PositiveInt = Field(32, description="number of training sequences on which importance is measured")
+    by: PruningMethod
+    """the rule that chooses heads, as in `headway prune`"""
+    keep: PositiveInt | float | str
+    """heads to keep: a number, or a share of the heads of `model`, such as 0.5 or 50%"""
+    steps: PositiveInt = 1
+    """rounds of pruning; importance is measured before each round"""
+    sequences: PositiveInt = 32
+    """number of training sequences on which importance is measured"""
 
     def why_not_so_few(self, layout: HeadLayout) -> str:
         """Return why the method cannot leave so few of these heads; empty if it can."""
@@ -54,23 +56,20 @@ class Start(InitialRun):
     weights have seen no data.
     """
 
-    step: PositiveInt | Literal["last"] = Field("last", description="step at which the other run's weights are taken")
-    prune: StartPruning | None = Field(None, description="pruning of heads before training; null: none")
-    regrow: bool = Field(
-        False,
-        description="whether pruned heads are added back with random weights, up to the heads that `model` declares",
-    )
-    weights: Literal["kept", "fresh", "rewound"] = Field(
-        "kept",
-        description="weights of the remaining heads and layers: trained (kept), re-initialised (fresh), or those of "
-        "step `rewind_to` (rewound)",
-    )
-    rewind_to: NonNegativeInt = Field(
-        0, description="step of the other run to which weights are rewound; 0: initial weights"
-    )
+    step: PositiveInt | Literal["last"] = "last"
+    """step at which the other run's weights are taken"""
+    prune: StartPruning | None = None
+    """pruning of heads before training; null: none"""
+    regrow: bool = False
+    """whether pruned heads are added back with random weights, up to the heads that `model` declares"""
+    weights: Literal["kept", "fresh", "rewound"] = "kept"
+    """weights of the remaining heads and layers: trained (kept), re-initialised (fresh), or those of step
+    `rewind_to` (rewound)"""
+    rewind_to: NonNegativeInt = 0
+    """step of the other run to which weights are rewound; 0: initial weights"""
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> "Start":
+    @whole
+    def _check_whole(self) -> None:
         if self.prune is not None and self.regrow:
             raise ValueError("prune and regrow were both given; use an arm for each")
         if self.rewind_to and self.weights != "rewound":
@@ -82,7 +81,6 @@ class Start(InitialRun):
             raise ValueError(f"rewind_to {self.rewind_to} is after step {self.step}; give an earlier one")
         if self.regrow and self.weights != "kept":
             raise ValueError(f"regrow needs weights: kept, but weights is {self.weights}; set it to kept")
-        return self
 
     def pointless_reason(self, layout: HeadLayout, name: str, *, whole: bool) -> str:
         """Return why the requested start is impossible or without effect, as a sentence; empty if it can be done.
@@ -131,4 +129,4 @@ class Start(InitialRun):
             "lost heads re-initialised" if self.regrow else "",
             drawn[self.weights],
         )
-        return ", ".join(part for part in parts if part)
+        return ", ".join(filter(None, parts))

@@ -56,7 +56,7 @@ def per_layer(value: PerLayer, n_layers: int, what: str, *, smallest: int = 1) -
             raise DeclarationError(
                 f"{what} {shortened(repr(value))}: write a number, a list, or numbers joined by dashes: 5-20-50-100"
             )
-        numbers: tuple[int | None, ...] = tuple(int(part) for part in parts)
+        numbers: tuple[int | None, ...] = tuple(map(int, parts))
         numbers = numbers * n_layers if len(numbers) == 1 else numbers
     elif isinstance(value, tuple):
         numbers = value
@@ -109,7 +109,7 @@ def parse_schedule(text: object, examples: Mapping[str, str], what: str) -> Sche
     example = examples[name].replace(";", ",")
     least, most = examples[name].partition(";")[0].count(",") + 1, example.count(",") + 1
     try:
-        numbers = tuple(float(argument) for argument in match[2].split(","))
+        numbers = tuple(map(float, match[2].split(",")))
     except ValueError:
         numbers = ()
     if not least <= len(numbers) <= most or not all(math.isfinite(n) and n > 0 for n in numbers):
@@ -231,7 +231,7 @@ def scheduled(schedule: Schedule, *, n_layers: int, d_model: int, d_head: int | 
             wanted = [math.floor(n + 1e-9) for n in line(first, last, n_layers)]
             every = divisors(d_model)
             heads = [max(1, n) if d_head else every[bisect_right(every, max(1, n)) - 1] for n in wanted]
-    return [str(n) for n in heads]
+    return list(map(str, heads))
 
 
 def _shared(schedule: Schedule, shares: Sequence[int], d_model: int | None) -> list[int]:
@@ -241,7 +241,7 @@ def _shared(schedule: Schedule, shares: Sequence[int], d_model: int | None) -> l
     if asked % 1 == 0 and (d_model is None or d_model % (int(asked) * max(shares)) == 0):
         return [int(asked) * share for share in shares]
     if d_model is None:
-        units = [n for n in (math.floor(asked), math.floor(asked) + 1) if n]
+        units = list(filter(None, (math.floor(asked), math.floor(asked) + 1)))
     elif d_model % max(shares):
         raise DeclarationError(
             f"n_heads {schedule.name}({total:g}): over {len(shares)} layers one has {max(shares)} times the heads of "
@@ -322,6 +322,11 @@ class LayerHeads:
         """The number of KV heads."""
         return len(self.queries)
 
+    @property
+    def kv_of(self) -> tuple[int, ...]:
+        """The KV head of each query head."""
+        return tuple(kv for kv, count in enumerate(self.queries) for _ in range(count))
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadLayout:
@@ -356,7 +361,7 @@ class HeadLayout:
         return "descending" if heads == sorted(heads, reverse=True) else None
 
     def __str__(self) -> str:
-        return "-".join(self._text(layer) for layer in self.layers)
+        return "-".join(map(self._text, self.layers))
 
     def _text(self, layer: LayerHeads) -> str:
         if not layer.queries:
@@ -406,11 +411,11 @@ class HeadLayout:
         if schedule:
             parts = scheduled(schedule, n_layers=n_layers, d_model=d_model, d_head=d_head)
         elif isinstance(n_heads, str):
-            parts = [part.strip() for part in n_heads.split("-")]
+            parts = list(map(str.strip, n_heads.split("-")))
             parts = parts * n_layers if len(parts) == 1 else parts
             check_layers(parts, n_layers, f"n_heads {shortened(repr(n_heads))}")
         else:
-            parts = [str(n) for n in per_layer(n_heads, n_layers, "n_heads", smallest=0)]
+            parts = list(map(str, per_layer(n_heads, n_layers, "n_heads", smallest=0)))
         kv = per_layer(n_kv_heads, n_layers, "n_kv_heads")
         return cls._of([_with_kv(part, n) for part, n in zip(parts, kv, strict=True)], d_model, d_head)
 
@@ -488,7 +493,7 @@ def _layer(part: str, d_model: int, d_head: int | None) -> LayerHeads:
 def _queries(part: str, found: re.Match[str]) -> tuple[int, ...]:
     """Return the query heads of each KV head."""
     if found["queries"]:
-        queries = tuple(int(n) for n in found["queries"].split("+"))
+        queries = tuple(map(int, found["queries"].split("+")))
         if 0 in queries:
             raise DeclarationError(f"n_heads {part!r}: a KV head without query heads; leave it out")
         heads = sum(queries)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, WithJsonSchema
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, WithJsonSchema
 
 from headway.base.text import counted
 from headway.config.head_metrics import HEAD_METRICS
@@ -23,26 +23,26 @@ class HeadProbes(Spec):
     training.
     """
 
-    every: PositiveInt = Field(
-        500, description="steps between measurements; the first and the last step are always measured"
-    )
-    dense_until: NonNegativeInt = Field(0, description="step up to which every step is measured")
-    sequences: PositiveInt = Field(
-        8, description="number of held-out sequences; they are the same at every step and for every seed"
-    )
-    diversity: bool = Field(False, description="similarity metrics of the heads in a layer, raw and normalised")
-    patterns: bool = Field(
-        False, description="metrics of what heads attend to: entropy, sink, previous token, induction and others"
-    )
-    circuits: bool = Field(False, description="metrics of each head's QK and OV matrices: effective ranks and copying")
-    published: bool = Field(False, description="metrics computed as in published code, for comparison")
-    outputs: bool = Field(False, description="metrics of the size of each head's output, as a share of its layer")
-    importance: bool = Field(
-        False,
-        description="sensitivity of the loss to each head, by gradients (one more forward and backward pass per "
-        "measurement)",
-    )
-    metrics: Annotated[tuple[MetricName, ...], ONCE] = Field((), description="further single metrics, by name")
+    every: PositiveInt = 500
+    """steps between measurements; the first and the last step are always measured"""
+    dense_until: NonNegativeInt = 0
+    """step up to which every step is measured"""
+    sequences: PositiveInt = 8
+    """number of held-out sequences; they are the same at every step and for every seed"""
+    diversity: bool = False
+    """similarity metrics of the heads in a layer, raw and normalised"""
+    patterns: bool = False
+    """metrics of what heads attend to: entropy, sink, previous token, induction and others"""
+    circuits: bool = False
+    """metrics of each head's QK and OV matrices: effective ranks and copying"""
+    published: bool = False
+    """metrics computed as in published code, for comparison"""
+    outputs: bool = False
+    """metrics of the size of each head's output, as a share of its layer"""
+    importance: bool = False
+    """sensitivity of the loss to each head, by gradients (one more forward and backward pass per measurement)"""
+    metrics: Annotated[tuple[MetricName, ...], ONCE] = ()
+    """further single metrics, by name"""
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -72,28 +72,29 @@ PROMPT = "Once upon a time there was"
 class TokensEvaluation(Spec):
     """The held-out sequences on which models are evaluated; all runs of a task share them."""
 
-    every: PositiveInt = Field(1_000, description="steps between evaluations during training")
-    sequences_during: PositiveInt = Field(64, description="number of sequences in each evaluation during training")
-    sequences: PositiveInt | None = Field(
-        None, description="number of sequences in the final evaluation; null: all held-out sequences"
-    )
+    every: PositiveInt = 1_000
+    """steps between evaluations during training"""
+    sequences_during: PositiveInt = 64
+    """number of sequences in each evaluation during training"""
+    sequences: PositiveInt | None = None
+    """number of sequences in the final evaluation; null: all held-out sequences"""
 
 
 class Samples(Spec):
     """The texts that a model generates before and after training."""
 
-    prompt: str = Field(
-        PROMPT, description="first words of the text; for a corpus of token ids, the default is no prompt"
-    )
-    tokens: PositiveInt = Field(500, description="number of tokens to generate, at most up to the longest context")
-    temperature: float = Field(0.9, ge=0, description="sampling temperature; 0: always the likeliest token")
-    top_k: PositiveInt | None = Field(
-        None, description="sample only from the k likeliest tokens; null: from all tokens"
-    )
-    top_p: float | None = Field(
-        None, gt=0, le=1, description="sample only from the likeliest tokens up to this cumulative probability"
-    )
-    count: PositiveInt = Field(1, description="number of texts")
+    prompt: str = PROMPT
+    """first words of the text; for a corpus of token ids, the default is no prompt"""
+    tokens: PositiveInt = 500
+    """number of tokens to generate, at most up to the longest context"""
+    temperature: NonNegativeFloat = 0.9
+    """sampling temperature; 0: always the likeliest token"""
+    top_k: PositiveInt | None = None
+    """sample only from the k likeliest tokens; null: from all tokens"""
+    top_p: float | None = Field(None, gt=0, le=1)
+    """sample only from the likeliest tokens up to this cumulative probability"""
+    count: PositiveInt = 1
+    """number of texts"""
 
 
 class AblateHeads(Spec):
@@ -102,18 +103,15 @@ class AblateHeads(Spec):
     The effects are final metrics, and metrics of an atlas.
     """
 
-    sequences: Annotated[int, Field(ge=2)] = Field(
-        32,
-        description="number of held-out sequences on which the loss is measured; the same number of other sequences "
-        "provide mean and resampled outputs",
-    )
-    mean: Literal["positions", "per-position"] = Field(
-        "positions",
-        description="the mean in mean ablation: over sequences and positions, or over sequences at each position",
-    )
+    sequences: int = Field(32, ge=2)
+    """number of held-out sequences on which the loss is measured; the same number of other sequences provide mean
+    and resampled outputs"""
+    mean: Literal["positions", "per-position"] = "positions"
+    """the mean in mean ablation: over sequences and positions, or over sequences at each position"""
 
 
 class AfterTraining(Spec):
     """The measurements of the trained model; none by default."""
 
-    ablate: AblateHeads | None = Field(None, description="the loss without each head; null: not measured")
+    ablate: AblateHeads | None = None
+    """the loss without each head; null: not measured"""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from headway.config.lm.layout import HeadCounts, HeadLayout, PerLayer, per_layer, widths
-from headway.config.spec import MOST_LAYERS, WIDEST, Spec, check_numbers, known_in
+from headway.config.spec import MOST_LAYERS, WIDEST, BelowOne, Spec, check_numbers, known_in, whole
 
 Norm = Literal["layer", "rms", "none"]
 Mlp = Literal["gelu_new", "gelu", "relu", "swiglu", "none"]
@@ -20,7 +20,7 @@ Projection = Literal["q", "k", "v", "o", "up", "down"]
 Attends = Literal["past", "future"]
 Positions = Literal["learned", "joint", "rotary", "sinusoidal", "none"]
 Width = Annotated[int, Field(gt=0, le=WIDEST)]
-Scale = Annotated[float, Field(gt=0)] | Literal["none", "d_head", "d_model"]
+Scale = PositiveFloat | Literal["none", "d_head", "d_model"]
 
 
 SOFTMAX = "softmax"
@@ -33,110 +33,99 @@ OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
 class Ranks(Spec):
     """Ranks of projections, which are then products of two matrices: a number, or one per layer; null: full rank."""
 
-    q: PerLayer = Field(None, description="rank of W_Q")
-    k: PerLayer = Field(None, description="rank of W_K")
-    v: PerLayer = Field(None, description="rank of W_V")
-    o: PerLayer = Field(None, description="rank of W_O")
-    up: PerLayer = Field(None, description="rank of the MLP's first matrix and of its gate (in SwiGLU)")
-    down: PerLayer = Field(None, description="rank of the MLP's second matrix")
+    q: PerLayer = None
+    """rank of W_Q"""
+    k: PerLayer = None
+    """rank of W_K"""
+    v: PerLayer = None
+    """rank of W_V"""
+    o: PerLayer = None
+    """rank of W_O"""
+    up: PerLayer = None
+    """rank of the MLP's first matrix and of its gate (in SwiGLU)"""
+    down: PerLayer = None
+    """rank of the MLP's second matrix"""
 
 
 class TransformerModel(Spec):
     """A decoder-only transformer with ragged heads; the defaults are those of its family."""
 
-    d_model: Width = Field(description="width of the residual stream")
-    n_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)] = Field(description="number of layers")
-    n_heads: HeadCounts = Field(
-        description="number of query heads: a number, a list, a layout such as 24-12-6-3, or a schedule. In a "
-        "layout, 12:4 has 4 KV heads, 7x64 has d_head 64, and 0 is no attention. Schedules: ascending(45), "
-        "descending(45), constant(48), linear(4, 16), delight(4, 8) or openelm(0.5, 1.0)"
-    )
-    n_kv_heads: PerLayer = Field(None, description="number of KV heads; null: as many as query heads")
-    d_head: Width | None = Field(None, description="width of every head; null: d_model / n_heads")
-    attention_scale: Scale = Field(
-        "d_head",
-        description="factor of the attention scores: none (1), d_head (1/sqrt(d_head)), d_model (1/sqrt(d_model)), "
-        "or a number",
-    )
-    windows: tuple[PositiveInt | None, ...] = Field(
-        (None,),
-        description="number of keys that a query sees, including its own (null: all); the list repeats over the layers",
-    )
-    mask: Attends = Field(
-        "past",
-        description="past: a query sees keys up to its own position; future: only later keys (the inverted mask of "
-        "published code). A query without keys outputs 0",
-    )
-    positions: Positions = Field(
-        "learned", description="how positions enter the model; joint: one vector for each pair of token and position"
-    )
-    n_positions: Width = Field(2048, description="the longest context")
-    rotary_base: float = Field(10_000.0, gt=0, description="base of the rotary angles")
-    norm: Norm = Field("layer", description="LayerNorm, RMSNorm or none")
-    norm_place: Literal["before", "after"] = Field(
-        "before",
-        description="whether a norm is applied before each sub-layer (pre-norm) or after its residual sum (post-norm)",
-    )
-    norm_eps: float = Field(1e-5, gt=0, description="number added to the variance in a norm")
-    mlp: Mlp = Field("gelu_new", description="activation function of the MLP; none: no MLP")
-    d_mlp: PerLayer = Field(
-        None,
-        description="width of the MLP: a number, a list, numbers joined by dashes, or a schedule in units of "
-        "d_model: openelm(0.5, 4.0) or delight(2, 4, 8); null: 4 d_model",
-    )
-    biases: tuple[Bias, ...] = Field((), description="which linear maps have biases")
-    tied: bool = Field(True, description="whether the output layer shares the weights of the token embedding")
-    dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability during training")
-    d_embed: Width | None = Field(
-        None,
-        description="width of the token embedding; null: d_model. If it is smaller, the other entries of the "
-        "residual stream are the *data lane*",
-    )
-    embedding_scale: Literal["none", "d_model"] = Field(
-        "none", description="d_model: token embeddings are multiplied by sqrt(d_model)"
-    )
-    embedding_init_std: float | None = Field(
-        None, gt=0, description="standard deviation of the initial token embedding; null: init_std"
-    )
-    lane: Literal["same", "switched"] = Field(
-        "same",
-        description="entries of the residual stream that the output layer reads: those of the embedding (same), or "
-        "the last d_embed entries (switched)",
-    )
-    positions_in_lane: bool = Field(True, description="whether position embeddings are also added to the data lane")
-    ranks: Ranks = Field(Ranks(), description="ranks of the projections")
-    emptied: tuple[int, ...] = Field(
-        (),
-        description="layers whose heads were all pruned; such a layer keeps only its output bias and, with "
-        "`norm_place: after`, its norm",
-    )
-    init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
-    factor_init: Literal["published", "matched"] = Field(
-        "published",
-        description="which weights have the standard deviation init_std: both low-rank factors (published) or their "
-        "product (matched)",
-    )
-    residual: bool = Field(
-        True,
-        description="whether the output of a sub-layer is added to the residual stream; false: it replaces the stream",
-    )
-    smeared_keys: bool = Field(
-        False, description="mix each key with the previous one: s k_j + (1 - s) k_(j-1), with s learned per KV head"
-    )
-    readout: Width | None = Field(
-        None,
-        description="width of the output layer, for tasks whose answers are not tokens; null: size of the vocabulary",
-    )
-    encoder: Width | None = Field(
-        None, description="width of the MLP that embeds numeric inputs; null: inputs are tokens"
-    )
-    class_token: bool = Field(
-        False, description="whether a learned class token follows the inputs; the answer is read at this token"
-    )
-    attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = Field(
-        SOFTMAX,
-        description="how attention scores become weights: `softmax`, or the name of a plug-in's function",
-    )
+    d_model: Width
+    """width of the residual stream"""
+    n_layers: int = Field(gt=0, le=MOST_LAYERS)
+    """number of layers"""
+    n_heads: HeadCounts
+    """number of query heads: a number, a list, a layout such as 24-12-6-3, or a schedule. In a layout, 12:4 has 4 KV
+    heads, 7x64 has d_head 64, and 0 is no attention. Schedules: ascending(45), descending(45), constant(48),
+    linear(4, 16), delight(4, 8) or openelm(0.5, 1.0)"""
+    n_kv_heads: PerLayer = None
+    """number of KV heads; null: as many as query heads"""
+    d_head: Width | None = None
+    """width of every head; null: d_model / n_heads"""
+    attention_scale: Scale = "d_head"
+    """factor of the attention scores: none (1), d_head (1/sqrt(d_head)), d_model (1/sqrt(d_model)), or a number"""
+    windows: tuple[PositiveInt | None, ...] = (None,)
+    """number of keys that a query sees, including its own (null: all); the list repeats over the layers"""
+    mask: Attends = "past"
+    """past: a query sees keys up to its own position; future: only later keys (the inverted mask of published code).
+    A query without keys outputs 0"""
+    positions: Positions = "learned"
+    """how positions enter the model; joint: one vector for each pair of token and position"""
+    n_positions: Width = 2048
+    """the longest context"""
+    rotary_base: PositiveFloat = 10_000.0
+    """base of the rotary angles"""
+    norm: Norm = "layer"
+    """LayerNorm, RMSNorm or none"""
+    norm_place: Literal["before", "after"] = "before"
+    """whether a norm is applied before each sub-layer (pre-norm) or after its residual sum (post-norm)"""
+    norm_eps: PositiveFloat = 1e-5
+    """number added to the variance in a norm"""
+    mlp: Mlp = "gelu_new"
+    """activation function of the MLP; none: no MLP"""
+    d_mlp: PerLayer = None
+    """width of the MLP: a number, a list, numbers joined by dashes, or a schedule in units of d_model: openelm(0.5,
+    4.0) or delight(2, 4, 8); null: 4 d_model"""
+    biases: tuple[Bias, ...] = ()
+    """which linear maps have biases"""
+    tied: bool = True
+    """whether the output layer shares the weights of the token embedding"""
+    dropout: BelowOne = 0.0
+    """dropout probability during training"""
+    d_embed: Width | None = None
+    """width of the token embedding; null: d_model. If it is smaller, the other entries of the residual stream are
+    the *data lane*"""
+    embedding_scale: Literal["none", "d_model"] = "none"
+    """d_model: token embeddings are multiplied by sqrt(d_model)"""
+    embedding_init_std: PositiveFloat | None = None
+    """standard deviation of the initial token embedding; null: init_std"""
+    lane: Literal["same", "switched"] = "same"
+    """entries of the residual stream that the output layer reads: those of the embedding (same), or the last d_embed
+    entries (switched)"""
+    positions_in_lane: bool = True
+    """whether position embeddings are also added to the data lane"""
+    ranks: Ranks = Ranks()
+    """ranks of the projections"""
+    emptied: tuple[int, ...] = ()
+    """layers whose heads were all pruned; such a layer keeps only its output bias and, with `norm_place: after`, its
+    norm"""
+    init_std: PositiveFloat = 0.02
+    """standard deviation of initial weights"""
+    factor_init: Literal["published", "matched"] = "published"
+    """which weights have the standard deviation init_std: both low-rank factors (published) or their product
+    (matched)"""
+    residual: bool = True
+    """whether the output of a sub-layer is added to the residual stream; false: it replaces the stream"""
+    smeared_keys: bool = False
+    """mix each key with the previous one: s k_j + (1 - s) k_(j-1), with s learned per KV head"""
+    readout: Width | None = None
+    """width of the output layer, for tasks whose answers are not tokens; null: size of the vocabulary"""
+    encoder: Width | None = None
+    """width of the MLP that embeds numeric inputs; null: inputs are tokens"""
+    class_token: bool = False
+    """whether a learned class token follows the inputs; the answer is read at this token"""
+    attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = SOFTMAX
+    """how attention scores become weights: `softmax`, or the name of a plug-in's function"""
 
     @cached_property
     def layout(self) -> HeadLayout:
@@ -185,8 +174,8 @@ class TransformerModel(Spec):
         """Return the rank of a projection of a layer; None for a full matrix."""
         return self._ranks[projection][layer]
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> "TransformerModel":
+    @whole
+    def _check_whole(self) -> None:
         layout, mlps = self.layout, self.mlp_widths
         if not self.windows:
             raise ValueError("windows: an empty list was given; give [null] for all keys")
@@ -220,7 +209,6 @@ class TransformerModel(Spec):
             self._check_ranks(layer, heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head, d_mlp)
         self._check_emptied()
         self._check_ends()
-        return self
 
     def _check_emptied(self) -> None:
         for layer in self.emptied:
@@ -274,27 +262,27 @@ class GptNeo(TransformerModel):
     """GPT-Neo: unscaled attention scores, alternating windows of 256 keys, gelu_new, no biases on Q, K and V."""
 
     family: Literal["gpt-neo"]
-    attention_scale: Scale = _default("attention_scale", "none")
-    windows: tuple[PositiveInt | None, ...] = _default("windows", (None, 256))
-    biases: tuple[Bias, ...] = _default("biases", ("output", "mlp"))
+    attention_scale: Scale = "none"
+    windows: tuple[PositiveInt | None, ...] = (None, 256)
+    biases: tuple[Bias, ...] = ("output", "mlp")
 
 
 class Gpt2(TransformerModel):
     """GPT-2: attention scores divided by sqrt(d_head), biases everywhere, 1,024 positions."""
 
     family: Literal["gpt-2"]
-    n_positions: Width = _default("n_positions", 1024)
-    biases: tuple[Bias, ...] = _default("biases", ("qkv", "output", "mlp"))
+    n_positions: Width = 1024
+    biases: tuple[Bias, ...] = ("qkv", "output", "mlp")
 
 
 class Llama(TransformerModel):
     """Llama: rotary positions, RMSNorm, SwiGLU, no biases."""
 
     family: Literal["llama"]
-    positions: Positions = _default("positions", "rotary")
-    norm: Norm = _default("norm", "rms")
-    mlp: Mlp = _default("mlp", "swiglu")
-    tied: bool = _default("tied", False)
+    positions: Positions = "rotary"
+    norm: Norm = "rms"
+    mlp: Mlp = "swiglu"
+    tied: bool = False
 
 
 LanguageModel = Annotated[GptNeo | Gpt2 | Llama, Field(discriminator="family")]

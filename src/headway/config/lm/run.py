@@ -5,7 +5,7 @@ from functools import cached_property, reduce
 from operator import attrgetter, or_
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError
 
 from headway.base.identity import digest
 from headway.config.head_metrics import REPEATED
@@ -19,7 +19,7 @@ from headway.config.lm.task import TokensTask
 from headway.config.lm.text import TextTask
 from headway.config.lm.training import TokensTraining
 from headway.config.run import Batching, Budget, Comparability, RunSpec, Traits, effective
-from headway.config.spec import Spec, check_numbers, renamed
+from headway.config.spec import Spec, check_numbers, renamed, whole
 from headway.errors import DeclarationError
 
 UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
@@ -84,27 +84,25 @@ class TokensRun(RunSpec):
     task: AnyTask
     model: LanguageModel
     training: TokensTraining
-    evaluation: TokensEvaluation = Field(
-        TokensEvaluation(), description="the held-out examples on which the model is evaluated"
-    )
-    probes: HeadProbes = Field(HeadProbes(), description="metrics of heads that are measured during training")
-    samples: Samples | None = Field(
-        Samples(), description="texts that the model writes before and after training; null: none"
-    )
-    after: AfterTraining = Field(AfterTraining(), description="measurements of the trained model")
-    init_from: Start | None = Field(
-        None, description="the run whose weights this run starts from; null: random initial weights"
-    )
+    evaluation: TokensEvaluation = TokensEvaluation()
+    """the held-out examples on which the model is evaluated"""
+    probes: HeadProbes = HeadProbes()
+    """metrics of heads that are measured during training"""
+    samples: Samples | None = Samples()
+    """texts that the model writes before and after training; null: none"""
+    after: AfterTraining = AfterTraining()
+    """measurements of the trained model"""
+    init_from: Start | None = None
+    """the run whose weights this run starts from; null: random initial weights"""
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> "TokensRun":
+    @whole
+    def _check_whole(self) -> None:
         check_numbers(0, self.training.batch_size * self.task.n_ctx * self.model.d_model, "")
         self.task.check_model(self.model)
         self.task.check_training(self.training)
         self._check_context()
         self._check_heads()
         self._check_start()
-        return self
 
     def _check_context(self) -> None:
         if self.task.n_ctx > self.model.n_positions:

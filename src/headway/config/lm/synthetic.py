@@ -34,14 +34,15 @@ earlier is asked for the letter after its latest occurrence, so that no fixed di
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from itertools import combinations
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from headway.base import rng
 from headway.config.lm.model import TransformerModel
 from headway.config.lm.task import SyntheticTask, is_one_attention
+from headway.config.spec import whole
 
 EXACT = 14
 """The most vertices for which the edges to be removed are counted exactly."""
@@ -56,24 +57,24 @@ class EndpointTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.endpoint_examples"
 
     kind: Literal["endpoint"]
-    vertices: Annotated[int, Field(ge=2, le=200)] = Field(description="number of vertices of the graph")
-    graph: Literal["complete", "tournament", "cycle", "random"] = Field(
-        "complete",
-        description="complete: all edges in both directions; tournament: edges from each vertex to every later "
-        "vertex; cycle: edges from each vertex to the next; random: edges drawn with `graph_seed`",
-    )
-    edges: Annotated[int, Field(gt=0)] | None = Field(None, description="number of edges of a random graph")
-    graph_seed: NonNegativeInt = Field(0, description="random seed of a random graph")
+    vertices: int = Field(ge=2, le=200)
+    """number of vertices of the graph"""
+    graph: Literal["complete", "tournament", "cycle", "random"] = "complete"
+    """complete: all edges in both directions; tournament: edges from each vertex to every later vertex; cycle: edges
+    from each vertex to the next; random: edges drawn with `graph_seed`"""
+    edges: PositiveInt | None = None
+    """number of edges of a random graph"""
+    graph_seed: NonNegativeInt = 0
+    """random seed of a random graph"""
 
-    @model_validator(mode="after")
-    def _drawable(self) -> "EndpointTask":
+    @whole
+    def _check_whole(self) -> None:
         most = self.vertices * (self.vertices - 1)
         if (self.graph == "random") != (self.edges is not None):
             problem = "needs a number of edges" if self.graph == "random" else "has its own edges; leave edges out"
             raise ValueError(f"graph {self.graph} {problem}")
         if self.edges is not None and self.edges > most:
             raise ValueError(f"edges {self.edges}: {self.vertices} vertices have at most {most}")
-        return self
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -198,9 +199,8 @@ class ParityTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.parity_examples"
 
     kind: Literal["parity"]
-    n_bits: Annotated[int, Field(ge=1, le=16)] = Field(
-        description="number of bits of an input; a query token follows the bits"
-    )
+    n_bits: int = Field(ge=1, le=16)
+    """number of bits of an input; a query token follows the bits"""
 
     @property
     def n_inputs(self) -> int:
@@ -243,13 +243,12 @@ class RetrievalTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.retrieval_examples"
 
     kind: Literal["retrieval"]
-    targets: Annotated[int, Field(gt=0, le=1_000)] = Field(
-        description="number of directions whose largest projections are summed"
-    )
-    length: Annotated[int, Field(gt=0, le=10_000)] = Field(
-        16, description="number of inputs; the class token follows the inputs"
-    )
-    d_x: Annotated[int, Field(gt=0, le=1_000)] = Field(4, description="dimension of an input, with N(0, 1) entries")
+    targets: int = Field(gt=0, le=1_000)
+    """number of directions whose largest projections are summed"""
+    length: int = Field(16, gt=0, le=10_000)
+    """number of inputs; the class token follows the inputs"""
+    d_x: int = Field(4, gt=0, le=1_000)
+    """dimension of an input, with N(0, 1) entries"""
 
     @property
     def n_ctx(self) -> int:
@@ -287,13 +286,12 @@ class HopsTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.hops_examples"
 
     kind: Literal["hops"]
-    letters: Annotated[int, Field(ge=2, le=10_000)] = Field(4, description="number of different letters")
-    length: Annotated[int, Field(gt=1, le=100_000)] = Field(
-        99, description="number of letters in a sequence; the token for k precedes the letters"
-    )
-    hops: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        16, description="the largest k; each sequence has a k from 0 to `hops`"
-    )
+    letters: int = Field(4, ge=2, le=10_000)
+    """number of different letters"""
+    length: int = Field(99, gt=1, le=100_000)
+    """number of letters in a sequence; the token for k precedes the letters"""
+    hops: int = Field(16, ge=0, le=10_000)
+    """the largest k; each sequence has a k from 0 to `hops`"""
 
     @property
     def n_ctx(self) -> int:
@@ -326,20 +324,15 @@ class RecallTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.recall_examples"
 
     kind: Literal["recall"]
-    pairs: Annotated[int, Field(gt=0, le=10_000)] = Field(
-        4, description="number of key-value pairs at the beginning of a sequence"
-    )
-    length: Annotated[int, Field(gt=2, le=100_000)] = Field(
-        64, description="number of tokens in a sequence: first the pairs, then keys and filler tokens"
-    )
-    vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = Field(
-        8192,
-        description="size of the vocabulary: token 0 is the filler; of the others, the first half are keys, "
-        "the second half values",
-    )
+    pairs: int = Field(4, gt=0, le=10_000)
+    """number of key-value pairs at the beginning of a sequence"""
+    length: int = Field(64, gt=2, le=100_000)
+    """number of tokens in a sequence: first the pairs, then keys and filler tokens"""
+    vocabulary: int = Field(8192, ge=4, le=1_000_000)
+    """size of the vocabulary: token 0 is the filler; of the others, the first half are keys, the second half values"""
 
-    @model_validator(mode="after")
-    def _has_room(self) -> "RecallTask":
+    @whole
+    def _check_whole(self) -> None:
         if self.length < 3 * self.pairs:
             raise ValueError(
                 f"length {self.length} has no room for {self.pairs} pairs and the repeated keys; give "
@@ -350,7 +343,6 @@ class RecallTask(SyntheticTask):
                 f"pairs {self.pairs}: {self.vocabulary} tokens have {self.vocabulary // 2 - 1} keys; give a larger "
                 "vocabulary"
             )
-        return self
 
     @property
     def n_ctx(self) -> int:
@@ -388,10 +380,10 @@ class InductionTask(SyntheticTask):
     examples: ClassVar[str] = "headway.data.synthetic.induction_examples"
 
     kind: Literal["induction"]
-    letters: Annotated[int, Field(ge=2, le=100_000)] = Field(
-        16, description="number of different letters; no letter follows itself"
-    )
-    length: Annotated[int, Field(gt=1, le=100_000)] = Field(64, description="number of letters of a sequence")
+    letters: int = Field(16, ge=2, le=100_000)
+    """number of different letters; no letter follows itself"""
+    length: int = Field(64, gt=1, le=100_000)
+    """number of letters of a sequence"""
 
     @property
     def n_ctx(self) -> int:

@@ -97,13 +97,9 @@ class SyntheticTask(TokensTask):
     judge: ClassVar[str] = "headway.train.lm.evaluate.SyntheticJudge"
     baselines: ClassVar[str] = "headway.stats.lm.summary.known_baselines"
 
-    solved_above: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="accuracy above which a run solves the task; null: all answers must be correct, or 0.99 if there "
-        "are too many inputs to list",
-    )
+    solved_above: float | None = Field(None, gt=0, lt=1)
+    """accuracy above which a run solves the task; null: all answers must be correct, or 0.99 if there are too many
+    inputs to list"""
 
     @property
     def n_inputs(self) -> int | None:

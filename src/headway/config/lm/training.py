@@ -6,10 +6,10 @@ The optimizers follow torch.optim of the same name, term by term.
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, WithJsonSchema, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, WithJsonSchema
 
 from headway.config.run import Training
-from headway.config.spec import METRICS_ONCE, Betas, Spec, known_in
+from headway.config.spec import METRICS_ONCE, BelowOne, Betas, Spec, known_in, whole
 
 Better = Literal["high", "low"]
 
@@ -39,13 +39,12 @@ class Regularizer(Spec):
     Papers: Li et al. 2018, arXiv 1810.10183 (disagreement, weight 1 there); Lee et al. 2019, arXiv 1910.04500.
     """
 
-    metric: RegularizedMetric = Field(
-        description="the metric of every layer that the term lowers (similarity of heads) or raises (difference)"
-    )
-    weight: float = Field(1.0, gt=0, description="factor of the term in the loss")
-    schedule: Literal["constant", "rising", "falling"] = Field(
-        "constant", description="schedule of the factor: constant, rising linearly from 0, or falling linearly to 0"
-    )
+    metric: RegularizedMetric
+    """the metric of every layer that the term lowers (similarity of heads) or raises (difference)"""
+    weight: PositiveFloat = 1.0
+    """factor of the term in the loss"""
+    schedule: Literal["constant", "rising", "falling"] = "constant"
+    """schedule of the factor: constant, rising linearly from 0, or falling linearly to 0"""
 
     def weight_at(self, step: int, steps: int) -> float:
         """Return the weight at a step (the first is 1) of a given number of steps.
@@ -67,21 +66,17 @@ class DropHead(Spec):
     Paper: Zhou et al. 2020, arXiv 2004.13342.
     """
 
-    start: float = Field(0.2, ge=0, lt=1, description="probability that a head is dropped at the first step")
-    end: float = Field(0.2, ge=0, lt=1, description="probability that a head is dropped at the last step")
-    turn: float = Field(
-        0.5,
-        gt=0,
-        lt=1,
-        description="point of training, as a share of the steps, at which the probability reaches 0; afterwards it "
-        "rises again",
-    )
+    start: BelowOne = 0.2
+    """probability that a head is dropped at the first step"""
+    end: BelowOne = 0.2
+    """probability that a head is dropped at the last step"""
+    turn: float = Field(0.5, gt=0, lt=1)
+    """point of training, as a share of the steps, at which the probability reaches 0; afterwards it rises again"""
 
-    @model_validator(mode="after")
-    def _drops(self) -> "DropHead":
+    @whole
+    def _check_whole(self) -> None:
         if self.start == self.end == 0:
             raise ValueError("start and end are 0, so no head would ever be dropped; raise one, or leave drophead out")
-        return self
 
     def probability_at(self, step: int, steps: int) -> float:
         """Return the probability at a step (the first is 1) of a given number of steps.
@@ -100,41 +95,39 @@ class DropHead(Spec):
 class _TokensTraining(Training):
     """The settings that every language model's training has; its length is given in one of three units."""
 
-    steps: NonNegativeInt | None = Field(
-        None,
-        description="number of optimizer steps; give either steps, tokens or epochs. 0 is allowed only with "
-        "`init_from`",
-    )
-    tokens: PositiveInt | None = Field(None, description="number of training tokens, instead of `steps`")
-    epochs: float | None = Field(None, gt=0, description="number of passes over the corpus, instead of `steps`")
-    batch_size: PositiveInt = Field(description="number of sequences in an optimizer step")
-    grad_accumulation: PositiveInt = Field(
-        1, description="number of equal parts into which a batch is split to save memory; their gradients are summed"
-    )
-    learning_rate: float = Field(gt=0, description="the peak learning rate")
-    warmup_steps: NonNegativeInt = Field(
-        0, description="number of warm-up steps, during which the learning rate rises from 0"
-    )
-    lr_schedule: Literal["linear", "cosine", "constant"] = Field(
-        "linear",
-        description="schedule of the learning rate after warm-up; linear and cosine fall to 0 at the last step",
-    )
-    clip: float | None = Field(1.0, gt=0, description="maximum gradient norm (gradient clipping); null: no clipping")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="precision of matrix products; weights stay fp32")
-    betas: Betas = Field((0.9, 0.999), description="decay rates of the running means of the gradient and of its square")
-    eps: float = Field(1e-8, gt=0, description="number added to the root of the mean squared gradient")
-    weight_decay: float = Field(
-        0.0,
-        ge=0,
-        description="decoupled weight decay: each step multiplies matrices by 1 - learning_rate * weight_decay",
-    )
-    regularizers: Annotated[tuple[Regularizer, ...], METRICS_ONCE] = Field(
-        (), description="loss terms that make the heads of a layer differ more"
-    )
-    drophead: DropHead | None = Field(None, description="random dropping of whole heads during training; null: none")
+    steps: NonNegativeInt | None = None
+    """number of optimizer steps; give either steps, tokens or epochs. 0 is allowed only with `init_from`"""
+    tokens: PositiveInt | None = None
+    """number of training tokens, instead of `steps`"""
+    epochs: PositiveFloat | None = None
+    """number of passes over the corpus, instead of `steps`"""
+    batch_size: PositiveInt
+    """number of sequences in an optimizer step"""
+    grad_accumulation: PositiveInt = 1
+    """number of equal parts into which a batch is split to save memory; their gradients are summed"""
+    learning_rate: PositiveFloat
+    """the peak learning rate"""
+    warmup_steps: NonNegativeInt = 0
+    """number of warm-up steps, during which the learning rate rises from 0"""
+    lr_schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """schedule of the learning rate after warm-up; linear and cosine fall to 0 at the last step"""
+    clip: float | None = Field(1.0, gt=0)
+    """maximum gradient norm (gradient clipping); null: no clipping"""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """precision of matrix products; weights stay fp32"""
+    betas: Betas = (0.9, 0.999)
+    """decay rates of the running means of the gradient and of its square"""
+    eps: PositiveFloat = 1e-8
+    """number added to the root of the mean squared gradient"""
+    weight_decay: NonNegativeFloat = 0.0
+    """decoupled weight decay: each step multiplies matrices by 1 - learning_rate * weight_decay"""
+    regularizers: Annotated[tuple[Regularizer, ...], METRICS_ONCE] = ()
+    """loss terms that make the heads of a layer differ more"""
+    drophead: DropHead | None = None
+    """random dropping of whole heads during training; null: none"""
 
-    @model_validator(mode="after")
-    def _length_and_parts(self) -> "_TokensTraining":
+    @whole
+    def _check_whole(self) -> None:
         given = [name for name in ("steps", "tokens", "epochs") if getattr(self, name) is not None]
         if len(given) != 1:
             amount = "none was given" if not given else f"{' and '.join(given)} were given"
@@ -144,7 +137,6 @@ class _TokensTraining(Training):
                 f"grad_accumulation {self.grad_accumulation} does not divide batch_size {self.batch_size}; "
                 "the parts of a batch are equal"
             )
-        return self
 
 
 class TokensAdamW(_TokensTraining):
@@ -157,10 +149,10 @@ class Muon(_TokensTraining):
     """Muon for the matrices of the layers, AdamW for all other parameters (Jordan et al. 2024)."""
 
     optimizer: Literal["muon"]
-    momentum: float = Field(
-        0.95, ge=0, lt=1, description="momentum of Muon: the share of the previous update that is kept"
-    )
-    adamw_learning_rate: float = Field(gt=0, description="the peak learning rate of AdamW")
+    momentum: BelowOne = 0.95
+    """momentum of Muon: the share of the previous update that is kept"""
+    adamw_learning_rate: PositiveFloat
+    """the peak learning rate of AdamW"""
 
 
 TokensTraining = Annotated[TokensAdamW | Muon, Field(discriminator="optimizer")]

@@ -27,7 +27,7 @@ from headway.config.lm.measurement import AblateHeads
 from headway.config.lm.run import TokensRun
 from headway.data.batch import Examples
 from headway.errors import UserError
-from headway.heads.measure import Repeated, examine, repeated_batches
+from headway.heads.measure import Repeated, drawn_repeats, examine, in_batches
 from headway.heads.scores import HeadScores, to_arrays
 from headway.models.trace import Trace
 from headway.models.transformer import asked, mean_loss
@@ -118,14 +118,9 @@ class _Probe:
 
     @cached_property
     def _repetition(self) -> tuple[Repeated, ...]:
-        return repeated_batches(
-            self._examples.vocab_size,
-            self._run.task.n_ctx // 2,
-            sequences=self._run.probes.sequences,
-            at_once=self._at_once,
-            seed=0,
-            device=self._loss.device,
-        )
+        longest, sequences = self._run.task.n_ctx // 2, self._run.probes.sequences
+        drawn = drawn_repeats(self._examples.vocab_size, longest, sequences, seed=0)
+        return in_batches(drawn, self._at_once, self._loss.device)
 
 
 _SMALL = 0.01
