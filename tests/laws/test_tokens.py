@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 420_694,
-    "code lines": 40_051,
-    "dense modules": 82,
-    "functions above 400 tokens": 25,
+    "tokens": 415_727,
+    "code lines": 39_551,
+    "dense modules": 80,
+    "functions above 400 tokens": 24,
     "comprehensions in 1,000 lines": 76,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
