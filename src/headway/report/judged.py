@@ -8,10 +8,11 @@ from headway.base.files import derived, write_changed_json
 from headway.base.identity import signed
 from headway.base.text import number
 from headway.config.metrics import METRICS
+from headway.report.charts.figure import capital
 from headway.report.charts.files import write_whole
 from headway.report.charts.page import Row, Table, render
 from headway.report.experiment.differences import compared_arms
-from headway.report.experiment.first_screen import MOST_ROWS, forest, headline
+from headway.report.experiment.first_screen import MOST_ROWS, forest, headline, strongest_first
 from headway.stats.results import Results
 from headway.stats.verdicts import quantity, scope
 
@@ -33,14 +34,13 @@ def page(results: Results) -> str:
     in_per_cent = all(one.is_logarithmic for one in results.judged if one.n_pairs)
     shown = list(compared_arms(results, results.labels, in_per_cent=in_per_cent))
     measured = quantity(METRICS[results.primary])
-    strongest = sorted(shown, key=lambda one: (not one.judged.is_told, -abs(one.mean)))
-    first = strongest[:MOST_ROWS] if len(shown) > MOST_ROWS else shown
+    first = strongest_first(shown)[:MOST_ROWS] if len(shown) > MOST_ROWS else shown
     family = results.families[0]
     return render(
         "judged.html.j2",
         [],
         name=results.experiment,
-        title=f"{measured[:1].upper()}{measured[1:]} of {len(results.labels)} arms",
+        title=f"{capital(measured)} of {len(results.labels)} arms",
         answer=headline(results, shown) if shown else "There is no answer, since no two arms have a value.",
         warnings=results.warnings,
         forest=forest(results, "", first, in_per_cent=in_per_cent) if shown else None,
@@ -57,15 +57,15 @@ def _arms(results: Results) -> Table:
     for arm, label in results.labels.items():
         values = np.array(list(results.by_seed(arm).values()))
         spread = number(float(values.std(ddof=1)), 3) if len(values) > 1 else "–"
-        written = (
-            [number(float(each)) for each in (values.mean(), values.min(), values.max())] if len(values) else ["–"] * 3
-        )
-        rows.append(Row(cells=(label, str(len(values)), written[0], spread, written[1], written[2])))
-    return Table(columns=("arm", "seeds", "mean", "sd", "smallest", "largest"), rows=tuple(rows))
+        mean, low, high = "–", "–", "–"
+        if len(values):
+            mean, low, high = (number(float(each)) for each in (values.mean(), values.min(), values.max()))
+        rows.append(Row(cells=(label, str(len(values)), mean, spread, low, high)))
+    return Table(columns=("arm", "seeds", "mean", "sd", "smallest", "largest"), rows=rows)
 
 
 def _runs(results: Results) -> Table:
     seeds = sorted({run.seed for run in results.runs})
     by_seed = {arm: results.by_seed(arm) for arm in results.labels}
     rows = [Row(cells=(str(seed), *(number(by_seed[arm].get(seed)) for arm in by_seed))) for seed in seeds]
-    return Table(columns=("seed", *results.labels.values()), rows=tuple(rows))
+    return Table(columns=("seed", *results.labels.values()), rows=rows)

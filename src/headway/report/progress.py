@@ -154,6 +154,7 @@ def status_table(store: Store) -> Group:
     work: dict[str, float] = {}  # of an arm, whose runs differ in their seeds alone
     for run in store.runs("sizes"):
         holder = last_holder(run.path / "lease") if run.status in ("running", "interrupted") else None
+        worker = holder if run.status == "running" else None
         progress = Progress(
             name=run.name,
             seed=run.seed,
@@ -161,9 +162,9 @@ def status_table(store: Store) -> Group:
             message=run.message,
             step=run.steps if run.status == "done" else holder.step if holder else 0,
             steps=run.steps,
-            steps_per_s=holder.steps_per_s if holder and run.status == "running" else None,
+            steps_per_s=worker.steps_per_s if worker else None,
             work_per_step=work[run.name] if run.name in work else work.setdefault(run.name, work_per_step(run)),
-            worker=holder.worker if holder and run.status == "running" else "",
+            worker=worker.worker if worker else "",
             held_s=holder.held_s if holder else None,
             folder=run.path,
         )

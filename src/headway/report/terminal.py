@@ -1,8 +1,8 @@
 """Tables and sentences for a terminal: the cost of an experiment, and the parameters of published models by part."""
 
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -27,6 +27,8 @@ class Terminal(Console):
             yield piece if piece.control else Segment(printable(piece.text), piece.style)
 
 
+Value = TypeVar("Value", bound=Hashable)
+
 _ROUNDED = 10_000
 """Counts of a part from here on are rounded to three digits in a table."""
 _MOST_ROWS = 60
@@ -45,11 +47,8 @@ class PlannedCosts:
     @property
     def picture(self) -> Parts:
         """The parameters by part as bars; arms with equal counts share a bar."""
-        alike: dict[tuple[tuple[str, int], ...], list[Cost]] = defaultdict(list)
-        for cost in self.costs:
-            alike[tuple(cost.budget.parameters.items())].append(cost)
-        names = [together([cost.arm.full_name for cost in group], len(self.costs)) for group in alike.values()]
-        return Parts(counts={name: dict(counts) for name, counts in zip(names, alike, strict=True)})
+        alike = _alike((cost.arm.full_name, tuple(cost.budget.parameters.items())) for cost in self.costs)
+        return Parts(counts={together(names, len(self.costs)): dict(counts) for counts, names in alike.items()})
 
     def bars(self) -> tuple[Parts, ...]:
         """Return the picture, unless nothing is known of the parameters."""
@@ -101,14 +100,10 @@ class PlannedCosts:
 
     def _rows(self, cells: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield a row for each arm; of many arms, those with equal cells share a row."""
-        names = [cost.arm.full_name for cost in self.costs]
-        if len(names) <= _MOST_ROWS:
-            yield from zip(names, cells, strict=True)
-            return
-        alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for name, row in zip(names, cells, strict=True):
-            alike[row].append(name)
-        yield from ((together(group, len(names)), row) for row, group in alike.items())
+        rows = [(cost.arm.full_name, row) for cost, row in zip(self.costs, cells, strict=True)]
+        if len(rows) > _MOST_ROWS:
+            rows = [(together(names, len(rows)), row) for row, names in _alike(rows).items()]
+        yield from rows
 
     def starts(self) -> tuple[Tree, ...]:
         """Return the tree of arms that start from others, with what each does first; empty if none does."""
@@ -191,6 +186,14 @@ class PlannedCosts:
                 yield f"training.{key} ({length:,} here) sets the length of a run; smaller means shorter{example}"
 
 
+def _alike(values: Iterable[tuple[str, Value]]) -> dict[Value, list[str]]:
+    """Return the names of equal values."""
+    names: dict[Value, list[str]] = {}
+    for name, value in values:
+        names.setdefault(value, []).append(name)
+    return names
+
+
 def _range(n_steps: list[int]) -> str:
     low, high = min(n_steps), max(n_steps)
     return counted(high, "step") if low == high else f"{low} to {counted(high, 'step')}"
@@ -225,9 +228,7 @@ def _count(number: int) -> str:
 
 
 def _matched(what: str, values: Mapping[str, Hashable]) -> str:
-    alike = defaultdict(list)
-    for name, value in values.items():
-        alike[value].append(name)
+    alike = _alike(values.items())
     if len(alike) == 1 and len(values) > 2:
         return f"matched in {what}: all {len(values)} arms"
     groups = [

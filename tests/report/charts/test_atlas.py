@@ -95,13 +95,13 @@ def test_attentions_of_an_encoder_and_decoder_are_shown_by_kind():
 
 def test_values_that_are_nearly_the_same_are_not_made_to_differ():
     scale, _ = colours("nats", [np.array([2.549, 2.55, 2.551])])
-    low, high = scale.to_dict()["domain"]
+    low, high = scale["domain"]
     assert low < 2.5 < 2.6 < high
 
 
 def test_values_that_differ_fill_the_scale():
     scale, _ = colours("nats", [np.array([2.0, 2.5, 3.0])])
-    assert scale.to_dict()["domain"] == [2.0, 3.0]
+    assert scale["domain"] == [2.0, 3.0]
 
 
 def test_heads_that_are_named_have_a_frame():

@@ -71,7 +71,6 @@ def test_figures_are_those_that_were_probed(material: ReportData, plain: dict[st
         "heads-output-dissimilarity-variance",
         "heads-attention-diversity",
         "association",
-        "layers-output-dissimilarity",
     ]
     folded = {"heads-query-orthogonality-raw", "heads-sink-score"}
     assert folded <= {name for name, figure in found.items() if figure.folded}
@@ -170,17 +169,6 @@ def test_a_layer_of_one_head_needs_two(tmp_path: Path) -> None:
     assert "No line for layer 0 of ragged: the metric needs two heads." in found["heads-query-cka"].caption
     assert {row["layer"] for row in rows(found["heads-query-cka"])} == {1, 2, 3, 4, 5}
     assert {row["layer"] for row in rows(found["heads-attention-diversity"])} == set(range(6))
-    assert found["heads-output-dissimilarity"].animation().startswith(b"GIF")
-
-
-def test_layers_have_a_point_per_arm_over_training_and_at_the_end(material: ReportData) -> None:
-    figure = heads.by_layer(material.under(None))
-    assert figure is not None
-    points = [row for row in rows(figure) if "layer" in row]
-    assert len(points) == 2 * 2 * 6
-    late = [row["value"] for row in points if row["when"] == "at the end of training" and row["what"] == "4 heads"]
-    assert late[0] > late[-1]  # as planted
-    assert "95 % CI" in figure.caption
 
 
 @pytest.mark.slow
@@ -196,23 +184,6 @@ def test_regularised_arms_are_points_of_loss_and_diversity(tmp_path: Path) -> No
     assert [row["what"] for row in points] == ["neither", "kept apart", "DropHead"]
     assert "High query CKA: similar queries." in figure.caption
     assert any(entry.name == "regularisers-hardly-help" for entry in one.results.claims)
-
-
-@pytest.mark.slow
-def test_kv_heads_tell_pairs_that_share_keys_from_others(tmp_path: Path) -> None:
-    arms = {f"kv-{n}": {"label": f"{n} KV", "model": {"n_heads": 8, "n_kv_heads": n}} for n in (8, 2, 1)}
-    one = fabricated(tmp_path, chosen=tuple(arms), arms=arms, baseline="kv-8")
-    figure = drawn(one)["kv-heads"]
-    found = {(row["kv_heads"], row["pairs"]) for row in rows(figure) if row["metric"] == "output_dissimilarity"}
-    assert found == {(8, "other pairs"), (2, "pairs that share keys"), (2, "other pairs"), (1, "pairs that share keys")}
-    run = one.arms[1].shown
-    value = run.run.head_arrays(STEPS)["output_dissimilarity/layers.0.attention"]
-    sharing = np.concatenate([value[:4, :4][np.triu_indices(4, 1)], value[4:, 4:][np.triu_indices(4, 1)]])
-    of_layers = heads._by_sharing(run, "output_dissimilarity")
-    assert len(sharing) == 12
-    assert of_layers["pairs that share keys"] != of_layers["other pairs"]
-    assert heads.against_loss(one) is None
-    assert heads.by_kv_heads(fabricated(tmp_path / "other")) is None
 
 
 def test_the_report_says_what_becomes_of_the_published_statements(material: ReportData) -> None:

@@ -1,4 +1,4 @@
-"""Figures of tasks whose answer is known: right answers beside limits, by hops and by length, and errors by heads."""
+"""Figures of tasks whose answer is known: right answers beside limits, by hops, and errors by heads."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from headway.report.experiment.data import ArmResults, Finished, ReportData, arm
 from headway.report.lm import report
 from headway.report.lm.common import loss_metric
 from headway.report.lm.size import loss_against_parameters
-from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
+from headway.report.lm.synthetic import accuracies, by_kind, errors_by_heads, solved_map
 from headway.stats.laboratory import References
 from headway.stats.results import Results
 
@@ -71,15 +71,13 @@ def test_chance_is_drawn_where_the_task_has_one():
     assert "Grey line: accuracy of guessing" in figure.caption
 
 
-def test_hops_are_told_one_by_one_and_lengths_by_octave():
-    by = {"accuracy_by_kind": [1.0, 0.9, 0.5], "accuracy_by_length": [None, 1.0, 0.8]}
+def test_hops_are_told_one_by_one():
+    by = {"accuracy_by_kind": [1.0, 0.9, 0.5]}
     hops = material_of(load("heads-for-hops"), {"l2": shares(0.8, 0.8, **by), "l3": shares(0.9, **by)})
     assert {(r["at"], r["accuracy"]) for r in rows_of(by_kind(hops)) if "arm" in r} == {(0, 1.0), (1, 0.9), (2, 0.5)}
     guesses = [r["accuracy"] for r in rows_of(by_kind(hops)) if "arm" not in r]
     assert guesses[0] == 1.0
     assert len(guesses) == cast(Any, hops.experiment.arms[0].resolved_spec).task.hops + 1
-    assert {(r["at"], r["accuracy"]) for r in rows_of(by_length(hops))} == {(2, 1.0), (4, 0.8)}
-    assert by_length(hops).folded
     first = next(figure for figure in report.answers(hops) if figure is not None)
     assert first.name == "accuracy-by-kind"
 
@@ -138,4 +136,4 @@ def test_they_can_be_drawn(endpoints):
 
 def test_of_other_tasks_there_is_none():
     text = material_of(load("head-progression"), {"constant-low": [{"eval_loss_nats": 2.0}]})
-    assert list(report.answers(text)) == [None] * 5
+    assert list(report.answers(text)) == [None] * 4

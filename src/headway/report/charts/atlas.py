@@ -4,7 +4,6 @@ Layers may differ in their number of heads. A separate column shows, in the same
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,15 @@ import numpy as np
 from headway.base.text import join, listed
 from headway.config.metrics import metric_name
 from headway.heads.scores import DECLARED, HeadScores, head_names, row_labels
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, Hint, alt, inline, panel
+from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, Hint, alt, charted, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, head_map, valued
 
 LEFT_OUT = ("raw", "published")
 """Endings of metrics that no panel shows unless it is asked for: they grow with rows and widths."""
+
+STRIPS = {"null": "null", "untrained": "random heads"}
+"""The reference values of `HeadScores` in columns at the right of a panel, and their names beside the pointer."""
 
 END = ("end", "")
 """Cells end across at `end`; down they are the rows."""
@@ -52,33 +54,30 @@ def atlas(
     Returns:
         None where there is nothing to draw.
     """
-    heads = {metric: _rounded(scores[metric].per_head()) for metric in _chosen(scores, metrics)}
+    heads = {metric: _filled(scores[metric].per_head()) for metric in _chosen(scores, metrics)}
     heads = {metric: found for metric, found in heads.items() if any(np.isfinite(v).any() for v in found.values())}
     if not heads:
         return None
-    labels = labels or row_labels(dict.fromkeys(name for found in heads.values() for name in found))
-    rows = [labels[attention] for attention in labels if any(attention in found for found in heads.values())]
-    strips = {"null": any(scores[metric].null for metric in heads)}
-    strips["untrained"] = any(scores[metric].untrained for metric in heads)
-    shown = [strip for strip, there in strips.items() if there]
+    there = dict.fromkeys(attention for found in heads.values() for attention in found)
+    labels = labels or row_labels(there)
+    rows = [label for attention, label in labels.items() if attention in there]
+    shown = [strip for strip in STRIPS if any(getattr(scores[metric], strip) for metric in heads)]
     size = _Size(widest=max(len(v) for found in heads.values() for v in found.values()), rows=rows, strips=shown)
-    table = inline(_table(heads, labels, scores))
+    cells = charted(_table(heads, labels, scores))
     panels = []
     for at, (metric, found) in enumerate(heads.items()):
-        score = scores[metric]
-        nulls = [null for strip in size.strips for null in _nulls(score, found, labels, size, strip)]
-        panels.append(_chart(_Panel(score=score, found=found, at=at, nulls=nulls), table, size, marked))
+        nulls = [null for strip in shown for null in _nulls(scores[metric], found, labels, size, strip)]
+        panels.append(_chart(scores[metric], at, found, nulls, cells, size, marked))
     # Given at once: each method of a chart of charts copies all of them.
-    apart = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
+    apart = {"scale": {"color": "independent"}}
     lines = [
         alt.hconcat(*panels[first : first + size.columns], spacing=20, resolve=apart)
         for first in range(0, len(panels), size.columns)
     ]
     said = join(
         caption,
-        "Rows are layers, cells are heads."
-        if len(panels) == 1
-        else "Rows are layers, cells are heads. Each panel has its own colour scale.",
+        "Rows are layers, cells are heads.",
+        "Each panel has its own colour scale." if len(panels) > 1 else "",
         _said_of_strips(shown),
         _need_two(heads, labels),
     )
@@ -118,7 +117,7 @@ def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> 
     return [metric for metric in metrics if metric in scores and scores[metric].declared.of != "layer"]
 
 
-def _rounded(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _filled(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {attention: np.asarray(value, np.float64) for attention, value in found.items() if np.size(value)}
 
 
@@ -144,92 +143,76 @@ def _table(
     for attention, label in labels.items():
         for at, (metric, found) in enumerate(heads.items()):
             value = found.get(attention, np.empty(0))
-            own = {"n": of_heads(scores[metric].null.get(attention), len(value))}
-            own["u"] = of_heads(scores[metric].untrained.get(attention), len(value))
+            own = {
+                f"{strip[0]}{at}": of_heads(getattr(scores[metric], strip).get(attention), len(value))
+                for strip in STRIPS
+            }
             for head, (called, number) in enumerate(zip(head_names(label, len(value)), value, strict=True)):
                 row = rows.setdefault(called, {"row": label, "slot": head, "end": head + 1, "name": called})
                 row[f"m{at}"] = number
-                row |= {f"{which}{at}": null[head] for which, null in own.items() if np.isfinite(null[head])}
+                row |= {column: null[head] for column, null in own.items() if np.isfinite(null[head])}
     return list(rows.values())
 
 
 def of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
     """A null as one number for each head: of pairs the mean over a head's others."""
-    if null is None:
-        return np.full(n_heads, np.nan)
-    values = np.asarray(null, np.float64)
+    values = np.asarray(np.nan if null is None else null, np.float64)
     if values.ndim == 2 and n_heads > 1:
         pairs = np.broadcast_to(values, (n_heads, n_heads))
         return np.asarray((pairs.sum(1) - np.diagonal(pairs)) / (n_heads - 1))
-    return (
-        np.broadcast_to(values.reshape(-1)[: n_heads if values.size > 1 else 1], n_heads)
-        if values.size
-        else (np.full(n_heads, np.nan))
-    )
+    return np.broadcast_to(values.reshape(-1)[:n_heads], n_heads)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Panel:
-    """A metric of a panel, its values by attention, its number among the panels, and its nulls."""
-
-    score: HeadScores
-    found: Mapping[str, np.ndarray]
-    at: int
-    nulls: list[dict[str, Any]]
-
-    @property
-    def column(self) -> str:
-        return f"m{self.at}"
-
-    @property
-    def hints(self) -> list[Hint]:
-        shown: list[Hint] = ["name:N", (f"{self.column}:Q", ".3~g", metric_name(self.score.metric))]
-        if self.score.null:
-            shown.append((f"n{self.at}:Q", ".3~g", "null"))
-        if self.score.untrained:
-            shown.append((f"u{self.at}:Q", ".3~g", "random heads"))
-        return shown
-
-
-def _chart(drawn: _Panel, table: Any, size: _Size, marked: Sequence[str]) -> Any:
+def _chart(
+    score: HeadScores,
+    at: int,
+    found: Mapping[str, np.ndarray],
+    nulls: Sequence[Mapping[str, Any]],
+    cells: Any,
+    size: _Size,
+    marked: Sequence[str],
+) -> Any:
     """Draw one metric: cells, the null at their right, and numbers if there is room for them."""
-    column, declared = drawn.column, drawn.score.declared
-    scale, light = colours(declared.unit, [*drawn.found.values(), np.array([row["null"] for row in drawn.nulls])])
-    length = max(48, min(120, size.step * len(size.rows)))
+    column = f"m{at}"
+    scale, light = colours(score.declared.unit, [*found.values(), np.array([row["null"] for row in nulls])])
+    height = size.step * len(size.rows)
     digits = ".2~g" if light is None else ".3~g"
+    length = max(48, min(120, height))
     colour = valued(column, scale, orient="right", gradientLength=length, tickCount=4, format=digits)
-    x, y = _across(size, bool(drawn.nulls)), _down(size)
-    cells = alt.Chart(table).transform_filter(f"isDefined(datum.{column})")
-    finite = cells.transform_filter(f"isValid(datum.{column})")
-    unknown = cells.transform_filter(f"!isValid(datum.{column})")
+    x, y = _across(size, bool(nulls)), _down(size)
+    known = cells.transform_filter(f"isDefined(datum.{column})")
+    finite = known.transform_filter(f"isValid(datum.{column})")
+    unknown = known.transform_filter(f"!isValid(datum.{column})")
+    shown: list[Hint] = ["name:N", (f"{column}:Q", ".3~g", metric_name(score.metric))]
+    shown += [(f"{strip[0]}{at}:Q", ".3~g", title) for strip, title in STRIPS.items() if getattr(score, strip)]
     layers = [
         head_map(unknown, x, y, alt.value("white"), ends=END, gap=1, stroke="#c9ced6"),
-        head_map(finite, x, y, colour, ends=END, gap=size.gap, shown=drawn.hints),
+        head_map(finite, x, y, colour, ends=END, gap=size.gap, shown=shown),
     ]
     if marked:
         of_marked = finite.transform_filter(alt.FieldOneOfPredicate("name", oneOf=list(marked)))
         frame = {"gap": 2.5, "stroke": MARK, "fillOpacity": alt.value(0)}
         layers.append(head_map(of_marked, x, y, alt.value("white"), ends=END, **frame))
-    of_null = alt.Chart(inline(drawn.nulls))
-    if drawn.nulls:
-        shown: list[Hint] = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
-        layers.append(head_map(of_null, x, y, alt.Color("null:Q", scale=scale), ends=END, gap=size.gap, shown=shown))
-    written = _digits(drawn.found.values())
+    numbered = {column: finite}
+    if nulls:
+        numbered["null"] = charted(nulls)
+        shown = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
+        of_null = alt.Color("null:Q", scale=scale)
+        layers.append(head_map(numbered["null"], x, y, of_null, ends=END, gap=size.gap, shown=shown))
+    written = _digits(found.values())
     if light is not None and written is not None and size.cell >= 28 and size.step >= 18:
-        layers.append(_numbers(finite, column, x, y, written, light))
-        if drawn.nulls:
-            layers.append(_numbers(of_null, "null", x, y, written, light))
-    return panel(layers, size.width, size.step * len(size.rows), _title(drawn.score))
+        layers += [_numbers(chart, field, x, y, written, light) for field, chart in numbered.items()]
+    return panel(layers, size.width, height, _title(score))
 
 
 def _title(score: HeadScores) -> Any:
-    return alt.TitleParams(
-        metric_name(score.metric),
-        subtitle=f"high: {score.declared.high}",
-        subtitleColor=QUIET,
-        subtitleFontSize=11,
-        frame="group",
-    )
+    return {
+        "text": metric_name(score.metric),
+        "subtitle": f"high: {score.declared.high}",
+        "subtitleColor": QUIET,
+        "subtitleFontSize": 11,
+        "frame": "group",
+    }
 
 
 def _numbers(cells: Any, column: str, x: Axis, y: Axis, written: str, light: str) -> Any:
@@ -283,14 +266,11 @@ def _nulls(
 ) -> list[dict[str, Any]]:
     """A null of each row, its mean over heads or over pairs of different ones; where the metric has a value."""
     rows = []
-    of = score.null if strip == "null" else score.untrained
     start = size.end - size.null * (len(size.strips) - size.strips.index(strip))
-    for attention in labels:
-        if attention in of and np.isfinite(found.get(attention, np.array([]))).any():
-            null = np.asarray(of[attention], np.float64)
-            if null.ndim == 2 and null.shape[0] == null.shape[1] > 1:
-                null = null[~np.eye(len(null), dtype=bool)]
-            if null.size and np.isfinite(null).all():
-                place = {"slot": start, "end": start + size.null, "what": strip}
-                rows.append({"row": labels[attention], "null": null.mean(), **place})
+    place = {"slot": start, "end": start + size.null, "what": strip}
+    for attention, label in labels.items():
+        values = found.get(attention, np.empty(0))
+        null = of_heads(getattr(score, strip).get(attention), len(values))
+        if np.isfinite(values).any() and np.isfinite(null).all():
+            rows.append({"row": label, "null": null.mean(), **place})
     return rows

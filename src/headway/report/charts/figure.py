@@ -84,6 +84,11 @@ INK = "#22262b"
 QUIET = "#6b7280"
 
 
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
 def head_colours(n_heads: int) -> dict[str, str]:
     """The colours of heads, by their numbers as text.
 
@@ -229,6 +234,11 @@ def inline(rows: Iterable[Mapping[str, Any]]) -> "InlineData":
     return alt.InlineData(values=json.dumps([{key: _short(value) for key, value in row.items()} for row in rows]))
 
 
+def charted(rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Return a chart of rows, which has no mark yet."""
+    return alt.Chart(inline(rows))
+
+
 def _short(value: Any) -> Any:
     if isinstance(value, bool | str) or value is None:
         return value
@@ -270,9 +280,9 @@ def colours_of_column(
         symbol: the shape of the legend's symbols; None: no legend.
         legend: further options of Vega-Lite's legend.
     """
-    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    scale = {"domain": list(colours), "range": list(colours.values())}
     shown = {"title": None, "orient": "bottom", **_SYMBOLS[symbol], **legend} if symbol else None
-    return alt.Color(f"{column}:N", scale=scale, legend=None if shown is None else alt.Legend(**shown))
+    return alt.Color(f"{column}:N", scale=scale, legend=shown)
 
 
 def panel(layers: Sequence[Any], width: float, height: float, title: Any = None, rows: Rows | None = None) -> Any:

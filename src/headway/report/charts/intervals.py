@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.report.charts.figure import INK, QUIET, Hint, Rows, alt, hints, inline
+from headway.report.charts.figure import INK, QUIET, Hint, Rows, alt, charted, hints
 from headway.report.charts.lines import Axis
 
 Interval = tuple[str, str]
@@ -31,7 +31,7 @@ def points_with_intervals(
     wider: Interval | None = None,
     thick: float = 1.8,
     size: float = 80.0,
-    hollow: Callable[[Mapping[str, Any]], bool] | None = None,
+    hollow: str = "",
     shown: Sequence[Hint] = (),
     **mark: Any,
 ) -> list[Any]:
@@ -47,27 +47,28 @@ def points_with_intervals(
         wider: a second interval along x, drawn thin and grey.
         thick: pixels of an interval.
         size: the size of a point, in square pixels.
-        hollow: the function that selects rows whose points have a white middle.
+        hollow: the column of the rows whose points have a white middle; empty: none.
         shown: the columns of the tooltip.
         mark: options of Vega-Lite's points.
     """
     colour = alt.value(colour) if isinstance(colour, str) else colour
-    base = alt.Chart(inline(rows)).encode(color=colour)
+    base = charted(rows)
+    middle = {"x": x.encoded("x"), "y": y.encoded("y"), "color": colour}
     layers = []
-    for ends, width, shade in ((wider, 1.0, alt.value(QUIET)), (across, thick, colour)):
+    for ends, channel, axis, width, shade in (
+        (wider, "x", x, 1.0, alt.value(QUIET)),
+        (across, "x", x, thick, colour),
+        (up, "y", y, thick, colour),
+    ):
         if ends is not None:
-            line = {"x": x.encoded("x", ends[0]), "x2": alt.X2(f"{ends[1]}:Q"), "y": y.encoded("y"), "color": shade}
-            layers.append(base.mark_rule(strokeWidth=width).encode(**line))
-    if up is not None:
-        line = {"x": x.encoded("x"), "y": y.encoded("y", up[0]), "y2": alt.Y2(f"{up[1]}:Q")}
-        layers.append(base.mark_rule(strokeWidth=thick).encode(**line))
-    place = {"x": x.encoded("x"), "y": y.encoded("y"), "color": colour, "tooltip": hints(shown)}
+            line = {channel: axis.encoded(channel, ends[0]), f"{channel}2": f"{ends[1]}:Q", "color": shade}
+            layers.append(base.mark_rule(strokeWidth=width).encode(**{**middle, **line}))
     for is_hollow in (False, True):
-        members = [row for row in rows if bool(hollow and hollow(row)) == is_hollow]
+        members = [row for row in rows if bool(hollow and row[hollow]) == is_hollow]
         fill: dict[str, Any] = {"filled": False, "fill": "white"} if is_hollow else {"filled": True}
         if members:
-            points = alt.Chart(inline(members)).mark_point(**{"size": size, "opacity": 1, **fill, **mark})
-            layers.append(points.encode(**place))
+            points = charted(members).mark_point(**{"size": size, "opacity": 1, **fill, **mark})
+            layers.append(points.encode(**middle, tooltip=hints(shown)))
     return layers
 
 
@@ -92,7 +93,7 @@ def strip(
         shown: the columns of the tooltip.
         mark: options of Vega-Lite's points or ticks.
     """
-    chart = alt.Chart(inline(runs)).encode(x=x.encoded("x"), y=y.encoded("y"), tooltip=hints(shown))
+    chart = charted(runs).encode(x=x.encoded("x"), y=y.encoded("y"), tooltip=hints(shown))
     if isinstance(colour, str):
         mark["color"] = colour
     else:
@@ -124,25 +125,14 @@ def mean_said(n_seeds: int) -> str:
     return f"the mean over {n_seeds} seeds{interval}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mean:
-    """A mean over seeds and the ends of its 95 % interval (t); the mean itself where the seeds are too few for one."""
+def over_seeds(values: Sequence[float] | np.ndarray, column: str = "value") -> dict[str, float]:
+    """The mean of one value or more in a column, and the ends of its 95 % interval (t).
 
-    mean: float
-    low: float
-    high: float
-
-    def row(self, column: str = "value", low: str = "low", high: str = "high") -> dict[str, float]:
-        """The three numbers by the columns of a figure."""
-        return {column: self.mean, low: self.low, high: self.high}
-
-
-def over_seeds(values: Sequence[float] | np.ndarray) -> Mean:
-    """The mean of one value or more, with its interval.
+    If the seeds are too few for an interval, both ends are the mean.
 
     Examples:
         >>> over_seeds([1.0, 2.0])
-        Mean(mean=1.5, low=1.5, high=1.5)
+        {'value': 1.5, 'low': 1.5, 'high': 1.5}
     """
     values = np.asarray(values, dtype=float)
     mean, half = float(values.mean()), 0.0
@@ -150,7 +140,7 @@ def over_seeds(values: Sequence[float] | np.ndarray) -> Mean:
         from scipy.stats import t
 
         half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    return Mean(mean=mean, low=mean - half, high=mean + half)
+    return {column: mean, "low": mean - half, "high": mean + half}
 
 
 Side = tuple[float, float, str]
@@ -189,11 +179,10 @@ def sides(points: Sequence[Named], *, width: float, height: float) -> list[Side]
         >>> sides([Named(x=50, y=50, name="one"), Named(x=70, y=50, name="two")], width=300, height=100)
         [(7.0, -9.0, 'left'), (10.0, 4.0, 'left')]
     """
-    taken: list[Box] = [(p.x - _POINT, p.y - _POINT, p.x + _POINT, p.y + _POINT) for p in points]
-    own = list(taken)
-    chosen = []
-    for point, mark in zip(points, own, strict=True):
-        others = [box for box in taken if box is not mark]
+    marks: list[Box] = [(p.x - _POINT, p.y - _POINT, p.x + _POINT, p.y + _POINT) for p in points]
+    chosen, names = list[Side](), list[Box]()
+    for at, point in enumerate(points):
+        others = [*marks[:at], *marks[at + 1 :], *names]
         tried = [*point.first, *SIDES]
         free = (
             side
@@ -201,7 +190,7 @@ def sides(points: Sequence[Named], *, width: float, height: float) -> list[Side]
             if _inside(box := _box(point, side), width, height) and not any(_overlap(box, other) for other in others)
         )
         side = next(free, tried[0])
-        taken.append(_box(point, side))
+        names.append(_box(point, side))
         chosen.append(side)
     return chosen
 
@@ -238,7 +227,7 @@ def names_beside(
     chosen, layers = sides(named, width=width, height=height), []
     for side in dict.fromkeys(chosen):
         members = [row for row, place in zip(rows, chosen, strict=True) if place == side]
-        chart = alt.Chart(inline(members)).encode(text="label:N", x=x.encoded("x"), y=y.encoded("y"))
+        chart = charted(members).encode(text="label:N", x=x.encoded("x"), y=y.encoded("y"))
         place: dict[str, Any] = {"dx": side[0], "dy": side[1], "align": side[2], "fontSize": 11.5}
         layers.append(chart.mark_text(stroke="white", strokeWidth=3.5, strokeJoin="round", color="white", **place))
         layers.append(chart.mark_text(**place).encode(color=colour))

@@ -7,12 +7,12 @@ bands, `rule` a line at a value. `keyed` gives each line its colour, dashes and 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from headway.base.text import counted
-from headway.report.charts.figure import QUIET, SOLID, Hint, LineStyle, alt, hints, inline
+from headway.report.charts.figure import QUIET, SOLID, Hint, LineStyle, alt, charted, hints
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,24 @@ class Axis:
     scale: Mapping[str, Any] = field(default_factory=dict)
     ticks: Mapping[str, Any] | None = field(default_factory=dict)
 
-    def encoded(self, channel: Literal["x", "y"], column: str | None = None) -> Any:
+    def encoded(self, channel: str, column: str | None = None) -> Any:
         """The axis as an encoding of its column, or of another column in the same units."""
-        ends = self.order if self.domain is None else self.domain
         scale: dict[str, Any] = {"type": "log"} if self.log else {}
-        scale |= {} if ends is None else {"domain": list(ends)}
-        scale |= {"nice": False} if self.log or self.domain is not None else {}
-        options: dict[str, Any] = {} if self.order is None else {"sort": list(self.order)}
-        options |= {"scale": alt.Scale(**{**scale, **self.scale})} if scale or self.scale else {}
-        if self.ticks is None or self.ticks:
-            options["axis"] = None if self.ticks is None else alt.Axis(**self.ticks)
-        kind = "Q" if self.order is None else "O"
-        return (alt.X if channel == "x" else alt.Y)(f"{column or self.column}:{kind}", title=self.title, **options)
+        options: dict[str, Any] = {"title": self.title}
+        kind = "Q"
+        if self.order is not None:
+            kind, options["sort"], scale["domain"] = "O", list(self.order), list(self.order)
+        if self.domain is not None:
+            scale["domain"] = list(self.domain)
+        if self.log or self.domain is not None:
+            scale["nice"] = False
+        scale |= self.scale
+        if scale:
+            options["scale"] = scale
+        if self.ticks != {}:
+            options["axis"] = self.ticks
+        encoding = alt.X if channel == "x" else alt.Y
+        return encoding(f"{column or self.column}:{kind}", **options)
 
     def share(self, value: float) -> float:
         """The place of a value between the two ends, from 0 to 1."""
@@ -58,15 +64,13 @@ class Axis:
 
 
 def rule(
-    values: Iterable[float], *, x: Axis | None = None, y: Axis | None = None, colour: str = QUIET,
-    dash: Sequence[float] = SOLID, width: float = 1.0,
-) -> Any:  # fmt: skip
-    """A line across the panel at each value of one of its axes."""
-    axis, channel = (x, "x") if x is not None else (y, "y")
-    assert axis is not None
-    chart = alt.Chart(inline([{axis.column: value} for value in values]))
-    encoding = {channel: axis.encoded(channel)}  # type: ignore[arg-type]  # one of two
-    return chart.mark_rule(color=colour, strokeDash=list(dash), strokeWidth=width).encode(**encoding)
+    values: Iterable[float], *, colour: str = QUIET, dash: Sequence[float] = SOLID, width: float = 1.0, **across: Axis
+) -> Any:
+    """A line across the panel at each value of one of its axes, `x` or `y`."""
+    ((channel, axis),) = across.items()
+    chart = charted({axis.column: value} for value in values)
+    mark = chart.mark_rule(color=colour, strokeDash=list(dash), strokeWidth=width)
+    return mark.encode(**{channel: axis.encoded(channel)})
 
 
 def point_size(rows: Sequence[Mapping[str, Any]], column: str) -> float:
@@ -112,7 +116,7 @@ def line_bands(
         style = {"color": alt.value(style) if isinstance(style, str) else style}
     base = rows
     if isinstance(rows, Sequence):
-        base = alt.Chart(inline(rows))
+        base = charted(rows)
         points = points or point_size(rows, x.column)
     base = base.encode(x=x.encoded("x"), **{key: style[key] for key in ("color", "detail") if key in style})
     named = base.encode(y=y.encoded("y"), tooltip=hints(shown))
@@ -132,7 +136,7 @@ def keyed_rules(values: Sequence[tuple[str, float]], y: Axis, style: Mapping[str
     """A line across the panel for each named reference, in its style of `keyed("what", ...)`."""
     if not values:
         return []
-    chart = alt.Chart(inline({"what": name, y.column: value} for name, value in values)).mark_rule()
+    chart = charted({"what": name, y.column: value} for name, value in values).mark_rule()
     return [chart.encode(y=y.encoded("y"), **style, tooltip=hints(["what:N", f"{y.column}:Q"]))]
 
 
@@ -155,10 +159,10 @@ def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> d
     # The other way round, or Vega-Lite takes it for part of the legend of colours and dashes, and warns.
     backwards = names[::-1]
     thick = [round(float(wide.get(name, 1.8)), 2) for name in backwards]
-    widths = alt.Scale(type="ordinal", domain=backwards, range=thick)
-    legend = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=18)
-    colours = alt.Scale(domain=names, range=[colour for _, colour, _ in styles])
-    dashes = alt.Scale(domain=names, range=[list(dash) for _, _, dash in styles])
+    widths = {"type": "ordinal", "domain": backwards, "range": thick}
+    legend = {"title": None, "orient": "bottom", "columns": 4, "columnPadding": 18}
+    colours = {"domain": names, "range": [colour for _, colour, _ in styles]}
+    dashes = {"domain": names, "range": [list(dash) for _, _, dash in styles]}
     return {
         "color": alt.Color(f"{column}:N", scale=colours, legend=legend),
         "strokeDash": alt.StrokeDash(f"{column}:N", scale=dashes, legend=legend),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.config.head_metrics import NATS
-from headway.report.charts.figure import Hint, alt, hints, inline
+from headway.report.charts.figure import Hint, alt, charted, hints
 from headway.report.charts.lines import Axis
 
 SEQUENTIAL = ("#e6edf5", "#a5c8e1", "#4f97c7", "#1f639f", "#0b2f57")
@@ -87,7 +87,7 @@ def head_map(
         shown: the columns of the tooltip.
         more: the further encodings.
     """
-    chart = alt.Chart(inline(cells)) if isinstance(cells, Sequence) else cells
+    chart = charted(cells) if isinstance(cells, Sequence) else cells
     line: dict[str, Any] = {"stroke": stroke, "strokeWidth": gap} if gap else {}
     if ends is not None:
         more |= {channel: f"{end}:Q" for channel, end in zip(("x2", "y2"), ends, strict=True) if end}
@@ -119,19 +119,23 @@ def largest_side(counts: Sequence[int]) -> int:
 
 def valued(column: str, scale: Any, title: str | None = None, **legend: Any) -> Any:
     """The colours of numbers in a column, with their scale below, or elsewhere as the options of the legend say."""
-    options: dict[str, Any] = {"orient": "bottom", "gradientLength": 260, "tickCount": 5, "titleLimit": 300, **legend}
-    return alt.Color(f"{column}:Q", scale=scale, legend=alt.Legend(title=title, **options))
+    options = {"orient": "bottom", "gradientLength": 260, "tickCount": 5, "titleLimit": 300, **legend}
+    return alt.Color(f"{column}:Q", scale=scale, legend={"title": title, **options})
 
 
-def about_zero(largest: float, colours: Sequence[str] = DIVERGING) -> Any:
+def about_zero(largest: float, colours: Sequence[str] = DIVERGING) -> dict[str, Any]:
     """The scale of what may be below 0, as far as a number both ways.
 
     Colours are mixed as red, green and blue, since other colour spaces make values next to 0 look large.
     """
-    return alt.Scale(range=list(colours), domain=[-largest, largest], domainMid=0, interpolate="rgb", clamp=True)
+    return {**_scale(colours, [-largest, largest]), "domainMid": 0}
 
 
-def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
+def _scale(colours: Sequence[str], domain: Sequence[float]) -> dict[str, Any]:
+    return {"range": list(colours), "domain": domain, "interpolate": "rgb", "clamp": True}
+
+
+def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[dict[str, Any], str | None]:
     """The colour scale of a metric, and where on it a number must be white: an expression with {} for the value.
 
     On a log scale there is no room for numbers: None.
@@ -141,11 +145,9 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[Any, str | None]:
         values: the values that are drawn in this scale; values that are not finite are left out.
     """
     found = colour_range(unit, values)
-    domain = [found.low, found.high]
     if found.kind == "diverging":
         return about_zero(found.high), f"abs({{}}) > {_DARK * found.high:.6g}"
+    scale = {**_scale(SEQUENTIAL, [found.low, found.high]), "nice": False}
     if found.kind == "log":
-        scale = alt.Scale(type="log", range=list(SEQUENTIAL), domain=domain, interpolate="rgb", nice=False, clamp=True)
-        return scale, None
-    scale = alt.Scale(range=list(SEQUENTIAL), domain=domain, interpolate="rgb", clamp=True, nice=False)
+        return {**scale, "type": "log"}, None
     return scale, f"{{}} > {found.low + _DARK * (found.high - found.low):.6g}"

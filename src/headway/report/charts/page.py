@@ -130,7 +130,7 @@ class Row:
 class Table:
     """A table with a caption; `hints` explains a column."""
 
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[str]
+    rows: Sequence[Row]
     caption: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)

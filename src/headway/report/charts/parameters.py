@@ -83,7 +83,7 @@ class Parts:
         ]
         chart = alt.Chart(inline(rows), width=WIDTH, height=26 * len(self.counts)).mark_bar(height=22)
         return chart.encode(
-            x=alt.X("parameters:Q", stack="zero", title="parameters", axis=alt.Axis(format="~s", tickCount=8)),
+            x=alt.X("parameters:Q", stack="zero", title="parameters", axis={"format": "~s", "tickCount": 8}),
             y=Axis("model", order=list(self.counts), ticks={"labelLimit": 400}).encoded("y"),
             color=colours_of_column("part", {part: PART_COLOURS[part] for part in self.names}, "square"),
             order="order:Q",

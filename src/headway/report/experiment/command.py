@@ -10,9 +10,9 @@ from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.report.charts.figure import SOLID, WIDTH, Figure, LineStyle, panel
 from headway.report.charts.lines import Axis, band_said, keyed, line_bands
-from headway.report.charts.page import Row, Table
+from headway.report.charts.page import Table
 from headway.report.experiment.data import ArmResults, ReportData
-from headway.report.experiment.laboratory import ReportSlice, over_seeds
+from headway.report.experiment.laboratory import ReportSlice, arm_rows, seeds_said
 from headway.report.experiment.outcome import OutcomeMeasure, final_outcome
 
 POINTS = 200
@@ -48,14 +48,8 @@ class CommandReportSlice(ReportSlice):
         recorded = {name for arm in material.arms for run in arm.runs for name in _records(run.run.curves())}
         others = sorted(recorded - {primary})[:MOST_COLUMNS]
         names = [primary, *others]
-        rows = [
-            Row(cells=(arm.label, *(over_seeds(arm, name) for name in names)), colour=arm.colour)
-            for arm in material.arms
-        ]
-        several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
-        return Table(
-            columns=("", *map(metric_name, names)), rows=tuple(rows), caption=f"The last recorded values: {several}."
-        )
+        caption = f"The last recorded values: {seeds_said(material)}."
+        return Table(columns=("", *map(metric_name, names)), rows=arm_rows(material, names), caption=caption)
 
     def luck(self, material: ReportData) -> str:  # noqa: ARG002
         """Return nothing: how the command evaluates its models is its own."""
@@ -72,7 +66,7 @@ def _curves(material: ReportData, metric: str) -> Figure | None:
     if len({row["step"] for row in rows}) < 2:
         return None
     styles: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in material.arms]
-    spread = "band" if any(row["low"] < row["high"] for row in rows) else None
+    spread = "band" if material.n_seeds > 1 else None
     layers = line_bands(
         rows,
         Axis("step", "recorded step", scale={"nice": False}),

@@ -21,6 +21,7 @@ from headway.base.words import (
 )
 from headway.config.load import QUICK
 from headway.config.metrics import METRICS
+from headway.report.charts.figure import capital
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.differences import (
     DifferenceLists,
@@ -98,13 +99,14 @@ def first_screen(
         further: warnings about the page itself.
     """
     differences = shown_differences(material)
+    unfolded, rest = _standing_open(differences)
     doubts = material.results.doubts
     cautions = (*doubts, *(one for one in material.results.warnings if one not in doubts), *further)
     return FirstScreen(
         answer=_answer(material, differences, statements),
         setting=_setting(material),
-        shown=_open_rows(material, differences),
-        folded=tuple(_folded_rows(material, differences)),
+        shown=_forest(material, "", unfolded, differences) if unfolded else None,
+        folded=tuple(_folded_rows(material, differences, unfolded, rest)),
         care=_care(material, len(cautions)),
         cautions=tuple(_sentence(one) for one in cautions),
         facts=(progress, *_cost(material)),
@@ -135,9 +137,8 @@ def headline(results: Results, main: Sequence[ShownDifference]) -> str:
 
     Further comparisons are counted in a second sentence.
     """
-    clear = sorted((difference for difference in main if difference.judged.is_told), key=_strength)
-    if clear or len(main) == 1:
-        lead = (clear or main)[0]
+    lead = strongest_first(main)[0]
+    if lead.judged.is_told or len(main) == 1:
         rest = [difference for difference in main if difference is not lead]
         said = f"{verdict_sentence(lead.verdict)}."
         return _doubted(said, [lead]) + _others(results, rest)
@@ -165,12 +166,9 @@ def _others(results: Results, rest: Sequence[ShownDifference]) -> str:
     return f" {others_sentence(Counter(outcomes))}"
 
 
-def _strength(difference: ShownDifference) -> float:
-    return -abs(difference.mean)
-
-
-def _strongest_first(differences: Sequence[ShownDifference]) -> list[ShownDifference]:
-    return sorted(differences, key=lambda difference: (not difference.judged.is_told, _strength(difference)))
+def strongest_first(differences: Sequence[ShownDifference]) -> list[ShownDifference]:
+    """Return clear differences before the others, and the largest first."""
+    return sorted(differences, key=lambda difference: (not difference.judged.is_told, -abs(difference.mean)))
 
 
 def _standing_open(differences: DifferenceLists) -> tuple[list[ShownDifference], list[ShownDifference]]:
@@ -182,17 +180,16 @@ def _standing_open(differences: DifferenceLists) -> tuple[list[ShownDifference],
         return [*asked, *arms], []
     first, rest = (asked, arms) if asked else (arms, [])
     if len(first) > MOST_ROWS:
-        first = _strongest_first(first)
+        first = strongest_first(first)
     return first[:MOST_ROWS], [*first[MOST_ROWS:], *rest]
 
 
-def _open_rows(material: ReportData, differences: DifferenceLists) -> Forest | None:
-    shown, _ = _standing_open(differences)
-    return _forest(material, "", shown, differences) if shown else None
-
-
-def _folded_rows(material: ReportData, differences: DifferenceLists) -> Iterator[Forest]:
-    shown, rest = _standing_open(differences)
+def _folded_rows(
+    material: ReportData,
+    differences: DifferenceLists,
+    shown: Sequence[ShownDifference],
+    rest: Sequence[ShownDifference],
+) -> Iterator[Forest]:
     if rest:
         all_arms = all(one in differences.arms for one in rest) and shown[0] not in differences.arms
         title = "Each arm against its baseline" if all_arms else "Further comparisons"
@@ -319,7 +316,7 @@ def _setting(material: ReportData) -> str:
         " The models are small and the training is short (scale quick)." if material.experiment.scale == QUICK else ""
     )
     notes = [small, *(f" {_sentence(note)}" for note in material.experiment.compared().notes)]
-    return f"{name[:1].upper()}{name[1:]}{unit} of {of}{on}{seeds}.{better}{''.join(notes)}"
+    return f"{capital(name)}{unit} of {of}{on}{seeds}.{better}{''.join(notes)}"
 
 
 def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]:
@@ -354,4 +351,4 @@ def _cost(material: ReportData) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    return capital(text) + ("" if text.endswith(".") else ".")

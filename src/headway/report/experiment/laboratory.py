@@ -50,41 +50,46 @@ def over_seeds(arm: ArmResults, name: str) -> str:
     return "\n".join(spread(column) for column in found.reshape(len(found), -1).T)
 
 
+def arm_rows(material: ReportData, names: Sequence[str]) -> list[Row]:
+    """A row per arm: final metrics, mean and spread over seeds."""
+    return [
+        Row(cells=(arm.label, *(over_seeds(arm, name) for name in names)), colour=arm.colour) for arm in material.arms
+    ]
+
+
+def seeds_said(material: ReportData) -> str:
+    """Return what a number in a row of an arm is."""
+    return "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
+
+
 def comparisons(material: ReportData) -> list[tuple[str, Table]]:
     """A table of each family in full, of all metrics, and above it what holds for all of it."""
     results = material.results
-    labels = {name: style.label for name, style in arm_styles(material.experiment).items()}
-    found: dict[int, list[tuple[str, Difference]]] = {}
-    every: list[Difference] = [*results.contrasts, *results.comparisons]
+    members: dict[int, list[Comparison | JudgedContrast]] = {}
+    every: list[Comparison | JudgedContrast] = [*results.contrasts, *results.comparisons]
     for one in every:
-        at = next((at for at, family in enumerate(results.families) if family is results.family(one)), -1)
-        found.setdefault(at, []).append((_name(one, labels), one))
-    return [_family_table(material, results.families[at] if at >= 0 else None, rows) for at, rows in found.items()]
+        members.setdefault(id(results.family(one)), []).append(one)
+    return [_family_table(material, some) for some in members.values()]
 
 
-def _name(one: Difference, labels: Mapping[str, str]) -> str:
-    if isinstance(one, JudgedContrast):
-        return one.label
-    assert isinstance(one, Comparison)
-    return " − ".join(labels.get(arm, arm) for arm in (one.arm, one.baseline))
-
-
-def _family_table(
-    material: ReportData, family: Family | None, found: Sequence[tuple[str, Difference]]
-) -> tuple[str, Table]:
-    one = found[0][1]
-    title = metric_name(one.metric)
-    if one.control is not None:
-        title += f", {material.experiment.control_label(one.control)}"
+def _family_table(material: ReportData, members: Sequence[Comparison | JudgedContrast]) -> tuple[str, Table]:
+    family, control = material.results.family(members[0]), members[0].control
+    under = "" if control is None else f", {material.experiment.control_label(control)}"
+    labels = {name: style.label for name, style in arm_styles(material.experiment).items()}
+    rows = []
+    for one in members:
+        if isinstance(one, JudgedContrast):
+            name = one.label
+        else:
+            name = " − ".join(labels.get(arm, arm) for arm in (one.arm, one.baseline))
+        rows.append(Row(cells=(name, *(_compared(one, family, key) for key in COMPARED))))
     hints = {
         "corrected p": "the p-value, corrected for the number of comparisons in this table",
         "detectable": "the smallest true difference that this comparison detects with 80 % power",
     }
-    return "" if family is None else scope(family, [member for _, member in found]), Table(
-        columns=(title, *COMPARED.values()),
-        rows=tuple(Row(cells=(name, *(_compared(member, family, key) for key in COMPARED))) for name, member in found),
-        hints=hints,
-    )
+    title = f"{metric_name(members[0].metric)}{under}"
+    table = Table(columns=(title, *COMPARED.values()), rows=rows, hints=hints)
+    return "" if family is None else scope(family, members), table
 
 
 def _compared(one: Difference, family: Family | None, key: str) -> str:
@@ -111,18 +116,10 @@ def _in_per_cent(one: Difference, value: Any) -> str:
 def runs(material: ReportData) -> Table:
     """Return the table of how every run ended."""
     rows = [
-        Row(
-            cells=(
-                run.name,
-                str(run.seed),
-                run.status,
-                time_taken([run]) or "–",
-                run.message or "",
-            )
-        )
+        Row(cells=(run.name, str(run.seed), run.status, time_taken([run]) or "–", run.message or ""))
         for run in material.runs
     ]
-    return Table(columns=("arm", "seed", "status", "time", "message"), rows=tuple(rows))
+    return Table(columns=("arm", "seed", "status", "time", "message"), rows=rows)
 
 
 def time_taken(runs: Sequence[Run]) -> str:
@@ -139,7 +136,7 @@ def execution(material: ReportData) -> Table:
     for run in material.runs:
         for key, value in _flat(run.execution or {}):
             facts.setdefault(key, {})[value] = None
-    rows = tuple(Row(cells=(key.replace("_", " "), ", ".join(values))) for key, values in facts.items())
+    rows = [Row(cells=(key.replace("_", " "), ", ".join(values))) for key, values in facts.items()]
     return Table(columns=("", ""), rows=rows)
 
 

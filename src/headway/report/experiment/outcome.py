@@ -92,11 +92,10 @@ def _seeds(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict
 
 
 def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> dict[str, Any]:
-    values = arm.final(measure.metric)
-    mean = over_seeds(values)
+    mean = over_seeds(arm.final(measure.metric), measure.column)
     # Where all have one seed, there is the interval over prompts, as far as runs report its standard error.
     half = 1.96 * float(arm.shown.metrics.get(f"{measure.metric}_se") or 0.0) if one_seed else 0.0
-    return {"arm": arm.label, measure.column: mean.mean, "low": mean.low - half, "high": mean.high + half}
+    return {"arm": arm.label, **mean, "low": mean["low"] - half, "high": mean["high"] + half}
 
 
 def _ticks(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:

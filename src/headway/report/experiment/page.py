@@ -172,8 +172,8 @@ def figures(material: ReportData) -> Iterator[Figure]:
     """Yield every figure that the results have numbers for; none before a run has finished."""
     if material.arms:
         laboratory = report_part_of(material.run)
-        yield from (figure for figure in laboratory.answers(material) if figure is not None)
-        yield from (figure for figure in laboratory.figures(material) if figure is not None)
+        yield from filter(None, laboratory.answers(material))
+        yield from filter(None, laboratory.figures(material))
         yield from plugin_figures(material)
 
 

@@ -3,6 +3,6 @@
 * `report`: the figures in their order; `common`: functions that several of them share;
 * `training`: loss over training; `size`: loss against heads, parameters and cost; `text`: generated texts, and
   published claims; `synthetic`: tasks with known answers;
-* `heads`: the measurements of probes, and their relation to the loss; `published`: further figures that the sources
-  have: the loss explained by diversity, a film of all pairs of heads, a drawing of the data lane.
+* `heads`: the measurements of probes; `published`: further figures that the sources have: the loss explained by
+  diversity, a film of all pairs of heads, a drawing of the data lane.
 """

@@ -11,17 +11,18 @@ from typing import Any
 
 from headway.base.text import listed, number
 from headway.config.lm.run import TokensRun, is_text
-from headway.report.charts.figure import NGRAMS, QUIET, LineStyle, alt, inline
+from headway.report.charts.figure import NGRAMS, QUIET, LineStyle, alt, charted
 from headway.report.charts.lines import Axis, rule
-from headway.report.experiment.data import Finished, ReportData
+from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.report.experiment.outcome import OutcomeMeasure
 from headway.stats.lm.diversity import HeadProgress, head_progress
 
 
-def declared(run: Finished) -> TokensRun:
-    """Return the specification of a run, with the heads that it was trained with."""
-    assert isinstance(run.run.trained, TokensRun)
-    return run.run.trained
+def declared(arm: ArmResults) -> TokensRun:
+    """Return the specification of an arm's shown run, with the heads that it was trained with."""
+    trained = arm.shown.run.trained
+    assert isinstance(trained, TokensRun)
+    return trained
 
 
 def has_probes(run: Finished) -> bool:
@@ -100,17 +101,19 @@ def named_rules(material: ReportData, y: Axis) -> Iterator[Any]:
     assert y.domain is not None
     for (label, colour, dash), loss in references_within(material, y.domain):
         yield rule([loss], y=y, colour=colour, dash=dash, width=1.4)
-        name = alt.Chart(inline([{"what": label, y.column: loss}]))
+        name = charted([{"what": label, y.column: loss}])
         text = name.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=QUIET, fontSize=11)
         yield text.encode(y=y.encoded("y"), x=alt.value(0), text="what:N")
 
 
-def below_and_above(material: ReportData, domain: Sequence[float]) -> str:
+def below_and_above(material: ReportData, y: Axis) -> str:
     """A sentence for those that an axis does not reach."""
-    found = values(material)
-    above = [f"{NGRAMS[name][0]} ({number(loss, 3)})" for name, loss in found.items() if loss > domain[1]]
-    below = [f"{NGRAMS[name][0]} ({number(loss, 3)})" for name, loss in found.items() if loss < domain[0]]
-    said = [f"above the axis: {listed(above)}"] if above else []
-    said += [f"below it: {listed(below)}" if said else f"below the axis: {listed(below)}"] if below else []
-    text = "; ".join(said)
-    return text[:1].upper() + text[1:] + "." if text else ""
+    assert y.domain is not None
+    low, high = y.domain
+    named = {f"{NGRAMS[name][0]} ({number(loss, 3)})": loss for name, loss in values(material).items()}
+    above = [name for name, loss in named.items() if loss > high]
+    below = [name for name, loss in named.items() if loss < low]
+    if above and below:
+        return f"Above the axis: {listed(above)}; below it: {listed(below)}."
+    place = "Above" if above else "Below"
+    return f"{place} the axis: {listed(above or below)}." if above or below else ""

@@ -1,12 +1,13 @@
 """Figures that the sources published, and that nothing else draws.
 
 * `association`: how much of the loss the diversity of each layer explains, R^2 layer by layer;
-* `film`: the similarity of all pairs of heads while they train: a map per layer, a frame per probed step;
+* `against_loss`: loss against diversity, arm by arm, if arms push their heads apart or together;
+* `with_film`: the similarity of all pairs of heads while they train: a map per layer, a frame per probed step;
 * `lane_diagram`: where the embedding enters the residual stream, what starts empty, what is read out.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, listed, number
+from headway.config.head_metrics import HEAD_METRICS
 from headway.config.lm.model import TransformerModel
+from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, alt, colours_of_column, grid, hints, inline, panel
+from headway.report.charts.figure import WIDTH, Figure, alt, charted, colours_of_column, grid, hints, inline, panel
+from headway.report.charts.intervals import ENDS, mean_said, over_seeds, points_with_intervals
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import DIVERGING
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import declared, heads_of, measures
-from headway.report.lm.heads import PART, panels
+from headway.report.lm.heads import HEADLINE, PART, panels
 from headway.report.lm.training import has_lane
 from headway.stats.lm.diversity import EARLY, LayerAssociation, attentions, scores_at
 from headway.stats.lm.verdicts import untested
@@ -40,19 +44,19 @@ def association(material: ReportData) -> Figure | None:
     entries = [
         entry
         for entry in material.results.associations
-        if entry.arm in labels and entry.loss == LOSS and entry.metric == "output_dissimilarity"
+        if entry.arm in labels and entry.loss == LOSS and entry.metric == FILMED
     ]
     if not entries:
         return None
     rows = [row for entry in entries for row in _rows(entry, labels[entry.arm])]
-    arms = [arm for arm in material.arms if any(row["what"] == arm.label for row in rows)]
+    arms = [arm for arm in material.arms if any(entry.arm == arm.name for entry in entries)]
     windows = [name for name in WINDOWS if any(entry.window == name for entry in entries)]
     layers = _layers(windows, sorted({entry.layer for entry in entries}))
     return Figure(
         name="association",
         part=PART,
         title="How much of the loss the diversity of a layer explains",
-        caption=_caption(material, entries, windows),
+        caption=_caption(material, entries),
         chart=panels(alt.layer(*layers, data=inline(rows)), arms),
     )
 
@@ -61,11 +65,8 @@ def _layers(windows: Sequence[str], layers: Sequence[int]) -> Iterator[Any]:
     """Bars of what is by chance, points of seeds and of their means, and diamonds of what seeds do by themselves."""
     named = dict(WINDOWS[name] for name in windows)
     colour = colours_of_column("window", {**named, CHANCE: CHANCE_COLOUR}, "circle", symbolSize=90)
-    shape = alt.Shape(
-        "kind:N",
-        scale=alt.Scale(domain=[OWN], range=["diamond"]),
-        legend=alt.Legend(title=None, orient="bottom", symbolFillColor="white", symbolSize=70),
-    )
+    legend = {"title": None, "orient": "bottom", "symbolFillColor": "white", "symbolSize": 70}
+    shape = alt.Shape("kind:N", scale={"domain": [OWN], "range": ["diamond"]}, legend=legend)
     x = Axis("layer", "layer", order=layers, ticks={"labelAngle": 0})
     y = Axis("r2", "R² of the loss", domain=[0, 1], ticks={"tickCount": 5})
     offset = alt.XOffset("window:N", sort=list(named))
@@ -91,44 +92,86 @@ def _rows(entry: LayerAssociation, label: str) -> Iterator[dict[str, Any]]:
         yield from (place | {"of_seed": one} for one in entry.per_series)
 
 
-def _caption(material: ReportData, entries: Sequence[LayerAssociation], windows: Sequence[str]) -> str:
-    ends = {name: max(e.steps[1] for e in entries if e.window == name) for name in windows}
-    early = f"the first {EARLY} probes (to step {ends['early']:,}) and " if "early" in windows else ""
-    several = max(len(entry.seeds) for entry in entries) > 1
+def _caption(material: ReportData, entries: Sequence[LayerAssociation]) -> str:
+    last: dict[str, int] = {}
+    for entry in entries:
+        last[entry.window] = max(entry.steps[1], last.get(entry.window, 0))
+    early = f"the first {EARLY} probes (to step {last['early']:,}) and " if "early" in last else ""
+    seeds = max(len(entry.seeds) for entry in entries)
+    reason = untested(seeds)
+    tested = [entry.p for entry in entries if entry.p is not None]
+    n_told = sum(p < LEVEL for p in tested)
     return join(
         "R² of a regression that predicts the probe's loss from the mean and variance of the layer's output "
-        f"dissimilarity. Steps: {early}the whole training (to step {ends['whole']:,}). Large points are means over "
-        f"{counted(material.n_seeds, 'seed')}{'; small points are seeds' if several else ''}.",
+        f"dissimilarity. Steps: {early}the whole training (to step {last['whole']:,}). Large points are means over "
+        f"{counted(material.n_seeds, 'seed')}{'; small points are seeds' if seeds > 1 else ''}.",
         "Any two curves with a trend in time have a high R².",
-        *_own(entries),
+        "Diamonds show the R² of a seed's deviations from the mean over seeds. Grey: the chance level, "
+        "which is the R² with the heads of other seeds."
+        if any(entry.r2_own is not None for entry in entries)
+        else "",
+        f"The significance of R² {reason}." if reason else "",
+        f"{n_told} of {len(tested)} diamonds exceed chance (permutation of seeds, p below 0.05 each; chance alone "
+        f"gives about {number(LEVEL * len(tested), 2)})."
+        if tested and not reason
+        else "",
     )
 
 
-def _own(entries: Sequence[LayerAssociation]) -> Iterator[str]:
-    """Yield caption sentences on what each seed does by itself."""
-    if any(entry.r2_own is not None for entry in entries):
-        yield (
-            "Diamonds show the R² of a seed's deviations from the mean over seeds. Grey: the chance level, "
-            "which is the R² with the heads of other seeds."
+def against_loss(material: ReportData) -> Figure | None:
+    """Loss against diversity at the end, a point per arm; None unless arms have regularisers or DropHead."""
+    arms = [arm for arm in material.arms if all(measures(run, HEADLINE[0]) for run in arm.runs)]
+    if not any(_steered(arm) for arm in arms) or len(arms) < 2:
+        return None
+    metrics = [metric for metric in HEADLINE if all(measures(run, metric) for arm in arms for run in arm.runs)]
+    colour = colours_of_column("what", {arm.label: arm.colour for arm in arms}, "circle", columns=4)
+    options: dict[str, Any] = {"scale": {"zero": False, "padding": 14}, "ticks": {"tickCount": 5}}
+    y = Axis("loss_nats", "evaluation loss (nats)", **options)
+    shown, charts = ["what:N", "diversity:Q", "loss_nats:Q"], []
+    for metric in metrics:
+        x, rows = Axis("diversity", metric_name(metric), **options), [_point(arm, metric) for arm in arms]
+        points = points_with_intervals(
+            rows, x, y, colour, across=ENDS, up=("loss_low", "loss_high"), thick=1.5, shown=shown
         )
-    if reason := untested(max(len(entry.seeds) for entry in entries)):
-        yield f"The significance of R² {reason}."
-        return
-    tested = [entry for entry in entries if entry.p is not None]
-    if tested:
-        n_told = sum(entry.p is not None and entry.p < LEVEL for entry in tested)
-        yield (
-            f"{n_told} of {len(tested)} diamonds exceed chance (permutation of seeds, p below 0.05 each; chance alone "
-            f"gives about {number(LEVEL * len(tested), 2)})."
-        )
+        charts.append(panel(points, (WIDTH - 120) // 2, 210))
+    return Figure(
+        name="loss-and-diversity",
+        part=PART,
+        title="Loss and diversity with and without regularisers",
+        caption=join(
+            "Each point is an arm at the end of training: its evaluation loss, and the mean of a diversity metric "
+            "over all layers.",
+            " ".join(f"High {metric_name(metric)}: {HEAD_METRICS[metric].high}." for metric in metrics),
+            f"Points: {mean_said(material.n_seeds)}.",
+        ),
+        chart=grid(charts, 2, (40, 20)),
+    )
+
+
+def _steered(arm: ArmResults) -> bool:
+    training = declared(arm).content()["training"]
+    return bool(training.get("regularizers") or training.get("drophead"))
+
+
+END = 0.9
+"""The end of training is from this share of its steps on."""
+
+
+def _point(arm: ArmResults, metric: str) -> dict[str, Any]:
+    diversity = []
+    for probed in map(heads_of, arm.runs):
+        diversity.append(float(np.nanmean(probed.mean[metric][probed.steps >= END * probed.steps[-1]].mean(0))))
+    loss = over_seeds(arm.final("eval_loss_nats"), "loss_nats")
+    ends = {"loss_low": loss.pop("low"), "loss_high": loss.pop("high")}
+    return {"what": arm.label, "metric": metric, **loss, **ends, **over_seeds(diversity, "diversity")}
 
 
 FILMED = "output_dissimilarity"
 MOST_FRAMES = 60
 FRAME_MS, LAST_MS = 180, 1_800
 """The duration of a frame, and of the last one."""
-TILE, GAP, LABEL = 96, 12, 150
-"""Pixels of a map, of the space between maps, and of an arm's name."""
+TILE, GAP, LABEL, TOP = 96, 12, 150, 40
+"""Pixels of a map, of the space between maps, of an arm's name, and of the first line."""
 MISSING = (0xC3, 0xC8, 0xD0)
 """The colour of a head with itself."""
 
@@ -137,98 +180,83 @@ def with_film(figure: Figure, material: ReportData) -> Figure:
     """Return the figure of output dissimilarity with a film of all pairs, as published; others as they are."""
     if figure.name != "heads-output-dissimilarity":
         return figure
-    arms = [arm for arm in material.arms if measures(arm.shown, FILMED)]
-    return replace(figure, animation=partial(film, arms, FILMED))
+    return replace(figure, animation=partial(film, [arm for arm in material.arms if measures(arm.shown, FILMED)]))
 
 
-def film(arms: Sequence[ArmResults], metric: str) -> bytes:
-    """Return a GIF of a metric of pairs of heads: a row per arm, red for its largest value and blue for its negative.
-
-    Args:
-        arms: the arms, each with a probed run.
-        metric: the metric of pairs.
+def film(arms: Sequence[ArmResults]) -> bytes:
+    """Return a GIF: a row per arm, red for the largest output dissimilarity and blue for its negative.
 
     Raises:
         ResultsError: when stored scores are damaged.
     """
-    maps = [_maps(arm, metric) for arm in arms]
-    values = np.concatenate([pairs.ravel() for rows in maps for _, layers in rows for pairs in layers.values()])
-    largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    n_frames = max(len(rows) for rows in maps)
+    from PIL import Image, ImageDraw
+
+    maps = [_maps(arm) for arm in arms]
+    largest = max(float(np.nanmax(np.abs(pairs), initial=0.0)) for rows in maps for *_, pairs in rows) or 1.0
+    layers = sorted({layer for rows in maps for _, layer, _ in rows})
+    steps = sorted({step for rows in maps for step, *_ in rows})
+    image = Image.new("RGB", (LABEL + len(layers) * (TILE + GAP), TOP + len(arms) * (TILE + GAP)), "white")
     frames = []
-    for place in range(n_frames):
-        shown = [rows[place * (len(rows) - 1) // max(n_frames - 1, 1)] for rows in maps]
-        frames.append(_frame([arm.label for arm in arms], shown, largest))
-    buffer = io.BytesIO()
-    durations = [FRAME_MS] * (n_frames - 1) + [LAST_MS]
+    for step in (steps[at] for at in thinned(steps, MOST_FRAMES)):
+        draw = ImageDraw.Draw(image)
+        draw.rectangle((0, 0, LABEL, TOP), fill="white")
+        draw.text((8, 4), f"step {step:,}", fill="black")
+        for place, (arm, rows) in enumerate(zip(arms, maps, strict=True)):
+            top = TOP + place * (TILE + GAP)
+            draw.text((8, top + TILE // 2), arm.label, fill="black")
+            for _, layer, pairs in (row for row in rows if row[0] == step):
+                left = LABEL + layers.index(layer) * (TILE + GAP)
+                draw.text((left, TOP // 2), f"layer {layer}", fill="black")
+                tile = Image.fromarray(_colours(pairs / largest))
+                image.paste(tile.resize((TILE, TILE), Image.Resampling.NEAREST), (left, top))
+        frames.append(image.copy())
+    return _gif(frames)
+
+
+def _gif(frames: Sequence[Any]) -> bytes:
+    buffer, durations = io.BytesIO(), [FRAME_MS] * (len(frames) - 1) + [LAST_MS]
     frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0)
     return buffer.getvalue()
 
 
-def _maps(arm: ArmResults, metric: str) -> list[tuple[int, dict[int, np.ndarray]]]:
-    """Return the probed steps of an arm's shown run, each with the maps (head, head) of its layers."""
-    run, probed = arm.shown.run, heads_of(arm.shown)
-    names = attentions(run)
-    rows = []
-    steps = probed.steps.tolist()
-    for step in (steps[place] for place in thinned(steps, MOST_FRAMES)):
-        scores = scores_at(run, step)[metric].values
-        layers = {layer: np.array(scores[names[layer]], float) for layer in probed.layers}
-        for pairs in layers.values():
+def _maps(arm: ArmResults) -> list[tuple[int, int, np.ndarray]]:
+    """Return the probed steps of an arm's shown run, and the map (head, head) of each layer at them."""
+    run, rows = arm.shown.run, []
+    steps = heads_of(arm.shown).steps.tolist()
+    for step in (steps[at] for at in thinned(steps, MOST_FRAMES)):
+        scores = scores_at(run, step)[FILMED].values
+        for layer, name in attentions(run).items():
+            pairs = np.array(scores[name], float)
             np.fill_diagonal(pairs, np.nan)
-        rows.append((step, layers))
+            rows.append((step, layer, pairs))
     return rows
-
-
-def _frame(names: Sequence[str], rows: Sequence[tuple[int, dict[int, np.ndarray]]], largest: float) -> Any:
-    from PIL import Image, ImageDraw
-
-    columns = sorted({layer for _, layers in rows for layer in layers})
-    size = LABEL + len(columns) * (TILE + GAP), 40 + len(rows) * (TILE + GAP)
-    image = Image.new("RGB", size, "white")
-    draw = ImageDraw.Draw(image)
-    draw.text((8, 4), f"step {max(step for step, _ in rows):,}", fill="black")
-    for column, layer in enumerate(columns):
-        draw.text((LABEL + column * (TILE + GAP), 22), f"layer {layer}", fill="black")
-    for row, (name, (_, layers)) in enumerate(zip(names, rows, strict=True)):
-        top = 40 + row * (TILE + GAP)
-        draw.text((8, top + TILE // 2), name, fill="black")
-        for layer, pairs in layers.items():
-            tile = Image.fromarray(_colours(pairs / largest)).resize((TILE, TILE), Image.Resampling.NEAREST)
-            image.paste(tile, (LABEL + columns.index(layer) * (TILE + GAP), top))
-    return image
 
 
 def _colours(share: np.ndarray) -> np.ndarray:
     """Return the colours (head, head, rgb) of values from -1 to 1; NaN is grey."""
-    stops = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in DIVERGING])
+    stops = np.array([list(bytes.fromhex(colour[1:])) for colour in DIVERGING])
     places = np.linspace(-1, 1, len(stops))
-    known = np.nan_to_num(share)
-    colours = np.stack([np.interp(known, places, stops[:, channel]) for channel in range(3)], axis=-1)
+    colours = np.stack([np.interp(np.nan_to_num(share), places, channel) for channel in stops.T], axis=-1)
     colours[np.isnan(share)] = MISSING
     return colours.astype(np.uint8)
 
 
-EMBEDDED, LANE_FILL, BOX, LINE = "#cfe0f3", "#fbe9c6", "#ffffff", "#9aa0a8"
-SLABS = ((330.0, 420.0), (500.0, 590.0), (650.0, 710.0))
-"""Left and right ends of the first layer, the last layer and the norm."""
-LEFT, RIGHT, BOTTOM, TOP = 240.0, 760.0, 20.0, 180.0
-"""Ends of the stream in the drawing, in pixels."""
+EMBEDDED, LANE_FILL, BOX = "#cfe0f3", "#fbe9c6", "#ffffff"
 
 
 def lane_diagram(material: ReportData) -> Figure | None:
     """A drawing per kind of lane: same or switched side, positions in it or not; None without a lane."""
-    kinds: dict[tuple[str, bool], list[Any]] = {}
+    kinds: dict[tuple[str, bool], list[ArmResults]] = {}
     for arm in material.arms:
         if has_lane(arm):
-            model = declared(arm.shown).model
+            model = declared(arm).model
             kinds.setdefault((model.lane, model.positions_in_lane), []).append(arm)
     if not kinds:
         return None
-    drawings = [
-        panel(_drawing(declared(arms[0].shown).model), WIDTH - 20, 210, _title(listed(arm.label for arm in arms), side))
-        for (side, _), arms in kinds.items()
-    ]
+    drawings = []
+    for (side, _), arms in kinds.items():
+        title = f"{listed(arm.label for arm in arms)}: read out on the {'same' if side == 'same' else 'other'} side"
+        drawings.append(panel(_drawing(declared(arms[0]).model), WIDTH - 20, 160, title))
     return Figure(
         name="lane-diagram",
         part="Data lane",
@@ -241,73 +269,25 @@ def lane_diagram(material: ReportData) -> Figure | None:
     )
 
 
-def _title(arms: str, side: str) -> str:
-    return f"{arms}: " + ("read out on the same side" if side == "same" else "read out on the other side")
-
-
 def _drawing(model: TransformerModel) -> list[Any]:
-    x, x2 = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, WIDTH - 20])), alt.X2("x2:Q")
-    y, y2 = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, 210])), alt.Y2("y2:Q")
-    fills = [EMBEDDED, LANE_FILL, BOX]
-    fill = alt.Fill("fill:N", scale=alt.Scale(domain=fills, range=fills), legend=None)
-    boxes, arrows = alt.Chart(_drawable(("x", "x2", "y", "y2", "fill"), _boxes(model))), _arrows(model)
-    tips: dict[str, Any] = {"shape": "triangle-right", "size": 70, "filled": True, "color": INK, "opacity": 1}
-    drawn = [
-        boxes.mark_rect(stroke=LINE, strokeWidth=1, cornerRadius=3).encode(x=x, x2=x2, y=y, y2=y2, fill=fill),
-        arrows.mark_rule(color=INK, strokeWidth=1.5).encode(x=x, x2=x2, y=y),
-        arrows.mark_point(**tips).encode(x=alt.X("tip:Q", axis=None), y=y),
+    width, lane = model.embedding_width, model.d_model - model.embedding_width
+    split = min(0.85, max(0.15, width / model.d_model))  # a narrow part stays visible
+    low = 0.0 if model.lane == "same" else 1 - split
+    start = "positions are added here" if model.positions_in_lane else "starts at zero"
+    boxes = [
+        (0, 17, 0, split, BOX, "token embedding"),
+        (19, 81, 0, split, EMBEDDED, f"{width} of {model.d_model} entries, layers 0 to {model.n_layers - 1}"),
+        (19, 81, split, 1, LANE_FILL, f"lane: {lane} entries; {start}"),
+        (83, 100, low, low + split, BOX, "read-out"),
     ]
-    names, notes = (alt.Chart(_drawable(("x", "y", "text"), of(model))) for of in (_names, _notes))
-    for mark in (names.mark_text(fontSize=12, fontWeight="bold", color=INK), notes.mark_text(fontSize=11, color=QUIET)):
-        drawn.append(mark.encode(x=x, y=y, text="text:N"))
-    return drawn
-
-
-def _drawable(columns: Iterable[str], shapes: Iterable[tuple[Any, ...]]) -> Any:
-    return inline(dict(zip(columns, shape, strict=True)) for shape in shapes)
-
-
-def _split(model: TransformerModel) -> float:
-    """Return the height at which the embedded entries, below, end and the lane begins; a narrow part stays visible."""
-    return BOTTOM + (TOP - BOTTOM) * min(0.85, max(0.15, model.embedding_width / model.d_model))
-
-
-def _read(model: TransformerModel) -> tuple[float, float]:
-    """The entries that the read-out takes."""
-    split = _split(model)
-    return (BOTTOM, split) if model.lane == "same" else (TOP - (split - BOTTOM), TOP)
-
-
-def _boxes(model: TransformerModel) -> Iterator[tuple[float, float, float, float, str]]:
-    split, (low, high) = _split(model), _read(model)
-    yield LEFT, RIGHT, BOTTOM, split, EMBEDDED
-    yield LEFT, RIGHT, split, TOP, LANE_FILL
-    yield 20, 180, BOTTOM, split, BOX
-    yield 820, 960, low, high, BOX
-    for left, right in SLABS:
-        yield left, right, BOTTOM - 8, TOP + 8, BOX
-
-
-def _arrows(model: TransformerModel) -> Any:
-    into, out = (BOTTOM + _split(model)) / 2, sum(_read(model)) / 2
-    return alt.Chart(_drawable(("x", "x2", "tip", "y"), [(180, LEFT - 8, LEFT - 6, into), (RIGHT, 812, 814, out)]))
-
-
-def _names(model: TransformerModel) -> Iterator[tuple[float, float, str]]:
-    split, middle, ((a, b), (c, d), (e, f)) = _split(model), (BOTTOM + TOP) / 2, SLABS
-    yield 100, (BOTTOM + split) / 2, "token embedding"
-    yield LEFT + 45, (split + TOP) / 2, f"lane: {model.d_model - model.embedding_width}"
-    yield LEFT + 45, (BOTTOM + split) / 2, f"{model.embedding_width}"
-    yield (a + b) / 2, middle, "layer 0"
-    yield (b + c) / 2, middle, "· · ·"
-    yield (c + d) / 2, middle, f"layer {model.n_layers - 1}"
-    yield (e + f) / 2, middle, "norm"
-    yield 890, sum(_read(model)) / 2, "read-out"
-
-
-def _notes(model: TransformerModel) -> Iterator[tuple[float, float, str]]:
-    split, (low, _) = _split(model), _read(model)
-    yield 100, BOTTOM - 11, f"{model.embedding_width} columns"
-    yield LEFT - 70, (split + TOP) / 2, "positions are added here" if model.positions_in_lane else "starts at zero"
-    yield 890, low - 11 if low > BOTTOM else BOTTOM - 11, f"{model.embedding_width} entries"
-    yield (LEFT + RIGHT) / 2, TOP + 18, f"residual stream, {model.d_model} wide"
+    rows = [
+        {"x": x, "x2": x2, "middle": (x + x2) / 2, "y": y, "y2": y2, "level": (y + y2) / 2, "fill": fill, "text": text}
+        for x, x2, y, y2, fill, text in boxes
+    ]
+    across, up = Axis("x", domain=[0, 100], ticks=None), Axis("y", domain=[0, 1], ticks=None)
+    chart = charted(rows)
+    edges = {"x": across.encoded("x"), "x2": "x2:Q", "y": up.encoded("y"), "y2": "y2:Q"}
+    middle = {"x": across.encoded("x", "middle"), "y": up.encoded("y", "level")}
+    fill = alt.Fill("fill:N", scale=None)
+    boxed = chart.mark_rect(stroke="#9aa0a8").encode(**edges, fill=fill)
+    return [boxed, chart.mark_text(fontSize=12).encode(**middle, text="text:N")]

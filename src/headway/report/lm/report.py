@@ -12,16 +12,16 @@ from typing import ClassVar
 from headway.base.text import Amount, join, number
 from headway.config.metrics import METRICS, YES_OR_NO
 from headway.config.run import PER_BYTE
-from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
+from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure, capital
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
-from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds
+from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds, seeds_said
 from headway.report.experiment.outcome import final_outcome
 from headway.report.lm import heads, size, text, training
-from headway.report.lm.common import BITS, LOSS, has_probes, loss_metric
+from headway.report.lm.common import BITS, LOSS, loss_metric
 from headway.report.lm.heads import PART
-from headway.report.lm.published import association, lane_diagram, with_film
-from headway.report.lm.synthetic import accuracies, by_kind, by_length, errors_by_heads, solved_map
+from headway.report.lm.published import against_loss, association, lane_diagram, with_film
+from headway.report.lm.synthetic import accuracies, by_kind, errors_by_heads, solved_map
 from headway.report.lm.training import learning_rates
 from headway.stats.evidence import Comparison
 from headway.stats.learning_rates import rate_controls
@@ -31,14 +31,16 @@ from headway.stats.sequential import FEWEST
 
 
 def answers(material: ReportData) -> Iterator[Figure | None]:
-    """Yield the figures of a task with known answers: question kinds, errors, solved seeds, accuracies, lengths."""
-    for draw in (by_kind, errors_by_heads, solved_map, accuracies, by_length):
+    """Yield the figures of a task with known answers: question kinds, errors, solved seeds, accuracies."""
+    for draw in (by_kind, errors_by_heads, solved_map, accuracies):
         yield draw(material)
 
 
 def probed(material: ReportData, control: str | None) -> Iterator[Figure]:
     """Yield every figure of the probes of arms under one control; those under a control are a part of their own."""
-    for figure in _figures(material.under(control), every=control is None):
+    part_of_all = material.under(control)
+    progress = (with_film(figure, part_of_all) for figure in heads.progress(part_of_all, every=control is None))
+    for figure in filter(None, (*progress, association(part_of_all), against_loss(part_of_all))):
         if control is None:
             yield figure
         else:
@@ -46,26 +48,10 @@ def probed(material: ReportData, control: str | None) -> Iterator[Figure]:
             yield replace(figure, name=f"{figure.name}-{control}", part=part, folded=True)
 
 
-def _figures(material: ReportData, *, every: bool) -> Iterator[Figure]:
-    if not any(has_probes(arm.shown) for arm in material.arms):
-        return
-    loose = [
-        association(material),
-        heads.against_loss(material),
-        heads.by_kv_heads(material),
-        heads.by_layer(material),
-    ]
-    yield from (with_film(figure, material) for figure in heads.progress(material, every=every))
-    yield from (figure for figure in loose if figure is not None and (every or not figure.folded))
-
-
 Draw = Callable[[ReportData], Figure | None]
 
 LOSS_AGAINST_HEADS, LEARNING = partial(by_task, size.loss_against_heads), partial(by_task, training.learning)
 """The figures of the loss, one for each task, since losses of different tasks differ."""
-
-PER_CONTROL: tuple[Draw, ...] = (LOSS_AGAINST_HEADS, LEARNING, size.cost, training.lane_use, text.repetition)
-"""Drawn of the arms without a control, and again of those under each."""
 
 FINAL = {
     "eval_bits_per_byte": BITS.axis,
@@ -97,9 +83,12 @@ class TokensReportSlice(ReportSlice):
         """The figures in their order; None in place of one that the results have no numbers for."""
         shown = [control for control in material.controls if control not in rate_controls(material.experiment)]
         trained = _trained(material)
-        per_control = {draw: [_under(trained, control, draw) for control in shown] for draw in PER_CONTROL}
+
+        def of_controls(draw: Draw) -> Iterator[Figure | None]:
+            return (_under(trained, control, draw) for control in shown)
+
         if not _has_init_from(material):  # the heads of a pruned arm are no chosen layout
-            yield from per_control[LOSS_AGAINST_HEADS]
+            yield from of_controls(LOSS_AGAINST_HEADS)
             yield by_task(size.loss_against_parameters, material)
         yield (
             final_outcome(material, BITS)
@@ -107,10 +96,10 @@ class TokensReportSlice(ReportSlice):
             else by_task(partial(final_outcome, measure=loss_metric(material)), material)
         )
         for draw in (LEARNING, size.cost):
-            yield from per_control[draw]
+            yield from of_controls(draw)
         yield lane_diagram(material)
-        yield from per_control[training.lane_use]
-        yield from per_control[text.repetition]
+        for draw in (training.lane_use, text.repetition):
+            yield from of_controls(draw)
         for control in shown:
             yield from probed(material, control)
 
@@ -136,12 +125,11 @@ class TokensReportSlice(ReportSlice):
         ]
         if material.one_task:
             rows += _references(material, len(columns))
-        several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
         return Table(
             columns=tuple(columns),
-            rows=tuple(rows),
+            rows=rows,
             caption=join(
-                f"At the end of training: {several}{_OF_ITS_OWN if _has_init_from(material) else ''}.",
+                f"At the end of training: {seeds_said(material)}{_OF_ITS_OWN if _has_init_from(material) else ''}.",
                 f"Against its baseline{_WHICH if material.experiment.groups else ''}: mean over paired seeds; "
                 f"{'higher' if METRICS[primary].better == 'higher' else 'lower'} is better."
                 if relative and any(compared)
@@ -265,7 +253,7 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
         if fit.sentence and fit.form == published:
             same = (f for f in fits if (f.scheme, f.control, f.form) == (fit.scheme, fit.control, free_form))
             free = [f.against for f in same if f.against]
-            sentence = fit.sentence[:1].upper() + fit.sentence[1:] + " (fits with amplitude 1, as published"
+            sentence = capital(fit.sentence) + " (fits with amplitude 1, as published"
             sentence += (
                 f"; with a free amplitude {_other(free[0], len(fit.seeds))})" if free and len(fit.seeds) > 1 else ")"
             )

@@ -13,17 +13,29 @@ import numpy as np
 
 from headway.base.text import counted, join, listed, number
 from headway.config.lm.run import is_text
-from headway.report.charts import figure, intervals
+from headway.report.charts import intervals
+from headway.report.charts.figure import (
+    QUIET,
+    SCHEME_COLOURS,
+    SOLID,
+    WIDTH,
+    Figure,
+    colours_of_column,
+    ends,
+    grid,
+    log_ends,
+    panel,
+)
 from headway.report.charts.intervals import ENDS, mean_said, names_beside, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.experiment.data import ArmResults, ReportData
-from headway.report.lm.common import below_and_above, declared, loss_metric, named_rules
+from headway.report.lm.common import LOSS, below_and_above, declared, loss_metric, named_rules
 from headway.stats.lm.plain_curve import is_plain, on_curve
 from headway.stats.lm.scaling import PARAMETERS, PUBLISHED_FORM, Fit
 
 METRIC = "eval_loss_nats"
 POINTS = 120
-SIZE = (figure.WIDTH - 60, 440)
+SIZE = (WIDTH - 60, 440)
 
 SIDES = {
     "ascending": (intervals.NE, intervals.N, intervals.E),
@@ -35,40 +47,40 @@ SIDES = {
 FORMS = dict(zip(PARAMETERS, ("exp(−b n) + c, as published", "a exp(−b n) + c"), strict=True))
 
 
-def loss_against_heads(material: ReportData) -> figure.Figure | None:
+def loss_against_heads(material: ReportData) -> Figure | None:
     """Draw the loss against heads; None unless arms with a loss differ in total heads, and not by depth alone."""
     arms = [arm for arm in material.arms if len(arm.final(METRIC))]
-    in_layers = {heads for arm in arms for heads in declared(arm.shown).model.layout.n_heads}
+    in_layers = {heads for arm in arms for heads in declared(arm).model.layout.n_heads}
     if len({total(arm) for arm in arms}) < 2 or len(in_layers) < 2:
         return None
     fits = [fit for fit in entries(material) if fit.params]
     points, bands = [_point_against_heads(material, arm, fits) for arm in arms], list(_bands(fits))
     seeds = [float(value) for arm in arms for value in arm.final(METRIC)]
-    domain = figure.ends([*seeds, *(row[end] for row in [*points, *bands] for end in ENDS)], beside=0.1)
+    domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ENDS)], beside=0.1)
     y = Axis("loss_nats", loss_metric(material).axis, domain=domain)
     totals = [row["heads"] for row in points]
     reach = 0.13 * (max(totals) - min(totals))
     width = [min(totals) - reach / 2, max(totals) + reach]
     x = Axis("heads", "heads in all layers", domain=width, ticks={"tickMinStep": 1})
-    schemes = [name for name in figure.SCHEME_COLOURS if any(_scheme(arm) == _named(name) for arm in arms)]
-    colour = figure.colours_of_column(
-        "scheme", {_named(name): figure.SCHEME_COLOURS[name] for name in schemes}, "circle"
-    )
+    named = {scheme or "other": colour for scheme, colour in SCHEME_COLOURS.items()}
+    present = {_scheme(arm) for arm in arms}
+    palette = {scheme: colour for scheme, colour in named.items() if scheme in present}
+    colour = colours_of_column("scheme", palette, "circle")
     layers = [*named_rules(material, y), *_fitted(list(_lines(fits, arms)), bands, x, y, colour)]
     layers += _points(points, arms, x, y, colour)
     layers += names_beside(points, x, y, colour, size=SIZE, first=lambda row: SIDES.get(row["scheme"], ()))
-    return figure.Figure(
+    return Figure(
         name="heads",
         part="Outcome",
         title="Loss against the number of heads",
-        caption=_caption(material, arms, fits, domain),
-        chart=figure.panel(layers, *SIZE),
+        caption=_caption(material, arms, fits, y),
+        chart=panel(layers, *SIZE),
     )
 
 
 def total(arm: ArmResults) -> int:
     """Heads of all layers of an arm."""
-    return declared(arm.shown).model.layout.total
+    return declared(arm).model.layout.total
 
 
 def entries(material: ReportData) -> list[Fit]:
@@ -77,23 +89,19 @@ def entries(material: ReportData) -> list[Fit]:
 
 
 def _scheme(arm: ArmResults) -> str:
-    return _named(declared(arm.shown).scheme)
-
-
-def _named(scheme: str | None) -> str:
-    return scheme or "other"
+    return declared(arm).scheme or "other"
 
 
 def _point_against_heads(material: ReportData, arm: ArmResults, fits: Sequence[Fit]) -> dict[str, Any]:
     return {
         "arm": arm.label,
-        "layout": str(declared(arm.shown).model.layout),
+        "layout": str(declared(arm).model.layout),
         # The figure is of one control, which its title names.
         "label": material.experiment.arm(arm.name.partition("+")[0]).label,
         "scheme": _scheme(arm),
         "heads": total(arm),
-        "fitted": not fits or any(arm.name in fit.arms for fit in fits),
-        **over_seeds(arm.final(METRIC)).row("loss_nats"),
+        "unfitted": bool(fits) and not any(arm.name in fit.arms for fit in fits),
+        **over_seeds(arm.final(METRIC), "loss_nats"),
     }
 
 
@@ -121,9 +129,7 @@ def _fitted(lines: list[dict[str, Any]], bands: list[dict[str, Any]], x: Axis, y
     if lines:
         forms = [name for name in FORMS.values() if any(row["form"] == name for row in lines)]
         published = FORMS[PUBLISHED_FORM]
-        dash = keyed("form", [(name, figure.QUIET, figure.SOLID if name == published else (3, 3)) for name in forms])[
-            "strokeDash"
-        ]
+        dash = keyed("form", [(name, QUIET, SOLID if name == published else (3, 3)) for name in forms])["strokeDash"]
         style = {"color": colour, "strokeDash": dash}
         layers += line_bands(lines, x, y, style, spread=None, clip=True, strokeWidth=1.6, shown=["scheme:N", "form:N"])
     return layers
@@ -139,12 +145,12 @@ def _points(points: list[dict[str, Any]], arms: Sequence[ArmResults], x: Axis, y
     ]
     shown = ["arm:N", "layout:N", "heads:Q", "loss_nats:Q", "low:Q", "high:Q"]
     interval, *means = points_with_intervals(
-        points, x, y, colour, up=ENDS, size=90, hollow=lambda row: not row["fitted"], shown=shown, strokeWidth=1.8
+        points, x, y, colour, up=ENDS, size=90, hollow="unfitted", shown=shown, strokeWidth=1.8
     )
     if not seeds:
         return [interval, *means]
-    tick: dict[str, Any] = {"orient": "horizontal", "size": 9, "opacity": 0.7}
-    ticks = strip(seeds, x, y, colour, kind="tick", shown=["arm:N", "seed:N", "loss_nats:Q"], **tick)
+    shown = ["arm:N", "seed:N", "loss_nats:Q"]
+    ticks = strip(seeds, x, y, colour, kind="tick", shown=shown, orient="horizontal", size=9, opacity=0.7)
     return [interval, ticks, *means]
 
 
@@ -152,7 +158,7 @@ _FEWEST_FITTED = 2
 """Through so few arms nobody asked for a curve."""
 
 
-def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fit], domain: Sequence[float]) -> str:
+def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fit], y: Axis) -> str:
     fitted = {name for fit in fits for name in fit.arms}
     outside = [arm.label for arm in arms if arm.name not in fitted]
     published = [fit for fit in fits if fit.form == PUBLISHED_FORM]
@@ -175,15 +181,15 @@ def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fi
         *(f"{', '.join(schemes).capitalize()} with {note}." for note, schemes in notes.items()),
         f"The published form has a second minimum with a better fit: {listed(others)}." if others else "",
         f"Hollow points are not used in a fit: {listed(outside)}." if fits and outside else "",
-        below_and_above(material, domain),
+        below_and_above(material, y),
     )
 
 
-SIZES_SIZE = (figure.WIDTH - 60, 420)
+SIZES_SIZE = (WIDTH - 60, 420)
 _POINTS = 61
 
 
-def loss_against_parameters(material: ReportData) -> figure.Figure | None:
+def loss_against_parameters(material: ReportData) -> Figure | None:
     """A labelled point per arm and the curve through the plain models; None unless those of arms differ.
 
     Also None for tasks other than text: only for text is the loss of a plain model of a given size known.
@@ -195,22 +201,26 @@ def loss_against_parameters(material: ReportData) -> figure.Figure | None:
         return None
     points = [_point_against_parameters(arm) for arm in arms]
     plain = sorted((row for row in points if row["plain"]), key=lambda row: row["parameters"])
-    width = figure.log_ends([row["parameters"] for row in points])
-    title = "trained parameters (millions, logarithmic axis)"
-    x = Axis("parameters", title, domain=width, log=True, ticks={"tickCount": 8, "format": "~g"})
-    domain = figure.ends([row[end] for row in points for end in ENDS], beside=0.1)
-    y = Axis("loss_nats", "evaluation loss (nats per token)", domain=domain)
-    colour = figure.colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    width = log_ends([row["parameters"] for row in points])
+    x = Axis(
+        "parameters",
+        "trained parameters (millions, logarithmic axis)",
+        domain=width,
+        log=True,
+        ticks={"tickCount": 8, "format": "~g"},
+    )
+    y = Axis("loss_nats", LOSS.axis, domain=ends([row[end] for row in points for end in ENDS], beside=0.1))
+    colour = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
     layers = list(named_rules(material, y))
     if len(plain) > 1:
-        layers += line_bands(_joined(plain), x, y, figure.QUIET, spread=None, strokeWidth=1.6)
+        layers += line_bands(_joined(plain), x, y, QUIET, spread=None, strokeWidth=1.6)
     shown = ["arm:N", "parameters:Q", "loss_nats:Q", "low:Q", "high:Q"]
     layers += points_with_intervals(
-        points, x, y, colour, up=ENDS, size=95, hollow=lambda row: row["control"], shown=shown, strokeWidth=1.8
+        points, x, y, colour, up=ENDS, size=95, hollow="control", shown=shown, strokeWidth=1.8
     )
     # A point under a control has the colour of its arm, whose name stands there already.
-    layers += names_beside([row for row in points if not row["control"]] or points, x, y, colour, size=SIZES_SIZE)
-    return figure.Figure(
+    layers += names_beside([row for row in points if not row["control"]], x, y, colour, size=SIZES_SIZE)
+    return Figure(
         name="parameters",
         part="Outcome",
         title="Loss against trained parameters",
@@ -221,9 +231,9 @@ def loss_against_parameters(material: ReportData) -> figure.Figure | None:
             if len(plain) > 1
             else "No line is drawn, since all plain models have the same size.",
             "Hollow points: arms under a control." if any(row["control"] for row in points) else "",
-            below_and_above(material, domain),
+            below_and_above(material, y),
         ),
-        chart=figure.panel(layers, *SIZES_SIZE),
+        chart=panel(layers, *SIZES_SIZE),
     )
 
 
@@ -241,17 +251,17 @@ def _point_against_parameters(arm: ArmResults) -> dict[str, Any]:
         "arm": arm.label,
         "label": arm.style.point,
         "control": arm.control is not None,
-        "plain": is_plain(declared(arm.shown).model) and arm.control is None,
+        "plain": is_plain(declared(arm).model) and arm.control is None,
         "parameters": arm.shown.metrics["n_parameters"] / 1e6,
-        **over_seeds(arm.final(METRIC)).row("loss_nats"),
+        **over_seeds(arm.final(METRIC), "loss_nats"),
     }
 
 
-COST_SIZE = (figure.WIDTH // 2 - 60, 300)
+COST_SIZE = (WIDTH // 2 - 60, 300)
 COSTS = {"step_s": "seconds per training step", "memory_mib": "peak memory (MiB)"}
 
 
-def cost(material: ReportData) -> figure.Figure | None:
+def cost(material: ReportData) -> Figure | None:
     """Against total heads, or parameters where heads are as many; None without timings of several sizes."""
     arms = [arm for arm in material.arms if arm.name in material.timings]
     if not arms:
@@ -259,13 +269,13 @@ def cost(material: ReportData) -> figure.Figure | None:
     by_heads = len({total(arm) for arm in arms}) > 1
     rows = [_row(material, arm, by_heads) for arm in arms]
     panels = [
-        figure.panel(_costs(rows, column, by_heads), *COST_SIZE, title)
+        panel(_costs(rows, column, by_heads), *COST_SIZE, title)
         for column, title in COSTS.items()
         if all(row[column] is not None for row in rows)
     ]
     if not panels or len({row["x"] for row in rows}) < 2:
         return None
-    return figure.Figure(
+    return Figure(
         name="cost",
         part="Cost",
         title=f"Time and memory against the number of {'heads' if by_heads else 'parameters'}",
@@ -277,7 +287,7 @@ def cost(material: ReportData) -> figure.Figure | None:
             "All axes begin at 0, except that of parameters." if not by_heads else "The vertical axes begin at 0.",
             _executed(material, arms),
         ),
-        chart=figure.grid(panels, 2, (40, 0)),
+        chart=grid(panels, 2, (40, 0)),
     )
 
 
@@ -320,9 +330,7 @@ def _costs(rows: list[dict[str, Any]], column: str, by_heads: bool) -> list[Any]
     )
     top = 1.1 * max(row["high"] if column == "step_s" else row[column] or 0.0 for row in rows)
     y = Axis(column, COSTS[column], domain=[0, top])
-    colour = figure.colours_of_column(
-        "what", {row["what"]: row["colour"] for row in rows}, "circle" if by_heads else None
-    )
+    colour = colours_of_column("what", {row["what"]: row["colour"] for row in rows}, "circle" if by_heads else None)
     layers = points_with_intervals(
         rows, x, y, colour, up=ENDS if column == "step_s" else None, thick=1.6, opacity=0.75, stroke="white",
         strokeWidth=0.5, shown=["arm:N", "x:Q", "step_s:Q", "tokens_per_s:Q", "memory_mib:Q"],

@@ -1,12 +1,13 @@
 """Figures of tasks whose answers are known: accuracies, errors and solved seeds, beside what is possible.
 
 * `accuracies`: each arm seed by seed, beside the best possible accuracy and chance;
-* `by_kind` and `by_length`: accuracy by kind of question, and by the number of tokens read before it;
+* `by_kind`: accuracy by kind of question;
 * `errors_by_heads`: numeric errors against the number of heads, marking arms that have as many as needed;
 * `solved_map`: the share of seeds in which each arm solves a task, beside what is possible at all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,19 @@ from headway.base.text import counted, join
 from headway.config.lm.synthetic import HopsTask, RetrievalTask
 from headway.config.run import RunSpec
 from headway.data.synthetic import guessed
-from headway.report.charts import figure
-from headway.report.charts.figure import alt
+from headway.report.charts.figure import (
+    INK,
+    QUIET,
+    WIDTH,
+    Figure,
+    alt,
+    arm_colour,
+    charted,
+    colours_of_column,
+    grid,
+    hints,
+    panel,
+)
 from headway.report.charts.intervals import arms_axis, strip
 from headway.report.charts.lines import Axis, line_bands
 from headway.report.charts.maps import head_map, valued
@@ -27,17 +39,17 @@ from headway.stats.verdicts import share_of_seeds
 
 LABELS = 300
 ROW = 30
-LIMITS = {"best possible": figure.INK, "chance": figure.QUIET}
+LIMITS = {"best possible": INK, "chance": QUIET}
 """The reference lines beside arms, and their colours."""
 
 
-def accuracies(material: ReportData) -> figure.Figure | None:
+def accuracies(material: ReportData) -> Figure | None:
     """Draw a row per arm with a point per seed, and lines at the best possible and at chance; None without arms."""
     arms = [arm for arm in material.arms if len(arm.final("accuracy"))]
     if not arms:
         return None
     limits = [row for arm in arms for row in _limits(material, arm)]
-    there = [name for name in LIMITS if any(row["what"] == name for row in limits)]
+    there = {name: colour for name, colour in LIMITS.items() if any(row["what"] == name for row in limits)}
     seeds = [
         {"arm": arm.label, "accuracy": value, "seed": str(seed)}
         for arm in arms
@@ -46,17 +58,15 @@ def accuracies(material: ReportData) -> figure.Figure | None:
     medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
     y = arms_axis([arm.label for arm in arms], labelLimit=LABELS, labelFontSize=12)
     x = Axis("accuracy", "share of correct answers", domain=[0, 1])
-    colour = figure.colours_of_column("arm", {arm.label: arm.colour for arm in arms})
-    lines = figure.colours_of_column("what", {name: LIMITS[name] for name in there}, "square")
-    tick: dict[str, Any] = {"thickness": 3, "size": ROW - 6}
-    ring: dict[str, Any] = {"size": 120, "filled": False, "strokeWidth": 2, "opacity": 1}
+    colour = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    lines = colours_of_column("what", there, "square")
     layers = [
-        strip(limits, x, y, lines, kind="tick", shown=["what:N", "accuracy:Q"], **tick),
+        strip(limits, x, y, lines, kind="tick", shown=["what:N", "accuracy:Q"], thickness=3, size=ROW - 6),
         strip(seeds, x, y, colour, size=34, opacity=0.45, shown=["arm:N", "seed:N", "accuracy:Q"]),
-        strip(medians, x, y, colour, shown=["arm:N", "accuracy:Q"], **ring),
+        strip(medians, x, y, colour, shown=["arm:N", "accuracy:Q"], size=120, filled=False, strokeWidth=2, opacity=1),
     ]
-    chart = figure.panel(layers, figure.WIDTH - LABELS - 60, ROW * len(arms)).resolve_scale(color="independent")
-    return figure.Figure(
+    chart = panel(layers, WIDTH - LABELS - 60, ROW * len(arms)).resolve_scale(color="independent")
+    return Figure(
         name="accuracy",
         part="Outcome",
         title="Accuracy at the end of training",
@@ -78,93 +88,72 @@ def _limits(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
     return [{"arm": arm.label, "what": name, "accuracy": at} for name, at in limits.items() if at is not None]
 
 
-def by_kind(material: ReportData) -> figure.Figure | None:
+def by_kind(material: ReportData) -> Figure | None:
     """Draw the share of right answers by kind of question, such as the number of hops; None if there is one kind."""
-    guesses = _guesses(material)
-    chart = _lines(material, "accuracy_by_kind", "hops", lambda at: at, guesses)
-    if chart is None:
+    rows, guesses = [row for arm in material.arms for row in _rows_of_kinds(arm)], _guesses(material)
+    if len({row["at"] for row in rows}) < 2:
         return None
-    title, caption = "Accuracy by the number of hops", _caption(material)
+    colours = {arm.label: arm.colour for arm in material.arms}
+    colour = colours_of_column("arm", colours, "stroke", orient="right", labelLimit=300)
+    x = Axis("at", "hops", order=sorted({row["at"] for row in (*rows, *guesses)}), ticks={"labelAngle": 0})
+    y = Axis("accuracy", "share of correct answers", domain=[0, 1])
+    shown = ["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
+    layers = line_bands(rows, x, y, colour, spread="bar", points=30, strokeWidth=2, shown=shown)
     if guesses:
-        caption += " Dashed: accuracy of guessing from the number of hops, the position and the letter there."
-    return figure.Figure(name="accuracy-by-kind", part="Outcome", title=title, caption=caption, chart=chart)
+        layers += line_bands(guesses, x, y, QUIET, spread=None, strokeDash=[4, 3], strokeWidth=1.6)
+    return Figure(
+        name="accuracy-by-kind",
+        part="Outcome",
+        title="Accuracy by the number of hops",
+        caption=join(
+            f"Share of correct answers at the end of training: mean over up to {counted(material.n_seeds, 'seed')}. "
+            "Thin lines reach from the worst seed to the best.",
+            "Dashed: accuracy of guessing from the number of hops, the position and the letter there."
+            if guesses
+            else "",
+        ),
+        chart=panel(layers, WIDTH - 380, 280),
+    )
 
 
 def _guesses(material: ReportData) -> list[dict[str, float]]:
     """Return the accuracies of answers that need no hop, if all arms get equal questions."""
-    tasks = [declared(arm.shown).task for arm in material.arms]
+    tasks = [declared(arm).task for arm in material.arms]
     task = tasks[0]
     if not isinstance(task, HopsTask) or any(other != task for other in tasks):
         return []
     return [{"at": k, "accuracy": share} for k, share in enumerate(guessed(task))]
 
 
-def by_length(material: ReportData) -> figure.Figure | None:
-    """Draw the accuracy by the number of tokens read before a question; None if that number never varies."""
-    title, caption = "Accuracy by the number of tokens read", _caption(material)
-    chart = _lines(material, "accuracy_by_length", "tokens read, up to", lambda at: 2**at)
-    if chart is None:
-        return None
-    return figure.Figure(
-        name="accuracy-by-length", part="Outcome", title=title, caption=caption, chart=chart, folded=True
-    )
-
-
-def _caption(material: ReportData) -> str:
-    return (
-        f"Share of correct answers at the end of training: mean over up to {counted(material.n_seeds, 'seed')}. Thin "
-        "lines reach from the worst seed to the best."
-    )
-
-
-def _lines(
-    material: ReportData, metric: str, axis: str, place: Callable[[int], int], guesses: Sequence[dict[str, float]] = ()
-) -> Any:
-    rows = [row for arm in material.arms for row in _rows_known_parts(arm, metric, place)]
-    if len({row["at"] for row in rows}) < 2:
-        return None
-    colours = {arm.label: arm.colour for arm in material.arms}
-    colour = figure.colours_of_column("arm", colours, "stroke", orient="right", labelLimit=300)
-    x = Axis("at", axis, order=sorted({row["at"] for row in (*rows, *guesses)}), ticks={"labelAngle": 0})
-    y = Axis("accuracy", "share of correct answers", domain=[0, 1])
-    shown = ["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
-    layers = line_bands(rows, x, y, colour, spread="bar", points=30, strokeWidth=2, shown=shown)
-    if guesses:
-        layers += line_bands(guesses, x, y, figure.QUIET, spread=None, strokeDash=[4, 3], strokeWidth=1.6)
-    return figure.panel(layers, figure.WIDTH - 380, 280)
-
-
-def _rows_known_parts(arm: ArmResults, metric: str, place: Callable[[int], int]) -> list[dict[str, Any]]:
-    kept = [run.metrics[metric] for run in arm.runs if run.metrics.get(metric)]
-    found = []
-    for at in range(max(map(len, kept), default=0)):
-        values = [share for row in kept if at < len(row) and (share := row[at]) is not None]
+def _rows_of_kinds(arm: ArmResults) -> Iterator[dict[str, Any]]:
+    by_seed = [run.metrics["accuracy_by_kind"] for run in arm.runs if run.metrics.get("accuracy_by_kind")]
+    for kind, shares in enumerate(zip_longest(*by_seed)):
+        values = [share for share in shares if share is not None]
         if values:
             ends = {"low": min(values), "high": max(values)}
-            found.append({"arm": arm.label, "at": place(at), "accuracy": float(np.mean(values)), **ends})
-    return found
+            yield {"arm": arm.label, "at": kind, "accuracy": float(np.mean(values)), **ends}
 
 
 SMALLEST = 1e-12
 """The value at which an error of 0 is drawn on a log axis."""
 
 
-def errors_by_heads(material: ReportData) -> figure.Figure | None:
+def errors_by_heads(material: ReportData) -> Figure | None:
     """Error over variance against the heads of a layer, a colour per task, a panel per control; None without errors."""
     rows = [row for arm in material.arms for row in _rows_known_errors(arm)]
     if not rows:
         return None
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    colour = figure.colours_of_column(
-        "task", {task: figure.arm_colour(at) for at, task in enumerate(tasks)}, "stroke", orient="right"
+    colour = colours_of_column(
+        "task", {task: arm_colour(at) for at, task in enumerate(tasks)}, "stroke", orient="right"
     )
     heads = sorted({row["heads"] for row in rows})
     panels: list[Any] = []
     for control in dict.fromkeys(row["control"] for row in rows):
         title = "" if control is None else material.experiment.control_label(control)
         layers = _errors([row for row in rows if row["control"] == control], colour, heads)
-        panels.append(figure.panel(layers, min(420, 90 * len(heads)), 260, title))
-    return figure.Figure(
+        panels.append(panel(layers, min(420, 90 * len(heads)), 260, title))
+    return Figure(
         name="error-by-heads",
         part="Outcome",
         title="Error by the number of heads",
@@ -186,16 +175,17 @@ def _errors(rows: list[dict[str, Any]], colour: Any, heads: list[int]) -> list[A
     for row in rows:
         places.setdefault((row["task"], row["heads"]), []).append(row)
     medians = [{**some[0], "nmse": float(np.median([row["nmse"] for row in some]))} for some in places.values()]
-    ring: dict[str, Any] = {"size": 170, "filled": False, "strokeWidth": 1.6, "opacity": 1}
     return [
         strip(rows, x, y, colour, size=22, opacity=0.5, shown=["arm:N", "seed:N", "nmse:Q"]),
         *line_bands(medians, x, y, colour, spread=None, strokeWidth=2),
-        strip([row for row in medians if row["enough"]], x, y, colour, **ring),
+        strip(
+            [row for row in medians if row["enough"]], x, y, colour, size=170, filled=False, strokeWidth=1.6, opacity=1
+        ),
     ]
 
 
 def _rows_known_errors(arm: ArmResults) -> list[dict[str, Any]]:
-    run = declared(arm.shown)
+    run = declared(arm)
     return [
         {
             "arm": arm.label,
@@ -213,7 +203,7 @@ def _rows_known_errors(arm: ArmResults) -> list[dict[str, Any]]:
 PART = "Outcome"
 
 
-def solved_map(material: ReportData) -> figure.Figure | None:
+def solved_map(material: ReportData) -> Figure | None:
     """A cell for each arm: tasks by heads, with the threshold of what is possible; None where two arms share one."""
     n_arms = sum(len(arm.final("solved")) > 0 for arm in material.arms)
     rows = [row for arm in material.arms if (row := _row(arm, n_arms)) is not None]
@@ -221,7 +211,7 @@ def solved_map(material: ReportData) -> figure.Figure | None:
     if not rows or len(places) < len(rows):  # arms that differ in something else have no place in a map of heads
         return None
     bounded = any(row["possible"] == "no" for row in rows)
-    return figure.Figure(
+    return Figure(
         name="share-solved",
         part=PART,
         title="Share of seeds that solve the task",
@@ -241,21 +231,21 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
     columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
     x = Axis("heads", "heads of each layer", order=columns, ticks={"labelAngle": 0})
     y = Axis("task", order=tasks, ticks={"labelLimit": 300})
-    blue = alt.Scale(scheme="blues", domain=[0, 1])
+    blue = {"scheme": "blues", "domain": [0, 1]}
     colour = valued("share", blue, "share of seeds", orient="right", gradientLength=64, tickCount=3)
     shown = ["arm:N", "share:Q", "low:Q", "high:Q", "seeds:Q", "possible:N", "best:Q"]
-    shade = alt.condition("datum.share > 0.6", alt.value("white"), alt.value(figure.INK))
+    shade = alt.condition("datum.share > 0.6", alt.value("white"), alt.value(INK))
     panels = []
     for control, title in {row["control"]: row["panel"] for row in rows}.items():
         points = [row for row in rows if row["control"] == control]
-        base = alt.Chart(figure.inline(points)).encode(x=x.encoded("x"), y=y.encoded("y"))
+        base = charted(points).encode(x=x.encoded("x"), y=y.encoded("y"))
         # What theory rules out is framed, so that its edge is the threshold.
         framed = base.transform_filter("datum.possible === 'no'")
-        frame = framed.mark_rect(filled=False, stroke=figure.INK, strokeWidth=2, strokeDash=[4, 2])
+        frame = framed.mark_rect(filled=False, stroke=INK, strokeWidth=2, strokeDash=[4, 2])
         said = base.mark_text(fontSize=12).encode(text="said:N", color=shade)
-        layers = [head_map(points, x, y, colour, shown=shown), frame.encode(tooltip=figure.hints(shown)), said]
-        panels.append(figure.panel(layers, 90 * len(columns), 44 * len(tasks), title))
-    return figure.grid(panels, 1)
+        layers = [head_map(points, x, y, colour, shown=shown), frame.encode(tooltip=hints(shown)), said]
+        panels.append(panel(layers, 90 * len(columns), 44 * len(tasks), title))
+    return grid(panels, 1)
 
 
 def _row(arm: ArmResults, n_arms: int) -> dict[str, Any] | None:
@@ -263,7 +253,7 @@ def _row(arm: ArmResults, n_arms: int) -> dict[str, Any] | None:
     solved = arm.final("solved")
     if not len(solved):
         return None
-    run = declared(arm.shown)
+    run = declared(arm)
     share = Share(yes=int((solved > 0).sum()), n=len(solved))
     low, high = share.interval_among(n_arms)
     best = max(arm.final("accuracy"), default=0.0)
@@ -291,7 +281,7 @@ def _panel_solved_map(arm: ArmResults) -> str:
 
 def _mlp(arm: ArmResults) -> str:
     """Return the name of the panel of arms with an MLP, with smeared keys, or with attention alone."""
-    model = declared(arm.shown).model
+    model = declared(arm).model
     return ("attention alone" if model.mlp == "none" else "with an MLP") + ", keys smeared" * model.smeared_keys
 
 

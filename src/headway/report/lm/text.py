@@ -97,7 +97,7 @@ def vanishing(material: ReportData) -> Table | None:
         "Unused: share of sampled tokens that the training text never uses. Repeated: share of 4-grams in the last "
         f"block of up to {BLOCK} tokens that occur earlier in the sample. Mean ± standard deviation over samples."
     )
-    return Table(columns=columns, rows=tuple(rows), caption=caption) if rows else None
+    return Table(columns=columns, rows=rows, caption=caption) if rows else None
 
 
 def _last_repetition(sample: dict[str, Any]) -> float | None:

@@ -43,28 +43,58 @@ LATE = 0.4
 
 def learning(material: ReportData) -> Figure | None:
     """Evaluation loss against the tokens trained on: whole, and the later part again; a column per group."""
-    rows = {arm.name: list(_rows_learning(arm, _tokens(arm))) for arm in material.arms}
-    last = max((row["x"] for found in rows.values() for row in found), default=0.0)
-    scale = 1e6 if last >= 1e6 else 1e3
-    return _figure(
-        material,
-        {name: [{**row, "x": row["x"] / scale} for row in found] for name, found in rows.items()},
-        axis=f"tokens trained on ({'millions' if scale == 1e6 else 'thousands'})",
-        note="Arms that are initialised from others show only their own training."
-        if any(arm.shown.run.spec.initial_run for arm in material.arms)
-        else "",
+    rows = [row for arm in material.arms for row in _rows_learning(arm)]
+    if not rows:
+        return None
+    scale, unit = (1e6, "millions") if max(row["x"] for row in rows) >= 1e6 else (1e3, "thousands")
+    rows = [{**row, "x": row["x"] / scale} for row in rows]
+    last = {row["arm"]: row["step"] for row in rows}
+    late = [row for row in rows if row["step"] >= LATE * last[row["arm"]]]
+    zooms = len(late) > len(last)  # a curve, and not a point
+    columns = _columns(material)
+    several = len(columns) > 1
+    width = (WIDTH - 60) // len(columns) - 62 if several else (WIDTH - 60) // 2 - 20
+    whole = _ends(rows, values(material).values())
+    style = keyed("what", _styles(material, whole), nested=False)
+    x = Axis("x", f"tokens trained on ({unit})", scale={"nice": False}, ticks={"tickCount": 6})
+    # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
+    y = Axis("loss_nats", "evaluation loss (nats)", domain=whole, log=True, ticks={"tickCount": 5, "minExtent": 34})
+    panels = [
+        panel(_curves(material, rows, arms, x, y, style), width, 230 if several else 260, group)
+        for group, arms in columns.items()
+    ]
+    if zooms:
+        x, y = replace(x, scale={"nice": False, "zero": False}), replace(y, domain=_near(late), log=False)
+        panels += [panel(_curves(material, late, arms, x, y, style), width, 260, "") for arms in columns.values()]
+    alone = [arm.label for arm in material.arms if several and arm.shown.run.group is None]
+    return Figure(
+        name="learning",
+        part="Training",
+        title="Evaluation loss during training",
+        caption=join(
+            f"Loss on {_sequences(material)}.",
+            band_said(material.n_seeds),
+            f"Each group has a column, which also shows {listed(alone)}." if alone else "",
+            f"{'Below' if several else 'Right'}: the same curves from {100 * LATE:.0f} % of training on, enlarged."
+            if zooms
+            else "",
+            "Arms that are initialised from others show only their own training."
+            if any(arm.shown.run.spec.initial_run for arm in material.arms)
+            else "",
+            f"Curves are thinned to at most {POINTS} points."
+            if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)
+            else "",
+        ),
+        chart=grid(panels, max(len(columns), 2)),
     )
 
 
-def _tokens(arm: ArmResults) -> Any:
+def _rows_learning(arm: ArmResults) -> Iterator[dict[str, Any]]:
     tokens_at = {record["step"]: record["tokens"] for record in arm.shown.records if record.get("tokens") is not None}
-    per_step = declared(arm.shown).training.batch_size * declared(arm.shown).task.n_ctx
-    return lambda step: tokens_at.get(int(step), step * per_step)
-
-
-def _rows_learning(arm: ArmResults, x_of: Any) -> Iterator[dict[str, Any]]:
+    per_step = declared(arm).training.batch_size * declared(arm).task.n_ctx
     for row in training_curve(arm, METRIC, "loss_nats", POINTS):
-        yield {**row, "what": _what(arm), "arm": arm.label, "x": x_of(row["step"])}
+        tokens = tokens_at.get(row["step"], row["step"] * per_step)
+        yield {**row, "what": _what(arm), "arm": arm.label, "x": tokens}
 
 
 def _what(arm: ArmResults) -> str:
@@ -83,56 +113,8 @@ def _columns(material: ReportData) -> dict[str, list[ArmResults]]:
     return {name: [*arms, *alone] for name, arms in columns.items()}
 
 
-def _figure(material: ReportData, rows: Mapping[str, list[dict[str, Any]]], *, axis: str, note: str) -> Figure | None:
-    every = [row for found in rows.values() for row in found]
-    if not every:
-        return None
-    columns = _columns(material)
-    late = {arm: [row for row in found if row["step"] >= LATE * found[-1]["step"]] for arm, found in rows.items()}
-    whole, near = _ends(every, values(material).values()), _near([row for found in late.values() for row in found])
-    zooms = max(map(len, late.values())) > 1  # a curve, and not a point
-    width = (WIDTH - 60) // len(columns) - 62 if len(columns) > 1 else (WIDTH - 60) // 2 - 20
-    height = 230 if len(columns) > 1 else 260
-    style = keyed("what", _styles(material, whole), nested=False)
-    x = Axis("x", axis, scale={"nice": False}, ticks={"tickCount": 6})
-    ticks: dict[str, Any] = {"tickCount": 5, "minExtent": 34}
-    # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
-    y = Axis("loss_nats", "evaluation loss (nats)", domain=whole, log=True, ticks=ticks)
-    panels = [
-        panel(_curves(material, [row for arm in arms for row in rows[arm.name]], x, y, style), width, height, group)
-        for group, arms in columns.items()
-    ]
-    if zooms:
-        x, y = replace(x, scale={"nice": False, "zero": False}), replace(y, domain=near, log=False)
-        panels += [
-            panel(_curves(material, [row for arm in arms for row in late[arm.name]], x, y, style), width, 260, "")
-            for arms in columns.values()
-        ]
-    alone = [arm.label for arm in material.arms if len(columns) > 1 and arm.shown.run.group is None]
-    where = "Below" if len(columns) > 1 else "Right"
-    return Figure(
-        name="learning",
-        part="Training",
-        title="Evaluation loss during training",
-        caption=join(
-            f"Loss on {_sequences(material)}.",
-            band_said(material.n_seeds),
-            f"Each group has a column, which also shows {listed(alone)}." if alone else "",
-            f"{where}: the same curves from {100 * LATE:.0f} % of training on, enlarged." if zooms else "",
-            note,
-            f"Curves are thinned to at most {POINTS} points."
-            if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)
-            else "",
-        ),
-        chart=grid(panels, max(len(columns), 2)),
-    )
-
-
 def _sequences(material: ReportData) -> str:
-    counts = {
-        (declared(arm.shown).evaluation.sequences_during, declared(arm.shown).evaluation.sequences)
-        for arm in material.arms
-    }
+    counts = {(declared(arm).evaluation.sequences_during, declared(arm).evaluation.sequences) for arm in material.arms}
     if len(counts) > 1:
         return "the same held-out sequences"
     ((during, final),) = counts
@@ -157,8 +139,11 @@ def _styles(material: ReportData, domain: Sequence[float]) -> list[LineStyle]:
     return [*arms.values(), *(style for style, _ in references_within(material, domain))]
 
 
-def _curves(material: ReportData, rows: list[dict[str, Any]], x: Axis, y: Axis, style: Mapping[str, Any]) -> list[Any]:
+def _curves(
+    material: ReportData, rows: Rows, arms: Sequence[ArmResults], x: Axis, y: Axis, style: Mapping[str, Any]
+) -> list[Any]:
     assert y.domain is not None
+    rows = [row for arm in arms for row in rows if row["arm"] == arm.label]
     shown = ["arm:N", "step:Q", ("x:Q", "", x.title or ""), "loss_nats:Q"]
     spread = "band" if material.n_seeds > 1 else None
     layers = line_bands(rows, x, y, {**style, "detail": "arm:N"}, spread=spread, clip=True, shown=shown)
@@ -181,7 +166,7 @@ def learning_rates(material: ReportData) -> Table | None:
         rows.append(Row(cells=cells, colour=named[entry.arm].colour))
     return Table(
         columns=("", *(f"x{factor:g}" for factor in factors), "best", "vs its baseline, both at their best rate"),
-        rows=tuple(rows),
+        rows=rows,
         caption="Mean evaluation loss at each multiple of the learning rate, and the best multiple.",
     )
 
@@ -213,7 +198,7 @@ def against_kept(material: ReportData) -> Figure | None:
         return None
     methods = [method for method in _METHODS if shares[method]]
     rows = [
-        {"what": method, "x": 100 * kept, **over_seeds(rises).row("rise"), "seeds": len(rises)}
+        {"what": method, "x": 100 * kept, **over_seeds(rises, "rise"), "seeds": len(rises)}
         for method in methods
         for kept, rises in [
             (1.0, [0.0]),
@@ -255,7 +240,7 @@ def prunable(material: ReportData) -> Statement | None:
 
 def _hardly(one: PrunedAtOnce) -> bool:
     """Return whether the loss surely rises by no more than the threshold; a mean alone may be below it by chance."""
-    return len(one.rises) >= SEEDS and over_seeds(list(one.rises.values())).high <= _MUCH * one.loss
+    return len(one.rises) >= SEEDS and over_seeds(list(one.rises.values()))["high"] <= _MUCH * one.loss
 
 
 def _found(material: ReportData) -> list[PrunedAtOnce]:
@@ -312,7 +297,7 @@ LANE_AXIS = Axis("share", "share in the lane", domain=[0, 1], ticks={"format": "
 
 def has_lane(arm: ArmResults) -> bool:
     """Return whether the model of an arm has a data lane."""
-    model = declared(arm.shown).model
+    model = declared(arm).model
     return model.embedding_width < model.d_model
 
 
@@ -325,7 +310,7 @@ def _at_the_end(arms: Sequence[ArmResults]) -> Any:
     for arm in arms:
         shares = np.array([run.metrics[LANE_SHARE] for run in arm.runs if run.metrics.get(LANE_SHARE)], dtype=float)
         for place, column in zip(_places(shares.shape[1]), shares.T, strict=True):
-            rows.append({"what": arm.label, "place": place, **over_seeds(column).row("share")})
+            rows.append({"what": arm.label, "place": place, **over_seeds(column, "share")})
     places = _places(max(len(arm.shown.metrics[LANE_SHARE]) for arm in arms))
     x = Axis("place", "before", order=places, scale={"padding": 0.4}, ticks={"labelAngle": 0})
     colour = colours_of_column("what", {arm.label: arm.colour for arm in arms}, "stroke", columns=4)
@@ -336,7 +321,7 @@ def _at_the_end(arms: Sequence[ArmResults]) -> Any:
 
 
 def _over_training(arm: ArmResults, width: int) -> Any:
-    places, model = _places(arm.shown.series(LANE_SHARE)[1].shape[1]), declared(arm.shown).model
+    places, model = _places(arm.shown.series(LANE_SHARE)[1].shape[1]), declared(arm).model
     ticks = {"tickCount": 3, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
     palette = {place: LANE_PLACES[at % len(LANE_PLACES)] for at, place in enumerate(places)}
     colour = colours_of_column("place", palette, "stroke", title="before", columns=5)

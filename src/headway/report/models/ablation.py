@@ -26,7 +26,7 @@ from headway.causal.ablation_result import (
 from headway.causal.effects import KINDS, Kind, beyond, interval, named
 from headway.causal.self_repair import AblationTogether
 from headway.report.charts.atlas import atlas
-from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, alt, ends, grid, panel
+from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, ends, grid, panel
 from headway.report.charts.intervals import ENDS, points_with_intervals, strip
 from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.charts.page import Row, Table
@@ -51,7 +51,7 @@ def ways(found: Ablation) -> Table:
         f"interval lies beyond ±{MATTERS} nats."
     )
     columns = ("heads are", "without any head", "sum of single effects", "heads that matter")
-    return Table(columns=columns, rows=tuple(rows), caption=caption)
+    return Table(columns=columns, rows=rows, caption=caption)
 
 
 def heads(found: Ablation) -> Table:
@@ -63,7 +63,7 @@ def heads(found: Ablation) -> Table:
         changes = [within(float(single[kind].mean[layer][head]), ends[kind][layer][head]) for kind in KINDS]
         rows.append(Row(cells=(named((layer, head)), *changes)))
     caption = "Change of the loss without each head, in nats per token, with 95 % intervals (not simultaneous)."
-    return Table(columns=("", *(WAYS[kind] for kind in KINDS)), rows=tuple(rows), caption=caption)
+    return Table(columns=("", *(WAYS[kind] for kind in KINDS)), rows=rows, caption=caption)
 
 
 def _mattering(found: Ablation, kind: Kind) -> str:
@@ -136,8 +136,8 @@ class IntervalPanel:
 
 
 def interval_panels(
-    rows: Sequence[str],
-    at: Sequence[int],
+    names: Sequence[str],
+    order: Sequence[int],
     panels: Sequence[IntervalPanel],
     *,
     unit: str,
@@ -148,15 +148,16 @@ def interval_panels(
     """A panel for each way, all on one scale, names at the left.
 
     Args:
-        rows: the names of the drawn heads or sets of heads.
-        at: the places of the rows in the panels' arrays.
+        names: the names of all heads or sets of heads.
+        order: the places of the drawn ones among them, and in the panels' arrays.
         panels: the panels, one for each way of ablation.
         unit: the unit of the values.
         matters: the size from which a value matters, drawn as a dotted line on either side.
         number: the number format of the axis.
         said: the label of a value in the tooltip.
     """
-    drawn = [np.column_stack([each.mean, each.own, each.all_at_once])[at] for each in panels]
+    rows = [names[at] for at in order]
+    drawn = [np.column_stack([each.mean, each.own, each.all_at_once])[order] for each in panels]
     x = Axis("value", unit, domain=_domain(drawn), ticks={"format": number, "tickCount": 5, "grid": True})
     lines = [rule([0.0], x=x), rule([-matters, matters], x=x, dash=(2, 3))]
     shown: list[Hint] = [("row:N", "", "head"), ("value:Q", ".3~g", said)]
@@ -225,7 +226,7 @@ def head_intervals(found: Ablation) -> Figure:
         part="Intervals",
         title="Change of the loss without each head, with intervals",
         caption=caption,
-        chart=interval_panels([names[at] for at in order], order, panels, unit="nats per token", matters=MATTERS),
+        chart=interval_panels(names, order, panels, unit="nats per token", matters=MATTERS),
     )
 
 
@@ -260,7 +261,7 @@ def pair_intervals(found: Ablation) -> Figure | None:
         part="Pairs",
         title="Interaction of pairs of heads",
         caption=caption,
-        chart=interval_panels([names[at] for at in order], order, panels, unit="nats per token", matters=MATTERS),
+        chart=interval_panels(names, order, panels, unit="nats per token", matters=MATTERS),
     )
 
 
@@ -322,7 +323,7 @@ def _panel_estimates(
     if diagonal and low < high:
         line = [{"exact": at, "estimate": at} for at in (low, high)]
         layers = line_bands(line, x, y, QUIET, spread=None, strokeDash=[4, 3], strokeWidth=1) + layers
-    return panel(layers, _WIDE, _HIGH, alt.TitleParams(title, fontSize=12, fontWeight="normal"))
+    return panel(layers, _WIDE, _HIGH, {"text": title, "fontSize": 12, "fontWeight": "normal"})
 
 
 MOST_TOLD: Kind = "mean"
@@ -368,7 +369,7 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
     """The grid of mean ablation, effects with intervals, a circuit, pairs, and estimates against exact effects."""
     mattering = _heads_that_matter(found)
     framed = "Orange: the heads that matter." if mattering else ""
-    drawn = [
+    every = [
         atlas(
             found.scores,
             metrics=[f"{MOST_TOLD}_ablation_nats"],
@@ -386,4 +387,4 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
         pair_intervals(found),
         estimates(found),
     ]
-    return tuple(figure for figure in drawn if figure is not None)
+    return tuple(filter(None, every))

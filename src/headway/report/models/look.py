@@ -22,7 +22,7 @@ from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.heads.findings import COMPOSITIONS, Finding
 from headway.heads.results import AttendedPair, Circuits, Head, KeptStep, ModelView, PackedPatterns, XRay
-from headway.heads.scores import DECLARED, FAMILY_WISE, Composition, HeadScores, five_digits, head_names
+from headway.heads.scores import DECLARED, FAMILY_WISE, Composition, HeadScores, five_digits
 from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
 from headway.report.charts.files import write_whole
@@ -137,11 +137,6 @@ class ShownModel:
         return [(name, label, n_heads[name]) for name, label in self.view.found.labels.items()]
 
     @cached_property
-    def heads(self) -> list[str]:
-        """The names of all heads, row after row."""
-        return [called for _, label, n in self.rows for called in head_names(label, n)]
-
-    @cached_property
     def moments(self) -> list[Mapping[str, HeadScores]]:
         """The scores at every step, and last those of the finished model."""
         return [*(moment.scores for moment in self.trajectory.moments), self.view.found.scores]
@@ -156,30 +151,14 @@ class ShownModel:
         return np.concatenate([_drawn(score, name, n) for name, _, n in self.rows], axis=1)
 
     def _scored(self, score: HeadScores | None) -> np.ndarray:
-        values = {} if score is None else score.per_head()
-        nulls = {} if score is None else score.null
-        return np.concatenate(
-            [
-                np.stack([values.get(name, np.full(n, np.nan)), of_heads(nulls.get(name), n)])
-                for name, _, n in self.rows
-            ],
-            axis=1,
-        )
+        values, nulls = ({}, {}) if score is None else (score.per_head(), score.null)
+        of_rows = [[of_heads(found.get(name), n) for found in (values, nulls)] for name, _, n in self.rows]
+        return np.concatenate(of_rows, axis=1)
 
-    def pairs(self, metric: str, scores: Mapping[str, HeadScores]) -> np.ndarray:
+    def pairs(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """A metric of pairs, (head, head) of each row after the other."""
-        values = scores[metric].values if metric in scores else {}
-        return np.concatenate(
-            [np.asarray(values.get(name, np.full((n, n), np.nan))).ravel() for name, _, n in self.rows]
-        )
-
-    def untrained_pairs(self, metric: str) -> np.ndarray:
-        """Return the values of pairs of untrained heads."""
-        score = self.view.found.scores.get(metric)
-        values = {} if score is None else score.untrained
-        return np.concatenate(
-            [np.broadcast_to(values.get(name, np.array(np.nan)), (n, n)).ravel() for name, _, n in self.rows]
-        )
+        every = [np.broadcast_to(values.get(name, np.array(np.nan)), (n, n)) for name, _, n in self.rows]
+        return np.concatenate([pairs.ravel() for pairs in every])
 
 
 def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArrays) -> dict[str, Any]:
@@ -224,9 +203,11 @@ def _twins(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArra
     twins = [metric for metric in TWINS if metric in metrics]
     moments = shown.moments if _pairs_fit(shown, len(twins)) else shown.moments[-1:]
     if twins:
-        values = [np.stack([shown.pairs(metric, scores) for metric in twins]) for scores in moments]
-        arrays.numbers(f"m{at}-pairs", np.stack(values))
-        arrays.numbers(f"m{at}-untrained-pairs", np.stack([shown.untrained_pairs(metric) for metric in twins]))
+        found = shown.view.found.scores
+        values = [[shown.pairs(scores[name].values if name in scores else {}) for name in twins] for scores in moments]
+        untrained = [shown.pairs(found[name].untrained if name in found else {}) for name in twins]
+        arrays.numbers(f"m{at}-pairs", np.array(values))
+        arrays.numbers(f"m{at}-untrained-pairs", np.array(untrained))
     return {
         "metrics": [metrics.index(metric) for metric in twins],
         "of": [TWINS[metric] for metric in twins],
@@ -320,13 +301,11 @@ def _composition(shown: ShownModel) -> dict[str, Any] | None:
 
 def _drawn(score: HeadScores | None, name: str, n: int) -> np.ndarray:
     """Mean and spread over the draws of each head; of pairs the mean over a head's others in each draw."""
-    if score is None:
-        return np.full((2, n), np.nan)
-    if name not in score.draws:
-        return np.stack([of_heads(score.untrained.get(name), n), np.full(n, np.nan)])
-    drawn = np.stack([of_heads(one, n) for one in np.asarray(score.draws[name], np.float64)])
-    spread = drawn.std(0, ddof=1) if len(drawn) > 1 else np.full(n, np.nan)
-    return np.stack([drawn.mean(0), spread])
+    unknown = np.full(n, np.nan)
+    if score is None or name not in score.draws:
+        return np.stack([unknown if score is None else of_heads(score.untrained.get(name), n), unknown])
+    drawn = np.stack([of_heads(one, n) for one in score.draws[name]])
+    return np.stack([drawn.mean(0), drawn.std(0, ddof=1) if len(drawn) > 1 else unknown])
 
 
 def _pairs_fit(shown: ShownModel, n_metrics: int) -> bool:
@@ -415,21 +394,21 @@ def _with_trajectory(view: ModelView, room: int) -> ShownModel:
 def _shorter(model: ShownModel, largest: int) -> ShownModel:
     """Return the model without patterns during training, or else without its last sequence, and with a note on it."""
     view, n = model.view, len(model.view.sequences)
-    below = f"so that the page stays below {largest / 1e6:.3g} MB"
+    changes: dict[str, Any] = {}
     if any(step.patterns for step in view.kept):
-        kept = tuple(replace(step, patterns={}) for step in view.kept)
-        note = f"patterns during training were left out, {below}; fewer heads (--heads) or a larger --largest keep more"
-        return replace(model, view=replace(view, kept=kept, notes=tuple(dict.fromkeys((*view.notes, note)))))
-    if n <= 1:
+        what = "patterns during training"
+        changes["kept"] = tuple(replace(step, patterns={}) for step in view.kept)
+    elif n > 1:
+        what = "sequences"
+        changes["sequences"] = view.sequences[:-1]
+        changes["patterns"] = {key: packed for key, packed in view.patterns.items() if key[1] < n - 1}
+    else:
         return model
-    note = f"sequences were left out, {below}; fewer heads (--heads) or a larger --largest keep more"
-    fewer = replace(
-        view,
-        sequences=view.sequences[:-1],
-        patterns={key: packed for key, packed in view.patterns.items() if key[1] < n - 1},
-        notes=tuple(dict.fromkeys((*view.notes, note))),
+    note = (
+        f"{what} were left out, so that the page stays below {largest / 1e6:.3g} MB; fewer heads (--heads) or a larger "
+        "--largest keep more"
     )
-    return replace(model, view=fewer)
+    return replace(model, view=replace(view, **changes, notes=tuple(dict.fromkeys((*view.notes, note)))))
 
 
 def _cuts(model: ShownModel) -> list[str]:

@@ -137,4 +137,4 @@ def _meaning(scores: Iterable[HeadScores]) -> Table:
         Row(cells=(metric_name(metric.name), metric.sentence, metric.unit, metric.null.sentence))
         for metric in (score.declared for score in scores)
     ]
-    return Table(columns=("metric", "definition", "unit", "null value"), rows=tuple(rows))
+    return Table(columns=("metric", "definition", "unit", "null value"), rows=rows)

@@ -1,6 +1,6 @@
 """The page of `headway patch`: activation patching of a finished model's heads between two texts.
 
-* `site_maps` and `position_maps`: maps of how much of the metric's difference each head restores;
+* `site_maps` and `position_map`: maps of how much of the metric's difference each head restores;
 * `restored_intervals`: the restored share of each head, with intervals over pairs of texts;
 * `head_path_maps`: which head acts directly on which later head, a map for queries, keys and values each;
 * `patterns`: the attention patterns of heads, clean beside corrupted.
@@ -73,13 +73,8 @@ def site_maps(found: PatchedModel) -> Figure | None:
     )
 
 
-def position_maps(found: PatchedModel) -> list[Figure]:
-    """Draw, for each site that was patched position by position, the heads that restore most, tokens across."""
-    figures = [_positions(found, site) for site in found.patching.effects]
-    return [figure for figure in figures if figure is not None]
-
-
-def _positions(found: PatchedModel, site: PatchSite) -> Figure | None:
+def position_map(found: PatchedModel, site: PatchSite) -> Figure | None:
+    """Draw the heads that restore most, tokens across; None for a site that was not patched position by position."""
     share = found.patching.restored(site)
     if share.ndim < 2 or not np.isfinite(share).all():
         return None
@@ -142,7 +137,7 @@ def _pattern(head: Head, name: str, tokens: tuple[str, ...], weights: np.ndarray
         for k in range(len(tokens))
         if weights[q, k] > 0
     ]
-    colour = alt.Color("weight:Q", scale=alt.Scale(**_WEIGHTS), legend=None)
+    colour = alt.Color("weight:Q", scale=_WEIGHTS, legend=None)
     shown: list[Hint] = [("asks:N", "", "query"), ("looks at:N", "", "key"), ("weight:Q", ".2f")]
     cells = head_map(rows, _tokens("key", tokens), _tokens("query", tokens), colour, shown=shown)
     return panel([cells], side, side, f"{named(head)}, {name} text")
@@ -191,7 +186,7 @@ def restored_intervals(found: Patching) -> Figure | None:
             f"Only in the table: {counted(left_out, 'head')} with smaller shares." if left_out else "",
         ),
         chart=interval_panels(
-            [named(found.heads[at]) for at in order],
+            [named(head) for head in found.heads],
             order,
             panels,
             unit="share of the difference",
@@ -253,14 +248,10 @@ def headline(found: PatchedModel) -> str:
 def figures(found: PatchedModel) -> tuple[Figure, ...]:
     """Maps of what comes back, of positions, of paths from head to head, and patterns of the strongest of them."""
     paths = None if found.patching.paths is None else head_path_maps(found.patching.paths)
-    drawn = [
-        site_maps(found),
-        restored_intervals(found.patching),
-        *position_maps(found),
-        paths,
-        patterns(found),
-    ]
-    return tuple(figure for figure in drawn if figure is not None)
+    of_positions = [position_map(found, site) for site in found.patching.effects]
+    return tuple(
+        filter(None, [site_maps(found), restored_intervals(found.patching), *of_positions, paths, patterns(found)])
+    )
 
 
 def most_restoring(found: PatchedModel) -> Table:
@@ -268,7 +259,7 @@ def most_restoring(found: PatchedModel) -> Table:
     if not found.patching.restorable:
         means = {"clean": found.patching.clean.mean(), "corrupted": found.patching.corrupted.mean()}
         rows = [Row(cells=(text, number(float(mean), 3))) for text, mean in means.items()]
-        return Table(columns=("text", "metric"), rows=tuple(rows), caption=f"The metric is {found.metric}.")
+        return Table(columns=("text", "metric"), rows=rows, caption=f"The metric is {found.metric}.")
     shares = _shares(found)
     table = np.stack([share for share, _, _ in shares.values()], axis=1)
     order = np.argsort(-np.abs(np.nan_to_num(table)).max(1))[:_SHOWN]
@@ -282,7 +273,7 @@ def most_restoring(found: PatchedModel) -> Table:
         f"The metric is {found.metric}. Each value is the share of the metric's difference that one head restores. "
         f"Shares need not add up to 100 %. {_intervals(found)}"
     )
-    return Table(columns=("", *(SITES[site] for site in shares)), rows=tuple(rows), caption=caption)
+    return Table(columns=("", *(SITES[site] for site in shares)), rows=rows, caption=caption)
 
 
 def heads(found: PatchedModel) -> Table:
@@ -304,7 +295,7 @@ def heads(found: PatchedModel) -> Table:
         f"On these texts the metric is {number(float(patching.clean.mean()), 3)} (clean) and "
         f"{number(float(patching.corrupted.mean()), 3)} (corrupted)."
     )
-    return Table(columns=tuple(columns), rows=tuple(rows), caption=caption)
+    return Table(columns=columns, rows=rows, caption=caption)
 
 
 def _shares(found: PatchedModel) -> dict[PatchSite, tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -16,7 +16,7 @@ from headway.heads.findings import COMPOSITIONS
 from headway.heads.results import XRay
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
-from headway.report.charts.figure import QUIET, WIDTH, Figure, alt, grid, panel
+from headway.report.charts.figure import QUIET, WIDTH, Figure, capital, grid, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, evenly, head_map, largest_side, valued
 from headway.report.charts.page import Row, Table
@@ -123,7 +123,7 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     panels = [_map_of_layer(maps[attention], kept[attention], labels[attention], side, colour) for attention in maps]
     alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
     caption = join(
-        f"{score.declared.sentence[0].upper()}{score.declared.sentence[1:]}.",
+        f"{capital(score.declared.sentence)}.",
         "Each cell is a pair of different heads of one layer.",
         _thinned(maps, kept, labels),
         f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, so no pair." if alone else "",
@@ -131,7 +131,7 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     return Figure(
         name=f"pairs-{score.metric.replace('_', '-')}",
         part="Pairs of heads",
-        title=f"{name[0].upper()}{name[1:]} of each pair of heads",
+        title=f"{capital(name)} of each pair of heads",
         caption=caption,
         chart=grid(panels, columns, (14, 14)),
     )
@@ -160,7 +160,7 @@ def _map_of_layer(value: np.ndarray, kept: list[int], label: str, side: int, col
     x, y = Axis("other", order=kept, ticks=ticks), Axis("one", order=kept, ticks=ticks)
     gap = 1 if side / len(kept) >= 10 else 0.3
     cells = head_map(rows, x, y, colour, gap=gap, shown=["pair:N", ("value:Q", ".3~g")])
-    return panel([cells], side, side, alt.TitleParams(label, fontSize=12, offset=4))
+    return panel([cells], side, side, {"text": label, "fontSize": 12, "offset": 4})
 
 
 def _every(least: float) -> int:
@@ -199,7 +199,7 @@ def layers(xray: XRay) -> Table:
         "The heads column reads query heads:KV heads x head width (KV heads only if fewer). Other columns: means over "
         "heads or pairs of heads (in parentheses: random heads on the same text), or the layer's highest head."
     )
-    return Table(columns=("", "heads", *means.values(), *tops.values()), rows=tuple(rows), caption=caption)
+    return Table(columns=("", "heads", *means.values(), *tops.values()), rows=rows, caption=caption)
 
 
 def heads(xray: XRay) -> Table:
@@ -215,7 +215,7 @@ def heads(xray: XRay) -> Table:
         for head, called in enumerate(head_names(label, _n_heads(xray, name)))
     ]
     hints = {metric_name(metric): xray.scores[metric].declared.sentence for metric in shown}
-    return Table(columns=("", *map(metric_name, shown)), rows=tuple(rows), hints=hints)
+    return Table(columns=("", *map(metric_name, shown)), rows=rows, hints=hints)
 
 
 def headline(xray: XRay) -> str:
@@ -253,13 +253,13 @@ SHOWN_FIRST = ("attention_entropy_nats", "previous_token_score", "output_share")
 
 def figures(xray: XRay) -> tuple[Figure, ...]:
     """The grid of the headline, the atlas, maps of pairs, and compositions."""
-    drawn = [
+    every = [
         opening(xray),
         atlas(xray.scores, labels=xray.labels, title="Every head under every metric"),
         *(pair_maps(xray.scores[metric], xray.labels) for metric in _PAIRS if metric in xray.scores),
         None if xray.composition is None else composition_maps(xray.composition, xray.labels),
     ]
-    return tuple(figure for figure in drawn if figure is not None)
+    return tuple(filter(None, every))
 
 
 def _n_heads(xray: XRay, name: str) -> int:

@@ -17,23 +17,34 @@ from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask
 from headway.config.spec import thinned
 from headway.icl.circuits import circuits
 from headway.icl.theory import EffectiveLoss
-from headway.report.charts import figure
-from headway.report.charts.figure import alt
+from headway.report.charts.figure import (
+    INK,
+    QUIET,
+    WIDTH,
+    Figure,
+    alt,
+    charted,
+    colours_of_column,
+    grid,
+    head_colours,
+    panel,
+)
 from headway.report.charts.lines import Axis, line_bands, step_axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.experiment.data import ArmResults, Finished, ReportData
 from headway.store.run import Run
 
 
-def declared(run: Finished) -> IclRun:
-    """Return the specification of a run."""
-    assert isinstance(run.run.spec, IclRun)
-    return run.run.spec
+def declared(arm: ArmResults) -> IclRun:
+    """Return the specification of an arm's shown run."""
+    spec = arm.shown.run.spec
+    assert isinstance(spec, IclRun)
+    return spec
 
 
 def has_one_layer(arm: ArmResults) -> bool:
     """Return whether an arm's model is a single layer, whose heads are w and mu."""
-    return isinstance(declared(arm.shown).model, OneLayer)
+    return isinstance(declared(arm).model, OneLayer)
 
 
 def circuits_of(run: Finished) -> dict[str, np.ndarray]:
@@ -48,7 +59,7 @@ def _circuits(run: Run) -> dict[str, np.ndarray]:
 
 def covered(arm: ArmResults) -> bool:
     """Return whether the effective loss holds for an arm: one softmax layer, isotropic x, one output of all of x."""
-    model, task = declared(arm.shown).model, declared(arm.shown).task
+    model, task = declared(arm).model, declared(arm).task
     isotropic = isinstance(task.covariance, Identity) and task.d_y == 1 and bool(task.read_mask().all())
     return has_one_layer(arm) and model.attention == "softmax" and isotropic
 
@@ -64,24 +75,9 @@ def dead_heads(run: Finished) -> int:
     return int((steps < DEAD * steps.sum(axis=0)).reshape(len(steps), -1).all(axis=1).sum())
 
 
-def dead_of(run: Finished) -> str:
-    """Return a sentence that counts the dead heads of a one-layer run; empty if its metrics do not tell."""
-    if not run.metrics.get("w") or not run.metrics.get("mu"):
-        return ""
-    n_heads = len(run.metrics["w"])
-    return f"Dead heads (less than {100 * DEAD:g} % of the summed |mu w| each): {dead_heads(run)} of {n_heads}."
-
-
-def _dead_of_arms(arms: Iterable[ArmResults]) -> str:
-    """Return a sentence that counts the dead heads of arms over their seeds; empty if no run tells."""
-    counts = []
-    for arm in arms:
-        dead = [dead_heads(run) for run in arm.runs if run.metrics.get("w") and run.metrics.get("mu")]
-        if dead:
-            n_heads = declared(arm.shown).model.n_heads
-            counts.append(f"{arm.label} {span(dead)} of {n_heads}")
-    limit = f"less than {100 * DEAD:g} % of the summed |mu w| each"
-    return f"Dead heads ({limit}): {', '.join(counts)}." if counts else ""
+def dead_said(counts: Iterable[str]) -> str:
+    """Return a sentence on numbers of dead heads."""
+    return f"Dead heads (less than {100 * DEAD:g} % of the summed |mu w| each): {', '.join(counts)}."
 
 
 POINTS = 120
@@ -93,36 +89,36 @@ THEORY_HEADS = 2
 """Heads up to which mu*(w) is drawn: with more, heads that share a w share its mu in any proportion."""
 
 
-def dynamics(material: ReportData) -> figure.Figure | None:
+def dynamics(material: ReportData) -> Figure | None:
     """The w and mu of each head over the steps, a column per arm; None when no arm has them."""
     arms = [arm for arm in material.arms if has_one_layer(arm) and len(arm.shown.series("w")[0])]
     if not arms:
         return None
     columns = min(COLUMNS, len(arms))
-    width = min(420, (figure.WIDTH - 60) // columns - 75)
-    n_heads = max(declared(arm.shown).model.n_heads for arm in arms)
-    outputs = range(max(declared(arm.shown).task.d_y for arm in arms))
+    width = min(420, (WIDTH - 60) // columns - 75)
+    n_heads = max(declared(arm).model.n_heads for arm in arms)
+    outputs = range(max(declared(arm).task.d_y for arm in arms))
     rows = [(quantity, output) for quantity in ("w", "mu") for output in outputs]
     bands = [
-        figure.grid([_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]], columns)
+        grid([_panel(arm, row, rows, n_heads, width) for arm in arms[start : start + columns]], columns)
         for start in range(0, len(arms), columns)
         for row in rows
     ]
-    return figure.Figure(
+    return Figure(
         name="dynamics",
         part="Heads",
         title="w and mu of each head during training",
         caption=_caption(arms),
-        chart=figure.grid(bands, 1),
+        chart=grid(bands, 1),
     )
 
 
 def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n_heads: int, width: int) -> Any:
     quantity, output = row
-    spec = declared(arm.shown)
-    heads: list[Any] = [*figure.head_colours(spec.model.n_heads)]
+    spec = declared(arm)
+    heads: list[Any] = [*head_colours(spec.model.n_heads)]
     style = {
-        "color": figure.colours_of_column("head", figure.head_colours(n_heads), "stroke", title="head", orient="right"),
+        "color": colours_of_column("head", head_colours(n_heads), "stroke", title="head", orient="right"),
         "detail": "seed:N",
     }
     name = quantity if spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
@@ -131,18 +127,18 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
     y = Axis("value", name, ticks={"minExtent": 34, "tickCount": 5})
 
     def lines(rows: Iterable[dict[str, Any]], **line: Any) -> list[Any]:
-        chart = alt.Chart(figure.inline(rows)).transform_fold(heads, as_=["head", "value"])
+        chart = charted(rows).transform_fold(heads, as_=["head", "value"])
         shown = ["head:N", "step:Q", ("value:Q", "", name), "seed:N"]
         return line_bands(chart, x, y, style, spread=None, shown=shown, **line)
 
-    layers = [alt.Chart(figure.inline([{}])).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))]
+    layers = [charted([{}]).mark_rule(color="#c3c7cd").encode(y=alt.datum(0))]
     if len(arm.runs) > 1:
         others = [row for run in arm.runs[1 : 1 + OTHERS] for row in _rows(run, quantity, output)]
         layers += lines(others, opacity=0.22, strokeWidth=1)
     layers += lines(_rows(arm.shown, quantity, output))
     if quantity == "mu" and _has_theory(arm):
-        layers += lines(_theory(arm.shown), strokeDash=[5, 3], strokeWidth=1.2)
-    return figure.panel(layers, width, 150, alt.Title(arm.label, anchor="middle") if row == rows[0] else "")
+        layers += lines(_theory(arm), strokeDash=[5, 3], strokeWidth=1.2)
+    return panel(layers, width, 150, {"text": arm.label, "anchor": "middle"} if row == rows[0] else "")
 
 
 def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]:
@@ -153,19 +149,19 @@ def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]
 
 
 def _by_head(values: np.ndarray) -> dict[str, float]:
-    return dict(zip(figure.head_colours(len(values)), values, strict=True))
+    return dict(zip(head_colours(len(values)), values, strict=True))
 
 
 def _has_theory(arm: ArmResults) -> bool:
-    return covered(arm) and declared(arm.shown).model.n_heads <= THEORY_HEADS
+    return covered(arm) and declared(arm).model.n_heads <= THEORY_HEADS
 
 
-def _theory(run: Finished) -> Iterator[dict[str, Any]]:
+def _theory(arm: ArmResults) -> Iterator[dict[str, Any]]:
     """mu*(w) from the step on at which it is no longer far larger than any mu, as it is for tiny w."""
-    effective = EffectiveLoss.of(declared(run).task)
+    run, effective = arm.shown, EffectiveLoss.of(declared(arm).task)
     limit = 1.1 * float(np.abs(run.series("mu")[1]).max())
     rows = list(_rows(run, "w", 0))
-    heads = figure.head_colours(declared(run).model.n_heads)
+    heads = head_colours(declared(arm).model.n_heads)
     best = np.array([effective.best_mu(np.array([row[head] for head in heads])) for row in rows])
     beyond = np.flatnonzero(np.abs(best).max(axis=1) > limit)
     for row, values in list(zip(rows, best, strict=True))[beyond.max(initial=-1) + 1 :]:
@@ -188,8 +184,8 @@ def _caption(arms: list[ArmResults]) -> str:
         "(left out for very small w)."
         if theory
         else "",
-        _dead_of_arms(arms),
-        f"The step axis is linear up to {declared(arms[0].shown).probes.every:,} and logarithmic beyond.",
+        dead_said(f"{arm.label} {span(map(dead_heads, arm.runs))} of {declared(arm).model.n_heads}" for arm in arms),
+        f"The step axis is linear up to {declared(arms[0]).probes.every:,} and logarithmic beyond.",
         f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
     )
 
@@ -204,11 +200,11 @@ Tiles = dict[tuple[str, str], np.ndarray]
 """Maps by the titles of their row and column."""
 
 
-def final_circuits(arm: ArmResults) -> figure.Figure:
+def final_circuits(arm: ArmResults) -> Figure:
     """QK above OV for each head at the end of training, of the arm's shown seed."""
-    task, found = declared(arm.shown).task, circuits_of(arm.shown)
+    task, found = declared(arm).task, circuits_of(arm.shown)
     n_layers, n_heads = found["qk"].shape[:2]
-    size = max(70, min(120, figure.WIDTH // min(CIRCUIT_MAPS_COLUMNS, n_heads) - 24))
+    size = max(70, min(120, WIDTH // min(CIRCUIT_MAPS_COLUMNS, n_heads) - 24))
     inputs = _coordinates(task)
     rows = {"qk": inputs, "ov": inputs[task.d_x :]}
     grids = [
@@ -228,23 +224,21 @@ def final_circuits(arm: ArmResults) -> figure.Figure:
         for first in range(0, n_heads, CIRCUIT_MAPS_COLUMNS)
         for kind in rows
     ]
-    return figure.Figure(
+    return Figure(
         name=f"circuits-{arm.name}",
         part="Heads",
         title=f"QK and OV circuits at the end of training: {arm.label}",
         caption=join(
             f"Seed {arm.shown.seed}. Above, QK: rows are keys, columns are queries."
             f"{PALE * has_one_layer(arm)} Below, OV: what a key's token adds to the output.",
-            "The OV of every layer is multiplied by the final map."
-            if isinstance(declared(arm.shown).model, Stack)
-            else "",
+            "The OV of every layer is multiplied by the final map." if isinstance(declared(arm).model, Stack) else "",
             "All QK share one scale and all OV another, both centred at 0; a line separates the x block from y.",
         ),
-        chart=figure.grid(grids, 1, (16, 16)).resolve_scale(color="independent"),
+        chart=grid(grids, 1, (16, 16)).resolve_scale(color="independent"),
     )
 
 
-def circuit_steps(arm: ArmResults) -> figure.Figure | None:
+def circuit_steps(arm: ArmResults) -> Figure | None:
     """QK of each head at the probed steps, a row per head; None when no step was probed."""
     steps = arm.shown.run.head_steps()
     if not steps:
@@ -257,11 +251,11 @@ def circuit_steps(arm: ArmResults) -> figure.Figure | None:
         for head in range(n_heads)
         for step, qk in probed.items()
     }
-    task = declared(arm.shown).task
-    size = max(70, min(max(84, 13 * task.d_token), figure.WIDTH // len(steps) - 24))
+    task = declared(arm).task
+    size = max(70, min(max(84, 13 * task.d_token), WIDTH // len(steps) - 24))
     untrained = has_one_layer(arm)
     largest = max(_largest(qk, task, untrained) for qk in probed.values())
-    return figure.Figure(
+    return Figure(
         name=f"steps-{arm.name}",
         part="Heads",
         title=f"QK circuits during training: {arm.label}",
@@ -285,7 +279,7 @@ def _maps(
     ]
     ticks = {"ticks": False, "domain": False, "labels": cell >= 12, "labelFontSize": 9, "labelAngle": 0}
     x, y = (
-        Axis(column, order=names, scale={"padding": 0}, ticks={**ticks, "labelColor": figure.QUIET})
+        Axis(column, order=names, scale={"padding": 0}, ticks={**ticks, "labelColor": QUIET})
         for column, names in (("column", columns), ("row", rows))
     )
     key = {"orient": "right", "gradientLength": min(100, max(50, cell * len(rows))), "tickCount": 3}
@@ -294,14 +288,14 @@ def _maps(
         opacity=alt.condition(f"!{json.dumps(pale)} || indexof(datum.column, 'y') < 0", alt.value(1), alt.value(0.25)),
         shown=["across:N", "row:N", "column:N", "value:Q"],
     )  # fmt: skip
-    line = alt.Chart(figure.inline([{}])).mark_rule(color=figure.INK, strokeWidth=1)
+    line = charted([{}]).mark_rule(color=INK, strokeWidth=1)
     parts = [line.encode(x=alt.XDatum(columns[task.d_x], bandPosition=0))]
     if len(rows) > task.d_y:
         parts.append(line.encode(y=alt.YDatum(columns[task.d_x], bandPosition=0)))
     downs, acrosses = (list(dict.fromkeys(title[k] for title in tiles)) for k in (0, 1))
-    return figure.panel([cells, *parts], size, cell * len(rows), rows=data).facet(
-        row=alt.Row("down:N", sort=downs, header=alt.Header(title=None, labelAngle=0, labelAlign="left")),
-        column=alt.Column("across:N", sort=acrosses, header=alt.Header(title=None, labelPadding=4)),
+    return panel([cells, *parts], size, cell * len(rows), rows=data).facet(
+        row=alt.Row("down:N", sort=downs, header={"title": None, "labelAngle": 0, "labelAlign": "left"}),
+        column=alt.Column("across:N", sort=acrosses, header={"title": None, "labelPadding": 4}),
         bounds="flush",
         spacing=14,
     )

@@ -11,7 +11,7 @@ from headway.icl.circuits import head_table
 from headway.report.charts.figure import ESTIMATORS, HEAD_COLOURS, Figure
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, Finished, ReportData
-from headway.report.experiment.laboratory import ReportSlice, Statement, by_task, over_seeds
+from headway.report.experiment.laboratory import ReportSlice, Statement, arm_rows, by_task, seeds_said
 from headway.report.experiment.outcome import OutcomeMeasure, final_outcome
 from headway.report.regression import heads, theory, training
 from headway.report.regression.heads import circuits_of, declared, has_one_layer
@@ -83,20 +83,17 @@ class IclReportSlice(ReportSlice):
         names = [
             name for name in FINAL if any(run.metrics.get(name) is not None for a in material.arms for run in a.runs)
         ]
-        rows = [
-            Row(cells=(arm.label, *(over_seeds(arm, name) for name in names)), colour=arm.colour)
-            for arm in material.arms
-        ]
+        rows = arm_rows(material, names)
         if material.one_task and "eval_mse" in names:
             rows += _estimator_rows(material, names)
-        several = "mean ± standard deviation over seeds" if material.n_seeds > 1 else "one seed"
         found = material.one_task and bool(material.baselines(material.arms[0]))
         return Table(
             columns=("", *(FINAL[name] for name in names)),
-            rows=tuple(rows),
+            rows=rows,
             caption=join(
-                f"At the end of training: {several}" + ("; below, untrained estimators." if found else "."),
-                PER_OUTPUT if any(declared(arm.shown).task.d_y > 1 for arm in material.arms) else "",
+                f"At the end of training: {seeds_said(material)}"
+                + ("; below, untrained estimators." if found else "."),
+                PER_OUTPUT if any(declared(arm).task.d_y > 1 for arm in material.arms) else "",
             ),
             hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
         )
@@ -104,14 +101,14 @@ class IclReportSlice(ReportSlice):
     def heads(self, arm: ArmResults) -> Iterator[tuple[int, Table]]:
         """The table per head of every seed of a one-layer arm, at the end of training."""
         for run in arm.runs if has_one_layer(arm) else ():
-            yield run.seed, _heads_of(run)
+            yield run.seed, _heads_of(arm, run)
 
     def luck(self, material: ReportData) -> str:
         """Return a sentence on the sampling of shared prompts, which intervals leave out; empty without intervals."""
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
         errors = [error for arm in material.arms for error in arm.final("eval_mse_se")]
-        counts = {declared(arm.shown).evaluation.prompts for arm in material.arms}
+        counts = {declared(arm).evaluation.prompts for arm in material.arms}
         same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
         known = f" (standard error {span(errors, 2)})" if errors else ""
         arms = "all arms" if material.one_task else "all arms of a task"
@@ -130,18 +127,20 @@ def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]
             yield Row(cells=(label, *(known.get(name, "") for name in names)), quiet=True)
 
 
-def _heads_of(run: Finished) -> Table:
-    circuits, task = circuits_of(run), declared(run).task
+def _heads_of(arm: ArmResults, run: Finished) -> Table:
+    circuits, task = circuits_of(run), declared(arm).task
     columns = head_table(circuits["qk"][0], circuits["ov"][0], task)
+    n_heads = len(columns["w"])
     rows = [
         Row(
             cells=(str(head), *("\n".join(number(v, 3) for v in np.atleast_1d(columns[name][head])) for name in HEADS)),
             colour=HEAD_COLOURS[head % len(HEAD_COLOURS)],
         )
-        for head in range(len(columns["w"]))
+        for head in range(n_heads)
     ]
-    caption = join(heads.dead_of(run), "" if task.d_y == 1 else PER_OUTPUT)
-    return Table(columns=("head", *HEADS.values()), rows=tuple(rows), caption=caption)
+    dead = heads.dead_said([f"{heads.dead_heads(run)} of {n_heads}"])
+    caption = join(dead, "" if task.d_y == 1 else PER_OUTPUT)
+    return Table(columns=("head", *HEADS.values()), rows=rows, caption=caption)
 
 
 LABORATORY = IclReportSlice()

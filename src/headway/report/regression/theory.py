@@ -16,7 +16,16 @@ from headway.base.text import counted, join
 from headway.config.regression import RegressionTask
 from headway.icl import theory
 from headway.icl.second_head import effective_worth, effective_worth_at, exact_worth, worth_in_the_limit
-from headway.report.charts import figure
+from headway.report.charts.figure import (
+    INK,
+    QUIET,
+    WIDTH,
+    Figure,
+    arm_colour,
+    charted,
+    colours_of_column,
+    panel,
+)
 from headway.report.charts.intervals import ENDS, points_with_intervals, strip
 from headway.report.charts.lines import Axis, line_bands, rule
 from headway.report.experiment.data import ArmResults, ReportData
@@ -27,25 +36,25 @@ RATIOS = np.geomspace(0.02, 2.0, 80)
 
 
 LIMITS = {
-    "best gradient descent step": (theory.proportional_gd_risk, figure.INK, [4, 2]),
+    "best gradient descent step": (theory.proportional_gd_risk, INK, [4, 2]),
     "ridge (Bayes)": (theory.proportional_bayes_risk, "#a07d4b", [8, 3, 2, 3]),
 }
 """The risk, colour and dashes of each limit of large d and L."""
 
 
-def proportional(material: ReportData) -> figure.Figure | None:
+def proportional(material: ReportData) -> Figure | None:
     """The risks when d and L grow together, and where the arms ended; None where the theory does not hold."""
     reference = _reference(material)
     if reference is None:
         return None
-    noise = theory.EffectiveLoss.of(declared(reference.shown).task).noise
+    noise = theory.EffectiveLoss.of(declared(reference).task).noise
     arms = [
         arm
         for arm in material.arms
         if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))
     ]
     palette = {name: colour for name, (_, colour, _) in LIMITS.items()} | {arm.label: arm.colour for arm in arms}
-    colour = figure.colours_of_column("what", palette, "stroke", orient="right")
+    colour = colours_of_column("what", palette, "stroke", orient="right")
     x = Axis("ratio", "d / L", log=True)
     y = Axis("risk", "risk ÷ variance of beta·x", log=True, scale={"nice": True})
     shown, layers = ["what:N", "ratio:Q", "risk:Q"], []
@@ -55,7 +64,7 @@ def proportional(material: ReportData) -> figure.Figure | None:
     for at, arm in enumerate(arms):  # rings around one another, so that arms that ended alike can all be seen
         ring: dict[str, Any] = {"size": 40 + 90 * at, "filled": False, "strokeWidth": 2, "opacity": 1}
         layers.append(strip([_ended(arm)], x, y, colour, shown=shown, **ring))
-    return figure.Figure(
+    return Figure(
         name="proportional-regime",
         part="Theory",
         title="Risk when d and L grow together",
@@ -65,12 +74,12 @@ def proportional(material: ReportData) -> figure.Figure | None:
             "Rings: final errors of the arms (mean over seeds), at finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),
-        chart=figure.panel(layers, figure.WIDTH - 420, 260),
+        chart=panel(layers, WIDTH - 420, 260),
     )
 
 
 def _ended(arm: ArmResults) -> dict[str, Any]:
-    task = declared(arm.shown).task
+    task = declared(arm).task
     signal = task.d_x * task.variance_of_beta
     noise = 0.0 if task.noisy_query else task.noise_variance
     return {
@@ -106,14 +115,14 @@ class Worth:
     effective: float
 
 
-def second_head(material: ReportData) -> figure.Figure | None:
+def second_head(material: ReportData) -> Figure | None:
     """The ratio of the errors of one and two heads; None where fewer than two tasks have both, without noise."""
     worths = worths_of(material)
     if not worths:
         return None
     dimensions = sorted({worth.task.d_x for worth in worths})
-    palette = {f"d = {d}": figure.arm_colour(at) for at, d in enumerate(dimensions)}
-    colour = figure.colours_of_column("dimension", palette, "stroke", orient="right")
+    palette = {f"d = {d}": arm_colour(at) for at, d in enumerate(dimensions)}
+    colour = colours_of_column("dimension", palette, "stroke", orient="right")
     x = Axis("length", "prompt length over dimension, L / d", log=True, scale={"padding": 12})
     y = Axis("worth", "error of one head ÷ error of two", scale={"zero": False})
     shown = ["dimension:N", "pairs:Q", "worth:Q", "low:Q", "high:Q", "exact:Q", "effective:Q", "seeds:Q"]
@@ -127,7 +136,7 @@ def second_head(material: ReportData) -> figure.Figure | None:
     unknown = all(math.isnan(worth.low) for worth in worths)
     interval = "; fewer than six give no interval" if unknown else " with its 95 % interval"
     limits = ", ".join(f"{worth_in_the_limit(d):.2f} for d = {d}" for d in dimensions)
-    return figure.Figure(
+    return Figure(
         name="second-head",
         part="Outcome",
         title="What the second head is worth",
@@ -138,7 +147,7 @@ def second_head(material: ReportData) -> figure.Figure | None:
             "Dashed: the ratio predicted by the effective loss, which is the same for all d and tends to e.",
             f"For long prompts, the exact ratio tends to {limits}, and to e only for large d.",
         ),
-        chart=figure.panel(layers, figure.WIDTH - 320, 340),
+        chart=panel(layers, WIDTH - 320, 340),
     )
 
 
@@ -154,7 +163,7 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
             sentence=f"At d = {longest.task.d_x} and {counted(longest.task.n_pairs, 'pair')}, the error of one head is "
             f"{longest.found:.2f} times that of two heads{ends}; the exact risk predicts {longest.exact:.2f}, the "
             f"effective loss {longest.effective:.2f}. {_nearer_said(worths)}",
-            colour=figure.INK,
+            colour=INK,
         ),
     )
 
@@ -180,7 +189,7 @@ def worths_of(material: ReportData) -> tuple[Worth, ...]:
     arms: dict[str, dict[int, ArmResults]] = {}
     tasks: dict[str, RegressionTask] = {}
     for arm in material.arms:
-        task, model = declared(arm.shown).task, declared(arm.shown).model
+        task, model = declared(arm).task, declared(arm).model
         if arm.control is None and covered(arm) and task.noise_variance == 0 and model.n_heads in (1, 2):
             key = repr(task)
             tasks[key] = task
@@ -247,7 +256,7 @@ def _effective(worths: Sequence[Worth], x: Axis, y: Axis) -> list[Any]:
     rows = [
         {"length": at, "worth": effective_worth_at(at)} for at in np.geomspace(min(lengths), max(lengths), 40).tolist()
     ]
-    curve = line_bands(rows, x, y, figure.QUIET, spread=None, strokeDash=[5, 3], strokeWidth=1.6)
-    name = figure.alt.Chart(figure.inline([{"worth": math.e, "said": "e", "length": min(lengths)}]))
-    said = name.mark_text(dy=-8, color=figure.QUIET, fontSize=13, fontStyle="italic")
+    curve = line_bands(rows, x, y, QUIET, spread=None, strokeDash=[5, 3], strokeWidth=1.6)
+    name = charted([{"worth": math.e, "said": "e", "length": min(lengths)}])
+    said = name.mark_text(dy=-8, color=QUIET, fontSize=13, fontStyle="italic")
     return [*curve, rule([math.e], y=y, width=0.8), said.encode(x=x.encoded("x"), y=y.encoded("y"), text="said:N")]

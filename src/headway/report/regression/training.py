@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, number, span
-from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, LineStyle, alt, grid, hints, inline, panel
+from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, LineStyle, Rows, grid, panel
+from headway.report.charts.intervals import strip
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule, step_axis
 from headway.report.experiment.data import ArmResults, ReportData, per_seed, training_curve
 from headway.report.regression.heads import declared
@@ -17,6 +18,7 @@ POINTS = 200
 """Points of a curve, at most."""
 
 REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
+"""Estimators in the figures of all arms; the figure per arm has all there are."""
 
 PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
 
@@ -68,19 +70,17 @@ def _with_luck(arm: ArmResults) -> Iterator[dict[str, Any]]:
 def _final_points(material: ReportData, x: Axis, y: Axis, style: Mapping[str, Any]) -> list[Any]:
     """The error of each arm on the many prompts of the final evaluation, at its last step."""
     rows = [
-        {"what": arm.label, "step": declared(arm.shown).training.steps, "mse": float(errors.mean())}
+        {"what": arm.label, "step": declared(arm).training.steps, "mse": float(errors.mean())}
         for arm in material.arms
         if len(errors := arm.final("eval_mse_adjusted")) and errors.mean() > 0
     ]
-    if not rows:
-        return []
-    points = alt.Chart(inline(rows)).mark_point(filled=True, size=70, opacity=1, stroke="white", strokeWidth=1)
-    return [points.encode(x=x.encoded("x"), y=y.encoded("y"), color=style["color"], tooltip=hints(["what:N", "mse:Q"]))]
+    mark: dict[str, Any] = {"size": 70, "opacity": 1, "stroke": "white", "strokeWidth": 1}
+    return [strip(rows, x, y, style["color"], shown=["what:N", "mse:Q"], **mark)] if rows else []
 
 
 def _first(material: ReportData) -> int:
     """The steps between evaluations: up to there the axis is linear."""
-    return min(declared(arm.shown).evaluation.every for arm in material.arms)
+    return min(declared(arm).evaluation.every for arm in material.arms)
 
 
 def _references(material: ReportData, low: float) -> tuple[list[tuple[LineStyle, float]], list[str]]:
@@ -95,7 +95,7 @@ def _references(material: ReportData, low: float) -> tuple[list[tuple[LineStyle,
 
 def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> str:
     longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
-    evaluation = declared(material.arms[0].shown).evaluation
+    evaluation = declared(material.arms[0]).evaluation
     luck = any(len(per_seed(arm, "eval_mse_adjusted_se")[0]) for arm in material.arms)
     return join(
         "Left: mean squared error on fresh training prompts, averaged since the last logged step. "
@@ -116,18 +116,12 @@ def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> st
 
 
 KERNEL: LineStyle = ("kernel estimator of the model", "#000000", (1, 2))
-COMPARED = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
-"""Estimators in the figure of all arms; the figure per arm has all there are."""
-
-
 _LEAST_SQUARES = ESTIMATORS["least_squares"]
 CURVES = {**ESTIMATORS, "least_squares": (f"{_LEAST_SQUARES[0]} (median)", *_LEAST_SQUARES[1:])}
 """The label, colour and dashes of each estimator's curve; the mean of least squares does not exist at some lengths."""
 
 OPTIMAL = (CURVES["ridge"][0], CURVES["least_squares"][0])
 """Estimators that may leave a panel: they fall far below the models."""
-
-Rows = list[dict[str, Any]]
 
 
 def lengths_by_arm(material: ReportData) -> Figure | None:
@@ -142,7 +136,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
     columns = min(len(arms), 2 if len(arms) <= 4 else 3)
     width = (WIDTH - 60) // columns - 45
     panels = [
-        _panel({declared(arm.shown).task.n_pairs}, drawn[arm.name], styles, (min(width, 640), 260), title=arm.label)
+        _panel({declared(arm).task.n_pairs}, drawn[arm.name], styles, (min(width, 640), 260), title=arm.label)
         for arm in arms
     ]
     return Figure(
@@ -158,7 +152,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
             else "",
             "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
-            _leaving((drawn[arm.name], declared(arm.shown).task.n_pairs) for arm in arms),
+            _leaving((drawn[arm.name], declared(arm).task.n_pairs) for arm in arms),
         ),
         chart=grid(panels, columns),
     )
@@ -172,7 +166,7 @@ def lengths(material: ReportData) -> Figure | None:
     rows = [row for arm in arms for row in _mean_rows(arm)]
     styles: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in arms]
     if material.one_task:
-        rows += _estimators(material, arms[0], COMPARED)
+        rows += _estimators(material, arms[0], REFERENCES)
         drawn = {row["what"] for row in rows}
         styles += [one for one in CURVES.values() if one[0] in drawn]
     return Figure(
@@ -187,9 +181,9 @@ def lengths(material: ReportData) -> Figure | None:
             "Lines differ in width, so that lines that coincide stay visible." if len(arms) > 1 else "",
             "The vertical line marks the prompt length of training.",
             "Both axes are logarithmic.",
-            _leaving([(rows, declared(arms[0].shown).task.n_pairs)]),
+            _leaving([(rows, declared(arms[0]).task.n_pairs)]),
         ),
-        chart=_panel({declared(arm.shown).task.n_pairs for arm in arms}, rows, styles, (WIDTH - 60, 360), nested=True),
+        chart=_panel({declared(arm).task.n_pairs for arm in arms}, rows, styles, (WIDTH - 60, 360), nested=True),
     )
 
 
@@ -203,7 +197,7 @@ def _rows_of(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
 
 def _panel(
     lengths: set[int],
-    rows: list[dict[str, Any]],
+    rows: Rows,
     styles: Sequence[LineStyle],
     size: tuple[float, float],
     *,
@@ -225,7 +219,7 @@ def _floor(rows: Rows) -> float:
 
 def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
     """Return a sentence on curves that leave their panels: their errors at the length of training, or near it."""
-    rows_by_estimator: dict[str, list[dict[str, Any]]] = {}
+    rows_by_estimator: dict[str, list[Mapping[str, Any]]] = {}
     for rows, trained in panels:
         below = [row for row in rows if row["mse"] < _floor(rows)]
         for what in dict.fromkeys(row["what"] for row in below):
@@ -238,7 +232,7 @@ def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
     return f"Below the panel: {'; '.join(sentences)}." if sentences else ""
 
 
-def _above(rows: list[dict[str, Any]], floor: float) -> Iterator[dict[str, Any]]:
+def _above(rows: Rows, floor: float) -> Iterator[dict[str, Any]]:
     """Return curves down to where they cross the floor, and no further: clipping costs seconds for each picture."""
     for at, row in enumerate(rows):
         if row["mse"] >= floor:
