@@ -20,7 +20,7 @@ Numpy alone.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import compress
+from itertools import combinations, compress
 from typing import Any
 
 import numpy as np
@@ -129,15 +129,9 @@ class _Found:
     by_place: float = np.nan
 
 
-def _each(label: str, n: int) -> list[tuple[str, ...]]:
-    """Return the names of an attention's heads, each on its own."""
-    return [(name,) for name in head_names(label, n)]
-
-
-def _both(label: str, n: int) -> list[tuple[str, ...]]:
-    """Return the names of an attention's pairs of heads."""
-    names = head_names(label, n)
-    return [(names[i], names[j]) for i, j in zip(*np.triu_indices(n, k=1), strict=True)]
+def _named(label: str, n: int, together: int = 1) -> list[tuple[str, ...]]:
+    """Return the names of an attention's heads, each on its own, or of its pairs of heads."""
+    return list(combinations(head_names(label, n), together))
 
 
 def findings(
@@ -238,7 +232,7 @@ def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Fo
     searched = [name for name, values in score.values.items() if np.isfinite(values).any()]
     for name in searched:
         values = score.values[name]
-        names, drawn = _each(labels[name], len(values)), score.draws.get(name)
+        names, drawn = _named(labels[name], len(values)), score.draws.get(name)
         unknown = np.full(len(values), np.nan)
         ends = np.where(np.isfinite(given := score.interval.get(name, unknown)), given, values)
         low, high = np.broadcast_to(ends, (2, len(values)))
@@ -310,7 +304,7 @@ def _constant(score: HeadScores, labels: Mapping[str, str]) -> Iterator[Finding]
     heads = [
         head
         for name, share in score.values.items()
-        for head in _searched(share, score.draws.get(name), _each(labels[name], len(share)), "share", 1)
+        for head in _searched(share, score.draws.get(name), _named(labels[name], len(share)), "share", 1)
         if head.value >= _CONSTANT
     ]
     if heads:
@@ -326,7 +320,7 @@ def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: in
     for attention in searched:
         value = score.values[attention]
         indices = np.triu_indices(len(value), k=1)
-        called = _both(labels[attention], len(value))
+        called = _named(labels[attention], len(value), 2)
         drawn = score.draws[attention][:, *indices]
         # Most pairs are far from standing out, and there may be many.
         pairs += _searched(value[indices], drawn, called, scale, kinds * len(searched))
@@ -359,7 +353,7 @@ def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding |
         values, drawn = (
             np.clip(x, 1e-9, None) * len(score.values[name]) for x in (score.values[name], score.draws[name])
         )
-        of_layer = _searched(1 / values, 1 / drawn, _each(labels[name], len(values)), "size", kinds * len(searched))
+        of_layer = _searched(1 / values, 1 / drawn, _named(labels[name], len(values)), "size", kinds * len(searched))
         heads += [(head, len(values)) for head in of_layer if head.p <= FAMILY_WISE and 1 / head.value <= _IDLE]
     if not heads:
         return None
@@ -493,10 +487,9 @@ def _distances(score: HeadScores, attention: str, label: str) -> _Distances:
     A draw is compared with the other draws alone, as the model's own heads are with heads that are not among them.
     """
     value, drawn = score.values[attention], score.draws[attention]
-    names = _each(label, len(value))
+    names = _named(label, len(value), value.ndim)
     if value.ndim == 2:
         indices = np.triu_indices(len(value), k=1)
-        names = _both(label, len(value))
         value, drawn = value[indices], drawn[:, *indices]
     known = np.isfinite(value) & np.isfinite(drawn).all(0)
     value, drawn, names = value[known], drawn[:, known], list(compress(names, known))
