@@ -23,7 +23,7 @@ from headway.config.document import (
 )
 from headway.config.plugins import Plugin
 from headway.config.run import PER_BYTE
-from headway.config.yaml import leaves, shipped, write_yaml
+from headway.config.yaml import differing, leaves, shipped, write_yaml
 from headway.errors import DeclarationError, near
 
 NOT_COMPARED = (
@@ -323,4 +323,4 @@ class Experiment:
     def differences(self, other: "Experiment") -> list[str]:
         """Return the dotted keys in which two documents differ, as far as results depend on them."""
         mine, theirs = (leaves({k: v for k, v in e.plain().items() if k not in NOT_COMPARED}) for e in (self, other))
-        return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+        return differing(mine, theirs)

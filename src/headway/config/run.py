@@ -141,6 +141,13 @@ class Task(Spec):
             DeclarationError: saying what is missing.
         """
 
+    def compared_content(self, metric: str) -> dict[str, Any]:
+        """Return the content that tasks share if a metric compares their arms."""
+        content = self.content()
+        if metric == PER_BYTE:  # another tokenizer is only another way to do one task
+            content.pop("tokenizer", None)
+        return content
+
     def best_possible(self, model: Any) -> Mapping[str, float]:  # noqa: ARG002
         """Return known bounds that no model of this shape exceeds, by metric."""
         return {}
@@ -158,10 +165,7 @@ class Comparability:
 
     def incomparable_reason(self, other: "Comparability", metric: str) -> str:
         """Return why a difference in a metric between two runs says nothing, as a sentence; else empty."""
-        # With bits per byte, another tokenizer is only another way to do one task.
-        free = ("tokenizer",) if metric == PER_BYTE else ()
-        mine, theirs = ({k: v for k, v in each.task.content().items() if k not in free} for each in (self, other))
-        if mine != theirs:
+        if self.task.compared_content(metric) != other.task.compared_content(metric):
             return "they are judged on different tasks"
         return "one of them sees the token that it is to predict" if self.sees_targets != other.sees_targets else ""
 

@@ -346,3 +346,8 @@ def leaves(value: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(value, Mapping) and value:
         return {path: leaf for key, inner in value.items() for path, leaf in leaves(inner, f"{prefix}{key}.").items()}
     return {prefix.rstrip("."): value}
+
+
+def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Return the sorted keys of two mappings whose values differ; an absent value is None."""
+    return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))

@@ -12,7 +12,7 @@ from headway.base.text import counted, listed, with_numbers
 from headway.base.words import warning
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
-from headway.config.yaml import leaves
+from headway.config.yaml import differing, leaves
 from headway.errors import ResultsError
 from headway.stats.case import Case
 from headway.stats.cells import Match, RunsOfArm, done, labels_of, runs_of_arms
@@ -166,7 +166,7 @@ def _differences(run: Run, other: Run) -> str:
         for key in ("task.corpus", "task.validation"):  # paths; the digest of their tokens is the same
             mine.pop(key, None)
             theirs.pop(key, None)
-    changed = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+    changed = differing(mine, theirs)
     if not changed:
         return "" if texts[0] == texts[1] else "the content of their text"
     named = [f"{key} ({mine.get(key, 'default')} and {theirs.get(key, 'default')})" for key in changed[:_MOST_KEYS]]

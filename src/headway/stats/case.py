@@ -131,9 +131,7 @@ class Case:
     def plain_arms(self) -> list[Arm]:
         """The arms without a control that do the first arm's task, and so differ in merit alone."""
         plain = [arm for arm in self.experiment.arms if arm.control is None]
-        # In bits per byte another tokenizer is another way to do the same task.
-        free = ("tokenizer",) if self.experiment.primary == PER_BYTE else ()
-        tasks = [{k: v for k, v in arm.resolved_spec.task.content().items() if k not in free} for arm in plain]
+        tasks = [arm.resolved_spec.task.compared_content(self.experiment.primary) for arm in plain]
         return [arm for arm, task in zip(plain, tasks, strict=True) if task == tasks[0]]
 
     @cached_property

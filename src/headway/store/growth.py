@@ -17,7 +17,7 @@ from headway.config import command, plugins
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
-from headway.config.yaml import leaves
+from headway.config.yaml import differing, leaves
 from headway.errors import ResultsError
 from headway.store import document
 from headway.store.lease import Lease, LeaseHeld
@@ -146,7 +146,7 @@ def _without_code(spec: RunSpec) -> dict[str, Any]:
 
 def _differences(former: RunSpec, asked: RunSpec) -> str:
     then, now = (leaves(spec.model_dump(mode="json")) for spec in (former, asked))
-    keys = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
+    keys = differing(then, now)
     changes = {key: f"{_value(then, key)} -> {_value(now, key)}" for key in keys} | {"plugins": "changed code"}
     return some_names([f"{key} ({changes[key]})" for key in keys], _MOST_KEYS)
 
