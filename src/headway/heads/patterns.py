@@ -324,5 +324,5 @@ def _measured(
     return MeasuredAttention(powers=powers, total=total, sink=sink, **vars(even))
 
 
-def _of_examples(numbers: PerText | None, examples: slice, device: torch.device) -> Int[Tensor, "#batch 1"] | None:
+def _of_examples(numbers: PerText | None, examples: slice, device: torch.device) -> Int[Tensor, "some 1"] | None:
     return None if numbers is None else numbers.to(device)[examples, None]
