@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 411_316,
+    "tokens": 411_208,
     "code lines": 39_320,
     "dense modules": 80,
     "functions above 400 tokens": 23,
-    "comprehensions in 1,000 lines": 75,
+    "comprehensions in 1,000 lines": 74,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
 }
