@@ -11,7 +11,7 @@ import numpy as np
 from headway.base.text import join, listed
 from headway.config.metrics import metric_name
 from headway.heads.scores import DECLARED, HeadScores, head_names, row_labels
-from headway.report.charts.figure import INK, QUIET, WIDTH, Figure, Hint, alt, charted, panel
+from headway.report.charts.figure import INK, QUIET, WIDTH, Datum, Figure, Hint, alt, charted, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, head_map, valued
 
@@ -20,9 +20,6 @@ LEFT_OUT = ("raw", "published")
 
 STRIPS = {"null": "null", "untrained": "random heads"}
 """The reference values of `HeadScores` in columns at the right of a panel, and their names beside the pointer."""
-
-END = ("end", "")
-"""Cells end across at `end`; down they are the rows."""
 
 MARK = "#d55e00"
 """The colour of the frame of a head that a sentence names."""
@@ -137,9 +134,9 @@ def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str
 
 def _table(
     heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str], scores: Mapping[str, HeadScores]
-) -> list[dict[str, Any]]:
+) -> list[Datum]:
     """A row for each head, a column for each metric: `m0`, `m1`, ..., which all panels share; its nulls: `n0`, `u0`."""
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Datum] = {}
     for attention, label in labels.items():
         for at, (metric, found) in enumerate(heads.items()):
             value = found.get(attention, np.empty(0))
@@ -186,19 +183,19 @@ def _chart(
     shown: list[Hint] = ["name:N", (f"{column}:Q", ".3~g", metric_name(score.metric))]
     shown += [(f"{strip[0]}{at}:Q", ".3~g", title) for strip, title in STRIPS.items() if getattr(score, strip)]
     layers = [
-        head_map(unknown, x, y, alt.value("white"), ends=END, gap=1, stroke="#c9ced6"),
-        head_map(finite, x, y, colour, ends=END, gap=size.gap, shown=shown),
+        head_map(unknown, x, y, alt.value("white"), end="end", gap=1, stroke="#c9ced6"),
+        head_map(finite, x, y, colour, end="end", gap=size.gap, shown=shown),
     ]
     if marked:
         of_marked = finite.transform_filter(alt.FieldOneOfPredicate("name", oneOf=list(marked)))
         frame = {"gap": 2.5, "stroke": MARK, "fillOpacity": alt.value(0)}
-        layers.append(head_map(of_marked, x, y, alt.value("white"), ends=END, **frame))
+        layers.append(head_map(of_marked, x, y, alt.value("white"), end="end", **frame))
     numbered = {column: finite}
     if nulls:
         numbered["null"] = charted(nulls)
         shown = ["row:N", "what:N", ("null:Q", ".3~g", "mean")]
         of_null = alt.Color("null:Q", scale=scale)
-        layers.append(head_map(numbered["null"], x, y, of_null, ends=END, gap=size.gap, shown=shown))
+        layers.append(head_map(numbered["null"], x, y, of_null, end="end", gap=size.gap, shown=shown))
     written = _digits(found.values())
     if light is not None and written is not None and size.cell >= 28 and size.step >= 18:
         layers += [_numbers(chart, field, x, y, written, light) for field, chart in numbered.items()]
@@ -263,7 +260,7 @@ def _across(size: _Size, has_null: bool) -> Axis:
 
 def _nulls(
     score: HeadScores, found: Mapping[str, np.ndarray], labels: Mapping[str, str], size: _Size, strip: str
-) -> list[dict[str, Any]]:
+) -> list[Datum]:
     """A null of each row, its mean over heads or over pairs of different ones; where the metric has a value."""
     rows = []
     start = size.end - size.null * (len(size.strips) - size.strips.index(strip))

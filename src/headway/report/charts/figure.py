@@ -141,6 +141,9 @@ WIDTH = 1000
 LineStyle = tuple[str, str, tuple[float, ...]]
 """A line in a legend: its name, colour and dashes."""
 
+Datum = dict[str, Any]
+"""A row of a chart's data: values by column."""
+
 Rows = Sequence[Mapping[str, Any]]
 
 

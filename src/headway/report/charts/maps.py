@@ -68,7 +68,7 @@ def head_map(
     y: Axis,
     colour: Any,
     *,
-    ends: tuple[str, str] | None = None,
+    end: str = "",
     gap: float = 0.0,
     stroke: str = "white",
     shown: Sequence[Hint] = (),
@@ -81,7 +81,7 @@ def head_map(
         x: the horizontal axis, by name, or by the beginning of the cells.
         y: the vertical axis.
         colour: an encoding, as `valued` makes it.
-        ends: the columns of where cells end across and down, on axes of numbers.
+        end: the column of where cells end across, on an axis of numbers.
         gap: pixels of a line around each cell.
         stroke: the colour of that line.
         shown: the columns of the tooltip.
@@ -89,8 +89,8 @@ def head_map(
     """
     chart = charted(cells) if isinstance(cells, Sequence) else cells
     line: dict[str, Any] = {"stroke": stroke, "strokeWidth": gap} if gap else {}
-    if ends is not None:
-        more |= {channel: f"{end}:Q" for channel, end in zip(("x2", "y2"), ends, strict=True) if end}
+    if end:
+        more["x2"] = f"{end}:Q"
     place = {"x": x.encoded("x"), "y": y.encoded("y"), "color": colour}
     return chart.mark_rect(**line).encode(**place, tooltip=hints(shown), **more)
 

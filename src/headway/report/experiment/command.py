@@ -8,10 +8,10 @@ import numpy as np
 from headway.base.text import join
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import SOLID, WIDTH, Figure, LineStyle, panel
+from headway.report.charts.figure import WIDTH, Datum, Figure, panel
 from headway.report.charts.lines import Axis, band_said, keyed, line_bands
 from headway.report.charts.page import Table
-from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.experiment.data import ArmResults, ReportData, solid_lines
 from headway.report.experiment.laboratory import ReportSlice, arm_rows, seeds_said
 from headway.report.experiment.outcome import OutcomeMeasure, final_outcome
 
@@ -65,7 +65,7 @@ def _curves(material: ReportData, metric: str) -> Figure | None:
     rows = [row for arm in material.arms for row in _rows(arm, metric)]
     if len({row["step"] for row in rows}) < 2:
         return None
-    styles: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in material.arms]
+    styles = solid_lines(material.arms)
     spread = "band" if material.n_seeds > 1 else None
     layers = line_bands(
         rows,
@@ -84,7 +84,7 @@ def _curves(material: ReportData, metric: str) -> Figure | None:
     )
 
 
-def _rows(arm: ArmResults, metric: str) -> Iterator[dict[str, Any]]:
+def _rows(arm: ArmResults, metric: str) -> Iterator[Datum]:
     """Yield the mean and the ends over seeds at the steps that all seeds have recorded."""
     found = [_records(run.run.curves()).get(metric) for run in arm.runs]
     by_step = [dict(zip(one["steps"], one["values"], strict=True)) for one in found if one]

@@ -7,7 +7,7 @@ shape are a group, so that related arms look related. Otherwise every arm has a 
 `training_curve` gives a metric of an arm over the steps that all of its seeds measured.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -19,7 +19,16 @@ from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.kinds import part_of
 from headway.config.spec import thinned
-from headway.report.charts.figure import GROUP_DASHES, GROUP_SHAPES, NO_GROUP_DASH, SCHEME_COLOURS, SOLID, arm_colour
+from headway.report.charts.figure import (
+    GROUP_DASHES,
+    GROUP_SHAPES,
+    NO_GROUP_DASH,
+    SCHEME_COLOURS,
+    SOLID,
+    Datum,
+    LineStyle,
+    arm_colour,
+)
 from headway.stats.cells import labels_of
 from headway.stats.laboratory import References
 from headway.stats.results import Results
@@ -252,6 +261,16 @@ def gather(store: "Store", results: Results) -> ReportData:
     )
 
 
+def colours_of(arms: Iterable[ArmResults]) -> dict[str, str]:
+    """Return the colours of arms, by label."""
+    return {arm.label: arm.colour for arm in arms}
+
+
+def solid_lines(arms: Iterable[ArmResults]) -> list[LineStyle]:
+    """Return the styles of arms whose lines all are solid."""
+    return [(arm.label, arm.colour, SOLID) for arm in arms]
+
+
 def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """The steps that all seeds measured, and the metric (seeds, steps) there."""
     series = [dict(zip(steps.tolist(), values, strict=True)) for steps, values in (r.series(metric) for r in arm.runs)]
@@ -262,7 +281,7 @@ def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(shared, dtype=int), np.array([[s[step] for step in shared] for s in series])
 
 
-def training_curve(arm: ArmResults, metric: str, column: str, points: int) -> Iterator[dict[str, Any]]:
+def training_curve(arm: ArmResults, metric: str, column: str, points: int) -> Iterator[Datum]:
     """A metric over training as rows of a figure: mean, smallest and largest seed, at most so many points."""
     steps, values = per_seed(arm, metric)
     for at in thinned(steps.tolist(), points) if len(steps) else []:

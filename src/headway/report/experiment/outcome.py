@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.base.text import join
-from headway.report.charts.figure import WIDTH, Figure, colours_of_column, ends, panel
+from headway.report.charts.figure import WIDTH, Datum, Figure, colours_of_column, ends, panel
 from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis
-from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.experiment.data import ArmResults, ReportData, colours_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,8 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
     arms = [arm for arm in material.arms if len(arm.final(measure.metric))]
     if not arms:
         return None
+    ticks = list(_ticks(material, measure, arms))
+    near = _near(measure, arms, ticks)
     interval = (
         "bar: 95 % CI of the mean (t distribution)." if material.n_seeds >= SEEDS else "too few seeds for an interval."
     )
@@ -48,34 +50,27 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             measure.sentence,
             several_seeds if material.n_seeds > 1 else measure.one_seed,
             measure.ticks,
-            "Estimators far from every arm have no tick." if _far(material, measure, arms) else "",
+            "Estimators far from every arm have no tick." if len(near) < len(ticks) else "",
         ),
-        chart=_outcome_chart(material, measure, arms),
+        chart=_outcome_chart(material, measure, arms, near),
     )
 
 
-def _outcome_chart(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Any:
+def _outcome_chart(
+    material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults], ticks: Sequence[Datum]
+) -> Any:
     column, value = measure.column, f"{measure.column}:Q"
     summary = [_summary(arm, measure, one_seed=material.n_seeds == 1) for arm in arms]
-    ticks = list(_ticks(material, measure, arms))
     seeds = list(_seeds(measure, arms))
     drawn = [row[column] for row in (*seeds, *ticks)]
     drawn += [row[end] for row in summary for end in ENDS]
     width = WIDTH - min(measure.label_width, 8 * max(len(arm.label) for arm in arms))
     x = Axis(column, measure.axis, domain=ends(drawn, beside=14 / width), ticks={"tickCount": max(3, width // 80)})
     y = arms_axis([arm.label for arm in arms], labelLimit=measure.label_width, labelFontSize=12)
-    colours = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    colours = colours_of_column("arm", colours_of(arms))
+    shown = ["arm:N", value, "low:Q", "high:Q"]
     layers = points_with_intervals(
-        summary,
-        x,
-        y,
-        colours,
-        across=ENDS,
-        thick=2.5,
-        size=110,
-        stroke="white",
-        strokeWidth=1,
-        shown=["arm:N", value, "low:Q", "high:Q"],
+        summary, x, y, colours, across=ENDS, thick=2.5, size=110, stroke="white", strokeWidth=1, shown=shown
     )
     if ticks:
         names = colours_of_column("what", {row["what"]: row["colour"] for row in ticks}, "square", columns=3)
@@ -85,37 +80,31 @@ def _outcome_chart(material: ReportData, measure: OutcomeMeasure, arms: Sequence
     return panel(layers, width, measure.row * len(arms), "").resolve_scale(color="independent")
 
 
-def _seeds(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
+def _seeds(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[Datum]:
     for arm in arms:
         for seed, value in arm.by_seed(measure.metric).items():
             yield {"arm": arm.label, measure.column: value, "seed": str(seed)}
 
 
-def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> dict[str, Any]:
+def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> Datum:
     mean = over_seeds(arm.final(measure.metric), measure.column)
     # Where all have one seed, there is the interval over prompts, as far as runs report its standard error.
     half = 1.96 * float(arm.shown.metrics.get(f"{measure.metric}_se") or 0.0) if one_seed else 0.0
     return {"arm": arm.label, **mean, "low": mean["low"] - half, "high": mean["high"] + half}
 
 
-def _ticks(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
-    low, high = _near(measure, arms)
+def _ticks(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[Datum]:
     for arm in arms:
+        baselines = material.baselines(arm)
         for name, (label, colour, _) in measure.references.items():
-            error = material.baselines(arm).get(name, {}).get(measure.column)
-            if error is not None and low <= error <= high:
+            error = baselines.get(name, {}).get(measure.column)
+            if error is not None:
                 yield {"arm": arm.label, "what": label, measure.column: error, "colour": colour}
 
 
-def _near(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> tuple[float, float]:
+def _near(measure: OutcomeMeasure, arms: Sequence[ArmResults], ticks: Sequence[Datum]) -> list[Datum]:
+    """Return the ticks that are not far from every arm."""
     values = [value for arm in arms for value in arm.final(measure.metric)]
     low, high = min(values), max(values)
     margin = max((high - low) * 0.5, low * 0.05)
-    return low - margin, high + margin
-
-
-def _far(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> bool:
-    low, high = _near(measure, arms)
-    found = [b for arm in arms for name, b in material.baselines(arm).items() if name in measure.references]
-    errors = [b.get(measure.column) for b in found]
-    return any(error is not None and not low <= error <= high for error in errors)
+    return [tick for tick in ticks if low - margin <= tick[measure.column] <= high + margin]

@@ -10,7 +10,7 @@ from headway.base.text import join, listed
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import WIDTH, Figure, alt, capital, inline
+from headway.report.charts.figure import WIDTH, Datum, Figure, alt, capital, inline
 from headway.report.charts.lines import Axis, band_said, line_bands, point_size, step_axis
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import has_probes, heads_of, measures
@@ -118,7 +118,7 @@ def _points(material: ReportData) -> int:
     return max(FEWEST_POINTS, min(150, ROWS // max(lines, 1)))
 
 
-def _rows_head_training(arm: ArmResults, metric: str, statistic: Statistic, points: int) -> Iterator[dict[str, Any]]:
+def _rows_head_training(arm: ArmResults, metric: str, statistic: Statistic, points: int) -> Iterator[Datum]:
     probed = [heads_of(run) for run in arm.runs if measures(run, metric)]
     if not probed:
         return

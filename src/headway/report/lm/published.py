@@ -19,11 +19,22 @@ from headway.config.head_metrics import HEAD_METRICS
 from headway.config.lm.model import TransformerModel
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import WIDTH, Figure, alt, charted, colours_of_column, grid, hints, inline, panel
+from headway.report.charts.figure import (
+    WIDTH,
+    Datum,
+    Figure,
+    alt,
+    charted,
+    colours_of_column,
+    grid,
+    hints,
+    inline,
+    panel,
+)
 from headway.report.charts.intervals import ENDS, mean_said, over_seeds, points_with_intervals
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import DIVERGING
-from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.experiment.data import ArmResults, ReportData, colours_of
 from headway.report.lm.common import declared, heads_of, measures
 from headway.report.lm.heads import HEADLINE, PART, panels
 from headway.report.lm.training import has_lane
@@ -83,7 +94,7 @@ def _layers(windows: Sequence[str], layers: Sequence[int]) -> Iterator[Any]:
     yield own.mark_point(filled=False, size=34, opacity=1, strokeWidth=1.4).encode(color=colour, shape=shape)
 
 
-def _rows(entry: LayerAssociation, label: str) -> Iterator[dict[str, Any]]:
+def _rows(entry: LayerAssociation, label: str) -> Iterator[Datum]:
     """Yield the rows of a layer, and of each of its seeds."""
     place = {"what": label, "layer": entry.layer, "window": WINDOWS[entry.window][0]}
     numbers = {"r2": entry.r2, "own": entry.r2_own, "swapped": entry.r2_swapped, "p": entry.p, "n": entry.n}
@@ -121,19 +132,25 @@ def _caption(material: ReportData, entries: Sequence[LayerAssociation]) -> str:
 def against_loss(material: ReportData) -> Figure | None:
     """Loss against diversity at the end, a point per arm; None unless arms have regularisers or DropHead."""
     arms = [arm for arm in material.arms if all(measures(run, HEADLINE[0]) for run in arm.runs)]
+    arms = [arm for arm in arms if len(arm.final("eval_loss_nats"))]
     if not any(_steered(arm) for arm in arms) or len(arms) < 2:
         return None
     metrics = [metric for metric in HEADLINE if all(measures(run, metric) for arm in arms for run in arm.runs)]
-    colour = colours_of_column("what", {arm.label: arm.colour for arm in arms}, "circle", columns=4)
+    colour = colours_of_column("what", colours_of(arms), "circle", columns=4)
     options: dict[str, Any] = {"scale": {"zero": False, "padding": 14}, "ticks": {"tickCount": 5}}
     y = Axis("loss_nats", "evaluation loss (nats)", **options)
     shown, charts = ["what:N", "diversity:Q", "loss_nats:Q"], []
     for metric in metrics:
-        x, rows = Axis("diversity", metric_name(metric), **options), [_point(arm, metric) for arm in arms]
+        x = Axis("diversity", metric_name(metric), **options)
+        rows = [row for arm in arms for row in _point(arm, metric)]
+        if not rows:
+            continue
         points = points_with_intervals(
             rows, x, y, colour, across=ENDS, up=("loss_low", "loss_high"), thick=1.5, shown=shown
         )
         charts.append(panel(points, (WIDTH - 120) // 2, 210))
+    if not charts:
+        return None
     return Figure(
         name="loss-and-diversity",
         part=PART,
@@ -157,13 +174,17 @@ END = 0.9
 """The end of training is from this share of its steps on."""
 
 
-def _point(arm: ArmResults, metric: str) -> dict[str, Any]:
+def _point(arm: ArmResults, metric: str) -> Iterator[Datum]:
     diversity = []
     for probed in map(heads_of, arm.runs):
-        diversity.append(float(np.nanmean(probed.mean[metric][probed.steps >= END * probed.steps[-1]].mean(0))))
+        layers = probed.mean[metric][probed.steps >= END * probed.steps[-1]].mean(0)
+        if np.isfinite(layers).any():
+            diversity.append(float(np.nanmean(layers)))
+    if not diversity:
+        return
     loss = over_seeds(arm.final("eval_loss_nats"), "loss_nats")
     ends = {"loss_low": loss.pop("low"), "loss_high": loss.pop("high")}
-    return {"what": arm.label, "metric": metric, **loss, **ends, **over_seeds(diversity, "diversity")}
+    yield {"what": arm.label, "metric": metric, **loss, **ends, **over_seeds(diversity, "diversity")}
 
 
 FILMED = "output_dissimilarity"

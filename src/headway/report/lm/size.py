@@ -19,6 +19,7 @@ from headway.report.charts.figure import (
     SCHEME_COLOURS,
     SOLID,
     WIDTH,
+    Datum,
     Figure,
     colours_of_column,
     ends,
@@ -28,7 +29,7 @@ from headway.report.charts.figure import (
 )
 from headway.report.charts.intervals import ENDS, mean_said, names_beside, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, keyed, line_bands
-from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.experiment.data import ArmResults, ReportData, colours_of
 from headway.report.lm.common import LOSS, below_and_above, declared, loss_metric, named_rules
 from headway.stats.lm.plain_curve import is_plain, on_curve
 from headway.stats.lm.scaling import PARAMETERS, PUBLISHED_FORM, Fit
@@ -92,7 +93,7 @@ def _scheme(arm: ArmResults) -> str:
     return declared(arm).scheme or "other"
 
 
-def _point_against_heads(material: ReportData, arm: ArmResults, fits: Sequence[Fit]) -> dict[str, Any]:
+def _point_against_heads(material: ReportData, arm: ArmResults, fits: Sequence[Fit]) -> Datum:
     return {
         "arm": arm.label,
         "layout": str(declared(arm).model.layout),
@@ -105,7 +106,7 @@ def _point_against_heads(material: ReportData, arm: ArmResults, fits: Sequence[F
     }
 
 
-def _lines(fits: Sequence[Fit], arms: Sequence[ArmResults]) -> Iterator[dict[str, Any]]:
+def _lines(fits: Sequence[Fit], arms: Sequence[ArmResults]) -> Iterator[Datum]:
     for fit in fits:
         params = {"a": 1.0, **(fit.params or {})}
         totals = [total(arm) for arm in arms if arm.name in fit.arms]
@@ -114,14 +115,14 @@ def _lines(fits: Sequence[Fit], arms: Sequence[ArmResults]) -> Iterator[dict[str
             yield {"scheme": fit.scheme, "form": FORMS[fit.form], "heads": n, "loss_nats": loss}
 
 
-def _bands(fits: Sequence[Fit]) -> Iterator[dict[str, Any]]:
+def _bands(fits: Sequence[Fit]) -> Iterator[Datum]:
     for fit in fits:
         band = fit.band if fit.form == PUBLISHED_FORM else None
         for n, low, high in zip(band.n, band.low, band.high, strict=True) if band else ():
             yield {"scheme": fit.scheme, "heads": n, "low": low, "high": high}
 
 
-def _fitted(lines: list[dict[str, Any]], bands: list[dict[str, Any]], x: Axis, y: Axis, colour: Any) -> list[Any]:
+def _fitted(lines: list[Datum], bands: list[Datum], x: Axis, y: Axis, colour: Any) -> list[Any]:
     """Fitted curves, solid for the published form, and their bands."""
     layers, style = [], {"color": colour, "detail": "scheme:N"}
     if bands:
@@ -135,7 +136,7 @@ def _fitted(lines: list[dict[str, Any]], bands: list[dict[str, Any]], x: Axis, y
     return layers
 
 
-def _points(points: list[dict[str, Any]], arms: Sequence[ArmResults], x: Axis, y: Axis, colour: Any) -> list[Any]:
+def _points(points: list[Datum], arms: Sequence[ArmResults], x: Axis, y: Axis, colour: Any) -> list[Any]:
     """Seeds, and means with their intervals."""
     seeds = [
         {"arm": arm.label, "scheme": _scheme(arm), "heads": total(arm), "seed": str(seed), "loss_nats": loss}
@@ -210,7 +211,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
         ticks={"tickCount": 8, "format": "~g"},
     )
     y = Axis("loss_nats", LOSS.axis, domain=ends([row[end] for row in points for end in ENDS], beside=0.1))
-    colour = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    colour = colours_of_column("arm", colours_of(arms))
     layers = list(named_rules(material, y))
     if len(plain) > 1:
         layers += line_bands(_joined(plain), x, y, QUIET, spread=None, strokeWidth=1.6)
@@ -237,7 +238,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
     )
 
 
-def _joined(plain: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
+def _joined(plain: Sequence[Datum]) -> list[dict[str, float]]:
     """The curve that other models are compared with, in points near each other."""
     sizes, losses = ([row[key] for row in plain] for key in ("parameters", "loss_nats"))
     return [
@@ -246,7 +247,7 @@ def _joined(plain: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
     ]
 
 
-def _point_against_parameters(arm: ArmResults) -> dict[str, Any]:
+def _point_against_parameters(arm: ArmResults) -> Datum:
     return {
         "arm": arm.label,
         "label": arm.style.point,
@@ -301,7 +302,7 @@ def busy(material: ReportData) -> str:
     return f"The speed of {arms} is not measured, since the machine was busy."
 
 
-def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any]:
+def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> Datum:
     timing = material.timings[arm.name]
     memory = timing.get("memory_bytes")
     low, high = timing.get("step_s_range") or (timing["step_s"],) * 2
@@ -319,7 +320,7 @@ def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> dict[str, Any
     }
 
 
-def _costs(rows: list[dict[str, Any]], column: str, by_heads: bool) -> list[Any]:
+def _costs(rows: list[Datum], column: str, by_heads: bool) -> list[Any]:
     places = [row["x"] for row in rows]
     reach = 0.3 * (max(places) - min(places)) or 1
     x = Axis(

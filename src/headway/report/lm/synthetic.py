@@ -20,6 +20,7 @@ from headway.report.charts.figure import (
     INK,
     QUIET,
     WIDTH,
+    Datum,
     Figure,
     alt,
     arm_colour,
@@ -32,7 +33,7 @@ from headway.report.charts.figure import (
 from headway.report.charts.intervals import arms_axis, strip
 from headway.report.charts.lines import Axis, line_bands
 from headway.report.charts.maps import head_map, valued
-from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.experiment.data import ArmResults, ReportData, colours_of
 from headway.report.lm.common import declared
 from headway.stats.shares import Share
 from headway.stats.verdicts import share_of_seeds
@@ -58,7 +59,7 @@ def accuracies(material: ReportData) -> Figure | None:
     medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
     y = arms_axis([arm.label for arm in arms], labelLimit=LABELS, labelFontSize=12)
     x = Axis("accuracy", "share of correct answers", domain=[0, 1])
-    colour = colours_of_column("arm", {arm.label: arm.colour for arm in arms})
+    colour = colours_of_column("arm", colours_of(arms))
     lines = colours_of_column("what", there, "square")
     layers = [
         strip(limits, x, y, lines, kind="tick", shown=["what:N", "accuracy:Q"], thickness=3, size=ROW - 6),
@@ -80,7 +81,7 @@ def accuracies(material: ReportData) -> Figure | None:
     )
 
 
-def _limits(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
+def _limits(material: ReportData, arm: ArmResults) -> list[Datum]:
     limits = {
         "best possible": _best_possible(arm.shown.run.spec, "accuracy"),
         "chance": material.baselines(arm).get("chance", {}).get("accuracy"),
@@ -93,8 +94,7 @@ def by_kind(material: ReportData) -> Figure | None:
     rows, guesses = [row for arm in material.arms for row in _rows_of_kinds(arm)], _guesses(material)
     if len({row["at"] for row in rows}) < 2:
         return None
-    colours = {arm.label: arm.colour for arm in material.arms}
-    colour = colours_of_column("arm", colours, "stroke", orient="right", labelLimit=300)
+    colour = colours_of_column("arm", colours_of(material.arms), "stroke", orient="right", labelLimit=300)
     x = Axis("at", "hops", order=sorted({row["at"] for row in (*rows, *guesses)}), ticks={"labelAngle": 0})
     y = Axis("accuracy", "share of correct answers", domain=[0, 1])
     shown = ["arm:N", "at:O", "accuracy:Q", "low:Q", "high:Q"]
@@ -125,7 +125,7 @@ def _guesses(material: ReportData) -> list[dict[str, float]]:
     return [{"at": k, "accuracy": share} for k, share in enumerate(guessed(task))]
 
 
-def _rows_of_kinds(arm: ArmResults) -> Iterator[dict[str, Any]]:
+def _rows_of_kinds(arm: ArmResults) -> Iterator[Datum]:
     by_seed = [run.metrics["accuracy_by_kind"] for run in arm.runs if run.metrics.get("accuracy_by_kind")]
     for kind, shares in enumerate(zip_longest(*by_seed)):
         values = [share for share in shares if share is not None]
@@ -168,10 +168,10 @@ def errors_by_heads(material: ReportData) -> Figure | None:
     )
 
 
-def _errors(rows: list[dict[str, Any]], colour: Any, heads: list[int]) -> list[Any]:
+def _errors(rows: list[Datum], colour: Any, heads: list[int]) -> list[Any]:
     x = Axis("heads", "heads of a layer", order=heads, ticks={"labelAngle": 0, "grid": False})
     y = Axis("nmse", "error over variance", log=True, scale={"nice": True}, ticks={"format": "~e"})
-    places: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    places: dict[tuple[str, int], list[Datum]] = {}
     for row in rows:
         places.setdefault((row["task"], row["heads"]), []).append(row)
     medians = [{**some[0], "nmse": float(np.median([row["nmse"] for row in some]))} for some in places.values()]
@@ -184,7 +184,7 @@ def _errors(rows: list[dict[str, Any]], colour: Any, heads: list[int]) -> list[A
     ]
 
 
-def _rows_known_errors(arm: ArmResults) -> list[dict[str, Any]]:
+def _rows_known_errors(arm: ArmResults) -> list[Datum]:
     run = declared(arm)
     return [
         {
@@ -225,7 +225,7 @@ def solved_map(material: ReportData) -> Figure | None:
     )
 
 
-def _panels(rows: Sequence[dict[str, Any]]) -> Any:
+def _panels(rows: Sequence[Datum]) -> Any:
     """A map for each control, one above the other."""
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     columns = sorted({row["heads"] for row in rows}, key=lambda heads: (sum(map(int, heads.split("-"))), heads))
@@ -248,7 +248,7 @@ def _panels(rows: Sequence[dict[str, Any]]) -> Any:
     return grid(panels, 1)
 
 
-def _row(arm: ArmResults, n_arms: int) -> dict[str, Any] | None:
+def _row(arm: ArmResults, n_arms: int) -> Datum | None:
     """Return the row of an arm; None if its runs have no yes or no."""
     solved = arm.final("solved")
     if not len(solved):

@@ -14,7 +14,7 @@ import numpy as np
 from headway.base.text import counted, join, number, span
 from headway.base.words import STATEMENTS
 from headway.config.metrics import metric_name
-from headway.report.charts.figure import QUIET, WIDTH, Figure, grid, panel
+from headway.report.charts.figure import QUIET, WIDTH, Datum, Figure, grid, panel
 from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, Finished, ReportData
@@ -58,7 +58,7 @@ def repetition(material: ReportData) -> Figure | None:
     )
 
 
-def _repeated(arm: ArmResults) -> Iterator[dict[str, Any]]:
+def _repeated(arm: ArmResults) -> Iterator[Datum]:
     for when in WHEN:
         samples = [s for run in arm.runs for s in _samples(run, when) if s.get("repetition")]
         series = [s["repetition"] for s in samples]

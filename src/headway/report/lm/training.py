@@ -19,6 +19,7 @@ from headway.report.charts.figure import (
     QUIET,
     SOLID,
     WIDTH,
+    Datum,
     Figure,
     LineStyle,
     Rows,
@@ -29,7 +30,7 @@ from headway.report.charts.figure import (
 from headway.report.charts.intervals import ENDS, SEEDS, mean_said, over_seeds
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule
 from headway.report.charts.page import Row, Table
-from headway.report.experiment.data import ArmResults, ReportData, arm_styles, per_seed, training_curve
+from headway.report.experiment.data import ArmResults, ReportData, arm_styles, colours_of, per_seed, training_curve
 from headway.report.experiment.laboratory import Statement
 from headway.report.lm.common import declared, references_within, values
 from headway.stats.lm.claim_verdicts import PrunedAtOnce, pruned_at_once
@@ -89,7 +90,7 @@ def learning(material: ReportData) -> Figure | None:
     )
 
 
-def _rows_learning(arm: ArmResults) -> Iterator[dict[str, Any]]:
+def _rows_learning(arm: ArmResults) -> Iterator[Datum]:
     tokens_at = {record["step"]: record["tokens"] for record in arm.shown.records if record.get("tokens") is not None}
     per_step = declared(arm).training.batch_size * declared(arm).task.n_ctx
     for row in training_curve(arm, METRIC, "loss_nats", POINTS):
@@ -249,7 +250,7 @@ def _found(material: ReportData) -> list[PrunedAtOnce]:
     return list(pruned_at_once(material.experiment.arms, finals, steps))
 
 
-def _pruned_lines(rows: Sequence[dict[str, Any]], styles: Sequence[LineStyle]) -> Any:
+def _pruned_lines(rows: Sequence[Datum], styles: Sequence[LineStyle]) -> Any:
     ticks = {"values": sorted({row["x"] for row in rows}), "format": ",.0f"}
     x = Axis("x", _KEPT, scale={"reverse": True, "nice": False, "zero": False}, ticks=ticks)
     y = Axis("rise", "rise of the evaluation loss (nats per token)")
@@ -313,7 +314,7 @@ def _at_the_end(arms: Sequence[ArmResults]) -> Any:
             rows.append({"what": arm.label, "place": place, **over_seeds(column, "share")})
     places = _places(max(len(arm.shown.metrics[LANE_SHARE]) for arm in arms))
     x = Axis("place", "before", order=places, scale={"padding": 0.4}, ticks={"labelAngle": 0})
-    colour = colours_of_column("what", {arm.label: arm.colour for arm in arms}, "stroke", columns=4)
+    colour = colours_of_column("what", colours_of(arms), "stroke", columns=4)
     lines = line_bands(
         rows, x, LANE_AXIS, colour, spread="bar", points=60, shown=["what:N", "place:N", ("share:Q", ".1%")]
     )
@@ -333,7 +334,7 @@ def _over_training(arm: ArmResults, width: int) -> Any:
     return panel([even, *lines], width, 190, arm.label)
 
 
-def _rows(arm: ArmResults, places: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(arm: ArmResults, places: Sequence[str]) -> Iterator[Datum]:
     steps, shares = arm.shown.series(LANE_SHARE)
     for at in thinned(steps.tolist(), LANE_POINTS):
         for place, share in zip(places, shares[at], strict=True):

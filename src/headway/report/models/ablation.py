@@ -7,8 +7,7 @@
 * `estimates`: cheap estimates against exact effects, a panel for each estimate and kind.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,23 +124,13 @@ _ACROSS = 3
 """Panels beside one another: of more nothing is left on a narrow screen."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class IntervalPanel:
-    """A value of each thing, with the ends of an interval of its own, and of one that holds for all of them at once."""
-
-    title: str
-    mean: np.ndarray
-    own: np.ndarray
-    all_at_once: np.ndarray
-
-
 def interval_panels(
     names: Sequence[str],
     order: Sequence[int],
-    panels: Sequence[IntervalPanel],
+    panels: Mapping[str, np.ndarray],
     *,
-    unit: str,
-    matters: float,
+    unit: str = "nats per token",
+    matters: float = MATTERS,
     number: str = "~r",
     said: str = "change",
 ) -> Any:
@@ -150,34 +139,27 @@ def interval_panels(
     Args:
         names: the names of all heads or sets of heads.
         order: the places of the drawn ones among them, and in the panels' arrays.
-        panels: the panels, one for each way of ablation.
+        panels: the numbers of each thing by title (thing, 5): its value, the ends of an interval of its own, and the
+            ends of an interval that holds for all things at once.
         unit: the unit of the values.
         matters: the size from which a value matters, drawn as a dotted line on either side.
         number: the number format of the axis.
         said: the label of a value in the tooltip.
     """
     rows = [names[at] for at in order]
-    drawn = [np.column_stack([each.mean, each.own, each.all_at_once])[order] for each in panels]
-    x = Axis("value", unit, domain=_domain(drawn), ticks={"format": number, "tickCount": 5, "grid": True})
+    drawn = {title: numbers[order] for title, numbers in panels.items()}
+    x = Axis("value", unit, domain=_domain(drawn.values()), ticks={"format": number, "tickCount": 5, "grid": True})
     lines = [rule([0.0], x=x), rule([-matters, matters], x=x, dash=(2, 3))]
     shown: list[Hint] = [("row:N", "", "head"), ("value:Q", ".3~g", said)]
     shown += [("own0:Q", ".3~g", "from"), ("own1:Q", ".3~g", "to")]
     charts = []
-    for place, (each, numbers) in enumerate(zip(panels, drawn, strict=True)):
+    for place, (title, numbers) in enumerate(drawn.items()):
         table = [dict(zip(_COLUMNS, (name, *row), strict=True)) for name, row in zip(rows, numbers, strict=True)]
         y = Axis("row", order=rows, ticks=_NAMES if place % _ACROSS == 0 else None)
         marks = points_with_intervals(
-            table,
-            x,
-            y,
-            ARM_COLOURS[0],
-            across=("own0", "own1"),
-            wider=("all0", "all1"),
-            thick=3,
-            size=42,
-            shown=shown,
+            table, x, y, ARM_COLOURS[0], across=("own0", "own1"), wider=("all0", "all1"), thick=3, size=42, shown=shown
         )
-        charts.append(panel([*lines, *marks], _PANEL, _ROW * len(rows), each.title))
+        charts.append(panel([*lines, *marks], _PANEL, _ROW * len(rows), title))
     return grid(charts, _ACROSS, (14, 18))
 
 
@@ -185,7 +167,7 @@ _COLUMNS = ("row", "value", "own0", "own1", "all0", "all1")
 _NAMES = {"ticks": False, "domain": False, "labelLimit": 160, "grid": True, "labelOverlap": False}
 
 
-def _domain(drawn: Sequence[np.ndarray]) -> list[float]:
+def _domain(drawn: Iterable[np.ndarray]) -> list[float]:
     """Return the ends of an axis that holds all finite values, and 0."""
     values = np.concatenate([np.ravel(numbers) for numbers in drawn])
     values = values[np.isfinite(values)]
@@ -201,16 +183,13 @@ def head_intervals(found: Ablation) -> Figure:
     """The effect of every head, the largest first; of many heads those with the largest effect in some way."""
     single = found.exact.single
     names = [named(head) for head, _ in single["mean"].heads()]
-    panels = [
-        IntervalPanel(
-            title=WAYS[kind],
-            mean=single[kind].flat(),
-            own=_joined(single[kind].interval()),
-            all_at_once=_joined(single[kind].corrected_interval()),
+    panels = {
+        WAYS[kind]: np.column_stack(
+            [single[kind].flat(), _joined(single[kind].interval()), _joined(single[kind].corrected_interval())]
         )
         for kind in KINDS
-    ]
-    size = np.max([np.abs(each.mean) for each in panels], axis=0)
+    }
+    size = np.max([np.abs(numbers[:, 0]) for numbers in panels.values()], axis=0)
     mean = single["mean"].flat()
     order = sorted(np.argsort(-size)[:MOST].tolist(), key=lambda at: -mean[at])
     left_out = len(names) - len(order)
@@ -226,7 +205,7 @@ def head_intervals(found: Ablation) -> Figure:
         part="Intervals",
         title="Change of the loss without each head, with intervals",
         caption=caption,
-        chart=interval_panels(names, order, panels, unit="nats per token", matters=MATTERS),
+        chart=interval_panels(names, order, panels),
     )
 
 
@@ -236,15 +215,10 @@ def pair_intervals(found: Ablation) -> Figure | None:
     if pairs is None or not pairs.heads:
         return None
     names = [f"{named(one)} and {named(other)}" for one, other in pairs.heads]
-    panels = [
-        IntervalPanel(
-            title=WAYS[kind],
-            mean=pairs.mean(kind),
-            own=np.column_stack(pairs.interval(kind)),
-            all_at_once=np.column_stack(pairs.corrected_interval(kind)),
-        )
+    panels = {
+        WAYS[kind]: np.column_stack([pairs.mean(kind), *pairs.interval(kind), *pairs.corrected_interval(kind)])
         for kind in pairs.per_sequence
-    ]
+    }
     mean = pairs.mean("mean")
     order = sorted(range(len(names)), key=lambda at: -mean[at])
     alike = [f"{name} ({cosine:.2f})" for name, why, cosine in zip(names, pairs.why, pairs.cosine, strict=True)
@@ -261,7 +235,7 @@ def pair_intervals(found: Ablation) -> Figure | None:
         part="Pairs",
         title="Interaction of pairs of heads",
         caption=caption,
-        chart=interval_panels(names, order, panels, unit="nats per token", matters=MATTERS),
+        chart=interval_panels(names, order, panels),
     )
 
 

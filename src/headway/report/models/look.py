@@ -35,13 +35,16 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
+Json = dict[str, Any]
+"""A part of the page's data."""
+
 TOP = 3
 
 
-def composed(found: Composition, labels: Mapping[str, str]) -> dict[str, Any]:
+def composed(found: Composition, labels: Mapping[str, str]) -> Json:
     """Return, by head and kind, `reads` and `read_by`: head, composition, and whether that is beyond chance."""
     names = [f"{labels[attention]}H{head}" for attention, head in found.heads]
-    of: dict[str, dict[str, Any]] = {name: {} for name in names}
+    of: dict[str, Json] = {name: {} for name in names}
     for kind in COMPOSITIONS:
         table = np.asarray(getattr(found, kind), np.float64)
         beyond = _beyond(found, kind, table)
@@ -71,35 +74,24 @@ MOST = 60
 """Steps of a slider."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """The heads at a step of training."""
-
-    step: int
-    scores: Mapping[str, HeadScores]
+Moments = Mapping[int, Mapping[str, HeadScores]]
+"""The scores of heads by the step of training."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadTrajectory:
-    """A run's heads over training, at some of the steps that were probed."""
+def trajectory(folder: Path | None, most: int = MOST) -> tuple[Moments, int]:
+    """The probes of a run, at most so many, evenly on a log scale, and how many there are.
 
-    moments: tuple[Moment, ...]
-    n_probed: int
-
-
-def trajectory(folder: Path | None, most: int = MOST) -> HeadTrajectory:
-    """The probes of a run, at most so many, evenly on a log scale; nothing of a model that no run trained.
+    A model that no run trained has none.
 
     Raises:
         ResultsError: when a file is damaged.
     """
     if folder is None:
-        return HeadTrajectory(moments=(), n_probed=0)
+        return {}, 0
     run = Run.open(folder)
     steps = run.head_steps()
-    kept = [steps[at] for at in thinned(steps, most)] if steps else []
-    moments = tuple(Moment(step=step, scores=scores_at(run, step)) for step in kept)
-    return HeadTrajectory(moments=moments, n_probed=len(steps))
+    kept = thinned(steps, most) if steps else []
+    return {steps[at]: scores_at(run, steps[at]) for at in kept}, len(steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +120,8 @@ class ShownModel:
     """A model on a page: what one sees of it, while it trained and in the end."""
 
     view: ModelView
-    trajectory: HeadTrajectory
+    training: Moments
+    n_probed: int
 
     @cached_property
     def rows(self) -> list[tuple[str, str, int]]:
@@ -139,7 +132,7 @@ class ShownModel:
     @cached_property
     def moments(self) -> list[Mapping[str, HeadScores]]:
         """The scores at every step, and last those of the finished model."""
-        return [*(moment.scores for moment in self.trajectory.moments), self.view.found.scores]
+        return [*self.training.values(), self.view.found.scores]
 
     def of_heads(self, metric: str) -> np.ndarray:
         """(moment, 2, head): a metric of every head and its null."""
@@ -161,7 +154,7 @@ class ShownModel:
         return np.concatenate([pairs.ravel() for pairs in every])
 
 
-def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArrays) -> dict[str, Any]:
+def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArrays) -> Json:
     """A model as plain values; its arrays are added to the page's.
 
     Args:
@@ -184,7 +177,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "findings": [_finding(finding) for finding in found.findings],
         "nothing": found.nothing if found.scores else "",
         "rows": _rows(shown),
-        "steps": [moment.step for moment in shown.trajectory.moments],
+        "steps": list(shown.training),
         "alike": _twins(shown, metrics, at, arrays),
         "words": list(map(escape_controls, view.words.values())),
         "decodes": view.decodes,
@@ -198,7 +191,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
     }
 
 
-def _twins(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArrays) -> dict[str, Any]:
+def _twins(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArrays) -> Json:
     """Return by which metrics heads are twins, and whether at all moments; their values are arrays of the page."""
     twins = [metric for metric in TWINS if metric in metrics]
     moments = shown.moments if _pairs_fit(shown, len(twins)) else shown.moments[-1:]
@@ -224,7 +217,7 @@ def _attended(pairs: Sequence[AttendedPair], places: Mapping[int, int]) -> list[
 
 def _kept(
     shown: ShownModel, kept: KeptStep, places: Mapping[int, int], at: int, number: int, arrays: PagedArrays
-) -> dict[str, Any]:
+) -> Json:
     """Return what changes with the weights, at a step whose weights were kept; the finished model has the rest."""
     return {
         "step": kept.step,
@@ -238,7 +231,7 @@ def _every(shown: ShownModel) -> list[Head]:
     return [(name, head) for name, _, n in shown.rows for head in range(n)]
 
 
-def _rows(shown: ShownModel) -> list[dict[str, Any]]:
+def _rows(shown: ShownModel) -> list[Json]:
     of = {attention.name: attention for attention in shown.view.found.attentions}
     return [
         {"label": label, "n": n, "kind": of[name].kind, "width": of[name].d_head, "kv": list(of[name].kv_of)}
@@ -246,11 +239,11 @@ def _rows(shown: ShownModel) -> list[dict[str, Any]]:
     ]
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> Json:
     return {"about": finding.about, "parts": [(unbroken(text), head) for text, head in finding.parts]}
 
 
-def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> dict[str, Any]:
+def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> Json:
     sequences = [
         {
             "kind": sequence.kind,
@@ -265,7 +258,7 @@ def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: Pa
 
 def _patterns(
     shown: ShownModel, patterns: Mapping[tuple[str, int], PackedPatterns], prefix: str, arrays: PagedArrays
-) -> dict[str, Any]:
+) -> Json:
     """Return patterns by row and sequence, with their heads; the weights are arrays whose names begin with a prefix."""
     entries = {}
     for row, (name, _, _) in enumerate(shown.rows):
@@ -279,7 +272,7 @@ def _patterns(
     return entries
 
 
-def _circuits(found: Circuits, heads: Sequence[Head], places: Mapping[int, int]) -> dict[str, Any]:
+def _circuits(found: Circuits, heads: Sequence[Head], places: Mapping[int, int]) -> Json:
     def brief(entries: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
         return [[*(places[token] for token in tokens), round(value, 1)] for *tokens, value in entries]
 
@@ -292,7 +285,7 @@ def _circuits(found: Circuits, heads: Sequence[Head], places: Mapping[int, int])
     }
 
 
-def _composition(shown: ShownModel) -> dict[str, Any] | None:
+def _composition(shown: ShownModel) -> Json | None:
     found = shown.view.found
     if not isinstance(found, XRay) or found.composition is None:
         return None
@@ -314,7 +307,7 @@ def _pairs_fit(shown: ShownModel, n_metrics: int) -> bool:
 
 
 def _left_out(shown: ShownModel) -> list[str]:
-    kept, probed = len(shown.trajectory.moments), shown.trajectory.n_probed
+    kept, probed = len(shown.training), shown.n_probed
     notes = [f"{kept} of {probed} probed steps are on the slider"] if kept < probed else []
     if kept and not _pairs_fit(shown, len(TWINS)):
         notes.append("twins at every step are those of the finished model, since there are too many pairs")
@@ -388,13 +381,14 @@ def _with_trajectory(view: ModelView, room: int) -> ShownModel:
     """A model with as many moments of its training as may take their share of the page."""
     of_a_moment = 11 * sum(attention.n_heads for attention in view.found.attentions) * max(1, len(view.found.scores))
     most = max(2, min(MOST, int(_SHARE_OF_TRAINING * room / of_a_moment)))
-    return ShownModel(view=view, trajectory=trajectory(view.run, most))
+    training, n_probed = trajectory(view.run, most)
+    return ShownModel(view=view, training=training, n_probed=n_probed)
 
 
 def _shorter(model: ShownModel, largest: int) -> ShownModel:
     """Return the model without patterns during training, or else without its last sequence, and with a note on it."""
     view, n = model.view, len(model.view.sequences)
-    changes: dict[str, Any] = {}
+    changes: Json = {}
     if any(step.patterns for step in view.kept):
         what = "patterns during training"
         changes["kept"] = tuple(replace(step, patterns={}) for step in view.kept)
@@ -432,7 +426,7 @@ def _known_look_page(shown: Sequence[ShownModel], metric: str) -> bool:
     return any(np.isfinite(model.of_heads(metric)[:, 0]).any() for model in shown)
 
 
-def _metric(shown: Sequence[ShownModel], name: str) -> dict[str, Any]:
+def _metric(shown: Sequence[ShownModel], name: str) -> Json:
     declared = DECLARED[name]
     values = [drawn for model in shown for drawn in (model.of_heads(name), model.untrained(name)[:1])]
     colours = colour_range(declared.unit, values)

@@ -25,7 +25,7 @@ from headway.report.charts.figure import WIDTH, Figure, Hint, alt, grid, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import about_zero, head_map, valued
 from headway.report.charts.page import Row, Table
-from headway.report.models.ablation import IntervalPanel, interval_panels, percent
+from headway.report.models.ablation import interval_panels, percent
 from headway.report.models.page import OPENING, ModelPage
 from headway.report.models.xray import draw_paths
 
@@ -167,12 +167,10 @@ def restored_intervals(found: Patching) -> Figure | None:
     shown = np.argsort(-size)[:MOST]
     first = next(iter(shares.values()))
     order = sorted(shown.tolist(), key=lambda at: -first[at])
-    panels = [
-        IntervalPanel(
-            title=SITES[site], mean=share, own=found.restored_interval(site), all_at_once=found.corrected_interval(site)
-        )
+    panels = {
+        SITES[site]: np.column_stack([share, found.restored_interval(site), found.corrected_interval(site)])
         for site, share in shares.items()
-    ]
+    }
     n, left_out = len(found.heads), len(found.heads) - len(order)
     return Figure(
         name="patched-intervals",

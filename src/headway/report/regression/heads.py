@@ -21,6 +21,7 @@ from headway.report.charts.figure import (
     INK,
     QUIET,
     WIDTH,
+    Datum,
     Figure,
     alt,
     charted,
@@ -126,7 +127,7 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
     # Every y axis takes the same room, so that panels stand in columns.
     y = Axis("value", name, ticks={"minExtent": 34, "tickCount": 5})
 
-    def lines(rows: Iterable[dict[str, Any]], **line: Any) -> list[Any]:
+    def lines(rows: Iterable[Datum], **line: Any) -> list[Any]:
         chart = charted(rows).transform_fold(heads, as_=["head", "value"])
         shown = ["head:N", "step:Q", ("value:Q", "", name), "seed:N"]
         return line_bands(chart, x, y, style, spread=None, shown=shown, **line)
@@ -141,7 +142,7 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
     return panel(layers, width, 150, {"text": arm.label, "anchor": "middle"} if row == rows[0] else "")
 
 
-def _rows(run: Finished, quantity: str, output: int) -> Iterator[dict[str, Any]]:
+def _rows(run: Finished, quantity: str, output: int) -> Iterator[Datum]:
     steps, values = run.series(quantity)
     values = values[..., output] if values.ndim == 3 else values
     for at in thinned(steps.tolist(), POINTS):
@@ -156,7 +157,7 @@ def _has_theory(arm: ArmResults) -> bool:
     return covered(arm) and declared(arm).model.n_heads <= THEORY_HEADS
 
 
-def _theory(arm: ArmResults) -> Iterator[dict[str, Any]]:
+def _theory(arm: ArmResults) -> Iterator[Datum]:
     """mu*(w) from the step on at which it is no longer far larger than any mu, as it is for tiny w."""
     run, effective = arm.shown, EffectiveLoss.of(declared(arm).task)
     limit = 1.1 * float(np.abs(run.series("mu")[1]).max())

@@ -20,6 +20,7 @@ from headway.report.charts.figure import (
     INK,
     QUIET,
     WIDTH,
+    Datum,
     Figure,
     arm_colour,
     charted,
@@ -28,7 +29,7 @@ from headway.report.charts.figure import (
 )
 from headway.report.charts.intervals import ENDS, points_with_intervals, strip
 from headway.report.charts.lines import Axis, line_bands, rule
-from headway.report.experiment.data import ArmResults, ReportData
+from headway.report.experiment.data import ArmResults, ReportData, colours_of
 from headway.report.experiment.laboratory import Statement
 from headway.report.regression.heads import covered, declared
 
@@ -53,7 +54,7 @@ def proportional(material: ReportData) -> Figure | None:
         for arm in material.arms
         if covered(arm) and arm.shown.task == reference.shown.task and len(arm.final("eval_mse"))
     ]
-    palette = {name: colour for name, (_, colour, _) in LIMITS.items()} | {arm.label: arm.colour for arm in arms}
+    palette = {name: colour for name, (_, colour, _) in LIMITS.items()} | colours_of(arms)
     colour = colours_of_column("what", palette, "stroke", orient="right")
     x = Axis("ratio", "d / L", log=True)
     y = Axis("risk", "risk ÷ variance of beta·x", log=True, scale={"nice": True})
@@ -78,7 +79,7 @@ def proportional(material: ReportData) -> Figure | None:
     )
 
 
-def _ended(arm: ArmResults) -> dict[str, Any]:
+def _ended(arm: ArmResults) -> Datum:
     task = declared(arm).task
     signal = task.d_x * task.variance_of_beta
     noise = 0.0 if task.noisy_query else task.noise_variance
@@ -240,7 +241,7 @@ def _theory(d_x: int, n_pairs: int) -> tuple[float, float]:
     return exact_worth(task, min(10_000, max(1_000, ENTRIES // n_pairs))), effective_worth(task)
 
 
-def _row(worth: Worth) -> dict[str, Any]:
+def _row(worth: Worth) -> Datum:
     return {
         "dimension": f"d = {worth.task.d_x}",
         "length": worth.task.n_pairs / worth.task.d_x,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, number, span
-from headway.report.charts.figure import ESTIMATORS, SOLID, WIDTH, Figure, LineStyle, Rows, grid, panel
+from headway.report.charts.figure import ESTIMATORS, WIDTH, Datum, Figure, LineStyle, Rows, grid, panel
 from headway.report.charts.intervals import strip
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule, step_axis
-from headway.report.experiment.data import ArmResults, ReportData, per_seed, training_curve
+from headway.report.experiment.data import ArmResults, ReportData, per_seed, solid_lines, training_curve
 from headway.report.regression.heads import declared
 
 POINTS = 200
@@ -40,7 +40,7 @@ def loss(material: ReportData) -> Figure | None:
     low = min([low, *(mse for _, mse in references)])
     x = step_axis(_first(material), max(row["step"] for row in every))
     y = Axis("mse", "mean squared error", domain=[low / 1.05, high * 1.05], log=True, ticks={"tickCount": 6})
-    arms: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in material.arms]
+    arms = solid_lines(material.arms)
     style = keyed("what", [*arms, *(style for style, _ in references)])
     panels = []
     for metric, curves in rows.items():
@@ -59,7 +59,7 @@ def loss(material: ReportData) -> Figure | None:
     )
 
 
-def _with_luck(arm: ArmResults) -> Iterator[dict[str, Any]]:
+def _with_luck(arm: ArmResults) -> Iterator[Datum]:
     """Yield the validation curve; its band also holds what few prompts leave uncertain, 95 % on the logarithm."""
     luck = {row["step"]: row["se"] for row in training_curve(arm, "eval_mse_adjusted_se", "se", POINTS)}
     for row in training_curve(arm, "eval_mse_adjusted", "mse", POINTS):
@@ -74,8 +74,10 @@ def _final_points(material: ReportData, x: Axis, y: Axis, style: Mapping[str, An
         for arm in material.arms
         if len(errors := arm.final("eval_mse_adjusted")) and errors.mean() > 0
     ]
-    mark: dict[str, Any] = {"size": 70, "opacity": 1, "stroke": "white", "strokeWidth": 1}
-    return [strip(rows, x, y, style["color"], shown=["what:N", "mse:Q"], **mark)] if rows else []
+    if not rows:
+        return []
+    shown = ["what:N", "mse:Q"]
+    return [strip(rows, x, y, style["color"], shown=shown, size=70, opacity=1, stroke="white", strokeWidth=1)]
 
 
 def _first(material: ReportData) -> int:
@@ -131,7 +133,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
         return None
     drawn = {arm.name: _rows_of(material, arm) for arm in arms}
     everything = [row for rows in drawn.values() for row in rows]
-    styles: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in arms]
+    styles = solid_lines(arms)
     styles += [one for one in (KERNEL, *CURVES.values()) if any(row["what"] == one[0] for row in everything)]
     columns = min(len(arms), 2 if len(arms) <= 4 else 3)
     width = (WIDTH - 60) // columns - 45
@@ -164,7 +166,7 @@ def lengths(material: ReportData) -> Figure | None:
     if not arms:
         return None
     rows = [row for arm in arms for row in _mean_rows(arm)]
-    styles: list[LineStyle] = [(arm.label, arm.colour, SOLID) for arm in arms]
+    styles = solid_lines(arms)
     if material.one_task:
         rows += _estimators(material, arms[0], REFERENCES)
         drawn = {row["what"] for row in rows}
@@ -187,7 +189,7 @@ def lengths(material: ReportData) -> Figure | None:
     )
 
 
-def _rows_of(material: ReportData, arm: ArmResults) -> list[dict[str, Any]]:
+def _rows_of(material: ReportData, arm: ArmResults) -> list[Datum]:
     """The model, its kernel estimator and all estimators."""
     curve = _curve(arm)
     names = {"model": arm.label, "kernel": KERNEL[0]}
@@ -232,7 +234,7 @@ def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
     return f"Below the panel: {'; '.join(sentences)}." if sentences else ""
 
 
-def _above(rows: Rows, floor: float) -> Iterator[dict[str, Any]]:
+def _above(rows: Rows, floor: float) -> Iterator[Datum]:
     """Return curves down to where they cross the floor, and no further: clipping costs seconds for each picture."""
     for at, row in enumerate(rows):
         if row["mse"] >= floor:
@@ -251,13 +253,13 @@ def _curve(arm: ArmResults) -> Mapping[str, Any]:
     return curve if any(curve.get("model", {}).get("mse") or ()) else {}
 
 
-def _rows(what: str, n_pairs: Sequence[int], curve: Mapping[str, Sequence[float]]) -> Iterator[dict[str, Any]]:
+def _rows(what: str, n_pairs: Sequence[int], curve: Mapping[str, Sequence[float]]) -> Iterator[Datum]:
     for length, mse, low, high in zip(n_pairs, curve["mse"], curve["low"], curve["high"], strict=True):
         if mse is not None and mse > 0:
             yield {"what": what, "n_pairs": length, "mse": mse, "low": low or mse, "high": high or mse}
 
 
-def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
+def _mean_rows(arm: ArmResults) -> Iterator[Datum]:
     curves = [run.curves["error_by_length"] for run in arm.runs if run.curves.get("error_by_length")]
     if len(curves) == 1:
         yield from _rows(arm.label, curves[0]["n_pairs"], curves[0]["model"])
@@ -267,7 +269,7 @@ def _mean_rows(arm: ArmResults) -> Iterator[dict[str, Any]]:
     yield from _rows(arm.label, curves[0]["n_pairs"], summary)
 
 
-def _estimators(material: ReportData, arm: ArmResults, names: Sequence[str]) -> list[dict[str, Any]]:
+def _estimators(material: ReportData, arm: ArmResults, names: Sequence[str]) -> list[Datum]:
     references = material.references(arm)
     curves = {name: asdict(curve) for name, curve in references.by_length.items()}
     return [row for name in names if name in curves for row in _rows(CURVES[name][0], references.lengths, curves[name])]
