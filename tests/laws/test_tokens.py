@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 411_208,
+    "tokens": 410_725,
     "code lines": 39_320,
-    "dense modules": 80,
-    "functions above 400 tokens": 23,
+    "dense modules": 79,
+    "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 74,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
