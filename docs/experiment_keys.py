@@ -18,7 +18,7 @@ from pydantic_core import PydanticUndefined
 
 from headway.config.command import CommandRun
 from headway.config.document import RUN_SECTIONS, Document, Logging, Published
-from headway.config.kinds import RUN_KINDS
+from headway.config.kinds import run_kinds
 from headway.config.lm.run import TokensRun
 from headway.config.regression import IclRun
 from headway.config.run import RunSpec
@@ -81,7 +81,7 @@ def _described(kind: type[Spec]) -> type[Spec]:
     return kind
 
 
-for _kind in {Document, *RUN_KINDS.values()}:
+for _kind in {Document, *run_kinds().values()}:
     _described(_kind)
 
 _ARM = "the arm whose run of the same seed provides the initial weights"
@@ -160,7 +160,7 @@ def _shared_row(name: str, having: list[type[Spec]], forms: list[type[Spec]]) ->
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of an experiment's file, for editors."""
-    runs = {kind: run.model_json_schema(ref_template="#/$defs/{model}") for kind, run in RUN_KINDS.items()}
+    runs = {kind: run.model_json_schema(ref_template="#/$defs/{model}") for kind, run in run_kinds().items()}
     definitions = {name: value for run in runs.values() for name, value in run.pop("$defs", {}).items()}
     parts = {
         part: {"anyOf": [run["properties"][part] for run in runs.values() if part in run["properties"]]}

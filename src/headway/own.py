@@ -15,11 +15,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
+from pydantic import create_model
 
 from headway.config.head_metrics import HEAD_METRICS, HeadMetric, Null, OfSums
-from headway.config.kinds import RUN_KINDS, kinds_of, run_of_own
+from headway.config.kinds import kinds_of, run_kinds
 from headway.config.lm.model import OWN_ATTENTIONS, OWN_FAMILIES, Gpt2, GptNeo, Llama, TransformerModel
-from headway.config.lm.run import TASKS
+from headway.config.lm.run import TASKS, TokensRun
 from headway.config.lm.text import OWN_CORPORA
 from headway.config.lm.training import OWN_TERMS, REGULARIZED, Better
 from headway.config.metrics import METRICS, Metric
@@ -68,8 +69,14 @@ def task(kind: type[T]) -> type[T]:
                 f"task {named[0]}: a YAML file cannot hold its field {field}; make a list a tuple[int, ...], and an "
                 "array or a set a cached_property"
             )
-    register("task", named[0], kind, (TASKS, named[0], kind), (RUN_KINDS, named[0], run_of_own(kind)))
+    register("task", named[0], kind, (TASKS, named[0], kind), (run_kinds(), named[0], _run_of(kind)))
     return kind
+
+
+def _run_of(task: type[OwnTask]) -> type[TokensRun]:
+    """Return the type of a run whose task a plugin registers."""
+    made: type[TokensRun] = create_model("TokensRun", __base__=TokensRun, task=(task, ...))
+    return made
 
 
 def _is_no_key(annotation: Any) -> bool:

@@ -13,7 +13,7 @@ import headway
 import headway.store.directory
 from headway.config import plugins
 from headway.config.head_metrics import HEAD_METRICS
-from headway.config.kinds import RUN_KINDS, parse_run
+from headway.config.kinds import parse_run, run_kinds
 from headway.config.lm.run import TASKS
 from headway.config.lm.training import OWN_TERMS, REGULARIZED
 from headway.config.metrics import METRICS
@@ -87,7 +87,7 @@ def test_what_a_plugin_registered_is_gone_without_it(write):
     plugin = plugins.load("mine.py")
     assert "seven" in METRICS
     remove_plugin(plugin)
-    assert not {"echo", "seven"} & {*TASKS, *RUN_KINDS, *METRICS}
+    assert not {"echo", "seven"} & {*TASKS, *run_kinds(), *METRICS}
     with pytest.raises(DeclarationError, match="'echo' is not known"):
         headway.load({**DOCUMENT, "plugins": []})
 
@@ -143,7 +143,7 @@ def test_a_changed_file_takes_the_place_of_what_it_was(write):
     ],
 )
 def test_what_cannot_be_loaded_is_told_and_leaves_nothing(code, match, write):
-    tables = (TASKS, METRICS, HEAD_METRICS, RUN_KINDS, REGULARIZED, OWN_TERMS)
+    tables = (TASKS, METRICS, HEAD_METRICS, run_kinds(), REGULARIZED, OWN_TERMS)
     before = [dict(table) for table in tables]
     refused(match, code, write)
     assert [dict(table) for table in tables] == before

@@ -15,7 +15,7 @@ from headway.config.load import load
 from headway.config.yaml import shipped
 from headway.execute import costs as module
 from headway.execute.costs import costs, preflight, remarks
-from headway.report.terminal import PlannedCosts
+from headway.report.plan import PlannedCosts
 from headway.store.environment import slots
 
 

@@ -13,7 +13,7 @@ from support.house import modules
 import headway.report.experiment.laboratory
 import headway.stats.laboratory
 import headway.train.loop
-from headway.config.kinds import LABORATORY_PARTS, RUN_KINDS, part_of
+from headway.config.kinds import LABORATORY_PARTS, part_of, run_kinds
 from headway.config.lm.run import TASKS
 from headway.config.run import RunSpec, Task, imported
 from headway.train.lm.evaluate import Judge
@@ -25,14 +25,14 @@ WITH_A_LABORATORY = {
 }
 
 
-@pytest.mark.parametrize("kind", RUN_KINDS)
+@pytest.mark.parametrize("kind", run_kinds())
 @pytest.mark.parametrize("room", WITH_A_LABORATORY)
 def test_every_kind_of_task_has_its_part_in_every_room(kind, room):
-    assert isinstance(part_of(RUN_KINDS[kind], room), WITH_A_LABORATORY[room])
+    assert isinstance(part_of(run_kinds()[kind], room), WITH_A_LABORATORY[room])
 
 
 def test_the_table_of_parts_lists_every_laboratory_and_no_other():
-    assert {run.traits.laboratory for run in RUN_KINDS.values()} == set(LABORATORY_PARTS)
+    assert {run.traits.laboratory for run in run_kinds().values()} == set(LABORATORY_PARTS)
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import create_model
 
 from headway.base import rng
-from headway.config.kinds import RUN_KINDS, run_of_own
-from headway.config.lm.run import TASKS
+from headway.config.kinds import run_kinds
+from headway.config.lm.run import TASKS, TokensRun
 from headway.config.lm.task import TokensTask
 from headway.data.batch import MASKED, Batch, Examples
 
@@ -30,7 +31,7 @@ class EchoTask(TokensTask):
     n_ctx: int
 
 
-TASKS["echo"], RUN_KINDS["echo"] = EchoTask, run_of_own(EchoTask)
+TASKS["echo"], run_kinds()["echo"] = EchoTask, create_model("TokensRun", __base__=TokensRun, task=(EchoTask, ...))
 
 
 class EchoExamples(Examples):

@@ -34,7 +34,7 @@ from headway.config.load import load, resolve
 from headway.config.yaml import read_yaml, shipped
 from headway.errors import HeadwayError, UserError
 from headway.execute.costs import costs
-from headway.report.terminal import PlannedCosts
+from headway.report.plan import PlannedCosts
 
 _LOADER, _DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MOST_SECONDS = 2.0

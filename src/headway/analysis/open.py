@@ -125,7 +125,6 @@ def _from_path(
     from headway import hf
     from headway.analysis.inputs import no_text
     from headway.hf.read import architecture_of, check_own
-    from headway.store.run import Run
 
     folder = model_folder(path)
     if folder.kind == "other":
@@ -138,6 +137,8 @@ def _from_path(
     model = _of_run(folder.path) if folder.kind == "run" else hf.load(folder.path)
     opened = _of_own(model, folder.name)
     if folder.kind == "run":
+        from headway.store.run import Run
+
         spec = Run.open(folder.path).spec
         opened = replace(opened, n_ctx=spec.task.n_ctx, no_text=no_text(spec))
     if tokenizer is None:

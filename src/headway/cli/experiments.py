@@ -64,8 +64,8 @@ def plan(
     from headway.execute.costs import costs, preflight, remarks, too_large
     from headway.execute.worker import set_up_process
     from headway.report.charts.parameters import write_picture
+    from headway.report.plan import PlannedCosts
     from headway.report.progress import follow_trials
-    from headway.report.terminal import PlannedCosts
     from headway.store.directory import is_directory
 
     cache = set_up_process(threads=1)  # as a worker has a core to itself

@@ -142,9 +142,11 @@ def xray(
 
 def _run_plugins(files: list[str] | None) -> None:
     """Run files of a user's own metrics."""
+    if not files:
+        return
     from headway.config.plugins import load
 
-    for file in files or ():
+    for file in files:
         tell(load(file).sentence)
 
 

@@ -5,20 +5,15 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, get_args
 
-from pydantic import create_model
-
 from headway.config import plugins
 from headway.config.command import CommandRun
-from headway.config.lm.model import OWN_FAMILIES
-from headway.config.lm.run import TASKS, TokensRun
-from headway.config.lm.task import TokensTask
 from headway.config.regression import IclRun
 from headway.config.run import RunSpec, Task, imported
 from headway.config.spec import Locate, Spec, parse, renamed
 from headway.errors import DeclarationError, near, shortened
 
-RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, "command": CommandRun, **dict.fromkeys(TASKS, TokensRun)}
-"""The type of a run for each `task.kind`."""
+RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, "command": CommandRun}
+"""The type of a run for each `task.kind`; `run_kinds` adds the tasks on tokens, which other workers do not load."""
 
 LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
     "icl": {
@@ -52,14 +47,19 @@ def kinds_of(member: type[Spec]) -> list[str]:
     return list(get_args(member.model_fields["kind"].annotation)) if issubclass(member, Task) else []
 
 
-def run_of_own(task: type[TokensTask]) -> type[RunSpec]:
-    """Return the type of a run whose task a plugin registers."""
-    made: type[RunSpec] = create_model("TokensRun", __base__=TokensRun, task=(task, ...))
-    return made
+def run_kinds() -> dict[str, type[RunSpec]]:
+    """Return `RUN_KINDS` with every task on tokens."""
+    from headway.config.lm.run import TASKS, TokensRun
+
+    for name in TASKS:
+        RUN_KINDS.setdefault(name, TokensRun)
+    return RUN_KINDS
 
 
 def with_own_family(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the content of a run in which a plugin's family is replaced by what the family stands for."""
+    from headway.config.lm.model import OWN_FAMILIES
+
     model = content.get("model")
     if not isinstance(model, Mapping):
         return content
@@ -78,17 +78,19 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
     """
     task = content.get("task")
     kind = task.get("kind") if isinstance(task, Mapping) else None
-    if not isinstance(kind, str) or kind not in RUN_KINDS:
+    if not isinstance(kind, str) or kind not in (RUN_KINDS if kind in RUN_KINDS else run_kinds()):
         raise DeclarationError(
             f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
         )
-    content = with_own_family(content)
+    run_type = RUN_KINDS[kind]
+    if run_type.traits.laboratory == "tokens":
+        content = with_own_family(content)
     if gone := [digest for digest in content.get("plugins", ()) if not plugins.is_registered(digest)]:
         raise DeclarationError(
             f"{locate('plugins')}: it needs a plug-in ({shortened(str(gone[0]), 20)}) that is not loaded; "
             "open it in its results directory, which keeps the plug-in"
         )
-    return parse(RUN_KINDS[kind], content, locate)
+    return parse(run_type, content, locate)
 
 
 def parse_stored(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:

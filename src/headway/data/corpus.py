@@ -34,7 +34,6 @@ from headway.base.files import beginnings, cache_folder, located
 from headway.config.lm.text import OWN_CORPORA, holds_ids
 from headway.data.cache import cached, content_hash
 from headway.data.documents import JSON, TEXT, kind_of, read
-from headway.data.grammar import LANGUAGE, story
 from headway.errors import UserError
 
 TINYSTORIES = "skeskinen/TinyStories-GPT4"
@@ -245,6 +244,8 @@ def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
         UserError: when there is no such corpus.
     """
     if name == "stories":
+        from headway.data.grammar import LANGUAGE, story
+
         count = limit or DEFAULT_STORIES
         return Corpus(
             name=name,

@@ -29,12 +29,12 @@ from headway.config.plugins import directory_of, load_kept
 from headway.config.run import WORK, RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, UserError
 from headway.execute.stop import Stop, StopRequest
-from headway.store import checkpoint, integrity, verify
+from headway.store import checkpoint, integrity
 from headway.store.batches import explain_out_of_memory, is_out_of_memory
 from headway.store.checkpoint import Checkpoint
 from headway.store.environment import changes, processor_seconds, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
-from headway.store.run import Failure, Run, Status, update
+from headway.store.run import Failure, Run, Status, read, update
 from headway.store.run_writer import RunWriter
 from headway.store.storage import exit_code, is_of_storage, what_blocks
 from headway.store.storage import outcome as outcome_of_storage
@@ -205,7 +205,8 @@ class OwnedRun:
             **{f"{name}_per_s": n / training_s for name, n in amounts.items() if training_s},
             **counters,
         }
-        if (first := verify.finished(self._run)) and self._is_kept(first, metrics, notes):
+        run_now = read(self._run.path)  # another process may have finished it meanwhile
+        if run_now.status == "done" and run_now.id == self._run.id and self._is_kept(run_now, metrics, notes):
             return
         self._run = update(
             self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=self._sealed()
@@ -282,6 +283,8 @@ class OwnedRun:
 
     def _is_kept(self, first: Run, metrics: Mapping[str, Any], notes: list[str]) -> bool:
         """Compare this result with that of a faster process; return whether the faster process's files are intact."""
+        from headway.store import verify  # it loads what only a whole directory needs
+
         differing = verify.differences(first, metrics, {**self._contents, **self._stored()})
         sentence = verify.said(first, self._run.execution, differing)
         _say(sentence or f"finished twice, with the same bits; the result of {first.execution.get('host')} is kept")

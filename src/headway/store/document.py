@@ -17,18 +17,20 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.base import files
 from headway.base.files import Content
 from headway.base.text import counted, listed
 from headway.config import command
-from headway.config.experiment import Experiment
 from headway.config.plugins import FOLDER, keep
 from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError
 from headway.store.environment import is_quiet, surroundings
 from headway.store.records import run_folders, signed_json
+
+if TYPE_CHECKING:
+    from headway.config.experiment import Experiment
 
 FILE = "experiment.yaml"
 LOOKS = "looks"
@@ -49,7 +51,7 @@ _MOST_RUNS = 1_000_000
 """A document that was received may name any number of runs."""
 
 
-def write(directory: Path, experiment: Experiment, asked: Iterable[Name] = ()) -> None:
+def write(directory: Path, experiment: "Experiment", asked: Iterable[Name] = ()) -> None:
     """Make an experiment the document of a directory, with versions and machine.
 
     Args:
@@ -74,7 +76,7 @@ def record(
     *,
     asked: Iterable[Name] = (),
     dropped: Iterable[Name] = (),
-    experiment: Experiment | None = None,
+    experiment: "Experiment | None" = None,
 ) -> None:
     """Note that runs are asked for, or were dropped, for whoever has the turn; a damaged document stays as it is.
 
@@ -111,7 +113,7 @@ def runs_of(directory: Path) -> tuple[set[Name], set[Name]]:
     return runs, aside - runs
 
 
-def compared_arms(directory: Path, experiment: Experiment) -> list[str]:
+def compared_arms(directory: Path, experiment: "Experiment") -> list[str]:
     """The full names of the arms with runs that were asked for and not dropped, in the order in which they were named.
 
     Args:
@@ -128,7 +130,7 @@ def begin_paths(directory: Path) -> None:
     files.BEGUN_IN[0] = Path(str(_note_of(directory).get("begun_in", "")))
 
 
-def _order(directory: Path, experiment: Experiment, runs: Collection[Name]) -> list[str] | None:
+def _order(directory: Path, experiment: "Experiment", runs: Collection[Name]) -> list[str] | None:
     """The arms of some runs in the order in which they were named; None if that is the document's order."""
     arms, declared = {arm for arm, _ in runs}, [arm.full_name for arm in experiment.arms]
     named = [*compared_arms(directory, experiment), *experiment.named, *declared]
@@ -317,7 +319,7 @@ def state_of(file: Path) -> State:
         return f"cannot be read ({error.strerror})"
 
 
-def _kept(directory: Path, experiment: Experiment, asked: Iterable[Name]) -> dict[str, Any]:
+def _kept(directory: Path, experiment: "Experiment", asked: Iterable[Name]) -> dict[str, Any]:
     """The note of a document that is written now; what the former note said stays, unless it is damaged."""
     is_intact = (directory / FILE).exists() and not doubt(directory)
     looks, present = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]

@@ -28,7 +28,6 @@ from typing import Any, Literal, get_args
 from headway.base.files import entries, json_text, kept_json, write_text
 from headway.base.identity import DIGEST
 from headway.config.kinds import parse_stored, part_of
-from headway.config.lm.run import as_trained
 from headway.config.plugins import load_needed
 from headway.config.run import WORK, RunSpec
 from headway.errors import DeclarationError, ResultsError, UserError
@@ -236,7 +235,12 @@ class Run:
             ResultsError: if `spec` would raise it, or the record of the run's initialisation is damaged.
         """
         try:
-            return as_trained(self.spec, records.read_init_record(self.path))
+            record = records.read_init_record(self.path)
+            if record is None:
+                return self.spec
+            from headway.config.lm.run import as_trained  # only models of tokens have a record
+
+            return as_trained(self.spec, record)
         except DeclarationError as error:
             raise ResultsError(f"{self.path}: {error}; {anew(self.path)}") from None
 

@@ -24,7 +24,7 @@ from headway.store.environment import changes
 from headway.store.growth import why_not_asked
 from headway.store.integrity import Checked
 from headway.store.records import anew, run_folders, signed_json
-from headway.store.run import Run, read
+from headway.store.run import Run
 from headway.store.run_writer import why_not_newest
 
 
@@ -166,16 +166,6 @@ PASSING = ("_s", "_bytes")
 """How the names of times, rates and memory end."""
 _TIMES, _ARRAYS = ("metrics.jsonl", "checkpoint/"), ".safetensors"
 _OF_A_PLACE = ("host", "changes")
-
-
-def finished(run: Run) -> Run | None:
-    """The result of somebody else that a folder holds by now; None where there is none.
-
-    Raises:
-        ResultsError: when its run.json cannot be read.
-    """
-    run_now = read(run.path)
-    return run_now if run_now.status == "done" and run_now.id == run.id else None
 
 
 def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, Content]) -> list[str]:

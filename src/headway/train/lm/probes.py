@@ -19,9 +19,6 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from headway.causal.ablation import BatchedText
-from headway.causal.ablation_result import effect_scores
-from headway.causal.attribution import gate_gradients
 from headway.causal.effects import KINDS, ExactEffects
 from headway.config.lm.measurement import AblateHeads
 from headway.config.lm.run import TokensRun
@@ -77,6 +74,8 @@ class _Probe:
 
     def _importance(self) -> dict[str, HeadScores]:
         """Return the sensitivity of the loss to each head, and the first-order estimate of the loss without it."""
+        from headway.causal.attribution import gate_gradients
+
         layout, gradients_of_batches = self._run.model.layout, []
         for inputs, targets, _ in self._text:
             counts = (targets >= 0).any(1)  # of a batch that is filled up, the sequences
@@ -137,6 +136,9 @@ def ablated(asked: AblateHeads | None, examples: Examples, loss: TokensLoss, ste
         return ()
 
     def take() -> Measurements:
+        from headway.causal.ablation import BatchedText
+        from headway.causal.ablation_result import effect_scores
+
         inputs, targets = _held_out(examples, 2 * asked.sequences, loss)
         half, module = len(inputs) // 2, loss.module
         module.eval()

@@ -8,7 +8,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,12 +22,14 @@ from headway.models.weights import Weights, initial_weights
 from headway.store.records import INIT_RECORD
 from headway.train.device import Meter, check_precision, find_device
 from headway.train.lm.evaluate import judge_class
-from headway.train.lm.init_from import InitRecord, initialise
 from headway.train.lm.loss import Parts, TokensLoss, guided
 from headway.train.lm.optimizer import rate_share, steps_of, tokens_optimizers
 from headway.train.lm.probes import METRICS, ablated, head_probes
 from headway.train.loop import InitFrom, Study, Trainer, TrainerChoice
 from headway.train.torch_trainer import Part, Rules, TorchTrainer, compiling_obstacle
+
+if TYPE_CHECKING:
+    from headway.train.lm.init_from import InitRecord
 
 _WORTH_COMPILING = {"cuda": 1_000, "bf16": 2_000, "fp32": 5_000}
 """Steps from which on compiling, about half a minute, is won back: on GPUs, and on processors in either precision."""
@@ -95,7 +97,7 @@ def study_of(
     trainer: Trainer,
     execution: Mapping[str, Any],
     memory: Callable[[], Mapping[str, int]],
-    init_record: InitRecord | None = None,
+    init_record: "InitRecord | None" = None,
 ) -> Study:
     """Return the study that the loop drives: a trainer of a loss's model, with the measurements of that model."""
     run = loss.run
@@ -140,18 +142,21 @@ def _initial(
     init_record: Mapping[str, Any] | None,
     examples: Examples,
     device: torch.device,
-) -> tuple[InitRecord | None, Weights]:
+) -> tuple["InitRecord | None", Weights]:
     """Return how a run was initialised from another, and its weights; a resumed run restores its weights later."""
-    if run.init_from is not None and init_record is None:
-        if init_from is None:
-            raise UserError(f"it starts from {run.init_from.run}, which was not given; train it in its directory")
-        return initialise(run, init_from, examples, device)
-    record = None if init_record is None else InitRecord.read(run, init_record)
-    model = run.model if record is None else record.model
-    return record, initial_weights(model, examples.vocab_size, run.seed)
+    if run.init_from is None:
+        return None, initial_weights(run.model, examples.vocab_size, run.seed)
+    from headway.train.lm.init_from import InitRecord, initialise  # it loads how heads are pruned
+
+    if init_record is not None:
+        record = InitRecord.read(run, init_record)
+        return record, initial_weights(record.model, examples.vocab_size, run.seed)
+    if init_from is None:
+        raise UserError(f"it starts from {run.init_from.run}, which was not given; train it in its directory")
+    return initialise(run, init_from, examples, device)
 
 
-def _parts(loss: TokensLoss, examples: Examples, record: InitRecord | None) -> Parts:
+def _parts(loss: TokensLoss, examples: Examples, record: "InitRecord | None") -> Parts:
     run, before = loss.run, 0 if record is None else record.steps_before
     # The first step of a trainer is 1, the first batch of a corpus 0.
     return lambda step: loss.split(examples.training_batch(run.seed, before + step - 1, run.training.batch_size))
