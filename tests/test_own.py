@@ -111,7 +111,7 @@ def test_a_callback_takes_a_run_and_a_line(write):
 
 
 def test_check_is_gone_and_says_so():
-    from headway.cli.options import current_words
+    from headway.cli.options import check_words
 
     with pytest.raises(UserError, match=r"^`headway check` is gone: Headway checks the parts of a plug-in when it"):
-        current_words(["check", "mine.py"])
+        check_words(["check", "mine.py"])

@@ -19,7 +19,7 @@ from headway.cli import models as models  # isort: skip
 from headway.cli import gate as gate  # isort: skip
 from headway.base.text import printable
 from headway.cli.options import app as app
-from headway.cli.options import current_words, say
+from headway.cli.options import check_words, say
 from headway.errors import HeadwayError, StorageFailed, UserError, shortened
 
 
@@ -28,7 +28,8 @@ def main() -> None:
     _show_what_can_be_shown()
     warnings.formatwarning = lambda message, *_, **__: f"warning: {printable(message)}\n"  # no file and line of ours
     try:
-        code = app(current_words(sys.argv[1:]), standalone_mode=False)
+        check_words(sys.argv[1:])
+        code = app(sys.argv[1:], standalone_mode=False)
         if code == 130:  # what typer makes of Ctrl-C
             _fail(_INTERRUPTED.get(next(iter(sys.argv[1:]), ""), "interrupted; type the command again"), code)
         sys.exit(code)

@@ -206,14 +206,11 @@ def _door(
     share_cores()
 
 
-IGNORED = {
-    "worker --together": (1, "`headway run` fixed the batches when it made the runs"),
-    "submit --together": (1, "`headway run` fixed the batches when it made the runs"),
-    "submit --slurm": (0, "Slurm is the only scheduler; elsewhere start `headway worker` yourself"),
-    "export --to": (1, "hf is the only format"),
-}
-"""Options that are gone and still read, with the number of their values and what to do."""
 REMOVED = {
+    "worker --together": "leave it out: `headway run` fixed the batches when it made the runs",
+    "submit --together": "leave it out: `headway run` fixed the batches when it made the runs",
+    "submit --slurm": "leave it out: Slurm is the only scheduler; elsewhere start `headway worker` yourself",
+    "export --to": "leave it out: hf is the only format",
     "run --at-most": "type --max-seeds",
     "run --together": "type --batch-runs",
     "run --shared-fs": "leave it out: Ray's nodes must see the directory",
@@ -237,32 +234,17 @@ REMOVED = {
 """Options that are gone, with what to do."""
 
 
-def current_words(words: list[str]) -> list[str]:
-    """Return a command line without options that are gone and change nothing; each is told.
-
-    Raises:
-        UserError: if a verb or another option no longer exists; its replacement is named.
-    """
+def check_words(words: list[str]) -> None:
+    """Raise UserError if a command line has a verb or an option that is gone; the error names the replacement."""
     if words[:1] == ["check"]:
         raise UserError(
             "`headway check` is gone: Headway checks the parts of a plug-in when it first uses them, and errors name "
             "the file and line; test it with pytest (docs/your-own.md)"
         )
-    kept, values = words[:1], 0
     for word in words[1:]:
-        option, equals, _ = word.partition("=")
-        called = f"{words[0]} {option}"
-        if values:
-            values -= 1
-        elif called in REMOVED:
-            raise UserError(f"{option} is no longer an option of `headway {words[0]}`: {REMOVED[called]}")
-        elif called in IGNORED:
-            n_values, advice = IGNORED[called]
-            values = 0 if equals else n_values
-            tell(f"{option}: leave it out; it changes nothing: {advice}")
-        else:
-            kept.append(word)
-    return kept
+        option = word.partition("=")[0]
+        if advice := REMOVED.get(f"{words[0]} {option}"):
+            raise UserError(f"{option} is no longer an option of `headway {words[0]}`: {advice}")
 
 
 def say(text: object = "", *, err: bool = False, end: str = "\n", color: str | None = None) -> None:

@@ -205,8 +205,7 @@ class OwnedRun:
             **{f"{name}_per_s": n / training_s for name, n in amounts.items() if training_s},
             **counters,
         }
-        run_now = read(self._run.path)  # another process may have finished it meanwhile
-        if run_now.status == "done" and run_now.id == self._run.id and self._is_kept(run_now, metrics, notes):
+        if self._was_finished(metrics, notes):
             return
         self._run = update(
             self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=self._sealed()
@@ -281,8 +280,11 @@ class OwnedRun:
         writer.checkpoint(checkpoint)
         self._stored_at = time.perf_counter()
 
-    def _is_kept(self, first: Run, metrics: Mapping[str, Any], notes: list[str]) -> bool:
-        """Compare this result with that of a faster process; return whether the faster process's files are intact."""
+    def _was_finished(self, metrics: Mapping[str, Any], notes: list[str]) -> bool:
+        """Compare this result with that of a faster process; return whether there is one whose files are intact."""
+        first = read(self._run.path)
+        if first.status != "done" or first.id != self._run.id:
+            return False
         from headway.store import verify  # it loads what only a whole directory needs
 
         differing = verify.differences(first, metrics, {**self._contents, **self._stored()})
