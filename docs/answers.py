@@ -37,13 +37,13 @@ SOURCE = (
 UNTIL = dict.fromkeys(("icl-optimizer", "icl-anisotropic", "icl-linear-attention"), "1%")
 """Experiments whose shipped seeds leave a question open, and the margin until which seeds are added."""
 
-_NEXT = "not run yet by the present rules; 5 to 35 minutes of two cores"
-_LONG = "not run yet by the present rules; more than an hour of two cores"
+_NEXT = "not run yet with the current statistical rules; takes 5 to 35 minutes on two cores"
+_LONG = "not run yet with the current statistical rules; takes more than an hour on two cores"
 DUE: Mapping[str, str] = {
     "data-lane": _NEXT,
-    **dict.fromkeys(("head-scaling", "regularized"), "not run yet by the present rules"),
-    "gqa": "run once, and in doubt: the loss still falls by as much as the arms differ, so it has to train longer",
-    "x-ray": "run once, and in doubt: models with dropout are no better than a bigram model, so it has to train longer",
+    **dict.fromkeys(("head-scaling", "regularized"), "not run yet with the current statistical rules"),
+    "gqa": "in doubt: the loss still fell by as much as the arms differ, so the models must train longer",
+    "x-ray": "in doubt: models with dropout are no better than a bigram model, so the models must train longer",
     "icl-depth": _LONG,
 }
 """Experiments without an answer, and why."""
@@ -51,8 +51,8 @@ DUE: Mapping[str, str] = {
 GROUPS = {
     "How many heads": ("head-progression", "icl-heads", "icl-paper", "icl-second-head", "heads-for-parity", "gqa"),
     "In which layers": ("head-scaling", "heads-for-hops", "heads-for-induction", "heads-for-recall"),
-    "How different": ("x-ray", "regularized", "icl-two-tasks", "heads-for-retrieval", "heads-for-endpoints"),
-    "Which can go": ("prune-heads", "pruned-or-scratch", "when-heads-settle"),
+    "How heads differ": ("x-ray", "regularized", "icl-two-tasks", "heads-for-retrieval", "heads-for-endpoints"),
+    "Which heads can be pruned": ("prune-heads", "pruned-or-scratch", "when-heads-settle"),
     "Linear regression in context": (
         "icl-init", "icl-optimizer", "icl-anisotropic", "icl-linear-attention", "icl-depth",
     ),
@@ -134,8 +134,8 @@ def answered(name: str, folder: Path) -> None:
 def write_gallery() -> None:
     """Write the table of answers, grouped as a reader thinks."""
     there = answers()
-    lines = ["# Answers", "", "Each page is the answer of one shipped experiment, with its numbers beside it.", ""]
-    lines += ["[The four sources, claim by claim](sources.md): what was published, and what these runs say.", ""]
+    lines = ["# Answers", "", "Each page answers one question. A JSON file beside the page has its numbers.", ""]
+    lines += ["[Four published sources](sources.md): each claim, and the results of Headway's runs.", ""]
     for group, names in GROUPS.items():
         rows = [name for name in names if name in there]
         if rows:

@@ -80,7 +80,7 @@ def generated() -> dict[str, str]:
         title: f"## {title}{text}" for title, text in re.findall(r"^## ([^\n]+)(.*?)(?=^## |\Z)", readme, re.M | re.S)
     }
     beginning = readme.partition("## ")[0].replace("# Headway", "# The first run", 1)
-    start = [beginning, *(part[name] for name in ("Install", "Four things to do first", "A question is a file"))]
+    start = [beginning, *(part[name] for name in ("Install", "Four things to do first", "An experiment is a file"))]
     sentences, install = beginning.split("\n\n")[1:3]
     picture = "![A report: its answer in a sentence, and each comparison with its verdict](report.png)"
     trees = (toctree(pages, f":caption: {caption}") for caption, pages in PAGES.items())

@@ -52,8 +52,8 @@ def test_a_planted_difference_is_told_apart_early_and_its_arm_gets_no_more_seeds
     assert seeds["worse"] == 3
     assert seeds["plain"] == seeds["near"] > 3
     assert told[0] == (
-        "2 comparisons of evaluation MSE until each has an answer within 0.5 %: interim analyses at 3, 4, 6, 8 and 12 "
-        "seeds, all together at level 0.05"
+        "plan for 2 comparisons of evaluation MSE: add seeds until each has an answer within 0.5 %; interim analyses "
+        "at 3, 4, 6, 8 and 12 seeds; family-wise error rate 5 %"
     )
     assert told[1:3] == ["next interim analysis: 3 seeds, 9 more runs", "interim analysis 1 of 5, 3 seeds:"]
     assert "next interim analysis: 4 seeds, 2 more runs" in told
@@ -94,7 +94,7 @@ def test_declared_contrasts_are_the_questions_and_arms_without_one_get_no_seeds(
     )
     told, ending = settle(tmp_path / "d", of, HALF)
     assert told[0] == "no comparison includes other, so no seeds are added there"
-    assert told[1].startswith("1 contrast of evaluation MSE until each has an answer")
+    assert told[1].startswith("plan for 1 contrast of evaluation MSE: add seeds until each has an answer")
     assert seeds_of(tmp_path / "d") == {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
     assert ending[1].startswith("b-a: 3.")
 
@@ -135,7 +135,8 @@ def test_status_says_where_a_plan_stands(tmp_path):
     settle(tmp_path / "d", of, wished(until="0.05%", at_most=6))
     said = list(where_it_stands(tmp_path / "d"))
     assert said == [
-        "2 comparisons until each has an answer within 0.05 %: interim analyses at 3, 4 and 6 seeds",
+        "plan for 2 comparisons: add seeds until each has an answer within 0.05 %; "
+        "interim analyses at 3, 4 and 6 seeds",
         "interim analysis 3 of 3, 6 seeds: 1 of 2 settled; open: alike - plain; the plan has ended",
     ]
     written = io.StringIO()
@@ -184,8 +185,8 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     by_hand(tmp_path / "d", of, 5)
     told, _ = settle(tmp_path / "d", of, HALF)
     assert told[1:3] == [
-        "5 seeds were run before the plan of interim analyses was made. Headway counts them as the interim "
-        "analyses at 3 and 4 seeds. Verdicts from before the plan no longer hold.",
+        "5 seeds were run before the plan of interim analyses was made. Headway uses these seeds for the "
+        "interim analyses at 3 and 4 seeds. Verdicts from before the plan no longer hold.",
         "Since there was a verdict at 5 seeds before the plan, the false-positive rate is 8.6 %.",
     ]
     assert set(told[1:3]) <= set(build(Store.open(tmp_path / "d")).warnings), "and for good"
@@ -230,7 +231,8 @@ def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
     made = looks_of(tmp_path / "d")
     told, ending = settle(tmp_path / "d", of, wished(until="0.02%", at_most=6))
     assert told[0] == (
-        "the plan of this directory ended at 3 seeds and goes on to 6: its rate of false positives rises from 5 to 10 %"
+        "the plan of this directory ended at 3 seeds and now ends at 6; this raises its rate of false positives from 5 "
+        "to 10 %"
     )
     plan = stored_plan(tmp_path / "d")
     assert (plan.looks, plan.level) == ((3, 4, 6), pytest.approx(0.1))

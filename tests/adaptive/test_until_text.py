@@ -37,5 +37,5 @@ def test_a_text_experiment_is_run_until_it_is_told(tmp_path, capsys):
     assert "at interim analysis 1 of 2" in page
     assert json.loads((out / "results.json").read_text())["families"][0]["plan"]["looks"] == [3, 4]
     said = capsys.readouterr().err
-    assert "1 contrast of evaluation loss until each has an answer within 1 %: interim analyses at 3 and 4" in said
+    assert "1 contrast of evaluation loss: add seeds until each has an answer within 1 %; interim analyses at" in said
     assert "interim analysis 1 of 2, 3 seeds:" in said

@@ -113,7 +113,7 @@ def test_what_would_be_too_large_is_cut_and_said(tmp_path, text):
     cut = headway.look(tmp_path / "wide", largest=800_000, **options)
     n = len(cut.sequences)
     assert 2 <= n < 16
-    more = "fewer heads (--heads), a shorter --length or a larger --largest keep more"
+    more = "to keep more, give fewer heads (--heads), a shorter --length or a larger --largest"
     assert f"patterns of {n} of 16 sequences are kept, so that the page stays below 0.8 MB; {more}" in cut.notes
     short = headway.look(tmp_path / "wide", largest=600_000, **{**options, "length": 256})
     assert any(note.startswith("sequences are cut to ") for note in short.notes)

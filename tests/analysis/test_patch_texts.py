@@ -125,7 +125,7 @@ def test_it_says_first_whether_the_model_knows_the_answer(folder, found):
     assert [finding.statements[0].kind for finding in wrong.findings] == [
         "does_not_know", "logit_of_one", "metric", "one_pair", "unknown_answer",
     ]  # fmt: skip
-    assert wrong.findings[2].sentence == "The metric is −0.813 on the clean text, 2.93 on the corrupted one."
+    assert wrong.findings[2].sentence == "The metric is −0.813 on the clean text and 2.93 on the corrupted text."
     assert wrong.to_json()["patching"]["restored"]["z"]["share"] == [None] * 6
     page = patch_page(wrong)
     assert {figure.name for figure in page.figures} == {"patterns"}

@@ -90,7 +90,7 @@ def test_what_it_costs_and_saves_is_measured(grouped, text, tmp_path):
     assert " Heads by layer: 4 on 2 KV heads, 4 on 2 KV heads before, " in layouts
     assert [sentence.partition(":")[0] for sentence in losses] == [f"Loss on {text}", f"Loss on {tmp_path}/other.txt"]
     assert parameters == f"Parameters: {found.before.parameters:,} before, {found.after.parameters:,} after."
-    assert step.startswith("A forward and backward pass of 72 tokens takes ")
+    assert step.startswith("Memory of a forward and backward pass of 72 tokens: ")
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert len(content["kept"]) == 4
 

@@ -91,8 +91,8 @@ def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
     exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
     sentence = said(replace(found, exact=exact))
     assert sentence == (
-        "None of 30 heads clearly matters (mean ablation). Too few of 12 sequences show an effect of L0H0 to "
-        "give an interval. Add about 28 more."
+        "None of 30 heads clearly matters (mean ablation). There is no interval for L0H0, since too few of the 12 "
+        "sequences show an effect. Add about 28 sequences."
     )
 
     assert np.isnan(single["mean"].interval()[0][0]).all()
@@ -168,7 +168,7 @@ def test_what_has_no_sign_is_held_against_sizes_too():
     content = found.to_json()
     assert content["rank_correlation_with_exact"]["zero"]["michel"] == nearly(-0.8)
     assert content["rank_correlation_with_absolute_exact"] == {kind: {"michel": 1.0} for kind in KINDS}
-    assert _title(found, "mean", "michel") == "set to the mean: rank correlation −0.80 (1.00 with sizes)"
+    assert _title(found, "mean", "michel") == "set to the mean: rank correlation −0.80 (1.00 with absolute effects)"
     assert _title(found, "mean", "integrated") == "set to the mean: rank correlation 1.00"
 
 

@@ -72,7 +72,7 @@ def test_a_way_in_which_heads_are_good_for_nothing_is_said():
     by_kind = {"zero": replace(useful, kind="zero"), "resample": replace(nothing, kind="resample")}
     _, random, none = circuit_statements(by_kind)
     assert random.sentence == (
-        "Faithfulness of 2 random circuits of 1 head: median 50 %; number at least as faithful: 1."
+        "Faithfulness of 2 random circuits of 1 head: median 50 %; at least as faithful as this circuit: 1."
     )
     assert none.sentence.endswith(
         "Faithfulness is not defined: without any head, the loss rises by only 0.000 nats per token (resample "
@@ -112,7 +112,7 @@ def test_where_circuits_are_few_it_is_said_that_they_are_all():
     assert len(found.random) == 5
     assert found.chance == 1 / 6
     assert "Faithfulness of all 5 other circuits of 2 heads: median " in found.sentence
-    assert found.sentence.endswith("; number at least as faithful: 0.")
+    assert found.sentence.endswith("; at least as faithful as this circuit: 0.")
 
 
 def small_of(layout):

@@ -333,7 +333,8 @@ def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
     done = headway(*words, "--out", out)
     assert done.returncode == 0, done.stderr
     assert (
-        "1 comparison of evaluation MSE until each has an answer within 5 %: interim analyses at 3 and 4" in done.stderr
+        "1 comparison of evaluation MSE: add seeds until each has an answer within 5 %; interim analyses at 3 and 4"
+        in done.stderr
     )
     assert "interim analysis 1 of 2, 3 seeds:\n  h1 - h2  " in done.stderr
     assert re.search(r"^h1 - h2: .* after [34] seeds", done.stderr, re.MULTILINE)

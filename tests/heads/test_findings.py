@@ -84,7 +84,10 @@ def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
     score.draws[next(iter(score.draws))] = loose
     (sentence,) = said(one)
     assert sentence.startswith("Previous-token heads: L1H0 0.90 (random heads 0.05). ")
-    assert sentence.endswith(" Scores that may be due to chance (compared with 16 random copies): L0H0 0.50.")
+    assert sentence.endswith(
+        " Scores that may be due to chance: L0H0 0.50. The comparison is with 16 copies of the layer with random "
+        "weights."
+    )
 
 
 def test_a_head_that_untrained_ones_can_be_is_not_special():
@@ -198,13 +201,16 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
     share = HeadScores(metric="output_constant_share", values={"layers.0.a": np.array([0.96, 0.2, 0.5])}, n_rows=9)
     (finding,) = looked_for(pairs("output_correlation", value) | {share.metric: share})
     assert not finding.found
-    assert finding.sentence == "Heads with nearly constant output (at least 90 % of its squared norm): L0H0 0.96."
+    assert finding.sentence == (
+        "Heads with nearly constant output: L0H0 0.96. At least 90 % of the output's squared norm is constant over "
+        "positions."
+    )
 
 
 def test_idle_heads_are_named():
     """Heads of a layer at random have about as much, so a fiftieth is far from chance."""
     shares = planted("output_share", [[0.6, 0.395, 0.005], [0.4, 0.3, 0.3]], untrained=1 / 3, spread=0.03)
-    assert said(shares) == ["Idle heads, by share of layer output: L0H2 0.5 % (equal share 33.3 %)."]
+    assert said(shares) == ["Idle heads (share of the layer's output): L0H2 0.5 % (equal share 33.3 %)."]
     assert said(planted("output_share", [[0.6, 0.395, 0.005]], untrained=0.33, spread=0.33)) == []
 
 
@@ -225,8 +231,8 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     assert finding.about == "k_composition"
     assert finding.sentence == (
         "K-composition (into keys), pairs of heads above chance: 1. The strongest pairs: L0H1 → L1H0 0.60 (60 %). "
-        "Numbers are the composition in the weights and, in parentheses, the earlier head's share of the later head's "
-        "score. Randomly rotated circuits have 0.10."
+        "Each number is a composition score of the weights. The share in parentheses is the earlier head's part of the "
+        "later head's attention score. Randomly rotated circuits have a score of 0.10."
     )
     assert [head for _, head in finding.parts if head] == ["L0H1", "L1H0"]
     assert finding.p < 1e-3
@@ -256,7 +262,8 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     nothing = counts(even)
     assert not nothing.found
     assert nothing.sentence.startswith(
-        "None of 4 values (one metric of one head or pair) clearly differs from 16 random copies."
+        "None of 4 values (one metric of one head or pair) clearly differs from 16 copies of the layer with random "
+        "weights."
     )
 
 

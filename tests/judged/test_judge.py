@@ -49,7 +49,7 @@ def test_a_union_of_log_calls_is_judged_by_the_last_loss():
     assert (comparison.arm, comparison.baseline, comparison.n_pairs) == ("rising", "flat", 5)
     assert comparison.difference == pytest.approx(-0.0168, abs=5e-5)
     assert (comparison.freedom, comparison.outcome) == (4, "apart")
-    assert "cannot give a p-value below 0.0625" in "\n".join(results.notes)
+    assert "its p-value cannot be below 0.0625" in "\n".join(results.notes)
 
 
 @pytest.mark.parametrize("negative", [False, True])

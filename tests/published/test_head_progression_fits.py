@@ -52,4 +52,4 @@ def test_the_free_form_goes_through_three_points_and_has_no_band():
         if entry.form == FREE_FORM:
             assert entry.sse < 1e-12
             assert entry.band is None
-            assert "as many parameters as totals (3)" in entry.note
+            assert "as many parameters as points (3)" in entry.note

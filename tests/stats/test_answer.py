@@ -72,7 +72,7 @@ def test_what_has_no_pairs_yet_is_one_line():
 
 def test_many_verdicts_leave_those_under_controls_to_the_report():
     given = results(comparison("plain"), *(comparison(f"c{i}", "all-global") for i in range(MANY)))
-    assert list(answer(given)) == ["plain", f"{MANY} more verdicts, under controls, stand in the report"]
+    assert list(answer(given)) == ["plain", f"the report has {MANY} more verdicts, under controls"]
 
 
 def test_curves_and_learning_rates_follow():

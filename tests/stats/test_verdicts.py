@@ -124,7 +124,7 @@ def test_one_seed_two_seeds_and_none_make_no_verdict():
 def test_before_a_look_there_is_only_an_estimate():
     waiting = replace(FAMILY, look=None)
     assert say(told(-1.0, 0, 0, "open", n_pairs=2, **NO_TEST), waiting) == (
-        "descending vs constant: no verdict yet, evaluation loss −1.0 % (2 seeds of 3)"
+        "descending vs constant: no verdict yet, evaluation loss −1.0 % (2 seeds of 3 needed)"
     )
     assert scope(waiting, []) == "there is no interval before 3 seeds are finished; lower is better"
 
@@ -153,7 +153,7 @@ def test_a_difference_without_sides_is_told_by_its_name():
 
     assert named(1.2, 0.3, 2.1, "apart").startswith("interaction: differs from 0, evaluation loss +1.2 % (")
     assert named(0.4, 0.1, 0.8, "small").startswith("interaction: differs from 0, by less than 1 %, evaluation loss ")
-    assert named(0.1, -0.4, 0.6, "same").startswith("interaction: 0 within 1 %, evaluation loss +0.1 % (")
+    assert named(0.1, -0.4, 0.6, "same").startswith("interaction: equal to 0 within 1 %, evaluation loss +0.1 % (")
     assert named(0.3, -0.9, 1.5, "open").startswith("interaction: no clear difference, evaluation loss +0.3 % (")
 
 
@@ -162,7 +162,7 @@ def test_what_a_share_can_detect_is_in_percentage_points():
     found = [told(0.1, -0.2, 0.4, "open", metric="accuracy", unit="fraction", detectable=0.272)]
     assert "can detect differences of about 27.2 percentage points (80 % power); higher" in scope(family, found)
     errors = scope(replace(family, of_errors=True), [replace(found[0], of_errors=True)])
-    assert "can detect differences of about 0.272 (80 % power); near a ceiling errors (1 − accuracy)" in errors
+    assert "differences of about 0.272 (80 % power); since many values are near 1, errors (1 − accuracy)" in errors
 
 
 def test_notes_follow():
@@ -223,7 +223,7 @@ def test_rounding_does_not_hide_what_decides_a_verdict(one, shown):
 def test_three_to_five_seeds_name_the_assumption_that_carries_their_verdicts():
     three = told(-1.6, -2.1, -1.1, "apart", n_pairs=3)
     assert "with 3 seeds, " in carried_by(FAMILY, [three])
-    assert carried_by(FAMILY, [three]).endswith("cannot give a p-value below 0.25")
+    assert carried_by(FAMILY, [three]).endswith("its p-value cannot be below 0.25 with these seeds")
     assert carried_by(FAMILY, [replace(three, n_pairs=6)]) == carried_by(FAMILY, [replace(three, outcome="open")]) == ""
 
 

@@ -34,8 +34,8 @@ def test_a_loss_that_still_falls_by_more_than_the_arms_differ_is_told(store, by,
     if warned:
         assert said == [
             "In the last tenth of training, the evaluation MSE still fell in 1 of 2 arms. The largest fall is in 1 "
-            "head (at least 20 %). A difference between arms is smaller than this fall (2 heads and 1 head: 10 %). "
-            "Train longer, or let the learning rate decay."
+            "head (at least 20 %). This fall exceeds the difference, or equivalence margin, of compared arms (2 heads "
+            "and 1 head: 10 %). Train longer, or let the learning rate decay."
         ]
 
 
@@ -55,9 +55,9 @@ def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(
     assert bool(said) == warned
     if warned:
         assert said == [
-            "Another learning rate changes the result of 1 of 2 arms by more than compared arms differ "
-            "(1 head and 2 heads: 10 %). The gain is largest for 2 heads: at least 24 % at 2 times its learning "
-            "rate. Rely on the verdicts at the best learning rates."
+            "Another learning rate changes the result of 1 of 2 arms. The change exceeds the difference, or "
+            "equivalence margin, of compared arms (1 head and 2 heads: 10 %). The gain is largest for 2 heads: at "
+            "least 24 % at 2 times its learning rate. Rely on the verdicts at the best learning rates."
         ]
 
 
@@ -108,7 +108,7 @@ def untrained(experiment, told):
 def words_of(arms):
     return (
         f"These arms are no better than a bigram model, which only counts pairs of tokens: {arms}. Such models "
-        "cannot show what heads do, so conclude nothing from their comparisons. Train longer first."
+        "cannot show what heads do, so draw no conclusions from comparisons with these arms. Train longer first."
     )
 
 
@@ -187,8 +187,8 @@ def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthe
     (said,) = [one for one in built.warnings if "still fell in" in one]
     assert said == (
         "In the last tenth of training, the evaluation MSE still fell in 2 of 3 arms. The largest fall is in 2 heads "
-        "(at least 3.0 %). A difference between arms is smaller than this fall (4 heads and 2 heads: 0.60 %). Train "
-        "longer, or let the learning rate decay."
+        "(at least 3.0 %). This fall exceeds the difference, or equivalence margin, of compared arms (4 heads and 2 "
+        "heads: 0.60 %). Train longer, or let the learning rate decay."
     )
     assert built.doubts == (said,)
     h1, h4 = (next(c for c in built.judged if c.arm == arm) for arm in ("h1", "h4"))
@@ -219,9 +219,9 @@ def test_a_rate_that_moves_each_arm_by_more_than_an_answer_is_told(tmp_path, cal
     built = results.build(store)
     (said,) = built.doubts
     assert said == (
-        "Another learning rate changes the result of 2 of 3 arms by more than compared arms differ (4 "
-        "heads and 2 heads: 0.60 %). The gain is largest for 4 heads: at least 2.3 % at 2 times its learning "
-        "rate. Rely on the verdicts at the best learning rates."
+        "Another learning rate changes the result of 2 of 3 arms. The change exceeds the difference, or equivalence "
+        "margin, of compared arms (4 heads and 2 heads: 0.60 %). The gain is largest for 4 heads: at least 2.3 % at 2 "
+        "times its learning rate. Rely on the verdicts at the best learning rates."
     )
     assert {c.arm: c.doubts for c in built.judged if c.control is None} == {"h1": (), "h4": ("rates",)}
 
@@ -254,8 +254,7 @@ def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_an
     (one,) = built.judged
     assert (one.outcome, one.doubts) == ("apart", ("untrained",))
     assert one.verdict.endswith(
-        "; in doubt: none of its arms is better than a bigram model, and models that only count pairs of tokens "
-        "cannot show what heads do"
+        "; in doubt: none of these arms is better than a bigram model, and such models cannot show what heads do"
     )
     assert built.doubts == (words_of("a and b"),)
     assert built.warnings[: len(built.doubts)] == built.doubts

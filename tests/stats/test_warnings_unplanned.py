@@ -72,8 +72,8 @@ def test_a_plan_that_is_stored_takes_the_place_of_such_looks(tmp_path):
     found = results.write(Store.open(tmp_path / "d"))
     assert said(found) == []
     assert [warning for warning in found.warnings if "before the plan" in warning] == [
-        "5 seeds were run before the plan of interim analyses was made. Headway counts them as the interim "
-        "analyses at 3 and 5 seeds. Verdicts from before the plan no longer hold.",
+        "5 seeds were run before the plan of interim analyses was made. Headway uses these seeds for the "
+        "interim analyses at 3 and 5 seeds. Verdicts from before the plan no longer hold.",
     ]
     assert seen(tmp_path / "d") == (3, 5)
 
@@ -116,7 +116,7 @@ def test_arms_that_are_added_after_a_verdict_are_named(tmp_path):
     (warning,) = repeated(results.write(Store.open(path)))
     assert warning.startswith("Arms were added after a verdict (")
     assert "descending" in warning
-    assert warning.endswith("Testing again with more arms raises the rate of false positives, at most to 7.5 %.")
+    assert warning.endswith("Testing again with more arms raises the rate of false positives to at most 7.5 %.")
     # More seeds are another verdict, and take nothing back.
     fabricate_text(tmp_path / "later", document(5))
     for arm in ARMS:

@@ -26,7 +26,7 @@ def per_cent(margin: float) -> str:
 
 def planned(plan: StoredPlan) -> Iterator[str]:
     """Yield sentences on a plan: its questions, its interim analyses, and the seeds known before."""
-    yield f"{_questions(plan, f' of {metric_name(plan.metric)}')}, all together at level {plan.level:.3g}"
+    yield f"{_questions(plan, f' of {metric_name(plan.metric)}')}; family-wise error rate {100 * plan.level:.3g} %"
     for warning in (*recounted(plan.looks, plan.n_before), *judged_anew(plan.rules)):
         yield warning.sentence
 
@@ -34,14 +34,15 @@ def planned(plan: StoredPlan) -> Iterator[str]:
 def _questions(plan: StoredPlan, of: str = "") -> str:
     what = counted(len(plan.asked), "contrast" if plan.are_declared else "comparison")
     looks = listed(map(str, plan.looks))
-    return f"{what}{of} until each has an answer within {per_cent(plan.margin)}: interim analyses at {looks} seeds"
+    until = f"add seeds until each has an answer within {per_cent(plan.margin)}"
+    return f"plan for {what}{of}: {until}; interim analyses at {looks} seeds"
 
 
 def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
     """Return a sentence that a plan is prolonged beyond its end, with the cost of that."""
     return (
-        f"the plan of this directory ended at {former.at_most} seeds and goes on to {plan.at_most}: its rate of false "
-        f"positives rises from {100 * former.level:.2g} to {100 * plan.level:.2g} %"
+        f"the plan of this directory ended at {former.at_most} seeds and now ends at {plan.at_most}; this raises its "
+        f"rate of false positives from {100 * former.level:.2g} to {100 * plan.level:.2g} %"
     )
 
 

@@ -324,7 +324,7 @@ class PageRoom:
     @property
     def below(self) -> str:
         """The reason why there is no more room, and the options that give more."""
-        more = "fewer heads (--heads), a shorter --length or a larger --largest keep more"
+        more = "to keep more, give fewer heads (--heads), a shorter --length or a larger --largest"
         return f"so that the page stays below {self.largest / 1e6:,.3g} MB; {more}"
 
     def steps(self, kept: Sequence[int]) -> list[int]:

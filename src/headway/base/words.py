@@ -34,7 +34,7 @@ PHRASES: dict[Kind, str] = {
     "differs": "differs from 0",
     "same": "as good within {margin}",
     "alike": "the same within {margin}",
-    "zero": "0 within {margin}",
+    "zero": "equal to 0 within {margin}",
     "open": "no clear difference",
     "waiting": "no verdict yet",
     "few": "too few seeds",
@@ -55,22 +55,22 @@ AGREES, DOES_NOT_AGREE, NO_VERDICT, NOT_COMPARED = "agrees", "does not agree", "
 SMALL = "{phrase}, by less than {margin}"
 SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
 STATEMENTS = (
-    "{n} published statements: {holds} hold, {fails} do not hold, {open} cannot be told ({arms} arms, {seeds} seeds)"
+    "{n} published statements: {holds} hold, {fails} do not hold, {open} are undecided ({arms} arms, {seeds} seeds)"
 )
 NO_SEEDS = "cannot be compared in {quantity}, since no seed has a result for every arm"
-AWAITED = "{evidence} of {awaited}"
+AWAITED = "{evidence} of {awaited} needed"
 GEOMETRIC = "ratio of geometric means; {evidence}"
 TOO_WIDE = "too wide to interpret"
 CARRIED_BY = (
-    "with {n} seeds, verdicts assume normally distributed differences and equal variances in arms that are compared "
-    "together; a sign-flip test, which needs neither assumption, cannot give a p-value below {least_p:g}"
+    "with {n} seeds, verdicts assume normally distributed differences, and equal variances in arms that are compared "
+    "together. A sign-flip test needs neither assumption, but its p-value cannot be below {least_p:g} with these seeds"
 )
 TWO_FAMILIES = (
-    "contrasts and comparisons are corrected separately for multiple testing: the family-wise error rate is 5 % for "
-    "each kind and at most 10 % for both together"
+    "contrasts and comparisons are corrected separately for multiple testing. The family-wise error rate is 5 % for "
+    "each of the two families, and at most 10 % for both together"
 )
-CHOSEN_RATES = "the learning rates were chosen on the same seeds as these verdicts"
-FAVOURED = "{chosen}, which may favour {arm} ({n} rates) by up to {bias:.1g} %"
+CHOSEN_RATES = "the learning rates were chosen on the seeds that these verdicts use"
+FAVOURED = "{chosen}; this choice may favour {arm} ({n} rates) by up to {bias:.1g} %"
 CHANGE = "{quantity} {change}"
 FACTOR = "{quantity} larger by {change}"
 SETTLING = "{more} more {seeds} would settle it with a chance {chance}"
@@ -121,12 +121,12 @@ WARNINGS = {
     "unfinished": "{n} of {runs} runs are not finished. `headway run` on this directory finishes them.",
     "absent_baselines": "These baselines have no runs, so nothing is compared with them: {baselines}. Train them.",
     "unlike_executions": (
-        "{arm} and {baseline} were executed differently in {n} of {pairs} pairs of runs ({differences}). This may "
-        "explain a difference between these arms, mainly in speed and memory."
+        "{arm} and {baseline} were executed differently in {n} of {pairs} pairs of runs ({differences}). Different "
+        "execution may explain a difference between these arms, mainly in speed and memory."
     ),
     "no_better_than_bigram": (
         "These arms are no better than a bigram model, which only counts pairs of tokens: {arms}. Such models cannot "
-        "show what heads do, so conclude nothing from their comparisons. Train longer first."
+        "show what heads do, so draw no conclusions from comparisons with these arms. Train longer first."
     ),
     "lost_text": (
         "{arm} has no loss in bits per byte: only {kept} % of the text can be restored from its tokens. Use a "
@@ -134,27 +134,27 @@ WARNINGS = {
     ),
     "still_falling": (
         "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. The largest fall is in {most} "
-        "(at least {least} %). A difference between arms is smaller than this fall ({sides}: {apart} %). Train longer, "
-        "or let the learning rate decay."
+        "(at least {least} %). This fall exceeds the difference, or equivalence margin, of compared arms ({sides}: "
+        "{apart} %). Train longer, or let the learning rate decay."
     ),
     "rates_matter": (
-        "Another learning rate changes the result of {n} of {all} arms by more than compared arms differ ({sides}: "
-        "{apart} %). The gain is largest for {most}: at least {least} % at {factor} times its learning rate. Rely on "
-        "the verdicts at the best learning rates."
+        "Another learning rate changes the result of {n} of {all} arms. The change exceeds the difference, or "
+        "equivalence margin, of compared arms ({sides}: {apart} %). The gain is largest for {most}: at least {least} % "
+        "at {factor} times its learning rate. Rely on the verdicts at the best learning rates."
     ),
     "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
     "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
     "wild_arms": (
         "These arms vary over seeds more than ten times as much as others: {arms}. Comparisons with these arms use "
-        "their own variance, not one that all arms share."
+        "their own variance, not the variance pooled over all arms."
     ),
     "seeds_added": (
         "Seeds were added after a verdict at {seeds} seeds. Repeated testing raises the rate of false positives to "
         "{rate} %. `headway run` with --until plans interim analyses and corrects for them."
     ),
     "arms_added": (
-        "Arms were added after a verdict ({arms}). Testing again with more arms raises the rate of false positives, at "
-        "most to {rate} %."
+        "Arms were added after a verdict ({arms}). Testing again with more arms raises the rate of false positives to "
+        "at most {rate} %."
     ),
     "runs_dropped": (
         "Runs of a former verdict are gone: {runs}. Choosing which seeds to drop can raise the rate of false positives "
@@ -165,7 +165,7 @@ WARNINGS = {
         "rate of false positives to {rate} %."
     ),
     "late_plan": (
-        "{n} seeds were run before the plan of interim analyses was made. Headway counts them as the interim "
+        "{n} seeds were run before the plan of interim analyses was made. Headway uses these seeds for the interim "
         "analyses at {seeds} seeds. Verdicts from before the plan no longer hold."
     ),
     "late_plan_again": "Since there was a verdict at {n} seeds before the plan, the false-positive rate is {rate} %.",
@@ -182,7 +182,9 @@ WARNINGS = {
 
 FINDINGS = {
     "nothing": "Nothing stands out.",
-    "nothing_differs": "No head clearly differs in any metric from {draws} random copies on the same text.",
+    "nothing_differs": (
+        "No head clearly differs in any metric from {draws} copies of its layer with random weights, on the same text."
+    ),
     "not_compared": "The heads were not compared with random heads, so no head can be named.",
     "score": "{heads} {value:z.2f}",
     "share_of_layer": "{heads} {share:.1%} (equal share {even:.1%})",
@@ -203,31 +205,38 @@ FINDINGS = {
     "untrained": "Random heads have {untrained:z.2f} on average.",
     "by_place": "A head that ignores the tokens and uses only their positions would have {by_place:z.2f}.",
     "reached": "Random heads could reach this score by chance.",
-    "chancy": "Scores that may be due to chance (compared with {draws} random copies): {heads:5}.",
+    "chancy": (
+        "Scores that may be due to chance: {heads:5}. The comparison is with {draws} copies of the layer with random "
+        "weights."
+    ),
     "unclear": "Heads that may reach the threshold, but not clearly: {heads:5}.",
-    "constant": "Heads with nearly constant output (at least {least:.0%} of its squared norm): {heads:5}.",
+    "constant": (
+        "Heads with nearly constant output: {heads:5}. At least {least:.0%} of the output's squared norm is constant "
+        "over positions."
+    ),
     "no_output": "The heads of {layers} add nothing to the residual stream.",
     "output_correlation": "Similar outputs (centred cosine): {pairs}.",
     "query_cka_centred": "Similar queries (CKA): {pairs}.",
     "mean_of_pairs": "The mean over all pairs of heads ({n}) is {mean:z.2f}.",
-    "idle": "Idle heads, by share of layer output: {heads:3}.",
+    "idle": "Idle heads (share of the layer's output): {heads:3}.",
     "composition": (
-        "{name} ({into}), pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are the "
-        "composition in the weights and, in parentheses, the earlier head's share of the later head's {of}. Randomly "
-        "rotated circuits have {null:z.2f}."
+        "{name} ({into}), pairs of heads above chance: {n}. The strongest pairs: {pairs}. Each number is a "
+        "composition score of the weights. The share in parentheses is the earlier head's part of the later head's "
+        "{of}. Randomly rotated circuits have a score of {null:z.2f}."
     ),
     "composition_on_text": (
-        "{name} ({into}) on the text, pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are "
-        "the composition in the weights and, in parentheses, the earlier head's share of the later head's {of}. The "
-        "first pair adds {nats:z.2f} nats to the score; random heads add {drawn:z.2f}. Randomly rotated circuits have "
-        "{null:z.2f}."
+        "{name} ({into}) on the text, pairs of heads above chance: {n}. The strongest pairs: {pairs}. Each number is "
+        "a composition score of the weights. The share in parentheses is the earlier head's part of the later head's "
+        "{of}. The first pair adds {nats:z.2f} nats to this {of}; random heads add {drawn:z.2f}. Randomly rotated "
+        "circuits have a score of {null:z.2f}."
     ),
     "differ": (
         "Values that differ from those of random heads: {n} of {m} (a value is one metric of one head or pair). The "
         "largest difference is in {metric}: {heads} with {value}, random heads with {untrained}."
     ),
     "none_differ": (
-        "None of {m} values (one metric of one head or pair) clearly differs from {draws} random copies. "
+        "None of {m} values (one metric of one head or pair) clearly differs from {draws} copies of the layer with "
+        "random weights. "
         "The largest difference is in {metric}: {heads} with {value}, random heads with {untrained}."
     ),
     "change": "{heads} {change:z.3f} ({interval:z.3f})",
@@ -240,7 +249,10 @@ FINDINGS = {
         "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests at once. Give a text of {least} "
         "documents or more."
     ),
-    "rarely_felt": "Too few of {n} sequences show an effect of {heads} to give an interval. Add about {more} more.",
+    "rarely_felt": (
+        "There is no interval for {heads}, since too few of the {n} sequences show an effect. Add about {more} "
+        "sequences."
+    ),
     "without_all": (
         "Without any head the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} (resample) "
         "nats per token."
@@ -271,7 +283,7 @@ FINDINGS = {
     "faithful_within": (
         "{heads:3} alone have a faithfulness of {share:z.1%} (95 % CI {interval:z.1%}; {kind} ablation of other heads)."
     ),
-    "random_circuits": "Faithfulness of {circuits}: median {median:z.0%}; number at least as faithful: {n}.",
+    "random_circuits": "Faithfulness of {circuits}: median {median:z.0%}; at least as faithful as this circuit: {n}.",
     "no_worth": (
         "Faithfulness is not defined: without any head, the loss rises by only {worth:z.3f} nats per token ({kind} "
         "ablation)."
@@ -284,9 +296,9 @@ FINDINGS = {
     "probabilities": "The answer's mean probability is {clean:.3g} % (clean text) and {corrupted:.3g} % (corrupted).",
     "not_above_0": (
         "The metric is not clearly above 0 on the clean text. If the metric is a logit difference, the model does "
-        "not know the answer, and shares of the difference mean nothing."
+        "not know the answer, and shares of the difference between the texts mean nothing."
     ),
-    "metric": "The metric is {clean:3} on the clean text, {corrupted:3} on the corrupted one.",
+    "metric": "The metric is {clean:3} on the clean text and {corrupted:3} on the corrupted text.",
     "difference": "The difference over {n} pairs of texts is {difference:3} ({interval:3}).",
     "one_pair": "One pair of texts gives no intervals, so Headway names heads with a share of {least:.0%} or more.",
     "unknown_answer": "Headway states no share of this difference, since the model does not clearly know the answer.",
@@ -302,7 +314,7 @@ FINDINGS = {
     "strongest_path": "The strongest path, {writer} into the {input} of {reader}, changes the metric by {change:3}.",
     "kept": "Heads kept by {by}: {n} (rounds of pruning: {steps}). Heads by layer: {before} before, {after} after.",
     "parameters": "Parameters: {before} before, {after} after.",
-    "memory": "A forward and backward pass of {tokens} tokens takes {before} of memory before and {after} after.",
+    "memory": "Memory of a forward and backward pass of {tokens} tokens: {before} before pruning, {after} after.",
     "loss_change": (
         "Loss on {text}: {before:z.3f} nats per {unit} before pruning, {after:z.3f} after. The change is "
         "{change:z.3f} (95 % CI {interval:z.3f})."
@@ -322,11 +334,12 @@ DOUBTFUL = {
 
 IN_DOUBT = {
     "untrained": (
-        "in doubt: none of its arms is better than a bigram model, and models that only count pairs of tokens cannot "
-        "show what heads do"
+        "in doubt: none of these arms is better than a bigram model, and such models cannot show what heads do"
     ),
-    "falling": "in doubt: in the last tenth of training, the {metric} still fell by more than this difference",
-    "rates": "in doubt: another learning rate changes the {metric} by more than this difference",
+    "falling": (
+        "in doubt: in the last tenth of training, the {metric} still fell by more than this difference or its margin"
+    ),
+    "rates": "in doubt: another learning rate changes the {metric} by more than this difference or its margin",
 }
 """The clause in the sentence of an answer by the kind of its doubt."""
 

@@ -152,4 +152,5 @@ def metric_name(metric: str) -> str:
     return " ".join(_WORDS.get(word, word) for word in name.replace("_", " ").split(" "))
 
 
-_WORDS = {"cka": "CKA", "qk": "QK", "ov": "OV", "mse": "MSE", "gd": "GD", "eval": "evaluation", "michel": "Michel's"}
+_WORDS = {"cka": "CKA", "qk": "QK", "ov": "OV", "mse": "MSE", "nmse": "normalised MSE", "gd": "GD"}
+_WORDS |= {"eval": "evaluation", "michel": "Michel's"}

@@ -391,7 +391,7 @@ def _strongest(composition: Composition, labels: Mapping[str, str], kind: str, k
         name=f"{kind.upper()}-composition",
         into=COMPOSITIONS[kind],
         n=int(beyond.sum()),
-        of="output" if kind == "v" else "score",
+        of="output" if kind == "v" else "attention score",
         pairs=_paths(composition, labels, kind, pairs),
         null=composition.null,
         **nats,

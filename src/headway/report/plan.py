@@ -114,11 +114,11 @@ class PlannedCosts:
             yield f"{counted(len(self.experiment.runs), 'run')}; the cost of a run is not known before it ends"
             return
         what = self._run.traits.example
-        yield f"FLOPs/{what} counts a forward pass; the FLOPs of a run are about three times that for every {what}"
+        yield f"FLOPs/{what} counts a forward pass; training takes about three times as many FLOPs per {what}"
         if len(self.costs) > 1:
             yield from self._matches()
         if any(c.run.declared_steps is None and c.steps for c in self.costs):
-            yield "the length of an epoch is estimated from what is known of the corpus"
+            yield "the length of an epoch is an estimate from the known facts about the corpus"
         if any(c.steps is None for c in self.costs):
             yield "until the corpus is read, the length of an epoch is unknown, so FLOPs and time of a run are left out"
         if any(c.arm.parent is not None for c in self.costs):

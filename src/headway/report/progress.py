@@ -211,8 +211,8 @@ def _silent(directory: Path, runs: Sequence[Progress]) -> Iterator[str]:
         if not beats:
             run = running[path]
             yield (
-                f"{run.name} seed {run.seed}: {run.worker} has given no sign of life for {_LOOKED_FOR_S:g} s; after a "
-                "minute, another worker on this directory resumes the run"
+                f"{run.name} seed {run.seed}: {run.worker} has not reported for {_LOOKED_FOR_S:g} s; if it stays "
+                "silent for a minute, another worker on this directory resumes the run"
             )
 
 

@@ -30,7 +30,7 @@ def answer(results: Results) -> Iterator[str]:
     if asked and shown:
         yield TWO_FAMILIES
     if left := len(verdicts) - len(shown):
-        yield f"{left} more verdicts, under controls, stand in the report"
+        yield f"the report has {left} more verdicts, under controls"
     if missing := without_pairs(results):
         yield missing
     for fit in results.fits:
@@ -89,7 +89,7 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
         ]
         if changed:
             where = "by the metric as published" if control is None else f"under {control}"
-            yield f"Otherwise {where}: {'; '.join(changed)}"
+            yield f"Different verdicts {where}: {'; '.join(changed)}"
 
 
 def _why_untold(told: Mapping[str, JudgedStatement]) -> Iterator[str]:

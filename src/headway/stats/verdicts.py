@@ -286,14 +286,14 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
     if family.rule == "shares":
         return (
-            f"{counted(family.size, of)} of shares of seeds: Wilson's 95 % intervals one by one, and McNemar's exact "
-            f"test of pairs (mid-p) with Holm's correction{_at_look(family)}"
+            f"{counted(family.size, of)} of shares of seeds: each share has a Wilson 95 % interval, and "
+            f"differences are tested by McNemar's exact test (mid-p) with Holm's correction{_at_look(family)}"
         )
     metric = METRICS[family.metric]
     better = "" if metric.better is None else f"; {metric.better} is better"
     if family.of_errors:
         metric = of_errors(metric)
-        better = f"; near a ceiling {metric.name} are compared; lower is better"
+        better = f"; since many values are near 1, {metric.name} are compared; lower is better"
     if family.look is None:
         return f"there is no interval before {counted(family.awaited, 'seed')} are finished{better}"
     if not any(c.interval for c in differences):

@@ -156,12 +156,12 @@ def few_addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     files.why_not_drawn.cache_clear()
 
 
-SAID = "vl_convert, which draws them, reserves 4294967296 GiB of address space (not of memory), and the limit of this"
+SAID = "the drawing library vl_convert reserves 4294967296 GiB of address space (not memory), but this shell or job"
 
 
 def test_without_addresses_nothing_is_drawn_and_the_process_goes_on(few_addresses: None, tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"^nothing can be drawn: vl_convert.* lift it with `ulimit -v unlimited`, or in"
+        UserError, match=r"^nothing can be drawn: .*vl_convert.* Remove the limit with `ulimit -v unlimited`, or in"
     ):
         files.write_figures(tmp_path, [figure("a", 1, 2)])
     with pytest.raises(UserError, match=r"^nothing can be drawn: .* and run this again$"):
@@ -197,5 +197,5 @@ def test_a_limit_of_the_shell_is_seen() -> None:
     command = f"ulimit -v 20000000; exec {sys.executable} -c '{code}'"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(
-        "figures are left out: vl_convert, which draws them, reserves 66 GiB of address space"
+        "figures are left out: the drawing library vl_convert reserves 66 GiB of address space"
     )

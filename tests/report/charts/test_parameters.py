@@ -68,7 +68,5 @@ def test_a_figure_has_every_part_of_every_model():
 
 
 def test_an_unknown_format(tmp_path):
-    with pytest.raises(
-        UserError, match=r"--out .*parts.gif: a picture is a png, svg, pdf or html file; end its name so"
-    ):
+    with pytest.raises(UserError, match=r"--out .*parts.gif: give a file name that ends in png, svg, pdf or html"):
         write_picture(tmp_path / "parts.gif", PARTS.figure("Parameters"))

@@ -83,4 +83,4 @@ def test_arms_of_different_tasks_are_left_out(tmp_path: Path) -> None:
     results.write(store)
     (folded,) = first_screen(material_of(store), "").folded
     assert [row.name for row in folded.rows] == ["1 head, rho 0.8 vs 2 heads, rho 0.8"]
-    assert "Left out: arms with another task" in folded.legend
+    assert "Not shown: comparisons across tasks" in folded.legend

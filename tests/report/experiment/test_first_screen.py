@@ -40,10 +40,10 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
 def test_the_answer_names_its_quantity_and_its_interval_and_counts_the_rest(icl: ReportData) -> None:
     found = screen(icl)
     assert found.answer.startswith("1 head vs 2 heads: worse, evaluation MSE +112.9 % (simultaneous 95 % CI 107.5 ")
-    assert found.answer.endswith("; 3 seeds). The other 2 comparisons are open.")
+    assert found.answer.endswith("; 3 seeds). The other 2 comparisons are not clear.")
     assert (
         found.setting
-        == "Evaluation MSE (y squared) of 4 arms of 216 parameters on regression, 3 seeds. Lower is better."
+        == "Evaluation MSE (y squared) of 4 arms with 216 parameters on regression, 3 seeds. Lower is better."
     )
     assert found.facts[0] == "12 runs, all finished"
 

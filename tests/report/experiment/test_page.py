@@ -145,11 +145,11 @@ def test_the_table_gives_means_over_seeds_beside_the_estimators(heads: ReportDat
 
 
 def test_the_page_says_what_its_intervals_leave_out(heads: ReportData, html: str, directory: Path) -> None:
-    said = "Intervals are over seeds; all arms are evaluated on the same 100,000 prompts, so their sampling error "
-    assert regression.luck(heads) == said + "(standard error 0.0040) mostly cancels."
+    said = "Intervals are over seeds. All arms are evaluated on the same 100,000 prompts. The error from sampling "
+    assert regression.luck(heads) == said + "these prompts (standard error 0.0040) mostly cancels in comparisons."
     assert html.count(regression.luck(heads)) == 1
     several = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=2)
-    assert "; all arms of a task are evaluated" in regression.luck(
+    assert ". All arms of a task are evaluated" in regression.luck(
         material_of(Store.open(fabricate(directory, several)))
     )
 
@@ -306,7 +306,7 @@ def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> Non
     assert "| one head &lt;b&gt;loses&lt;/b&gt; | a paper; seeds: 1 | agrees: 1 head vs 2 heads: worse, " in text
     assert "| four heads lose |  | no verdict here: 4 heads vs 2 heads: no clear difference, " in text
     assert "| heads are many |  | not compared |" in text
-    assert re.search(r"\n- More seeds: 1 of 2 comparisons have no verdict, and about \d+ more seeds would settle", text)
+    assert re.search(r"\n- More seeds: 1 of 2 comparisons have no clear answer yet, and about \d+ more", text)
     assert "\n| 1 head vs 2 heads | +112.9 (" in text
     assert re.search(r"9 runs, all finished; .* of processor time; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
     assert "- To repeat it: `headway run icl-heads --seeds 3 --arms h1,h2,h4 --set " in text

@@ -80,7 +80,7 @@ def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progre
     assert [label for label, row in points.items() if row["unfitted"]] == ["16-16-16-16"]
     assert "Hollow points are not used in a fit: uniform-64 (16-16-16-16)." in figure.caption
     assert "Above the axis: unigram model (5.74) and bigram model (3.42)" in figure.caption
-    assert "as many parameters as totals (3)" in figure.caption
+    assert "as many parameters as points (3)" in figure.caption
 
 
 def test_a_scheme_has_one_colour_everywhere(progression: ReportData) -> None:
@@ -119,7 +119,7 @@ def test_costs_are_from_solo_timings_alone(progression: ReportData, lanes: Repor
         progression.timings["constant-high"]["step_s"], rel=1e-4
     )
     assert "separate from training" in drawn.caption
-    assert "On cpu, 1 thread." in drawn.caption
+    assert "Timed on cpu, 1 thread." in drawn.caption
 
 
 def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:

@@ -294,7 +294,7 @@ def test_twins_and_compositions_are_links_to_their_heads(page, one):
     page.click(".lists .entry a")
     assert page.text(".panel h3").startswith(to)
     page.open(one, "#head=L2H0")
-    assert "its layer has no other head" in page.text(".lists")
+    assert "this layer has no other head" in page.text(".lists")
 
 
 @pytest.mark.slow

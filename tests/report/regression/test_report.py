@@ -160,9 +160,10 @@ def test_a_head_is_dead_whose_part_of_the_step_is_below_a_hundredth(w: Any, mu: 
 def test_dead_heads_are_counted_beside_what_each_head_becomes(heads: ReportData) -> None:
     figure = dynamics.dynamics(heads)
     assert figure is not None
-    assert "Dead heads (less than 1 % of the summed |mu w| each): 1 head 0 of 1, 2 heads 0 of 2" in figure.caption
+    limit = "each below 1 % of the sum of |mu w| over heads"
+    assert f"Dead heads ({limit}): 1 head 0 of 1, 2 heads 0 of 2" in figure.caption
     (_, table), *_ = LABORATORY.heads(heads.arms[1])
-    assert table.caption == "Dead heads (less than 1 % of the summed |mu w| each): 0 of 2."
+    assert table.caption == "Dead heads (each below 1 % of the sum of |mu w| over heads): 0 of 2."
 
 
 def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:

@@ -60,10 +60,10 @@ def test_tasks_with_one_and_with_two_heads_are_told_by_the_median_ratio(material
 def test_the_sentence_counts_tasks_by_theory(material):
     (statement,) = worth_statement(material)
     assert statement.sentence.startswith(
-        "At d = 5 and 200 pairs, the error of one head is 2.80 times that of two heads (1.00 to 2.80); "
+        "At d = 5 and 200 pairs, the error of one head is 2.80 times that of two heads (1.00 to 2.80). "
     )
     assert statement.sentence.endswith(
-        "effective loss 2.61. By their 95 % intervals, 1 of 2 tasks are nearer to the exact risk, 0 nearer to the "
+        "effective loss predicts 2.61. By 95 % intervals, 1 of 2 tasks are nearer to the exact risk, 0 nearer to the "
         "effective loss, and 1 not clearly nearer to either"
     ), statement.sentence
 

@@ -259,8 +259,8 @@ def test_each_control_is_judged_by_itself() -> None:
     printed = list(in_short(list(found.values())))
     assert printed[0].startswith("Published statements on heads. Holds: layer 0 is far less orthogonal; orthogonality")
     assert printed[1].startswith(
-        "Otherwise under after: layer 0 is far less orthogonal (does not hold); layer 0 is far less orthogonal (does "
-        "not hold by query orthogonality, raw)"
+        "Different verdicts under after: layer 0 is far less orthogonal (does not hold); layer 0 is far less "
+        "orthogonal (does not hold by query orthogonality, raw)"
     )
     assert len(printed) == 2
 
@@ -278,8 +278,8 @@ def test_what_a_metric_does_is_not_laid_on_a_control() -> None:
     first, *others = in_short(list(judged(probed, document).values()))
     assert "Does not hold: layer 0 is far less orthogonal; orthogonality falls" in first
     assert others == [
-        "Otherwise by the metric as published: layer 0 is far less orthogonal (holds by query orthogonality, raw); "
-        "orthogonality falls in all layers (holds by query orthogonality, raw)"
+        "Different verdicts by the metric as published: layer 0 is far less orthogonal (holds by query orthogonality, "
+        "raw); orthogonality falls in all layers (holds by query orthogonality, raw)"
     ]
 
 

@@ -53,7 +53,7 @@ def test_alike_heads_go_first_where_their_loss_is_below_that_of_random_ones(ends
     of_others = [comparison("alike", "random", -1, -0.5), comparison("taylor", "random", -1, -0.5)]
     (claim,) = pruning_claims(OF, [], [comparison("either", "random", *ends), *of_others])
     assert (claim.name, claim.verdict, [arm.arm for arm in claim.arms]) == ("alike-heads-go-first", verdict, ["either"])
-    assert claim.sentence.startswith(f"Alike heads are the first that pruning can take: {verdict}")
+    assert claim.sentence.startswith(f"Pruning can remove similar heads first: {verdict}")
 
 
 def test_layer_0_goes_last_where_more_of_its_heads_stay():

@@ -119,7 +119,7 @@ def test_no_band_with_one_seed_or_as_many_parameters_as_totals():
     assert {entry.note for entry in one.values()} == {"one seed, so there is no band"}
     few = by(fits(falling(1, 0.07, 2.5, noise=0.01, totals=TOTALS[:3])))
     assert few[FREE_FORM, "constant"].band is None
-    assert "as many parameters as totals (3)" in few[FREE_FORM, "constant"].note
+    assert "as many parameters as points (3)" in few[FREE_FORM, "constant"].note
     assert few[PUBLISHED_FORM, "constant"].band is not None
     two = by(fits(falling(1, 0.07, 2.5, totals=TOTALS[:2])))
     assert [form for form, _ in two] == [PUBLISHED_FORM]
@@ -180,7 +180,7 @@ def test_loss_that_rises_with_heads_has_no_curve_as_published():
     rising = [Point(arm=str(n), scheme="constant", total=n, losses={0: 2 + n / 100}) for n in (16, 32, 64)]
     entry = by(fits(rising))[PUBLISHED_FORM, "constant"]
     assert entry.params is entry.value is None
-    assert entry.note == "no curve of this form falls through its points (3 totals)"
+    assert entry.note == "no falling curve of this form fits the points (3 numbers of heads)"
 
 
 def test_seeds_that_an_arm_lacks_are_left_out_everywhere():

@@ -101,10 +101,10 @@ class _Size:
 def _said_of_strips(strips: Sequence[str]) -> str:
     if "untrained" not in strips:
         return "The column at the right of a panel has the null value of each layer." if strips else ""
-    independent = "n, the null value, and " if "null" in strips else ""
+    independent = "column n is each layer's null value, and " if "null" in strips else ""
     return (
-        f"Right of a panel, each layer has reference values: {independent}u, the value of random heads on the same "
-        "text. Point at a cell to see the reference values of its head."
+        f"Right of a panel, {independent}column u is the layer's value for random heads on the same text. "
+        "Point at a cell to see the reference values of its head."
     )
 
 

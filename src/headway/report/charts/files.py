@@ -56,9 +56,9 @@ def why_not_drawn() -> str:
         mmap.mmap(-1, _ADDRESSES, flags=flags, prot=0).close()
     except OSError:
         return (
-            f"figures are left out: vl_convert, which draws them, reserves {_ADDRESSES / 2**30:.0f} GiB of address "
-            "space (not of memory), and the limit of this shell or job is lower; lift it with `ulimit -v unlimited`, "
-            "or in the scheduler, and run `headway report` again"
+            f"figures are left out: the drawing library vl_convert reserves {_ADDRESSES / 2**30:.0f} GiB of address "
+            "space (not memory), but this shell or job allows less. Remove the limit with `ulimit -v unlimited`, or in "
+            "the scheduler, and run `headway report` again"
         )
     return ""
 

@@ -100,7 +100,7 @@ def write_picture(path: Path, figure: Figure) -> Path:
     """
     kind = path.suffix.removeprefix(".")
     if kind not in (*FORMATS, "html"):
-        raise UserError(f"--out {path}: a picture is a {', '.join(FORMATS)} or html file; end its name so")
+        raise UserError(f"--out {path}: give a file name that ends in {', '.join(FORMATS)} or html")
     if kind == "html":
         about = {"title": figure.title, "name": figure.name, "caption": figure.caption}
         return write_whole(path, page.render("picture.html.j2", [figure], **about).encode())

@@ -162,7 +162,7 @@ def _others(results: Results, rest: Sequence[ShownDifference]) -> str:
         "small": "clear too",
         "same": f"within the margin of {margin_of(results):g} %",
     }
-    outcomes = ["in doubt" if one.judged.doubts else words.get(one.judged.outcome, "open") for one in rest]
+    outcomes = ["in doubt" if one.judged.doubts else words.get(one.judged.outcome, "not clear") for one in rest]
     return f" {others_sentence(Counter(outcomes))}"
 
 
@@ -204,7 +204,7 @@ def _folded_rows(
 def _forest(material: ReportData, title: str, shown: Sequence[ShownDifference], differences: DifferenceLists) -> Forest:
     finished = {arm.name for arm in material.arms}
     unfair = any({arm, baseline} <= finished for arm, baseline, _ in without_merit(material))
-    left_out = "Left out: arms with another task, or arms that see the answer." if unfair else ""
+    left_out = "Not shown: comparisons across tasks, and comparisons with arms that see the answer." if unfair else ""
     return forest(material.results, title, shown, in_per_cent=differences.in_per_cent, left_out=left_out)
 
 
@@ -279,7 +279,7 @@ def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bo
         return f"{head} ({name})"
     families = [results.family(difference.judged) for difference in known]
     sizes = {(family.of, family.size) for family in families if family is not None}
-    at_once = f"simultaneous for all {next(iter(sizes))[1]}" if len(sizes) == 1 else "simultaneous for each kind"
+    at_once = f"simultaneous for all {next(iter(sizes))[1]}" if len(sizes) == 1 else "simultaneous in each family"
     return f"{head} ({name.removeprefix('simultaneous ')}, {at_once})"
 
 
@@ -306,7 +306,7 @@ def _setting(material: ReportData) -> str:
     on = f" on {tasks[0]}" if len(tasks) == 1 else f" on {len(tasks)} tasks"
     of = counted(len(arms) or len({run.name for run in material.runs if run.control is None}), "arm")
     if sizes:
-        of += f" of {number(sizes[0])}{f' to {number(sizes[-1])}' if len(sizes) > 1 else ''} parameters"
+        of += f" with {number(sizes[0])}{f' to {number(sizes[-1])}' if len(sizes) > 1 else ''} parameters"
     counts = sorted({len(arm.runs) for arm in arms})
     seeds = (
         f", {counts[0]}{f' to {counts[-1]}' if len(counts) > 1 else ''} seed{'s' * (counts[-1] > 1)}" if arms else ""
@@ -326,7 +326,7 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
     if undecided:
         more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
         many = f", and {about(more)} more seeds would settle them" if more else ""
-        yield f"More seeds: {len(undecided)} of {counted(len(plain), 'comparison')} have no verdict{many}."
+        yield f"More seeds: {len(undecided)} of {counted(len(plain), 'comparison')} have no clear answer yet{many}."
     if any(one.outcome == "same" for one in plain):
         yield f"A smaller margin than {margin_of(material.results):g} %: Headway counts smaller differences as equal."
     yield from cautions

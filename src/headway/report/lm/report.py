@@ -145,8 +145,8 @@ class TokensReportSlice(ReportSlice):
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
         arms = "all arms" if material.one_task else "all arms of a task"
-        same = "evaluated on the same held-out sequences, so their sampling error mostly cancels"
-        return f"Intervals are over seeds; {arms} are {same}."
+        same = "evaluated on the same held-out sequences. The error from sampling these sequences mostly cancels"
+        return f"Intervals are over seeds. {arms[:1].upper()}{arms[1:]} are {same} in comparisons."
 
     def statements(self, material: ReportData) -> list[Statement]:
         """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""

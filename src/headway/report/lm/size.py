@@ -347,4 +347,4 @@ def _executed(material: ReportData, arms: Sequence[ArmResults]) -> str:
         return ""
     *others, most = threads or [0]
     of_threads = f", {''.join(f'{n} or ' for n in others)}{counted(most, 'thread')}" if most else ""
-    return f"On {', '.join(devices)}{of_threads}."
+    return f"Timed on {', '.join(devices)}{of_threads}."

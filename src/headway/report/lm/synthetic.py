@@ -108,7 +108,7 @@ def by_kind(material: ReportData) -> Figure | None:
         caption=join(
             f"Share of correct answers at the end of training: mean over up to {counted(material.n_seeds, 'seed')}. "
             "Thin lines reach from the worst seed to the best.",
-            "Dashed: accuracy of guessing from the number of hops, the position and the letter there."
+            "Dashed: accuracy of a guess that uses only the number of hops, the position and its letter."
             if guesses
             else "",
         ),
@@ -160,7 +160,7 @@ def errors_by_heads(material: ReportData) -> Figure | None:
         caption=join(
             "Mean squared error divided by the variance of the answers, at the end of training. Points: up to "
             f"{counted(material.n_seeds, 'seed')}; lines join medians. The axis is logarithmic.",
-            "Rings: arms with at least as many heads in all layers as targets."
+            "Rings: arms whose total number of heads is at least the number of targets."
             if any(r["enough"] for r in rows)
             else "",
         ),

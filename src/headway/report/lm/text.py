@@ -146,8 +146,8 @@ def statements(material: ReportData) -> list[Statement]:
     claims = [entry for entry in material.results.claims if entry.control is None and not entry.as_published]
     if claims and all(arm.seeds == 1 for entry in claims for arm in entry.arms):
         sentence = (
-            f"Published: testing the {counted(len(claims), 'claim')} needs three seeds or more. The table of published "
-            "claims has their numbers"
+            f"Testing the {counted(len(claims), 'published claim')} needs three seeds or more. The table of published "
+            "claims shows the numbers from one seed"
         )
         return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
     said = [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in claims]
@@ -182,8 +182,8 @@ def table(material: ReportData) -> Table | None:
         columns=("", *map(material.experiment.control_label, controls)),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
         caption=(
-            "Each cell gives the verdict, the range of its number over arms, and in how many arms the "
-            "claim holds, fails or stays open. Grey rows use the metric as published: if a grey verdict "
+            "Each cell gives the verdict and the range of the tested number over arms. Its last line counts the arms: "
+            "holds / does not hold / cannot be told. Grey rows use the metric as published: if a grey verdict "
             "differs from the row above, the metric is the reason. If a column differs from the first column, its "
             "control is the reason."
         )

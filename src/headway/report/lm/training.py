@@ -120,7 +120,7 @@ def _sequences(material: ReportData) -> str:
         return "the same held-out sequences"
     ((during, final),) = counts
     rest = "all" if final is None else f"{final:,}"
-    return f"the same {during:,} held-out sequences; the final evaluation uses {rest}"
+    return f"the same {during:,} held-out sequences; the final evaluation uses {rest} sequences"
 
 
 def _ends(rows: Rows, references: Iterable[float]) -> list[float]:
@@ -215,7 +215,9 @@ def against_kept(material: ReportData) -> Figure | None:
             "Each point is a pruned model without further training, evaluated on the same held-out sequences. The "
             "rise is relative to the unpruned model of the same seed.",
             f"Lines: {mean_said(material.n_seeds)}.",
-            "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods) + ".",
+            "Rule by which each method removes heads: "
+            + "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods)
+            + ".",
         ),
         chart=_pruned_lines(rows, styles),
     )

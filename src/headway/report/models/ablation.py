@@ -269,7 +269,7 @@ def estimates(found: Ablation) -> Figure | None:
         title="Cheap estimates against exact effects",
         caption="Horizontal: exact change of the loss without the head, in nats per token; vertical: its estimate. On "
         "the dashed line, the estimate is exact. Michel's importance has no sign, so its ranks are also compared with "
-        "the sizes of effects. If no head has a clear effect, no rank correlation is given. Integrated gradients are "
+        "absolute effects. If no head has a clear effect, no rank correlation is given. Integrated gradients are "
         "shares of the joint effect of all heads.",
         chart=grid(panels, len(KINDS), (26, 18)),
     )
@@ -280,7 +280,7 @@ def _title(found: Ablation, kind: Kind, name: str) -> str:
     rank, sizes = found.agreement[kind][name], found.agreement_of_sizes[kind]
     if kind not in ways_told(found) or not np.isfinite(rank):
         return WAYS[kind]
-    of_sizes = f" ({decimal(sizes)} with sizes)" if name == "michel" and np.isfinite(sizes) else ""
+    of_sizes = f" ({decimal(sizes)} with absolute effects)" if name == "michel" and np.isfinite(sizes) else ""
     return f"{WAYS[kind]}: rank correlation {decimal(rank)}{of_sizes}"
 
 

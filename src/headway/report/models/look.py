@@ -310,7 +310,7 @@ def _left_out(shown: ShownModel) -> list[str]:
     kept, probed = len(shown.training), shown.n_probed
     notes = [f"{kept} of {probed} probed steps are on the slider"] if kept < probed else []
     if kept and not _pairs_fit(shown, len(TWINS)):
-        notes.append("twins at every step are those of the finished model, since there are too many pairs")
+        notes.append("similar heads (twins) are shown for the finished model only, since there are too many pairs")
     return notes
 
 
@@ -399,8 +399,8 @@ def _shorter(model: ShownModel, largest: int) -> ShownModel:
     else:
         return model
     note = (
-        f"{what} were left out, so that the page stays below {largest / 1e6:.3g} MB; fewer heads (--heads) or a larger "
-        "--largest keep more"
+        f"{what} were left out, so that the page stays below {largest / 1e6:.3g} MB; to keep more, give fewer heads (--heads) "
+        "or a larger --largest"
     )
     return replace(model, view=replace(view, **changes, notes=tuple(dict.fromkeys((*view.notes, note)))))
 

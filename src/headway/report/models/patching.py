@@ -95,8 +95,8 @@ def position_map(found: PatchedModel, site: PatchSite) -> Figure | None:
         part="Positions",
         title=f"Share restored at each position: {SITES[site]}",
         caption=(
-            f"Columns: tokens of the corrupted text{alike}. Only at this position, the head gets its {SITES[site]} "
-            "from the clean text. For keys and values, positions are those of keys."
+            f"Columns: tokens of the corrupted text{alike}. In each cell, the head gets its {SITES[site]} from the "
+            "clean text at this position only. For keys and values, positions are those of keys."
         )
         + (f" Not drawn: {counted(left_out, 'head')} with smaller shares." if left_out else ""),
         chart=panel([cells], min(WIDTH - 160, 26 * len(found.positions)), 18 * len(heads)),

@@ -143,9 +143,10 @@ def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labe
         return ""
     if len(set(cut.values())) == 1 and len(cut) > 2:
         (few, many), n = next(iter(cut.values())), len(cut)
-        return f"Thinned: in {counted(n, 'layer')}, {few} of {many} heads are drawn, evenly spaced; means use all."
+        drawn = f"in {counted(n, 'layer')}, {few} of {many} heads are drawn, evenly spaced"
+        return f"Thinned: {drawn}; means use all heads."
     each = listed(f"{few} of {label}'s {many} heads" for label, (few, many) in cut.items())
-    return f"Thinned: {each} are drawn, evenly spaced; means elsewhere use all heads."
+    return f"Thinned: {each} are drawn, evenly spaced; means use all heads."
 
 
 def _map_of_layer(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any) -> Any:
@@ -196,8 +197,9 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "The heads column reads query heads:KV heads x head width (KV heads only if fewer). Other columns: means over "
-        "heads or pairs of heads (in parentheses: random heads on the same text), or the layer's highest head."
+        "The column heads gives query heads:KV heads x head width; KV heads are left out if there are as many. Other "
+        "columns: means over heads or pairs of heads (in parentheses: random heads on the same text), or the layer's "
+        "highest head."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=rows, caption=caption)
 

@@ -78,7 +78,7 @@ def dead_heads(run: Finished) -> int:
 
 def dead_said(counts: Iterable[str]) -> str:
     """Return a sentence on numbers of dead heads."""
-    return f"Dead heads (less than {100 * DEAD:g} % of the summed |mu w| each): {', '.join(counts)}."
+    return f"Dead heads (each below {100 * DEAD:g} % of the sum of |mu w| over heads): {', '.join(counts)}."
 
 
 POINTS = 120
@@ -181,7 +181,7 @@ def _caption(arms: list[ArmResults]) -> str:
         + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
         + (f" of {others}." if others > OTHERS else "."),
         "The order and the signs of heads are arbitrary, so seeds are not averaged." if others else "",
-        f"Dashed ({', '.join(theory)}): mu*(w), the best mu for the w of this step in the theory's effective loss "
+        f"Dashed ({', '.join(theory)}): mu*(w), the mu that minimises the theory's effective loss at the current w "
         "(left out for very small w)."
         if theory
         else "",
@@ -233,7 +233,7 @@ def final_circuits(arm: ArmResults) -> Figure:
             f"Seed {arm.shown.seed}. Above, QK: rows are keys, columns are queries."
             f"{PALE * has_one_layer(arm)} Below, OV: what a key's token adds to the output.",
             "The OV of every layer is multiplied by the final map." if isinstance(declared(arm).model, Stack) else "",
-            "All QK share one scale and all OV another, both centred at 0; a line separates the x block from y.",
+            "All QK maps share one colour scale, and all OV maps another; 0 is white. A line separates x from y.",
         ),
         chart=grid(grids, 1, (16, 16)).resolve_scale(color="independent"),
     )

@@ -113,7 +113,8 @@ class IclReportSlice(ReportSlice):
         known = f" (standard error {span(errors, 2)})" if errors else ""
         arms = "all arms" if material.one_task else "all arms of a task"
         return (
-            f"Intervals are over seeds; {arms} are evaluated on {same}, so their sampling error{known} mostly cancels."
+            f"Intervals are over seeds. {arms[:1].upper()}{arms[1:]} are evaluated on {same}. The error from sampling "
+            f"these prompts{known} mostly cancels in comparisons."
         )
 
 

@@ -70,8 +70,8 @@ def proportional(material: ReportData) -> Figure | None:
         part="Theory",
         title="Risk when d and L grow together",
         caption=join(
-            f"Lines: limits for large d and L at a fixed ratio. The noise variance, also on the query, is {noise:.3g} "
-            "times the signal variance.",
+            "Lines: limits when the dimension d and the prompt length L are large, at a fixed ratio. "
+            f"The noise variance is {noise:.3g} times the signal variance, also on the query.",
             "Rings: final errors of the arms (mean over seeds), at finite d and L." if arms else "",
             "Both axes are logarithmic.",
         ),
@@ -144,8 +144,9 @@ def second_head(material: ReportData) -> Figure | None:
         caption=join(
             "Points: error of one head divided by the error of two heads, the median over up to "
             f"{counted(max(worth.seeds for worth in worths), 'seed')}{interval}.",
-            "Lines: the ratio of the smallest exact risks, simulated with fixed draws.",
-            "Dashed: the ratio predicted by the effective loss, which is the same for all d and tends to e.",
+            "Lines: the ratio of the lowest exact risks of one and of two heads, simulated with fixed draws.",
+            "Dashed: the ratio that the effective loss, an approximation, predicts. This ratio is the same for all d, "
+            "and tends to e = 2.72.",
             f"For long prompts, the exact ratio tends to {limits}, and to e only for large d.",
         ),
         chart=panel(layers, WIDTH - 320, 340),
@@ -162,8 +163,8 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
     return (
         Statement(
             sentence=f"At d = {longest.task.d_x} and {counted(longest.task.n_pairs, 'pair')}, the error of one head is "
-            f"{longest.found:.2f} times that of two heads{ends}; the exact risk predicts {longest.exact:.2f}, the "
-            f"effective loss {longest.effective:.2f}. {_nearer_said(worths)}",
+            f"{longest.found:.2f} times that of two heads{ends}. The exact risk predicts {longest.exact:.2f}, and the "
+            f"effective loss predicts {longest.effective:.2f}. {_nearer_said(worths)}",
             colour=INK,
         ),
     )
@@ -179,7 +180,7 @@ def nearer(worth: Worth) -> str | None:
 def _nearer_said(worths: Sequence[Worth]) -> str:
     sides = [nearer(worth) for worth in worths]
     return (
-        f"By their 95 % intervals, {sides.count('exact')} of {counted(len(worths), 'task')} are nearer to the exact "
+        f"By 95 % intervals, {sides.count('exact')} of {counted(len(worths), 'task')} are nearer to the exact "
         f"risk, {sides.count('effective')} nearer to the effective loss, and {sides.count(None)} not clearly nearer to "
         "either"
     )

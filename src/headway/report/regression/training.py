@@ -101,7 +101,8 @@ def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> st
     luck = any(len(per_seed(arm, "eval_mse_adjusted_se")[0]) for arm in material.arms)
     return join(
         "Left: mean squared error on fresh training prompts, averaged since the last logged step. "
-        f"Right: on {evaluation.prompts_during:,} fixed prompts, adjusted by debiased GD on the same prompts. "
+        f"Right: the error on {evaluation.prompts_during:,} fixed prompts, adjusted by the error of debiased GD on the "
+        "same prompts. "
         f"Points: the final evaluation on {evaluation.prompts:,} prompts."
         if len(rows) == 2
         else f"The {' and '.join(PANELS[m] for m in rows)}.",
@@ -147,7 +148,9 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
         title="Error against prompt length, beside untrained estimators",
         caption=join(
             f"Seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}; all curves on the same prompts.",
-            "The kernel estimator uses only the model's w and mu." if any("kernel" in _curve(a) for a in arms) else "",
+            "The kernel estimator uses only w and mu, two numbers of each head that the section Heads explains."
+            if any("kernel" in _curve(a) for a in arms)
+            else "",
             "GD is one step of gradient descent. The curve of least squares is a median, since its mean does not exist "
             "at some lengths."
             if len(styles) > len(arms) + 1

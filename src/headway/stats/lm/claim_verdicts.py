@@ -259,7 +259,7 @@ def _regularisers(
         if regularised(arms[c.arm]) and not regularised(arms[c.baseline])
         for judged in _by_share(c, -HELPS, below=False)
     ]
-    said = "; the loss changes by {} %; help is 1 % less loss or more"
+    said = "; the loss changes by {} % (a decrease of 1 % or more counts as help)"
     names = "regularisers-hardly-help", _HARDLY_HELP, "regularisers hardly help"
     yield from _statement(names, experiment, control, helped, metric=_LOSS, bound=-HELPS, said=said)
 
@@ -309,8 +309,8 @@ def regularised(arm: Arm) -> bool:
     return bool(arm.resolved_spec.content()["training"].get("regularizers"))
 
 
-_ALIKE = "Alike heads are the first that pruning can take"
-_LATE = "Late heads are the first that pruning can take, layer 0's the last"
+_ALIKE = "Pruning can remove similar heads first"
+_LATE = "Pruning can remove heads of late layers first, and heads of layer 0 last"
 _BY_EFFECT = ("taylor", "ablation", "gates", "budget")
 """Methods that choose heads by what the loss does without them."""
 
@@ -323,23 +323,23 @@ def pruning_claims(
         pruned = {arm.full_name: _pruning(arm) for arm in experiment.arms if arm.control == control}
         prunings = {name: pruning for name, pruning in pruned.items() if pruning is not None}
         yield from _statement(
-            ("alike-heads-go-first", _ALIKE, "alike heads go first"),
+            ("alike-heads-go-first", _ALIKE, "similar heads can be pruned first"),
             experiment,
             control,
             list(_alike(prunings, comparisons)),
             metric=_LOSS,
             bound=0.0,
-            said="; by arm, against as many random heads the loss changes by {} %",
+            said="; by arm, the loss changes by {} % compared with pruning as many random heads",
         )
         yield from _statement(
-            ("layer-0-goes-last", _LATE, "layer 0's heads go last"),
+            ("layer-0-goes-last", _LATE, "layer 0's heads are pruned last"),
             experiment,
             control,
             list(_late(prunings, runs)),
             metric=_HEADS,
             bound=0.0,
-            said="; by arm, of the heads that stay, chosen by what they do to the loss, the share of layer 0 less that "
-            "of the later half of the layers is {} points",
+            said="; by arm, with methods that use the loss, the share of heads kept in layer 0 minus the share kept in "
+            "the later half of the layers is {} points",
         )
 
 

@@ -257,8 +257,8 @@ CLAIMS = (
         _ORTHOGONALITY,
         value=layer_0_over_others,
         also=layer_0_over_others_at_first,
-        said="layer 0's {metric} is {value} times that of the others (before any training {also} times); far is "
-        "1.5 times",
+        said="layer 0's {metric} is {value} times that of the others (before any training: {also} times); far means "
+        "1.5 times or more",
         bound=1.5,
     ),
     _claim(

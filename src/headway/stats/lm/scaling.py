@@ -326,9 +326,9 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int]) -> _Fitte
     n_totals = len(set(totals.tolist()))
     note = ""
     if curve is None:
-        note = f"no curve of this form falls through its points ({counted(n_totals, 'total')})"
+        note = f"no falling curve of this form fits the points ({counted(n_totals, 'number')} of heads)"
     elif n_totals <= len(PARAMETERS[form]):
-        note = f"as many parameters as totals ({n_totals}), so the curve goes through its points, and there is no band"
+        note = f"as many parameters as points ({n_totals}), so the curve goes through the points and has no band"
     elif not seeds:
         note = "no seed finished in every arm, so there is no band"
     elif len(seeds) == 1:

@@ -87,7 +87,7 @@ def scheme_sentence(
         ends = (number(end, 4) for end in (loss, loss / (1 + relative)))
         return f"at {at} heads, {name} and {against} cannot be compared: one seed ({' and '.join(ends)} nats)"
     if interval is None:
-        reason = "the curves have as many parameters as totals" if n_seeds else "no seed finished in every arm"
+        reason = "the curves have as many parameters as points" if n_seeds else "no seed finished in every arm"
         side = "below" if relative < 0 else "above"
         return (
             f"at {at} heads, the curve of {name} lies {amount(abs(relative))} {side} {against} (no interval: {reason})"
