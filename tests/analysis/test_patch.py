@@ -28,7 +28,7 @@ def test_the_planted_head_restores_most_and_is_named():
     assert found.heads[int(found.restored("z").argmax())] == second
     name = f"L{second[0]}H{second[1]}"
     assert found.sentences[2].startswith(
-        f"Patching its context (z) restores these shares of the metric difference: {name} "
+        f"Patching a head's context (z) restores these shares of the metric difference: {name} "
     )
     assert f"The difference over {len(clean)} pairs of texts is " in found.sentences[1]
     assert set(found.effects) == {"z", "k"}
@@ -66,7 +66,8 @@ def test_of_one_pair_there_is_no_interval_and_small_shares_are_not_named():
     found = headway.patch(model, clean[:1], corrupted[:1], **given)
     assert (
         found.sentences[1]
-        == "One pair of texts gives no intervals, so Headway names heads with a share of 5 % or more."
+        == "One pair of texts gives no intervals, so Headway names heads that change the metric by 5 % or more of the "
+        "difference."
     )
     small = [head for head, share in zip(found.heads, found.restored("z"), strict=True) if abs(share) < 0.05]
     assert small

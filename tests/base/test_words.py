@@ -132,7 +132,7 @@ WORDS = {
     "of": "output",
     "metric": "attention entropy",
     "input": "queries",
-    "part": "its context (z)",
+    "part": "a head's context (z)",
     "quantity": "log-probability difference",
     "circuits": "all 50 other circuits of 2 heads",
     "by": "alike-either",

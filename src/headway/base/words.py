@@ -96,7 +96,7 @@ SPECIAL = {
     "previous_token_score": ("Previous-token heads", "share of attention on the previous token"),
     "duplicate_token_score": (
         "Duplicate-token heads on repeated random tokens",
-        "share of attention on the first copy",
+        "share of attention on the first copy of the current token",
     ),
     "text_duplicate_score": (
         "Duplicate-token heads on the text's own repeats",
@@ -185,7 +185,9 @@ FINDINGS = {
     "nothing_differs": (
         "No head clearly differs in any metric from {draws} copies of its layer with random weights, on the same text."
     ),
-    "not_compared": "The heads were not compared with random heads, so no head can be named.",
+    "not_compared": (
+        "The heads were not compared with random heads, so Headway names no special heads, such as induction heads."
+    ),
     "score": "{heads} {value:z.2f}",
     "share_of_layer": "{heads} {share:.1%} (equal share {even:.1%})",
     "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
@@ -300,7 +302,10 @@ FINDINGS = {
     ),
     "metric": "The metric is {clean:3} on the clean text and {corrupted:3} on the corrupted text.",
     "difference": "The difference over {n} pairs of texts is {difference:3} ({interval:3}).",
-    "one_pair": "One pair of texts gives no intervals, so Headway names heads with a share of {least:.0%} or more.",
+    "one_pair": (
+        "One pair of texts gives no intervals, so Headway names heads that change the metric by {least:.0%} or more "
+        "of the difference."
+    ),
     "unknown_answer": "Headway states no share of this difference, since the model does not clearly know the answer.",
     "favours_corrupted": "The corrupted text favours the answer more than the clean text: nothing can be restored.",
     "equal_metric": "The metric does not differ between the texts, so there is nothing to restore.",

@@ -27,11 +27,11 @@ MATTERS = 0.01
 OF_ONE = 0.05
 """The share from which on a head is named if there is one pair of texts, and so no interval."""
 PARTS: Mapping["PatchSite", str] = {
-    "z": "its context (z)",
-    "q": "its queries (q)",
-    "k": "its keys (k)",
-    "v": "its values (v)",
-    "pattern": "its pattern",
+    "z": "a head's context (z)",
+    "q": "a head's queries (q)",
+    "k": "a head's keys (k)",
+    "v": "a head's values (v)",
+    "pattern": "a head's pattern",
 }
 QUANTITIES = {"logit difference": "logit difference", "log probability": "log-probability difference"}
 """The difference that patching restores, by the kind of metric."""

@@ -43,7 +43,7 @@ def test_the_answer_names_its_quantity_and_its_interval_and_counts_the_rest(icl:
     assert found.answer.endswith("; 3 seeds). The other 2 comparisons are not clear.")
     assert (
         found.setting
-        == "Evaluation MSE (y squared) of 4 arms with 216 parameters on regression, 3 seeds. Lower is better."
+        == "Evaluation MSE (y squared): 4 arms with 216 parameters on regression, 3 seeds. Lower is better."
     )
     assert found.facts[0] == "12 runs, all finished"
 

@@ -316,7 +316,7 @@ def _setting(material: ReportData) -> str:
         " The models are small and the training is short (scale quick)." if material.experiment.scale == QUICK else ""
     )
     notes = [small, *(f" {_sentence(note)}" for note in material.experiment.compared().notes)]
-    return f"{capital(name)}{unit} of {of}{on}{seeds}.{better}{''.join(notes)}"
+    return f"{capital(name)}{unit}: {of}{on}{seeds}.{better}{''.join(notes)}"
 
 
 def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]:

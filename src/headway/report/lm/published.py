@@ -46,7 +46,7 @@ LOSS = "probe_loss_nats"
 WINDOWS = {"early": (f"first {EARLY} probes", "#d55e00"), "whole": ("whole training", "#0072b2")}
 """Name and colour of each window of training."""
 CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
-OWN = "R² of deviations from the mean over seeds"
+OWN = "R² with the mean over seeds subtracted"
 
 
 def association(material: ReportData) -> Figure | None:
@@ -117,7 +117,7 @@ def _caption(material: ReportData, entries: Sequence[LayerAssociation]) -> str:
         f"dissimilarity. Steps: {early}the whole training (to step {last['whole']:,}). Large points are means over "
         f"{counted(material.n_seeds, 'seed')}{'; small points are seeds' if seeds > 1 else ''}.",
         "Any two curves with a trend in time have a high R².",
-        "Diamonds show the R² of a seed's deviations from the mean over seeds. Grey: the chance level, "
+        "Diamonds show the R² with the mean over seeds subtracted from every value. Grey: the chance level, "
         "which is the R² with the heads of other seeds."
         if any(entry.r2_own is not None for entry in entries)
         else "",

@@ -230,7 +230,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
             "The line joins the plain models (no lane, full-rank matrices), so it shows the loss of a plain model of "
             "each size."
             if len(plain) > 1
-            else "No line is drawn, since all plain models have the same size.",
+            else "No line is drawn, since all plain models (no lane, full-rank matrices) have the same size.",
             "Hollow points: arms under a control." if any(row["control"] for row in points) else "",
             below_and_above(material, y),
         ),

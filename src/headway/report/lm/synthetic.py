@@ -218,7 +218,7 @@ def solved_map(material: ReportData) -> Figure | None:
         caption=join(
             f"Share of each arm's seeds (up to {material.n_seeds}) that solve the task, and in brackets the best "
             "accuracy of any seed.",
-            f"Tooltips give 95 % intervals, simultaneous for {counted(n_arms, 'arm')}.",
+            f"Tooltips in the HTML report give 95 % intervals, simultaneous for {counted(n_arms, 'arm')}.",
             "Dashed frames: by theory, no model of this shape can solve the task." if bounded else "",
         ),
         chart=_panels(rows),

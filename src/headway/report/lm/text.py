@@ -92,7 +92,7 @@ def vanishing(material: ReportData) -> Table | None:
         ]
         if any(cell != "–" for cell in cells):
             rows.append(Row(cells=(arm.label, *cells), colour=arm.colour))
-    columns = ("", "unused tokens, before training", "after", "repeated at the end, before training", "after ")
+    columns = ("", "unused tokens, before training", "after", "repeated at the sample's end, before training", "after ")
     caption = (
         "Unused: share of sampled tokens that the training text never uses. Repeated: share of 4-grams in the last "
         f"block of up to {BLOCK} tokens that occur earlier in the sample. Mean ± standard deviation over samples."

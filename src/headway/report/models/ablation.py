@@ -227,8 +227,8 @@ def pair_intervals(found: Ablation) -> Figure | None:
         "Change of the loss without both heads, minus the changes without each alone, in nats per token. Right of 0: "
         "the heads are redundant; left of 0: they work together.",
         f"Thick: 95 % interval over sequences; thin: simultaneous interval for {counted(len(names), 'pair')}.",
-        "Pairs: heads that matter most, and heads that matter more when others are ablated"
-        + (f", and heads with the most similar outputs (cosine): {', '.join(alike)}." if alike else "."),
+        "Measured are pairs of heads that matter most or that matter more when others are ablated"
+        + (f", and pairs of heads with the most similar outputs (cosine): {', '.join(alike)}." if alike else "."),
     )  # fmt: skip
     return Figure(
         name="interactions",
