@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_708,
-    "code lines": 39_325,
+    "tokens": 410_745,
+    "code lines": 39_354,
     "dense modules": 79,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 74,

@@ -127,7 +127,7 @@ def test_without_a_run_or_a_comparison_it_says_so(tmp_path: Path) -> None:
     assert screen(of(fabricate(tmp_path / "one", one))).answer.startswith("Nothing was compared")
     none = of(fabricate(tmp_path / "none", one, {("h2", 0): "failed"}))
     assert screen(none).answer == "There is no answer yet, since no run has finished."
-    assert "of 1 arm on regression. Lower" in screen(none).setting
+    assert ": 1 arm on regression. Lower" in screen(none).setting
 
 
 def test_one_seed_gives_no_verdict(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
     assert [panel["title"] for panel in upper["hconcat"]] == ["low", "medium", "high"]
     assert len(lower["hconcat"]) == 3
     assert "Each group has a column, which also shows uniform-64 (16-16-16-16)" in figure.caption
-    assert re.match(r"Loss on the same 64 held-out sequences; the final evaluation uses (all|[\d,]+)\.", figure.caption)
+    assert re.match(
+        r"Loss on the same 64 held-out sequences; the final evaluation uses (all sequences|[\d,]+)\.", figure.caption
+    )
     assert "means over 3 seeds. Bands span" in figure.caption
 
 

@@ -399,8 +399,8 @@ def _shorter(model: ShownModel, largest: int) -> ShownModel:
     else:
         return model
     note = (
-        f"{what} were left out, so that the page stays below {largest / 1e6:.3g} MB; to keep more, give fewer heads (--heads) "
-        "or a larger --largest"
+        f"{what} were left out, so that the page stays below {largest / 1e6:.3g} MB; to keep more, give fewer "
+        "heads (--heads) or a larger --largest"
     )
     return replace(model, view=replace(view, **changes, notes=tuple(dict.fromkeys((*view.notes, note)))))
 
