@@ -91,8 +91,8 @@ def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
     exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
     sentence = said(replace(found, exact=exact))
     assert sentence == (
-        "None of 30 heads clearly matters (mean ablation). There is no interval for L0H0, since too few of the 12 "
-        "sequences show an effect. Add about 28 sequences."
+        "None of 30 heads clearly matters (mean ablation). Too few of 12 sequences show an effect of "
+        "L0H0 for an interval. Add about 28 sequences."
     )
 
     assert np.isnan(single["mean"].interval()[0][0]).all()

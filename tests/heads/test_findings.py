@@ -85,8 +85,7 @@ def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
     (sentence,) = said(one)
     assert sentence.startswith("Previous-token heads: L1H0 0.90 (random heads 0.05). ")
     assert sentence.endswith(
-        " Scores that may be due to chance: L0H0 0.50. The comparison is with 16 copies of the layer with random "
-        "weights."
+        " Scores that may be due to chance, compared with 16 random copies of the layer: L0H0 0.50."
     )
 
 
@@ -202,8 +201,7 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
     (finding,) = looked_for(pairs("output_correlation", value) | {share.metric: share})
     assert not finding.found
     assert finding.sentence == (
-        "Heads with nearly constant output: L0H0 0.96. At least 90 % of the output's squared norm is constant over "
-        "positions."
+        "Heads with nearly constant output (90 % or more of its squared norm is constant): L0H0 0.96."
     )
 
 

@@ -194,8 +194,8 @@ def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthe
     h1, h4 = (next(c for c in built.judged if c.arm == arm) for arm in ("h1", "h4"))
     assert (h1.doubts, h4.doubts) == ((), ("falling",))
     assert h4.verdict.endswith(
-        "3 seeds); in doubt: in the last tenth of training, the evaluation MSE still fell by more than this difference or "
-        "its margin"
+        "3 seeds); in doubt: in the last tenth of training, the evaluation MSE still fell by more than this difference "
+        "or its margin"
     )
     assert h1.verdict.endswith("3 seeds)")
     assert results.Results.from_json(built.to_json()) == built
@@ -240,7 +240,8 @@ def test_a_contrast_is_held_against_the_mean_fall_of_its_sides(tmp_path, calls):
     (one,) = results.build(store.add("h4", noisy(1.03, 2), recorded=falling(0.0))).contrasts
     assert one.doubts == ("falling",)
     assert one.sentence.endswith(
-        "; in doubt: in the last tenth of training, the evaluation MSE still fell by more than this difference or its margin"
+        "; in doubt: in the last tenth of training, the evaluation MSE still fell by more than this difference "
+        "or its margin"
     )
 
 

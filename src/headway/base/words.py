@@ -182,12 +182,8 @@ WARNINGS = {
 
 FINDINGS = {
     "nothing": "Nothing stands out.",
-    "nothing_differs": (
-        "No head clearly differs in any metric from {draws} copies of its layer with random weights, on the same text."
-    ),
-    "not_compared": (
-        "The heads were not compared with random heads, so Headway names no special heads, such as induction heads."
-    ),
+    "nothing_differs": "No head clearly differs in any metric from {draws} random copies of its layer on this text.",
+    "not_compared": "The heads were not compared with random heads, so Headway names no special heads.",
     "score": "{heads} {value:z.2f}",
     "share_of_layer": "{heads} {share:.1%} (equal share {even:.1%})",
     "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
@@ -207,15 +203,9 @@ FINDINGS = {
     "untrained": "Random heads have {untrained:z.2f} on average.",
     "by_place": "A head that ignores the tokens and uses only their positions would have {by_place:z.2f}.",
     "reached": "Random heads could reach this score by chance.",
-    "chancy": (
-        "Scores that may be due to chance: {heads:5}. The comparison is with {draws} copies of the layer with random "
-        "weights."
-    ),
+    "chancy": "Scores that may be due to chance, compared with {draws} random copies of the layer: {heads:5}.",
     "unclear": "Heads that may reach the threshold, but not clearly: {heads:5}.",
-    "constant": (
-        "Heads with nearly constant output: {heads:5}. At least {least:.0%} of the output's squared norm is constant "
-        "over positions."
-    ),
+    "constant": "Heads with nearly constant output ({least:.0%} or more of its squared norm is constant): {heads:5}.",
     "no_output": "The heads of {layers} add nothing to the residual stream.",
     "output_correlation": "Similar outputs (centred cosine): {pairs}.",
     "query_cka_centred": "Similar queries (CKA): {pairs}.",
@@ -251,10 +241,7 @@ FINDINGS = {
         "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests at once. Give a text of {least} "
         "documents or more."
     ),
-    "rarely_felt": (
-        "There is no interval for {heads}, since too few of the {n} sequences show an effect. Add about {more} "
-        "sequences."
-    ),
+    "rarely_felt": "Too few of {n} sequences show an effect of {heads} for an interval. Add about {more} sequences.",
     "without_all": (
         "Without any head the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} (resample) "
         "nats per token."
@@ -302,10 +289,7 @@ FINDINGS = {
     ),
     "metric": "The metric is {clean:3} on the clean text and {corrupted:3} on the corrupted text.",
     "difference": "The difference over {n} pairs of texts is {difference:3} ({interval:3}).",
-    "one_pair": (
-        "One pair of texts gives no intervals, so Headway names heads that change the metric by {least:.0%} or more "
-        "of the difference."
-    ),
+    "one_pair": "One pair of texts gives no intervals. Headway names heads with {least:.0%} or more of the difference.",
     "unknown_answer": "Headway states no share of this difference, since the model does not clearly know the answer.",
     "favours_corrupted": "The corrupted text favours the answer more than the clean text: nothing can be restored.",
     "equal_metric": "The metric does not differ between the texts, so there is nothing to restore.",
