@@ -84,9 +84,7 @@ def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
     score.draws[next(iter(score.draws))] = loose
     (sentence,) = said(one)
     assert sentence.startswith("Previous-token heads: L1H0 0.90 (random heads 0.05). ")
-    assert sentence.endswith(
-        " Scores that may be due to chance, compared with 16 random copies of the layer: L0H0 0.50."
-    )
+    assert sentence.endswith(" Scores that may be due to chance (compared with 16 random copies): L0H0 0.50.")
 
 
 def test_a_head_that_untrained_ones_can_be_is_not_special():
@@ -200,9 +198,7 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
     share = HeadScores(metric="output_constant_share", values={"layers.0.a": np.array([0.96, 0.2, 0.5])}, n_rows=9)
     (finding,) = looked_for(pairs("output_correlation", value) | {share.metric: share})
     assert not finding.found
-    assert finding.sentence == (
-        "Heads with nearly constant output (90 % or more of its squared norm is constant): L0H0 0.96."
-    )
+    assert finding.sentence == ("Heads with nearly constant output (90 % of its squared norm or more): L0H0 0.96.")
 
 
 def test_idle_heads_are_named():
