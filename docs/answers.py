@@ -42,7 +42,6 @@ _LONG = "not run yet with the current statistical rules; takes more than an hour
 DUE: Mapping[str, str] = {
     "data-lane": _NEXT,
     **dict.fromkeys(("head-scaling", "regularized"), "not run yet with the current statistical rules"),
-    "gqa": "in doubt: the loss still fell by as much as the arms differ, so the models must train longer",
     "x-ray": "in doubt: models with dropout are no better than a bigram model, so the models must train longer",
     "icl-depth": _LONG,
 }
