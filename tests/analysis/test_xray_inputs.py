@@ -135,10 +135,8 @@ def test_the_plain_matrices_make_what_was_seen():
     model = transformers.GPT2LMHeadModel(zoo.CONFIGS["gpt-2"]).eval()
     opened = redraw.read(model, zoo.tokens_of((2, 16)))
     for layer, attention in enumerate(opened.trace.attentions):
-        weights = attention.plain
-        assert_same(weights.queries(), attention.q)
-        assert_same(weights.keys(), attention.k)
-        assert_same(weights.values(), attention.v)
+        for made, seen in zip(attention.plain.mapped(), (attention.q, attention.k, attention.v), strict=True):
+            assert_same(made, seen)
         assert layer == attention.layer
 
 
