@@ -289,7 +289,7 @@ def test_twins_and_compositions_are_links_to_their_heads(page, one):
     page.open(one, "#head=L0H0")
     text = page.text(".lists")
     assert "similar outputs (cosine)" in text
-    assert "Q: later heads that read this head into queries" in text
+    assert "Q: later heads that read this head's output into queries" in text
     to = page.text(".lists .entry a")
     page.click(".lists .entry a")
     assert page.text(".panel h3").startswith(to)
