@@ -2,8 +2,11 @@
 
 import pytest
 
+from headway.config import kinds
+from headway.config.command import CommandRun
 from headway.config.kinds import parse_run, parse_stored
 from headway.config.load import load
+from headway.config.regression import IclRun
 from headway.errors import DeclarationError
 
 NAMES = ("icl-heads", "head-progression", "heads-for-parity")
@@ -55,3 +58,15 @@ def test_what_nests_too_deep_is_no_crash():
         parse_run({**contents("icl-heads")[0], "model": deep})
     with pytest.raises(alone.type):
         parse_stored({**contents("icl-heads")[0], "model": deep})
+
+
+@pytest.mark.parametrize("kind", [5, None, "regresion"])
+def test_an_unknown_kind_is_told_the_tasks_on_tokens_too(kind, monkeypatch):
+    """Before anybody has asked for one of them."""
+    monkeypatch.setattr(kinds, "RUN_KINDS", {"regression": IclRun, "command": CommandRun})
+    with pytest.raises(DeclarationError) as caught:
+        parse_run({"task": {"kind": kind}})
+    assert {"regression", "induction", "text"} <= kinds.RUN_KINDS.keys()
+    assert "choose from" in str(caught.value) or "did you mean regression" in str(caught.value)
+    if kind != "regresion":
+        assert "induction" in str(caught.value)

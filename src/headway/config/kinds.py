@@ -78,9 +78,9 @@ def parse_run(content: Mapping[str, Any], locate: Locate = str) -> RunSpec:
     """
     task = content.get("task")
     kind = task.get("kind") if isinstance(task, Mapping) else None
-    if not isinstance(kind, str) or kind not in (RUN_KINDS if kind in RUN_KINDS else run_kinds()):
+    if not isinstance(kind, str) or (kind not in RUN_KINDS and kind not in run_kinds()):
         raise DeclarationError(
-            f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), RUN_KINDS)}"
+            f"{locate('task.kind')}: {shortened(repr(kind))} is not known; {near(str(kind), run_kinds())}"
         )
     run_type = RUN_KINDS[kind]
     if run_type.traits.laboratory == "tokens":

@@ -25,7 +25,7 @@ available = native.available
 
 _ATTENTION = {"softmax": 0, "linear-mean": 1, "linear-sum": 2}
 _KEPT = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
-"""What each optimizer keeps of every weight, in the order of `step.cpp`'s numbers of optimizers."""
+"""The numbers that each optimizer keeps for every weight, in the order of `step.cpp`'s numbers of optimizers."""
 
 
 class _Run(ctypes.Structure):
