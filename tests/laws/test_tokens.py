@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_729,
-    "code lines": 39_338,
+    "tokens": 410_724,
+    "code lines": 39_337,
     "dense modules": 79,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 74,

@@ -102,6 +102,11 @@ def some_names(names: Sequence[str], most: int = 5) -> str:
     return "".join(text for text, _ in _list(tuple(names), str(most)))
 
 
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
 def counted(n: int, noun: str) -> str:
     """Return a number with its noun in the singular or the plural.
 

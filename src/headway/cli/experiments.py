@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headway.base.text import capital
 from headway.cli import options as opt
 from headway.cli.options import app, print_files, print_tables, print_verdicts, say, tell, tell_plugins, warn
 from headway.errors import RunFailed, UserError, shortened
@@ -24,7 +25,7 @@ def list_() -> None:
     for name, content in experiments.items():
         line = f"{name:<{max(map(len, experiments))}}  {len(content['arms']):>2} arms  {content['question']}"
         groups.setdefault(content.get("about", "other things"), []).append(line)
-    say("\n\n".join("\n".join((f"{about[:1].upper()}{about[1:]}:", *groups[about])) for about in sorted(groups)))
+    say("\n\n".join("\n".join((f"{capital(about)}:", *groups[about])) for about in sorted(groups)))
 
 
 @app.command()

@@ -6,9 +6,8 @@ import numpy as np
 
 from headway.base.files import derived, write_changed_json
 from headway.base.identity import signed
-from headway.base.text import number
+from headway.base.text import capital, number
 from headway.config.metrics import METRICS
-from headway.report.charts.figure import capital
 from headway.report.charts.files import write_whole
 from headway.report.charts.page import Row, Table, render
 from headway.report.experiment.differences import compared_arms

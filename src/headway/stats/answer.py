@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from headway.base.text import counted
+from headway.base.text import capital, counted
 from headway.base.words import TWO_FAMILIES
 from headway.config.metrics import metric_name
 from headway.stats.contrasts import JudgedContrast
@@ -79,7 +79,7 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
         if names:
             parts.append(f"{verdict}: {'; '.join(names)}")
     if parts:
-        yield f"Published statements on heads. {'. '.join(p[:1].upper() + p[1:] for p in (*parts, *_why_untold(told)))}"
+        yield f"Published statements on heads. {'. '.join(capital(p) for p in (*parts, *_why_untold(told)))}"
     for control in dict.fromkeys(entry.control for entry in statements):
         changed = [
             f"{entry.short} ({entry.verdict}{f' by {metric_name(entry.metric)}' if entry.as_published else ''})"

@@ -84,11 +84,6 @@ INK = "#22262b"
 QUIET = "#6b7280"
 
 
-def capital(text: str) -> str:
-    """Return a text that begins with a capital letter."""
-    return text[:1].upper() + text[1:]
-
-
 def head_colours(n_heads: int) -> dict[str, str]:
     """The colours of heads, by their numbers as text.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from headway.base.text import counted, join, number
+from headway.base.text import capital, counted, join, number
 from headway.base.words import (
     DOUBTFUL,
     about,
@@ -21,7 +21,6 @@ from headway.base.words import (
 )
 from headway.config.load import QUICK
 from headway.config.metrics import METRICS
-from headway.report.charts.figure import capital
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.differences import (
     DifferenceLists,

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.base.text import join, listed
+from headway.base.text import capital, join, listed
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.report.charts.figure import WIDTH, Datum, Figure, alt, capital, inline
+from headway.report.charts.figure import WIDTH, Datum, Figure, alt, inline
 from headway.report.charts.lines import Axis, band_said, line_bands, point_size, step_axis
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import has_probes, heads_of, measures

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from headway.base.text import Amount, join, number
+from headway.base.text import Amount, capital, join, number
 from headway.config.metrics import METRICS, YES_OR_NO
 from headway.config.run import PER_BYTE
-from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure, capital
+from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds, seeds_said
@@ -146,7 +146,7 @@ class TokensReportSlice(ReportSlice):
             return ""
         arms = "all arms" if material.one_task else "all arms of a task"
         same = "evaluated on the same held-out sequences. The error from sampling these sequences mostly cancels"
-        return f"Intervals are over seeds. {arms[:1].upper()}{arms[1:]} are {same} in comparisons."
+        return f"Intervals are over seeds. {capital(arms)} are {same} in comparisons."
 
     def statements(self, material: ReportData) -> list[Statement]:
         """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""

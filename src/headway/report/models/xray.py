@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, decimal, join, listed, number
+from headway.base.text import capital, counted, decimal, join, listed, number
 from headway.config.head_metrics import REPEATED
 from headway.config.metrics import metric_name
 from headway.heads.findings import COMPOSITIONS
 from headway.heads.results import XRay
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
-from headway.report.charts.figure import QUIET, WIDTH, Figure, capital, grid, panel
+from headway.report.charts.figure import QUIET, WIDTH, Figure, grid, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, evenly, head_map, largest_side, valued
 from headway.report.charts.page import Row, Table

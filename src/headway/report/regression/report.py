@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from headway.base.text import join, number, span
+from headway.base.text import capital, join, number, span
 from headway.config.metrics import METRICS
 from headway.icl.circuits import head_table
 from headway.report.charts.figure import ESTIMATORS, HEAD_COLOURS, Figure
@@ -113,7 +113,7 @@ class IclReportSlice(ReportSlice):
         known = f" (standard error {span(errors, 2)})" if errors else ""
         arms = "all arms" if material.one_task else "all arms of a task"
         return (
-            f"Intervals are over seeds. {arms[:1].upper()}{arms[1:]} are evaluated on {same}. The error from sampling "
+            f"Intervals are over seeds. {capital(arms)} are evaluated on {same}. The error from sampling "
             f"these prompts{known} mostly cancels in comparisons."
         )
 
