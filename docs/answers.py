@@ -49,7 +49,7 @@ DUE: Mapping[str, str] = {
 
 GROUPS = {
     "How many heads": ("head-progression", "icl-heads", "icl-paper", "icl-second-head", "heads-for-parity", "gqa"),
-    "In which layers": ("head-scaling", "heads-for-hops", "heads-for-induction", "heads-for-recall"),
+    "In which layers": ("head-order", "head-scaling", "heads-for-hops", "heads-for-induction", "heads-for-recall"),
     "How heads differ": ("x-ray", "regularized", "icl-two-tasks", "heads-for-retrieval", "heads-for-endpoints"),
     "Which heads can be pruned": ("prune-heads", "pruned-or-scratch", "when-heads-settle"),
     "Linear regression in context": (

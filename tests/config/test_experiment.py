@@ -617,7 +617,7 @@ def test_controls_that_a_setting_does_not_reach_are_named():
     asked = load("x-ray", settings=["training.steps=10"])
     assert asked.ignored_settings == []
     assert asked.select(controls="as-published-training").ignored_settings == [
-        "setting training.steps does not reach control as-published-training, which has 1500; "
+        "setting training.steps does not reach control as-published-training, which has 3000; "
         "set controls.as-published-training.training.steps=... too"
     ]
     assert not list(

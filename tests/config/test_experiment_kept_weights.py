@@ -41,7 +41,7 @@ def test_they_are_added_to_what_other_arms_start_from():
 
 def test_they_change_no_run():
     plain, keeping = load("x-ray", settings="logging.weights=[]"), load("x-ray")
-    assert keeping.kept_weights(keeping.arm("heads-2")) == (0, 2, 10, 38, 130, 443)
+    assert keeping.kept_weights(keeping.arm("heads-2")) == (0, 3, 13, 54, 207, 789)
     assert plain.kept_weights(plain.arm("heads-2")) == ()
     assert [arm.resolved_spec.id for arm in plain.arms] == [arm.resolved_spec.id for arm in keeping.arms]
     assert not plain.differences(keeping)

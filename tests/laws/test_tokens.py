@@ -14,9 +14,9 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_724,
-    "code lines": 39_337,
-    "dense modules": 79,
+    "tokens": 410_723,
+    "code lines": 39_335,
+    "dense modules": 77,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 74,
     "fragments in Args": 0,

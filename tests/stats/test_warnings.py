@@ -137,8 +137,25 @@ def test_of_an_arm_of_which_every_run_diverged_nothing_is_left(store):
     )
 
 
-def test_a_loss_told_per_byte_still_falls_as_the_one_per_token_that_is_recorded(tmp_path):
+@pytest.mark.parametrize(("schedule", "doubted"), [("constant", True), ("linear", False), ("cosine", False)])
+def test_a_fall_under_a_decaying_learning_rate_is_told_and_puts_no_answer_in_doubt(tmp_path, schedule, doubted):
     content = text().plain()
+    arms = {"a": {}, "b": {"training": {"learning_rate": 0.5}}}
+    content = {**content, "arms": arms, "baseline": "a", "training": {**content["training"], "lr_schedule": schedule}}
+    store = FakeStore(tmp_path, resolve(content))
+    for place, (arm, loss) in enumerate((("a", 2.0), ("b", 2.1))):
+        course = [{"step": r["step"], "eval_loss_nats": 2 * r["eval_mse"]} for r in falling(0.2)]
+        store.add(arm, noisy(loss, place), metric="eval_loss_nats", recorded=course)
+    built = results.build(store)
+    (said,) = [one for one in built.warnings if "last tenth of training" in one]
+    assert ("Longer training may change the answer" in said) != doubted
+    assert [one.doubts for one in built.judged] == [("falling",) if doubted else ()]
+    assert built.doubts == ((said,) if doubted else ())
+
+
+def test_a_loss_told_per_byte_still_falls_as_the_one_per_token_that_is_recorded(tmp_path):
+    plain = text().plain()
+    content = {**plain, "training": {**plain["training"], "lr_schedule": "constant"}}
     arms = {"a": {"task": {"tokenizer": "bytes"}}, "b": {"task": {"tokenizer": "bpe-1024"}}}
     store = FakeStore(tmp_path, resolve({**content, "arms": arms, "baseline": "a"}))
     for arm, bits, by in (("a", 1.0, 0.2), ("b", 1.1, 0.0)):

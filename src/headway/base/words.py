@@ -1,9 +1,7 @@
 """The sentences of verdicts, warnings and findings, one template for each kind.
 
-A value has a kind, names and numbers, and `filled` writes them into the kind's template. The sentence of a verdict
-names both sides, the verdict, the quantity, its change, the interval and the number of seeds. The same value gives the
-same sentence in the terminal, the report, the answer page and the notebook. `PHRASES` alone, in a few words, stands in
-tables and figures.
+A value has a kind, names and numbers, and `filled` writes them into the kind's template. A verdict's sentence names
+both sides, the verdict, the quantity, its change, the interval and the seeds. Tables and figures use `PHRASES`.
 """
 
 from collections import Counter
@@ -50,7 +48,6 @@ OUTCOMES = {
 
 AGREES, DOES_NOT_AGREE, NO_VERDICT, NOT_COMPARED = "agrees", "does not agree", "no verdict here", "not compared"
 """The words for a verdict beside a published claim on the same sides."""
-
 
 SMALL = "{phrase}, by less than {margin}"
 SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
@@ -108,7 +105,6 @@ SPECIAL = {
 }
 """The name of special heads by their metric, and the meaning of its score."""
 
-
 WARNINGS = {
     "directory": "{text}",
     "former_search": (
@@ -136,6 +132,10 @@ WARNINGS = {
         "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. The largest fall is in {most} "
         "(at least {least} %). This fall exceeds the difference, or equivalence margin, of compared arms ({sides}: "
         "{apart} %). Train longer, or let the learning rate decay."
+    ),
+    "fell_as_rates_decayed": (
+        "As the learning rate decayed in the last tenth of training, the {quantity} fell in {n} of {all} arms by more "
+        "than some compared arms differ ({sides}: {apart} %). Longer training may change the answer."
     ),
     "rates_matter": (
         "Another learning rate changes the result of {n} of {all} arms. The change exceeds the difference, or "

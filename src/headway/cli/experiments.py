@@ -84,7 +84,7 @@ def plan(
         warn(said)
     if cache and "torch" in sys.modules:
         warn(cache)
-    print_tables(*planned.tables(), *planned.starts(), *planned.bars())
+    print_tables(*planned.tables(), *planned.starts())
     for sentence in (*planned.sentences(), *notes):
         say(sentence)
     if out is not None:

@@ -268,7 +268,7 @@ def tell_plugins(experiment: "Experiment") -> None:
 
 
 def print_tables(*tables: Any) -> None:
-    """Tables and pictures, an empty line after each."""
+    """Tables, an empty line after each."""
     from headway.report.terminal import Terminal
 
     # Where nobody can say how wide it is, in a file or a pipe, no table is cut.

@@ -38,10 +38,6 @@ class PlannedCosts:
         alike = _alike((cost.arm.full_name, tuple(cost.budget.parameters.items())) for cost in self.costs)
         return Parts(counts={together(names, len(self.costs)): dict(counts) for counts, names in alike.items()})
 
-    def bars(self) -> tuple[Parts, ...]:
-        """Return the picture, unless nothing is known of the parameters."""
-        return (self.picture,) if self.picture.names else ()
-
     @property
     def _run(self) -> RunSpec:
         """A run that tells what all runs of a laboratory have in common."""

@@ -178,8 +178,14 @@ class Case:
         """The arms that are no better than counting pairs of tokens."""
         return [arm for arm, (loss, bigram) in self.bigram_losses.items() if loss >= bigram]
 
+    def falls(self, *, decaying: bool = False) -> dict[str, float]:
+        """The certain falls of the arms whose learning rate decays to 0, or of the others."""
+        trainings = {arm: self.experiment.arm(arm).resolved_spec.training for arm in self._falls}
+        constant = {arm for arm, of in trainings.items() if getattr(of, "lr_schedule", "constant") == "constant"}
+        return {arm: fall for arm, fall in self._falls.items() if (arm not in constant) == decaying}
+
     @cached_property
-    def falls(self) -> dict[str, float]:
+    def _falls(self) -> dict[str, float]:
         """The share by which each plain arm's primary metric certainly fell in the last tenth of training.
 
         It is the lower end of an interval over seeds, which holds for all arms at once (Bonferroni); arms without a

@@ -216,6 +216,7 @@ class JudgedContrast(Difference):
         values: the difference by seed, on the scale of `estimate`.
         sentence: the verdict in words; empty if an arm of it was not chosen.
         late: True if the contrast was added after an answer was known, so that no plan has it.
+        has_sides: True if it is a difference of two means of arms, one of which can be better.
     """
 
     of: ClassVar[Kind] = "contrasts"
@@ -225,6 +226,7 @@ class JudgedContrast(Difference):
     values: Mapping[int, float]
     sentence: str
     late: bool = False
+    has_sides: bool = True
 
 
 def contrasts_judged(
@@ -282,6 +284,7 @@ def _under(
             label=contrast.label,
             values=_values(difference, question.cells, arms),
             late=is_late,
+            has_sides=bool(contrast.sides or contrast.titles),
             # Arms that were not chosen have no folder, and a question about them is not told.
             sentence=contrast_verdict(
                 difference, family, contrast, experiment, cells=question.cells, weights=arms, runs=runs, is_late=is_late

@@ -27,7 +27,8 @@ TableFormat = Literal["latex", "csv", "markdown"]
 def short_verdict(difference: Difference, family: Family | None) -> str:
     """Return the meaning of an interval in a few words."""
     metric = METRICS[difference.metric]
-    told = verdict_of(difference, family, metric=metric, sides=("", ""), in_per_cent=difference.is_logarithmic)
+    sides = ("", "") if getattr(difference, "has_sides", True) else ("",)
+    told = verdict_of(difference, family, metric=metric, sides=sides, in_per_cent=difference.is_logarithmic)
     return f"{phrase(replace(told, is_small=False))}, in doubt" if difference.doubts else phrase(told)
 
 

@@ -158,10 +158,15 @@ def lost_text(case: Case) -> Warnings:
 
 
 def still_falling(case: Case) -> Warnings:
-    """Yield the arms whose metric still falls by more than the arms differ."""
-    beyond = case.beyond(case.falls)
-    if beyond.arms:
-        yield _beyond("still_falling", case, beyond, all=len(case.means), least=100 * case.falls[beyond.most])
+    """Yield the arms whose metric still falls by more than the arms differ.
+
+    A learning rate that decays to 0 lowers the metric at the end of any run, however long. Such a fall puts no answer
+    in doubt.
+    """
+    for kind, decaying in (("still_falling", False), ("fell_as_rates_decayed", True)):
+        falls = case.falls(decaying=decaying)
+        if (beyond := case.beyond(falls)).arms:
+            yield _beyond(kind, case, beyond, all=len(case.means), least=100 * falls[beyond.most])
 
 
 def rates_matter(case: Case) -> Warnings:
@@ -314,7 +319,7 @@ def doubted(case: Case) -> dict[Doubt, Iterable[Answer]]:
     untrained = set(case.untrained)
     return {
         "untrained": [answer for answer in case.answers if answer.weights.keys() <= untrained],
-        "falling": case.beyond(case.falls).answers,
+        "falling": case.beyond(case.falls()).answers,
         "rates": case.beyond(case.gains).answers,
     }
 

@@ -1,48 +1,11 @@
-"""Where parameters go: bars in a terminal, and the same as a figure."""
-
-import io
+"""Where parameters go, as a figure."""
 
 import pytest
-from rich.console import Console
 
 from headway.errors import UserError
-from headway.report.charts.parameters import PART_COLOURS, Parts, compact, write_picture
+from headway.report.charts.parameters import Parts, compact, write_picture
 
 PARTS = Parts(counts={"large": {"embedding": 600, "MLP": 200}, "small": {"embedding": 100, "MLP": 100}})
-
-
-def drawn(parts, *, width=49, colour=None):
-    out = io.StringIO()
-    Console(file=out, width=width, color_system=colour, force_terminal=colour is not None).print(parts)
-    return out.getvalue().splitlines()
-
-
-def test_bars_are_as_long_as_models_are_large():
-    assert drawn(PARTS) == [
-        "large " + "E" * 26 + "M" * 9 + " 800",
-        "small " + "E" * 4 + "M" * 5 + " 200",
-        "E embedding  M MLP  ",
-    ]
-
-
-def test_colours_where_there_are_some():
-    text = "\n".join(drawn(PARTS, colour="truecolor"))
-    assert "█" in text
-    assert "E" not in text.replace("\x1b", "")
-    red, green, blue = (int(PART_COLOURS["embedding"][at : at + 2], 16) for at in (1, 3, 5))
-    assert f"38;2;{red};{green};{blue}" in text
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_no_line_is_wider_than_the_terminal(width):
-    many = Parts(counts={"x" * 50: {"embedding": 10**9, "norms": 1}, "y": {"MLP": 3}})
-    assert all(len(line) <= width for line in drawn(many, width=width))
-
-
-def test_parts_smaller_than_a_cell_and_models_smaller_than_one():
-    lines = drawn(Parts(counts={"a": {"embedding": 10**9, "norms": 1}, "b": {"MLP": 1}}))
-    assert "N" not in lines[0]
-    assert lines[1].startswith("b M 1")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,9 @@
-"""The parameters of models by part: bars in a terminal, and a figure."""
+"""The parameters of models by part, as a figure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console, ConsoleOptions
-from rich.text import Text
 
 from headway.errors import UserError
 from headway.report.charts import page
@@ -42,29 +39,6 @@ class Parts:
     def names(self) -> tuple[str, ...]:
         """The names of all parts, each model's in its order."""
         return tuple(dict.fromkeys(part for parts in self.counts.values() for part in parts))
-
-    @property
-    def largest(self) -> int:
-        """Parameters of the largest model."""
-        return max(sum(parts.values()) for parts in self.counts.values())
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """A bar per model, then the legend; letters stand for colours where there are none."""
-        letters = _letters(self.names)
-        label = min(max(map(len, self.counts)), options.max_width // 3)
-        room = max(10, options.max_width - label - 9)
-        # The largest model fills the line; of the others, the same length is the same number.
-        for name, parts in self.counts.items():
-            total = sum(parts.values())
-            line = Text(f"{name[:label]:<{label}} ", no_wrap=True)
-            cells = max(1, round(room * total / self.largest))
-            for part, width in zip(parts, _cells(list(parts.values()), cells), strict=True):
-                line.append((letters[part] if console.color_system is None else "█") * width, PART_COLOURS[part])
-            yield line.append(f" {compact(total)}")
-        legend = Text()
-        for part in self.names:
-            legend.append("█ " if console.color_system else f"{letters[part]} ", PART_COLOURS[part]).append(f"{part}  ")
-        yield legend
 
     def figure(self, title: str) -> Figure:
         """Return the bars as a figure."""
@@ -119,28 +93,3 @@ def compact(number: float) -> str:
         if rounded >= size:
             return f"{rounded / size:#.3g}".rstrip(".") + letter
     return f"{number:.0f}"
-
-
-def _cells(counts: Sequence[int], total: int) -> list[int]:
-    """Whole cells for counts, in all exactly `total`: each part ends where its share does.
-
-    Examples:
-        >>> _cells([1, 1, 1], 10)
-        [3, 4, 3]
-    """
-    ends = [round(total * sum(counts[: at + 1]) / max(1, sum(counts))) for at in range(len(counts))]
-    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
-
-
-def _letters(parts: Sequence[str]) -> dict[str, str]:
-    """A letter for each part, its first one that no other has.
-
-    Examples:
-        >>> _letters(["output", "positions", "posts"])
-        {'output': 'O', 'positions': 'P', 'posts': 'S'}
-    """
-    taken: dict[str, str] = {}
-    for part in parts:
-        free = (letter for letter in part.upper() if letter.isalpha() and letter not in taken.values())
-        taken[part] = next(free, "#")
-    return taken

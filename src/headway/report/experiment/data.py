@@ -152,6 +152,11 @@ class ArmResults:
         return self.shown.run.control
 
     @property
+    def group(self) -> str | None:
+        """The group that it belongs to."""
+        return self.shown.run.group
+
+    @property
     def shown(self) -> Finished:
         """The run that is drawn where only one can be."""
         return self.runs[0]

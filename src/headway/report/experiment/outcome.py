@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from headway.base.text import join
-from headway.report.charts.figure import WIDTH, Datum, Figure, colours_of_column, ends, panel
+from headway.report.charts.figure import WIDTH, Datum, Figure, colours_of_column, ends, grid, panel
 from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis
 from headway.report.experiment.data import ArmResults, ReportData, colours_of
@@ -32,7 +33,10 @@ class OutcomeMeasure:
 
 
 def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | None:
-    """A row per arm: a point per seed, the mean with its interval, a tick per estimator; None without any error."""
+    """A row per arm: a point per seed, the mean with its interval, a tick per estimator; None without any error.
+
+    Groups whose values lie apart have a panel each, so that differences within a group can be seen.
+    """
     arms = [arm for arm in material.arms if len(arm.final(measure.metric))]
     if not arms:
         return None
@@ -52,8 +56,16 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             measure.ticks,
             "Estimators far from every arm have no tick." if len(near) < len(ticks) else "",
         ),
-        chart=_outcome_chart(material, measure, arms, near),
+        chart=grid([_outcome_chart(material, measure, those, near) for those in _apart(measure, arms)], 1),
     )
+
+
+def _apart(measure: OutcomeMeasure, arms: list[ArmResults]) -> list[list[ArmResults]]:
+    """Return the arms of each group if no two groups' values overlap, and otherwise all arms together."""
+    groups = [[arm for arm in arms if arm.group == group] for group in dict.fromkeys(arm.group for arm in arms)]
+    values = [[value for arm in group for value in arm.final(measure.metric)] for group in groups]
+    spans = sorted((min(of_group), max(of_group)) for of_group in values)
+    return [arms] if any(after[0] <= before[1] for before, after in pairwise(spans)) else groups
 
 
 def _outcome_chart(
@@ -62,6 +74,7 @@ def _outcome_chart(
     column, value = measure.column, f"{measure.column}:Q"
     summary = [_summary(arm, measure, one_seed=material.n_seeds == 1) for arm in arms]
     seeds = list(_seeds(measure, arms))
+    ticks = [tick for tick in ticks if tick["arm"] in {arm.label for arm in arms}]
     drawn = [row[column] for row in (*seeds, *ticks)]
     drawn += [row[end] for row in summary for end in ENDS]
     width = WIDTH - min(measure.label_width, 8 * max(len(arm.label) for arm in arms))

@@ -49,10 +49,12 @@ FORMS = dict(zip(PARAMETERS, ("exp(−b n) + c, as published", "a exp(−b n) + 
 
 
 def loss_against_heads(material: ReportData) -> Figure | None:
-    """Draw the loss against heads; None unless arms with a loss differ in total heads, and not by depth alone."""
+    """Draw the loss against heads; None unless arms with a loss differ in total heads, and not by depth alone.
+
+    Also None for groups of different sizes: their losses differ by size.
+    """
     arms = [arm for arm in material.arms if len(arm.final(METRIC))]
-    in_layers = {heads for arm in arms for heads in declared(arm).model.layout.n_heads}
-    if len({total(arm) for arm in arms}) < 2 or len(in_layers) < 2:
+    if not _differ_in_heads(arms):
         return None
     fits = [fit for fit in entries(material) if fit.params]
     points, bands = [_point_against_heads(material, arm, fits) for arm in arms], list(_bands(fits))
@@ -82,6 +84,22 @@ def loss_against_heads(material: ReportData) -> Figure | None:
 def total(arm: ArmResults) -> int:
     """Heads of all layers of an arm."""
     return declared(arm).model.layout.total
+
+
+def _differ_in_heads(arms: Sequence[ArmResults]) -> bool:
+    """Return whether arms of one size, or of one group, differ in total heads, and not by depth alone."""
+    in_layers = {heads for arm in arms for heads in declared(arm).model.layout.n_heads}
+    comparable = len(set(map(_parameters, arms))) < 2 or _differ_in_size(arms)
+    return min(len(set(map(total, arms))), len(in_layers)) > 1 and comparable
+
+
+def _differ_in_size(arms: Sequence[ArmResults]) -> bool:
+    """Return whether arms that are compared with one another differ in size."""
+    return len({(arm.group, _parameters(arm)) for arm in arms}) > len({arm.group for arm in arms})
+
+
+def _parameters(arm: ArmResults) -> float | None:
+    return arm.shown.metrics.get("n_parameters")
 
 
 def entries(material: ReportData) -> list[Fit]:
@@ -191,14 +209,14 @@ _POINTS = 61
 
 
 def loss_against_parameters(material: ReportData) -> Figure | None:
-    """A labelled point per arm and the curve through the plain models; None unless those of arms differ.
+    """A labelled point per arm and the curve through the plain models; None unless compared arms differ in size.
 
     Also None for tasks other than text: only for text is the loss of a plain model of a given size known.
     """
     if not is_text(material.run):
         return None
-    arms = [arm for arm in material.arms if len(arm.final(METRIC)) and arm.shown.metrics.get("n_parameters")]
-    if len({arm.shown.metrics["n_parameters"] for arm in arms if arm.control is None}) < 2:
+    arms = [arm for arm in material.arms if len(arm.final(METRIC)) and _parameters(arm)]
+    if not _differ_in_size(material.under(None).arms):
         return None
     points = [_point_against_parameters(arm) for arm in arms]
     plain = sorted((row for row in points if row["plain"]), key=lambda row: row["parameters"])
