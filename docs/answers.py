@@ -40,7 +40,6 @@ UNTIL = dict.fromkeys(("icl-optimizer", "icl-anisotropic", "icl-linear-attention
 _NEXT = "not run yet with the current statistical rules; takes 5 to 35 minutes on two cores"
 _LONG = "not run yet with the current statistical rules; takes more than an hour on two cores"
 DUE: Mapping[str, str] = {
-    "data-lane": _NEXT,
     **dict.fromkeys(("head-scaling", "regularized"), "not run yet with the current statistical rules"),
     "x-ray": "in doubt: models with dropout are no better than a bigram model, so the models must train longer",
     "icl-depth": _LONG,
