@@ -110,7 +110,7 @@ def _show(
 
     `anew` is as in `write_report`. Ctrl-C leaves out what is being made, and the next thing begins.
     """
-    from headway.report.charts.files import why_not_drawn
+    from headway.report.charts.page import why_not_drawn
     from headway.report.experiment.page import write_report
     from headway.stats.results import note_what_is_there
 

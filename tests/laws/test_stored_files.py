@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from headway.cli.options import app
 from headway.execute.work import work
-from headway.report.charts import files as figure_files
+from headway.report.charts import page as chart_page
 from headway.report.experiment import page
 from headway.store.directory import Store
 from headway.store.growth import turn
@@ -58,8 +58,8 @@ def directories(tmp_path_factory):
 @pytest.mark.slow
 def test_every_file_that_is_opened_is_named_and_every_one_that_is_named_is_opened(directories, monkeypatch):
     global _opened
-    monkeypatch.setattr(figure_files, "render", lambda _: "<svg/>")
-    monkeypatch.setattr(figure_files, "convert", lambda _, kind: kind.encode())
+    monkeypatch.setattr(chart_page, "svg_of", lambda _: "<svg/>")
+    monkeypatch.setattr(chart_page, "convert", lambda _, kind: kind.encode())
     monkeypatch.setattr(page, "page", lambda *_: "<html></html>")
     found: dict[str, set[str]] = {}
     for path in directories:

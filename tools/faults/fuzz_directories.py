@@ -363,16 +363,16 @@ def prepare() -> None:
             import_module(module)
     import torch
 
-    import headway.report.charts.files
+    import headway.report.charts.page
     import headway.report.charts.parameters
     import headway.report.experiment.page
 
     torch.set_num_threads(1)
     whole = headway.report.experiment.page.figures
     headway.report.experiment.page.figures = lambda material: islice(whole(material), 2)  # the others are written alike
-    headway.report.charts.files.render = lambda spec: "<svg/>"
-    headway.report.charts.files.convert = lambda svg, kind: svg.encode()
-    headway.report.charts.parameters.render = lambda spec: "<svg/>"
+    headway.report.charts.page.svg_of = lambda spec: "<svg/>"
+    headway.report.charts.page.convert = lambda svg, kind: svg.encode()
+    headway.report.charts.parameters.svg_of = lambda spec: "<svg/>"
     headway.report.charts.parameters.convert = lambda svg, kind: svg.encode()
     LocalPlace.start = _start  # type: ignore[method-assign,assignment]
     PersistentPlace.start = lambda self, run, *, log, options=(): _start(self.place, run, log=log, options=options)  # type: ignore[method-assign]

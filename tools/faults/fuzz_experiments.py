@@ -303,9 +303,10 @@ def obey(line: list[str]) -> None:
     headway.api.carry_out = not_trained
     headway.execute.costs._reason_not_to_try = lambda *_: "a fuzzer times nothing"
     # What draws pictures reserves gigabytes of addresses, and ends the process where it does not get them.
-    headway.report.charts.parameters.render = lambda spec: "<svg/>"
+    headway.report.charts.parameters.svg_of = lambda spec: "<svg/>"
     headway.report.charts.parameters.convert = lambda *_: b""
     headway.report.charts.page.render = lambda *_, **__: "<html></html>"
+    headway.report.charts.parameters.render = lambda *_, **__: "<html></html>"
     sys.argv = ["headway", *line]
     said = io.StringIO()
     try:

@@ -322,7 +322,7 @@ def check_out(out: Path | None, *, draws: bool = True) -> None:
     Raises:
         UserError: when it cannot.
     """
-    from headway.report.charts.files import check_drawable
+    from headway.report.charts.page import check_drawable
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: it is a file; name a folder, new or old")

@@ -11,8 +11,8 @@ from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.heads.scores import HeadScores, row_labels
 from headway.report.charts.atlas import MARK, atlas
-from headway.report.charts.files import render
 from headway.report.charts.maps import colours
+from headway.report.charts.page import svg_of
 
 RAGGED = (24, 12, 6, 1)
 
@@ -71,7 +71,7 @@ def test_there_is_no_atlas_of_nothing():
 @pytest.mark.parametrize("heads", [(12,) * 4, (64,) * 24, (768, 12), (1,), (2,)])
 def test_every_size_of_a_model_is_drawn_within_the_page(heads):
     chosen = ["output_dissimilarity", "attention_excess", "sink_score", "qk_effective_rank"]
-    svg = render(atlas(scores(heads, chosen)).spec)
+    svg = svg_of(atlas(scores(heads, chosen)).spec)
     width = float(re.search(r'width="([\d.]+)"', svg)[1])
     assert width < 1080
 
@@ -79,7 +79,7 @@ def test_every_size_of_a_model_is_drawn_within_the_page(heads):
 def test_scores_that_are_all_the_same_or_partly_missing_are_drawn():
     same = HeadScores(metric="sink_score", values={"layers.0.attention": np.full(3, 0.25)}, n_rows=9)
     gaps = HeadScores(metric="copying_score", values={"layers.0.attention": np.array([np.nan, 0.5, 0.0])}, n_rows=9)
-    assert render(atlas({"sink_score": same, "copying_score": gaps}).spec)
+    assert svg_of(atlas({"sink_score": same, "copying_score": gaps}).spec)
 
 
 def test_attentions_of_an_encoder_and_decoder_are_shown_by_kind():
@@ -108,5 +108,5 @@ def test_heads_that_are_named_have_a_frame():
     figure = atlas(scores(RAGGED), metrics=["sink_score"], marked=["L1H2", "L0H5"])
     assert MARK in json.dumps(figure.spec)
     assert '"oneOf": ["L1H2", "L0H5"]' in json.dumps(figure.spec)
-    assert MARK in render(figure.spec)
+    assert MARK in svg_of(figure.spec)
     assert MARK not in json.dumps(atlas(scores(RAGGED), metrics=["sink_score"]).spec)

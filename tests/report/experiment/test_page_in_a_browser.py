@@ -25,7 +25,7 @@ from support.fabricate_text import fabricate_text, head_progression
 
 from headway.heads.results import AttentionHeads, XRay
 from headway.heads.scores import HeadScores
-from headway.report.charts.files import render
+from headway.report.charts.page import svg_of
 from headway.report.charts.parameters import Parts, write_picture
 from headway.report.experiment.data import gather
 from headway.report.experiment.page import figures, page
@@ -156,7 +156,7 @@ def checked(spec: dict) -> None:
     """A specification, what Vega-Lite makes of it for Vega, and the picture: text is text in all three."""
     unexpressed(spec)
     unexpressed(vl_convert.vegalite_to_vega(spec))
-    inert(render(spec))
+    inert(svg_of(spec))
 
 
 def inert(svg: str) -> None:

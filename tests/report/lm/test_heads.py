@@ -13,7 +13,7 @@ from support.fabricate_text import fabricate_text, head_progression
 
 from headway.config.document import Published
 from headway.report.charts.figure import Figure
-from headway.report.charts.files import render, write_figures
+from headway.report.charts.page import svg_of, write_figures
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import first_screen
 from headway.report.experiment.page import _found, figures, page
@@ -99,7 +99,7 @@ def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
         assert figure.caption.endswith("."), figure.name
         assert ".." not in figure.caption, figure.name
         assert "http" not in str(figure.spec), figure.name
-        assert render(figure.spec).startswith("<svg"), figure.name
+        assert svg_of(figure.spec).startswith("<svg"), figure.name
         vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
     assert "WARN" not in "".join(capfd.readouterr())
 

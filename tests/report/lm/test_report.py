@@ -12,7 +12,7 @@ from support.fabricate_text import STEPS, data_lane, fabricate_text, head_progre
 
 from headway.report.charts import intervals as labels
 from headway.report.charts.figure import SCHEME_COLOURS
-from headway.report.charts.files import render
+from headway.report.charts.page import svg_of
 from headway.report.experiment.data import ReportData, arm_styles
 from headway.report.experiment.laboratory import by_task
 from headway.report.experiment.outcome import final_outcome
@@ -66,7 +66,7 @@ def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
         assert figure.title, figure.name
         assert figure.caption.endswith("."), figure.name
         assert "http" not in str(figure.spec), figure.name
-        assert render(figure.spec).startswith("<svg"), figure.name
+        assert svg_of(figure.spec).startswith("<svg"), figure.name
         vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
     assert "WARN" not in "".join(capfd.readouterr())
 

@@ -8,7 +8,7 @@ import pytest
 
 from headway.config.experiment import Experiment
 from headway.config.load import load
-from headway.report.charts.files import render
+from headway.report.charts.page import svg_of
 from headway.report.experiment.data import ArmResults, Finished, ReportData, arm_styles
 from headway.report.lm import report
 from headway.report.lm.common import loss_metric
@@ -131,7 +131,7 @@ def test_figures_of_text_are_drawn_of_text_alone():
 
 def test_they_can_be_drawn(endpoints):
     for figure in filter(None, report.answers(endpoints)):
-        assert render(figure.spec).startswith("<svg")
+        assert svg_of(figure.spec).startswith("<svg")
 
 
 def test_of_other_tasks_there_is_none():

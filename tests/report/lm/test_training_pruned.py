@@ -8,7 +8,7 @@ import pytest
 from support import small_text
 
 from headway.config.experiment import Experiment
-from headway.report.charts.files import render
+from headway.report.charts.page import svg_of
 from headway.report.experiment.data import ArmResults, Finished, ReportData, arm_styles
 from headway.report.lm import training
 from headway.report.lm.report import LABORATORY
@@ -69,7 +69,7 @@ LOSSES = {"dense": 2.0, "random-75": 2.2, "random-50": 2.6, "taylor-75": 2.0, "t
 def test_a_line_for_each_method_from_all_heads_down():
     figure = training.against_kept(material(METHODS, LOSSES))
     assert figure is not None
-    assert render(figure.spec).startswith("<svg")
+    assert svg_of(figure.spec).startswith("<svg")
     found = {(row["what"], row["x"]): row["rise"] for row in rows(figure) if "what" in row and row["what"] == "taylor"}
     assert found == pytest.approx({("taylor", 100): 0.0, ("taylor", 75): 0.0, ("taylor", 50): 0.1})
     assert "its 95 % CI" in figure.caption

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from headway.causal.patch_result import HeadPattern, PatchedModel, Patching
-from headway.report.charts.files import render
+from headway.report.charts.page import svg_of
 from headway.report.models.patching import figures, headline, heads, most_restoring
 
 HEADS = ((0, 0), (0, 1), (1, 0))
@@ -37,7 +37,7 @@ def test_a_cell_for_each_head_and_site():
     restored = {row["head"]: row["restored"] for row in rows_of(drawn["patched"])}
     assert restored == {"L0H0": 0.5, "L0H1": -0.25, "L1H0": 0}
     for figure in drawn.values():
-        assert render(figure.spec).startswith("<svg")
+        assert svg_of(figure.spec).startswith("<svg")
 
 
 def test_positions_have_their_tokens():
@@ -78,7 +78,7 @@ def test_with_several_pairs_there_are_intervals():
     found = replace(one, patching=several)
     drawn = {figure.name: figure for figure in figures(found)}
     assert list(drawn) == ["patched", "patched-intervals", "patterns"]
-    assert render(drawn["patched-intervals"].spec).startswith("<svg")
+    assert svg_of(drawn["patched-intervals"].spec).startswith("<svg")
     assert "over 3 pairs of texts" in drawn["patched-intervals"].caption
     rows = {row["row"]: row for row in rows_of(drawn["patched-intervals"]) if "row" in row}
     assert rows["L0H0"]["all0"] < rows["L0H0"]["own0"] < rows["L0H0"]["value"] < rows["L0H0"]["own1"]

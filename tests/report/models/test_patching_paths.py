@@ -3,7 +3,7 @@
 import numpy as np
 
 from headway.causal.patch_result import THROUGH, HeadPaths
-from headway.report.charts.files import render
+from headway.report.charts.page import svg_of
 from headway.report.models.patching import head_path_maps
 
 HEADS = ((0, 0), (0, 1), (1, 0))
@@ -22,7 +22,7 @@ def test_a_cell_for_each_pair_and_input():
     rows = [row for data in figure.spec["datasets"].values() for row in data]
     cells = {(row["writer"], row["reader"]): row["value"] for row in rows}
     assert cells == {("L0H0", "L1H0"): 0.5, ("L0H1", "L1H0"): -0.25}
-    assert render(figure.spec).startswith("<svg")
+    assert svg_of(figure.spec).startswith("<svg")
 
 
 def test_heads_of_one_layer_have_no_paths():
@@ -34,6 +34,6 @@ def test_of_many_heads_some_rows_have_a_label_and_every_pair_has_a_hint():
     later = np.array([[1.0 if one[0] < other[0] else np.nan for other in many] for one in many])
     figure = head_path_maps(HeadPaths(heads=many, through=dict.fromkeys(THROUGH, later), to_output=np.zeros(40)))
     assert figure is not None
-    assert render(figure.spec).count(">L0H0</text>") == len(THROUGH)
+    assert svg_of(figure.spec).count(">L0H0</text>") == len(THROUGH)
     rows = [row for data in figure.spec["datasets"].values() for row in data]
     assert {row["pair"] for row in rows if row["value"]} >= {"L0H0 → L1H0", "L3H7 → L4H7"}

@@ -3,7 +3,7 @@
 from support.fabricate_scores import composition
 
 from headway.heads.scores import row_labels
-from headway.report.charts.files import render
+from headway.report.charts.page import svg_of
 from headway.report.models.xray import composition_maps
 
 
@@ -12,7 +12,7 @@ def test_compositions_are_drawn_of_layers_that_have_heads():
     labels = row_labels(name for name, _ in found.heads)
     figure = composition_maps(found, labels)
     assert [len(rows) for rows in figure.spec["datasets"].values()] == [6] * len(figure.spec["datasets"])
-    assert render(figure.spec)
+    assert svg_of(figure.spec)
     assert composition_maps(composition(n_heads=(5, 0)), labels) is None
 
 

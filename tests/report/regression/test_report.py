@@ -19,7 +19,7 @@ from headway.config.load import load
 from headway.config.spec import thinned
 from headway.errors import ResultsError
 from headway.report.charts.figure import ARM_COLOURS, HEAD_COLOURS, Figure, inline
-from headway.report.charts.files import FORMATS, render, write_figures
+from headway.report.charts.page import FORMATS, svg_of, write_figures
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import by_task
 from headway.report.experiment.outcome import final_outcome
@@ -63,7 +63,7 @@ def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
         assert figure.title, figure.name
         assert figure.caption.endswith("."), figure.name
         assert "http" not in str(figure.spec), figure.name
-        assert render(figure.spec).startswith("<svg"), figure.name
+        assert svg_of(figure.spec).startswith("<svg"), figure.name
         vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
     assert "WARN" not in "".join(capfd.readouterr())
 
@@ -261,7 +261,7 @@ def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory:
     drawn = names(material)
     assert ("dynamics" in drawn) == (name != "icl-depth")
     for figure in figures(material):
-        render(figure.spec)
+        svg_of(figure.spec)
 
 
 def test_two_tasks_show_a_w_and_a_mu_for_each_output(directory: Path) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError
-from headway.report.charts import page
 from headway.report.charts.figure import WIDTH, Figure, alt, colours_of_column, hints, inline
-from headway.report.charts.files import FORMATS, convert, render, write_whole
 from headway.report.charts.lines import Axis
+from headway.report.charts.page import FORMATS, convert, render, svg_of, write_whole
 
 PART_COLOURS = {
     "embedding": "#2f6db3",
@@ -77,8 +76,8 @@ def write_picture(path: Path, figure: Figure) -> Path:
         raise UserError(f"--out {path}: give a file name that ends in {', '.join(FORMATS)} or html")
     if kind == "html":
         about = {"title": figure.title, "name": figure.name, "caption": figure.caption}
-        return write_whole(path, page.render("picture.html.j2", [figure], **about).encode())
-    return write_whole(path, convert(render(figure.spec), kind))
+        return write_whole(path, render("picture.html.j2", [figure], **about).encode())
+    return write_whole(path, convert(svg_of(figure.spec), kind))
 
 
 def compact(number: float) -> str:

@@ -27,9 +27,7 @@ from headway.config.spec import MOST_MODELS
 from headway.config.yaml import leaves, shipped
 from headway.errors import UserError
 from headway.report.charts.figure import Figure
-from headway.report.charts.files import convert, why_not_drawn, write_figures, write_whole
-from headway.report.charts.files import render as render_svg
-from headway.report.charts.page import render, templates
+from headway.report.charts.page import convert, render, svg_of, templates, why_not_drawn, write_figures, write_whole
 from headway.report.experiment import laboratory as tables
 from headway.report.experiment.data import ReportData, gather
 from headway.report.experiment.first_screen import first_screen, would_change
@@ -131,7 +129,7 @@ def write_answer(store: "Store", results: Results, out: Path | None = None) -> P
     said = [one.sentence for one in report_part_of(material.run).statements(material)] if material.arms else []
     picture = None if why_not_drawn() else next(figures(material), None)
     if picture is not None:
-        write_whole(folder / f"{name}.png", convert(render_svg(picture.spec), "png"))
+        write_whole(folder / f"{name}.png", convert(svg_of(picture.spec), "png"))
     first, ended = first_screen(material, progress(material), said), max(_ended(material), default=0.0)
     content = {"name": name, "question": experiment.question or name, "first": first, "picture": picture}
     # A directory may be older than what its shipped file says of the literature.

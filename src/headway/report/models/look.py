@@ -25,9 +25,8 @@ from headway.heads.results import AttendedPair, Circuits, Head, KeptStep, ModelV
 from headway.heads.scores import DECLARED, FAMILY_WISE, Composition, HeadScores, five_digits
 from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
-from headway.report.charts.files import write_whole
 from headway.report.charts.maps import DIVERGING, SEQUENTIAL, colour_range
-from headway.report.charts.page import policy, script_data, templates, unbroken
+from headway.report.charts.page import policy, script_data, templates, unbroken, write_whole
 from headway.stats.lm.diversity import scores_at
 from headway.store.run import Run
 

@@ -12,8 +12,7 @@ from headway.config.metrics import metric_name
 from headway.heads.results import ModelOnText
 from headway.heads.scores import HeadScores, to_arrays
 from headway.report.charts.figure import Figure
-from headway.report.charts.files import write_figures, write_whole
-from headway.report.charts.page import Row, Table, render
+from headway.report.charts.page import Row, Table, render, write_figures, write_whole
 
 if TYPE_CHECKING:
     import rich.table

@@ -13,7 +13,7 @@ import pytest
 
 from headway.cli.options import check_out
 from headway.errors import ResultsError, UserError
-from headway.report.charts import files
+from headway.report.charts import page as chart_page
 from headway.report.charts.figure import Figure, inline
 from headway.report.experiment.page import write_report
 from headway.stats.results import build, read, write
@@ -28,11 +28,11 @@ def figure(name: str, *values: float, **changes: object) -> Figure:
 
 
 def test_every_file_is_drawn_anew_and_other_files_stay(tmp_path: Path) -> None:
-    paths = files.write_figures(tmp_path, [figure("a", 1, 2), figure("b", 3)])
+    paths = chart_page.write_figures(tmp_path, [figure("a", 1, 2), figure("b", 3)])
     assert [path.name for path in paths] == ["a.png", "a.svg", "a.pdf", "b.png", "b.svg", "b.pdf"]
     for path in tmp_path.iterdir():
         path.write_bytes(b"damaged")
-    assert files.write_figures(tmp_path, [figure("a", 1, 2)]) == paths[:3]
+    assert chart_page.write_figures(tmp_path, [figure("a", 1, 2)]) == paths[:3]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in tmp_path.iterdir() if path.read_bytes() == b"damaged"} == {
         "b.png", "b.svg", "b.pdf",
@@ -40,7 +40,7 @@ def test_every_file_is_drawn_anew_and_other_files_stay(tmp_path: Path) -> None:
 
 
 def test_who_is_killed_while_drawing_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (before, *_) = files.write_figures(tmp_path, [figure("a", 1)])
+    (before, *_) = chart_page.write_figures(tmp_path, [figure("a", 1)])
     content = before.read_bytes()
 
     def killed(descriptor: int) -> None:
@@ -48,7 +48,7 @@ def test_who_is_killed_while_drawing_leaves_whole_files(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(KeyboardInterrupt):
-        files.write_figures(tmp_path, [figure("a", 2)])
+        chart_page.write_figures(tmp_path, [figure("a", 2)])
     assert before.read_bytes() == content
     assert {path.name for path in tmp_path.iterdir()} == {"a.png", "a.svg", "a.pdf"}
 
@@ -143,17 +143,17 @@ def test_a_folder_of_figures_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "figures").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ResultsError, match="figures is a symbolic link, and Headway follows no link"):
-        files.write_figures(tmp_path / "figures", [figure("a", 1)])
+        chart_page.write_figures(tmp_path / "figures", [figure("a", 1)])
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
 @pytest.fixture
 def few_addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process that cannot reserve what the drawing library reserves."""
-    monkeypatch.setattr(files, "_ADDRESSES", 1 << 62)
-    files.why_not_drawn.cache_clear()
+    monkeypatch.setattr(chart_page, "_ADDRESSES", 1 << 62)
+    chart_page.why_not_drawn.cache_clear()
     yield
-    files.why_not_drawn.cache_clear()
+    chart_page.why_not_drawn.cache_clear()
 
 
 SAID = "the drawing library vl_convert reserves 4294967296 GiB of address space (not memory), but this shell or job"
@@ -163,7 +163,7 @@ def test_without_addresses_nothing_is_drawn_and_the_process_goes_on(few_addresse
     with pytest.raises(
         UserError, match=r"^nothing can be drawn: .*vl_convert.* Remove the limit with `ulimit -v unlimited`, or in"
     ):
-        files.write_figures(tmp_path, [figure("a", 1, 2)])
+        chart_page.write_figures(tmp_path, [figure("a", 1, 2)])
     with pytest.raises(UserError, match=r"^nothing can be drawn: .* and run this again$"):
         check_out(tmp_path)
     check_out(tmp_path, draws=False)
@@ -185,7 +185,7 @@ def test_without_addresses_a_report_has_its_numbers_and_says_what_is_left_out(
     assert "<figure>" not in page
     assert not (store.path / "figures").exists()
     monkeypatch.undo()
-    files.why_not_drawn.cache_clear()
+    chart_page.why_not_drawn.cache_clear()
     write_report(store, results)
     assert "<figure>" in (store.path / "report.html").read_text()
     assert [*(store.path / "figures").glob("*.png")]
@@ -193,7 +193,7 @@ def test_without_addresses_a_report_has_its_numbers_and_says_what_is_left_out(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v bounds nothing elsewhere")
 def test_a_limit_of_the_shell_is_seen() -> None:
-    code = "from headway.report.charts.files import why_not_drawn; print(why_not_drawn())"
+    code = "from headway.report.charts.page import why_not_drawn; print(why_not_drawn())"
     command = f"ulimit -v 20000000; exec {sys.executable} -c '{code}'"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(
