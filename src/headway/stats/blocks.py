@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from headway.stats.evidence import Difference, Outcome
-from headway.stats.paired import tested
+from headway.stats.evidence import Difference, Outcome, tested
 from headway.stats.sequential import FEWEST, LookPlan
 from headway.stats.simultaneous import (
     LEVEL,

@@ -17,9 +17,8 @@ from headway.config.metrics import METRICS
 from headway.config.run import PER_BYTE
 from headway.stats.cells import Match, RunsOfArm, Weights, done, title, values_of
 from headway.stats.contrasts import JudgedContrast
-from headway.stats.evidence import Comparison, Family
+from headway.stats.evidence import Comparison, Family, interval_of_mean
 from headway.stats.learning_rates import RatesOfArm
-from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST, Looking
 from headway.stats.simultaneous import LEVEL
 from headway.stats.verdicts import sides_of

@@ -22,7 +22,7 @@ import numpy as np
 from headway.base.text import counted, listed
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
-from headway.stats.paired import is_finite
+from headway.stats.evidence import is_finite
 from headway.stats.sequential import FEWEST
 from headway.store.run import Run
 

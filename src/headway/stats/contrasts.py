@@ -21,8 +21,7 @@ from headway.config.metrics import METRICS, YES_OR_NO, Metric
 from headway.config.run import PER_BYTE
 from headway.stats.blocks import PlanState, run_plan
 from headway.stats.cells import Cells, Match, MeasuredRuns, RunsOfArm, Weights, done, has_metric
-from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind
-from headway.stats.paired import holm, paired, untested_difference
+from headway.stats.evidence import LOGARITHM, Comparison, Difference, Family, Kind, holm, paired, untested_difference
 from headway.stats.sequential import Looking, LookPlan
 from headway.stats.shares import all_pairs, compare_shares
 from headway.stats.simultaneous import LEVEL

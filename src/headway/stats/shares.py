@@ -8,8 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headway.stats.evidence import Difference, Outcome
-from headway.stats.paired import paired, untested_difference
+from headway.stats.evidence import Difference, Outcome, paired, untested_difference
 from headway.stats.sequential import FEWEST
 from headway.stats.simultaneous import LEVEL
 

@@ -17,8 +17,7 @@ from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS, YES_OR_NO, Metric, metric_name
 from headway.stats.cells import Cells, Match, RunsOfArm, Weights, done, title, values_of
-from headway.stats.evidence import Difference, Family
-from headway.stats.paired import is_finite
+from headway.stats.evidence import Difference, Family, is_finite
 from headway.stats.sequential import FEWEST
 from headway.stats.shares import Share
 from headway.stats.simultaneous import LEVEL

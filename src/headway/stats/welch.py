@@ -10,8 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from headway.stats.blocks import reading, smallest
-from headway.stats.evidence import LOGARITHM, Difference, Family
-from headway.stats.paired import tested
+from headway.stats.evidence import LOGARITHM, Difference, Family, tested
 from headway.stats.sequential import FEWEST, LookPlan
 from headway.stats.simultaneous import LEVEL, POWER, LargestT, bound_alone, chance_to_settle, p_alone
 

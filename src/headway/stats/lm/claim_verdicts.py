@@ -36,7 +36,7 @@ from headway.config.experiment import Experiment
 from headway.config.lm.init_from import Start, StartPruning
 from headway.config.lm.run import TokensRun
 from headway.stats.cells import title
-from headway.stats.evidence import Comparison
+from headway.stats.evidence import Comparison, interval_of_mean
 from headway.stats.lm.claims import (
     CLAIMS,
     ByLayer,
@@ -50,7 +50,6 @@ from headway.stats.lm.claims import (
 )
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun, heads_by_layer
 from headway.stats.lm.verdicts import claim_sentence, where
-from headway.stats.paired import interval_of_mean
 from headway.stats.sequential import FEWEST
 from headway.stats.simultaneous import LEVEL
 from headway.store.run import Run

@@ -36,7 +36,7 @@ import numpy as np
 
 from headway.config.lm.run import TokensRun
 from headway.config.run import RunSpec
-from headway.stats.paired import interval_of_mean
+from headway.stats.evidence import interval_of_mean
 from headway.store.run import Run
 
 if TYPE_CHECKING:

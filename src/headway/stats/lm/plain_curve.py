@@ -17,9 +17,8 @@ import numpy as np
 
 from headway.config.lm.model import TransformerModel
 from headway.stats.blocks import block_test
-from headway.stats.evidence import Difference
+from headway.stats.evidence import Difference, paired, untested_difference
 from headway.stats.lm.verdicts import size_sentence
-from headway.stats.paired import paired, untested_difference
 from headway.stats.sequential import FEWEST
 
 METRIC = "eval_loss_nats"

@@ -7,8 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from headway.stats.evidence import Comparison
-from headway.stats.paired import holm, paired, untested_difference
+from headway.stats.evidence import Comparison, holm, paired, untested_difference
 
 
 def test_the_fields_are_those_of_results_json():
@@ -52,5 +51,5 @@ def test_holm_on_a_worked_example():
 
 
 def test_importing_it_loads_no_torch():
-    code = "import sys, headway.stats.paired; sys.exit('torch' in sys.modules)"
+    code = "import sys, headway.stats.evidence; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
