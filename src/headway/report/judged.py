@@ -9,8 +9,7 @@ from headway.base.identity import signed
 from headway.base.text import capital, number
 from headway.config.metrics import METRICS
 from headway.report.charts.page import Row, Table, render, write_whole
-from headway.report.experiment.differences import compared_arms
-from headway.report.experiment.first_screen import MOST_ROWS, forest, headline, strongest_first
+from headway.report.experiment.first_screen import MOST_ROWS, compared_arms, forest, headline, strongest_first
 from headway.stats.results import Results
 from headway.stats.verdicts import quantity, scope
 

@@ -8,8 +8,7 @@ from support.fabricate import fabricate, material_of, small
 from support.fabricate_text import fabricate_text, head_progression
 
 from headway.report.experiment.data import ReportData
-from headway.report.experiment.differences import margin_of, shown_differences
-from headway.report.experiment.first_screen import first_screen
+from headway.report.experiment.first_screen import first_screen, margin_of, shown_differences
 from headway.stats import results
 from headway.store.directory import Store
 from headway.store.look_plans import StoredPlan, keep_plan
