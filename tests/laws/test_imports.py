@@ -16,7 +16,7 @@ from headway.data.tokenizer import bytes_tokenizer
 from headway.hf.write import export
 from headway.models.weights import initial_weights
 
-MOST_MODULES = {"train/lm/study.py": 83, "analysis/xray.py": 76, "api.py": 139}
+MOST_MODULES = {"train/lm/study.py": 83, "analysis/xray.py": 76, "api.py": 138}
 """Modules that a module imports, itself and what they import included: lower a number when it falls."""
 
 FEWEST_LINES_FOR_ONE_NEIGHBOUR = 120

@@ -3,7 +3,7 @@
 * `document`: the top level of an experiment file; `yaml`: reading and writing YAML, and the files that come with
   Headway; `load`: from a file to an experiment; `spec`: the base of every declared value, errors that teach, and the
   field's words for keys and options;
-* `experiment`: an experiment, its `arms`, its `contrasts` and which arms are `compared`; `run`: one complete training
+* `experiment`: an experiment, its `arms`, its `contrasts` and which arms are compared; `run`: one complete training
   run; `kinds`: the table of laboratories and kinds of task;
 * `regression`: runs of in-context regression; `lm`: runs of transformers on tokens; `command`: runs of a training
   command of the user's own;

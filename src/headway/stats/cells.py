@@ -210,7 +210,7 @@ def matches_of(experiment: Experiment) -> tuple[Match, ...]:
     Each arm is compared with its group's baseline. Across groups, each arm is compared with the experiment's baseline,
     unless a group holds both. An experiment without a baseline compares the groups' baselines with the first group's,
     if they do the same task. Each control repeats these comparisons for the arms that are selected under it, and
-    compares each of them with itself without the control. `headway.config.compared` says what stands in for a
+    compares each of them with itself without the control. `headway.config.experiment` says what stands in for a
     baseline that is not selected.
     """
     plain = experiment.compared().arms
