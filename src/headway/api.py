@@ -508,9 +508,9 @@ def prepare(
 ) -> tuple[Store, tuple[Run, ...]]:
     """Make the results directory of an experiment, with a folder for every run that is asked for, and return it.
 
-    The tokens of every corpus of unfinished runs are made here, once; workers find them. `slots` are the places of the
-    runs. `tell` receives sentences on surprises in texts and batches. `together` holds for new runs; existing runs keep
-    their batches and their threads.
+    `check_and_prepare` makes the tokens of every corpus of unfinished runs once (`data/text.py`); workers find them.
+    In-context runs have no data to prepare. `slots` are the places of the runs. `tell` receives sentences on surprises
+    in texts and batches. `together` holds for new runs; existing runs keep their batches and their threads.
 
     Raises:
         UserError: when the directory holds something else, a corpus or tokenizer cannot be used, or runs that are

@@ -88,6 +88,9 @@ def check_and_prepare(
 ) -> None:
     """Check memory and prepare data before runs start; the memory of GPUs is not known in advance.
 
+    Only runs on a corpus, or with examples of one's own, have data to prepare. `data/batch.py` calls the function that
+    the type of the task names; for a text it is in `data/text.py`, which makes the tokens by `data/token_store.py`.
+
     Args:
         runs: the runs, each with the full name of its arm.
         slots: the places of the runs, one run at a time in each; empty: other machines.
