@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_420,
+    "tokens": 410_417,
     "code lines": 39_288,
     "dense modules": 77,
     "functions above 400 tokens": 20,

@@ -114,9 +114,9 @@ def _check_heads(opened: Opened) -> None:
         if not opened.ours.model.layout.total:
             raise UserError(f"{opened.name} has no attention heads: there is nothing to measure")
     elif not opened.brought:  # a module that was brought has a trace, or it would not be open
-        from headway import hf
+        from headway.hf.recorder import traceable
 
-        hf.traceable(opened.module)
+        traceable(opened.module)
 
 
 def _from_path(
@@ -124,7 +124,7 @@ def _from_path(
 ) -> Opened:
     from headway import hf
     from headway.analysis.inputs import no_text
-    from headway.hf.read import architecture_of, check_own
+    from headway.hf.read import architecture_of, check_own, load
 
     folder = model_folder(path)
     if folder.kind == "other":
@@ -132,9 +132,10 @@ def _from_path(
             check_own(folder.path)
         if for_ in _NOT_OWN:
             raise UserError(_NOT_OWN[for_](folder.name, architecture_of(folder.path)))
+        # By the package, which says what to install if transformers is absent.
         pretrained = hf.open_pretrained(folder.path, trust_code=trust_code)
         return _with_tokenizer(_of_transformers(pretrained, folder.name, str(folder.path)), tokenizer, folder.path)
-    model = _of_run(folder.path) if folder.kind == "run" else hf.load(folder.path)
+    model = _of_run(folder.path) if folder.kind == "run" else load(folder.path)
     opened = _of_own(model, folder.name)
     if folder.kind == "run":
         from headway.store.run import Run
@@ -152,10 +153,10 @@ def _of_folder(folder: Path, *, writes: bool) -> Tokenizer | NoEosTokenizer | No
     Raises:
         UserError: when it cannot be read.
     """
-    from headway import hf
+    from headway.hf.read import tokenizer
 
     try:
-        return hf.tokenizer(folder)
+        return tokenizer(folder)
     except NoEndOfText:
         if writes or not (folder / "tokenizer.json").is_file():
             raise

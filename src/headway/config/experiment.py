@@ -167,7 +167,16 @@ class Experiment:
             DeclarationError: if the setting needs a baseline or a contrast whose arm is not selected; the selected arms
                 are named.
         """
-        check_settings_compared(self.settings, self.compared(), self.document)
+        compared = self.compared()
+        for path, _, text in (setting.partition("=") for setting in self.settings):
+            needed = dict.fromkeys(_needed_by(path, text, compared, self.document))
+            absent = [arm for arm in needed if arm not in compared.arms]
+            if absent:
+                are, those = ("are", "those arms") if absent[1:] else ("is", "that arm")
+                raise DeclarationError(
+                    f"setting {path}: {listed(absent)} {are} not among the chosen arms ({listed(compared.arms)}); "
+                    f"choose {those} too, or leave the setting out"
+                )
 
     @property
     def margin(self) -> float:
@@ -454,33 +463,10 @@ def _notes(document: Document, pairs: Sequence[Pair], absent: Sequence[Contrast]
         what = "the experiment's baseline" if baseline == document.baseline else "the first arm that was named"
         yield f"baseline: {baseline}, {what}, because {why}"
     if absent:
-        one = len(absent) == 1
         yield (
-            f"left out, because arms are absent: {'contrast' if one else 'contrasts'} "
+            f"left out, because arms are absent: contrast{'s' * (len(absent) > 1)} "
             f"{listed(contrast.name for contrast in absent)}; the chosen arms are compared all the same"
         )
-
-
-def check_settings_compared(settings: Iterable[str], compared: Compared, document: Document) -> None:
-    """Raise DeclarationError if a setting of what is compared needs an arm that is absent.
-
-    Args:
-        settings: the settings as given, `PATH=VALUE`.
-        compared: the comparisons.
-        document: the document, with the settings merged in.
-
-    Raises:
-        DeclarationError: if the setting needs a baseline or a contrast whose arm is absent; the present arms are named.
-    """
-    for path, _, text in (setting.partition("=") for setting in settings):
-        needed = dict.fromkeys(_needed_by(path, text, compared, document))
-        absent = [arm for arm in needed if arm not in compared.arms]
-        if absent:
-            one = len(absent) == 1
-            raise DeclarationError(
-                f"setting {path}: {listed(absent)} {'is' if one else 'are'} not among the chosen arms "
-                f"({listed(compared.arms)}); choose {'that arm' if one else 'those arms'} too, or leave the setting out"
-            )
 
 
 def _needed_by(path: str, text: str, compared: Compared, document: Document) -> list[str]:

@@ -237,18 +237,18 @@ def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
     compared, of_compared = comparisons(matches, of_arms, experiment, looks)
     contrasts, of_contrasts = contrasts_judged(experiment, of_arms, looks)
     extra = laboratory_of(experiment.arms[0].resolved_spec).extra(experiment, runs, compared)
-    case = Case(
+    families = of_contrasts + of_compared
+    rates = tuple(at_best_rates(experiment, matches, of_arms, compared, looks))
+    case = _case(
+        store.path,
         experiment=experiment,
         runs=of_arms,
-        path=store.path,
         matches=matches,
         looks=looks,
-        seen=seen(store.path),
-        runs_seen=runs_seen(store.path),
         contrasts=contrasts,
         comparisons=compared,
-        families=(*of_contrasts, *of_compared),
-        rates=at_best_rates(experiment, matches, of_arms, compared, looks),
+        families=families,
+        rates=rates,
     )
     results = Results(
         schema=SCHEMA,
@@ -260,14 +260,19 @@ def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
         tasks=tasks,
         comparisons=with_doubts(compared, case),
         contrasts=with_doubts(contrasts, case),
-        families=tuple(case.families),
+        families=families,
         **vars(extra),
-        learning_rates=tuple(case.rates),
+        learning_rates=rates,
         **warnings_in_words(warned(case)),
         labels=labels_of(experiment),
     )
     note = None if case.now is None else Seen(n_seeds=case.now, runs=case.runs_now)
     return results.to_json(), note
+
+
+def _case(directory: Path, **judged: Any) -> Case:
+    """Return what warnings and doubts are read from, and nothing else: comparisons and contrasts are judged already."""
+    return Case(path=directory, seen=seen(directory), runs_seen=runs_seen(directory), **judged)
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,7 @@ from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import first_screen
 from headway.report.experiment.page import _found, figures, page
 from headway.report.lm import heads, published, report
-from headway.report.lm import text as claims
+from headway.report.lm import samples as claims
 from headway.report.lm.common import heads_of
 from headway.report.lm.report import LABORATORY as text
 from headway.store.directory import Store

@@ -17,7 +17,7 @@ from headway.report.experiment.data import ReportData, arm_styles
 from headway.report.experiment.laboratory import by_task
 from headway.report.experiment.outcome import final_outcome
 from headway.report.experiment.page import figures, page
-from headway.report.lm import size, text, training
+from headway.report.lm import samples, size, training
 from headway.report.lm import size as heads
 from headway.report.lm.common import LOSS
 from headway.report.lm.report import LABORATORY as text_report
@@ -177,19 +177,17 @@ def test_layers_of_equal_heads_are_no_question_of_heads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("n_tokens", "drawn"), [(350, {100, 200, 300}), (299, set()), (120, set())])
 def test_whole_blocks_of_samples_are_drawn_where_there_are_three(tmp_path: Path, n_tokens: int, drawn: set) -> None:
     path = fabricate_text(tmp_path / "hp", head_progression().select(arms=["constant-low"], seeds=1))
-    samples = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
+    file = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
     blocks = [0.0] * (n_tokens // 100)
     short = {"n_tokens": n_tokens, "repetition": [*blocks, 0.5]}
-    samples.write_text(
-        "".join(json.dumps({**json.loads(line), **short}) + "\n" for line in samples.read_text().splitlines())
-    )
-    stored.seal(samples.parent)
+    file.write_text("".join(json.dumps({**json.loads(line), **short}) + "\n" for line in file.read_text().splitlines()))
+    stored.seal(file.parent)
     material = material_of(Store.open(path))
-    figure = text.repetition(material)
+    figure = samples.repetition(material)
     assert ({row["token"] for row in rows(figure)} if figure else set()) == drawn
     assert (
         f"; of the last {n_tokens % 100} tokens, 50 % complete an earlier 4-gram"
-        in text.writings(material)[0].samples[1].note
+        in samples.writings(material)[0].samples[1].note
     )
 
 
@@ -204,10 +202,10 @@ def test_the_published_sentence_stands_in_the_answer(progression: ReportData) ->
 def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None:
     evil = "</blockquote><script>alert(1)</script>"
     path = fabricate_text(tmp_path / "hp", head_progression().select(arms=["constant-low"], seeds=1))
-    samples = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
-    first, second = samples.read_text().splitlines()
-    samples.write_text(first + "\n" + json.dumps({**json.loads(second), "text": evil}) + "\n")
-    stored.seal(samples.parent)
+    file = path / "runs" / "constant-low" / "seed-0" / "samples.jsonl"
+    first, second = file.read_text().splitlines()
+    file.write_text(first + "\n" + json.dumps({**json.loads(second), "text": evil}) + "\n")
+    stored.seal(file.parent)
     material = material_of(Store.open(path))
     html = page(material, tuple(figures(material)))
     assert "&lt;/blockquote&gt;&lt;script&gt;alert(1)" in html
@@ -243,7 +241,7 @@ def test_runs_without_samples_lanes_and_timings_are_drawn_without_them(tmp_path:
     stored.seal(path / "runs" / "constant-low" / "seed-0")
     material = material_of(Store.open(path))
     assert names(material) == ["final-loss", "learning"]
-    assert text.writings(material) == []
+    assert samples.writings(material) == []
     assert LOSS.name in names(material)
 
 

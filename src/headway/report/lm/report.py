@@ -17,7 +17,7 @@ from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds, seeds_said
 from headway.report.experiment.outcome import final_outcome
-from headway.report.lm import heads, size, text, training
+from headway.report.lm import heads, samples, size, training
 from headway.report.lm.common import BITS, LOSS, loss_metric
 from headway.report.lm.heads import PART
 from headway.report.lm.published import against_loss, association, lane_diagram, with_film
@@ -98,7 +98,7 @@ class TokensReportSlice(ReportSlice):
         for draw in (LEARNING, size.cost):
             yield from of_controls(draw)
         yield lane_diagram(material)
-        for draw in (training.lane_use, text.repetition):
+        for draw in (training.lane_use, samples.repetition):
             yield from of_controls(draw)
         for control in shown:
             yield from probed(material, control)
@@ -166,20 +166,20 @@ class TokensReportSlice(ReportSlice):
             found.append(
                 Statement(sentence="No verdict changes when each arm uses its best learning rate", colour=QUIET)
             )
-        return [*text.statements(material), *found, *filter(None, [training.prunable(material.under(None))])]
+        return [*samples.statements(material), *found, *filter(None, [training.prunable(material.under(None))])]
 
     def tables(self, material: ReportData) -> list[tuple[str, Table]]:
         """Further tables: learning rates, and what samples repeat and use."""
         found = [
-            ("Published claims", text.table(material)),
+            ("Published claims", samples.table(material)),
             ("Learning rates", learning_rates(material)),
-            ("Sample statistics", text.vanishing(material)),
+            ("Sample statistics", samples.vanishing(material)),
         ]
         return [(title, table) for title, table in found if table is not None]
 
     def writings(self, material: ReportData) -> list[Writing]:
         """The texts of each arm's shown run."""
-        return text.writings(material)
+        return samples.writings(material)
 
 
 def _has_init_from(material: ReportData) -> bool:
