@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_417,
-    "code lines": 39_288,
+    "tokens": 410_404,
+    "code lines": 39_277,
     "dense modules": 77,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 74,

@@ -185,7 +185,7 @@ def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centre
             sentence=sentence,
             null=Null(
                 f"independent Gaussian heads of the same width, over as many positions ({_CKA_NULL})",
-                OfSums("headway.heads.nulls.gaussian_cka", (total, "rows")),
+                OfSums("headway.heads.expected_values.gaussian_cka", (total, "rows")),
             ),
             value=OfSums("headway.heads.sums.cka", (gram,)),
             estimate=OfSums("headway.heads.sums.estimated_cka", (gram, fourths, "rows", "whole_rows")),
@@ -195,7 +195,7 @@ def _ckas(vectors: Literal["query", "context"], high: str, sentence: str, centre
             sentence=centred,
             null=Null(
                 f"independent heads with the measured spectra ({_CKA_NULL})",
-                OfSums("headway.heads.nulls.spectral_cka", (gram, total, "rows")),
+                OfSums("headway.heads.expected_values.spectral_cka", (gram, total, "rows")),
             ),
             value=OfSums("headway.heads.sums.centred_cka", (gram, total, "rows")),
             estimate=OfSums(

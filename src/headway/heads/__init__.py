@@ -10,6 +10,7 @@ With torch:
 * `measure`: metrics accumulated over batches; `attention`: what of an attention counts; `sums`: the sums that metrics
   are made of; `patterns`: attention weights of blocks of queries;
 * `circuits`, `token_circuits`: circuits read off weights, in matrices and in tokens;
-* `nulls`: the value of a metric when nothing is going on; `untrained`: metrics of re-initialised heads;
+* `expected_values`: the value of a metric when nothing is going on, in closed form; `untrained`: metrics of
+  re-initialised heads;
 * `regularizers`: terms that make heads differ while a model trains.
 """

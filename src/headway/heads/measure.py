@@ -26,7 +26,7 @@ from headway.config.head_metrics import HEAD_METRICS, REPEATED, HeadMetric, OfSu
 from headway.errors import UserError, near
 from headway.heads.attention import MaskedAttention, PerText, mask_attention
 from headway.heads.circuits import CIRCUITS, circuit_scores, readable
-from headway.heads.nulls import gaussian_attention, logit_variance, reach
+from headway.heads.expected_values import gaussian_attention, logit_variance, reach
 from headway.heads.patterns import QueryAttention, blocks
 from headway.heads.scores import Arrays, HeadScores, Scores, text_intervals
 from headway.heads.sums import SUMS
@@ -188,7 +188,7 @@ class _Tally:
     n_heads: int
     d_head: int
     reach: dict[tuple[int, int], float]
-    """Counts of queries by the keys they see, as `nulls.reach` returns them."""
+    """Counts of queries by the keys they see, as `expected_values.reach` returns them."""
     by_text: Arrays
     """By metric of heads (.., text, head): sums over queries of each variant, and last the numbers of queries."""
 

@@ -4,13 +4,12 @@ As plain values scores have five digits, and a non-finite number is null. Labels
 tables and sentences. Numpy alone, so that reports are drawn without torch.
 """
 
-import math
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -128,85 +127,6 @@ class Composition:
     shares: Mapping[str, Table] = field(default_factory=dict)
     nats: Mapping[str, Table] = field(default_factory=dict)
     drawn_nats: Mapping[str, Float[np.ndarray, "draw earlier later"]] = field(default_factory=dict)
-
-
-FAMILY_WISE = 0.05
-"""The chance that a page of an untrained model has any finding."""
-Scale = Literal["share", "cosine", "plain", "size"]
-_SAMPLES = 40_000
-LEAST_SPREAD = {"share": 0.1, "cosine": 0.02, "plain": 0.0, "size": 0.02}
-"""The least spread of maxima on the unbounded scale, since few draws may agree by accident."""
-
-
-def chance(found: float, maxima: Sequence[float] | np.ndarray, scale: Scale = "plain") -> float:
-    """Return the chance that the highest of one more draw reaches a value; 1 with fewer than four draws.
-
-    Examples:
-        >>> chance(0.3, [0.25, 0.3, 0.35, 0.28, 0.32]) > 0.3
-        True
-        >>> chance(0.9, [0.25, 0.3, 0.35, 0.28, 0.32], "share") < 0.02
-        True
-    """
-    unbounded, spread = _highest(maxima, scale)
-    n = len(unbounded)
-    if n < 4 or not math.isfinite(found):
-        return 1.0
-    at = unbounded_of(np.array(found), scale)
-    rank = (1 + int((unbounded >= at).sum())) / (n + 1)
-    if rank > max(FAMILY_WISE, 1 / (n + 1)):
-        return rank
-    if not spread:
-        return 1.0 if at <= unbounded[0] else 0.0
-    tail = _tail((float(at) - unbounded.mean()) / spread, n)
-    return max(tail, rank) if (unbounded >= at).any() else tail
-
-
-def threshold(maxima: Sequence[float] | np.ndarray, level: float, scale: Scale = "plain") -> float:
-    """Return the value from which on the chance is at most a level; NaN with too few draws."""
-    unbounded, spread = _highest(maxima, scale)
-    if len(unbounded) < 4:
-        return math.nan
-    low, high = -5.0, 1e4
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _tail(middle, len(unbounded)) > level else (low, middle)
-    return float(_bounded(max(unbounded.mean() + high * spread, unbounded.max()), scale))
-
-
-def _highest(maxima: Sequence[float] | np.ndarray, scale: Scale) -> tuple[np.ndarray, float]:
-    """Return the finite maxima on the scale without bounds, and their spread there, if they are several."""
-    drawn = np.asarray(maxima, np.float64)
-    unbounded = unbounded_of(drawn[np.isfinite(drawn)], scale)
-    return unbounded, max(float(unbounded.std(ddof=1)), LEAST_SPREAD[scale]) if len(unbounded) > 1 else 0.0
-
-
-def _tail(t: float, draws: int) -> float:
-    """Return the chance that a maximum lies t estimated spreads above the estimated mean of so many draws."""
-    means, deviations = _estimates(draws)
-    return float(-np.expm1(-np.exp(-np.clip(means + t * deviations, -30, 700))).mean())
-
-
-@lru_cache(maxsize=8)
-def _estimates(draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and standard deviations of samples of standard Gumbel values, many times."""
-    drawn = np.random.default_rng(0).gumbel(size=(_SAMPLES, draws))
-    return drawn.mean(1), drawn.std(1, ddof=1)
-
-
-def unbounded_of(x: np.ndarray, scale: Scale) -> np.ndarray:
-    """Return values on the scale without bounds on which maxima are compared."""
-    if scale == "share":
-        inside = np.clip(x, 1e-3, 1 - 1e-3)
-        return np.asarray(np.log(inside / (1 - inside)))
-    if scale == "cosine":
-        return np.asarray(np.arctanh(np.clip(x, -0.9999, 0.9999)))
-    return np.asarray(np.log(np.clip(x, 1e-12, None))) if scale == "size" else x
-
-
-def _bounded(x: float, scale: Scale) -> float:
-    if scale == "share":
-        return 1 / (1 + math.exp(-min(x, 700.0)))
-    return math.tanh(x) if scale == "cosine" else math.exp(min(x, 700.0)) if scale == "size" else x
 
 
 TEXTS = 8

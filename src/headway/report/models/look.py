@@ -20,9 +20,9 @@ import numpy as np
 from headway.base.text import escape_controls
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
-from headway.heads.findings import COMPOSITIONS, Finding
+from headway.heads.findings import COMPOSITIONS, FAMILY_WISE, Finding
 from headway.heads.results import AttendedPair, Circuits, Head, KeptStep, ModelView, PackedPatterns, XRay
-from headway.heads.scores import DECLARED, FAMILY_WISE, Composition, HeadScores, five_digits
+from headway.heads.scores import DECLARED, Composition, HeadScores, five_digits
 from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
 from headway.report.charts.maps import DIVERGING, SEQUENTIAL, colour_range

@@ -10,7 +10,13 @@ from support.measuring import measure
 from support.tolerance import nearly
 
 from headway.config.head_metrics import HEAD_METRICS
-from headway.heads.nulls import gaussian_attention, gaussian_cka, gaussian_excess, measured_spectra, normal_excess
+from headway.heads.expected_values import (
+    gaussian_attention,
+    gaussian_cka,
+    gaussian_excess,
+    measured_spectra,
+    normal_excess,
+)
 from headway.models.trace import AttentionTrace
 
 NAME = "layers.0.attention"

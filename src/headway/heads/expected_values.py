@@ -1,4 +1,6 @@
-"""Null values of metrics: their values when nothing is going on, for any number and width of heads.
+"""Expected values of metrics when nothing is going on, in closed form, for any number and width of heads.
+
+Results show them beside the values. Findings compare heads with re-initialised heads instead (`untrained`).
 
 * CKA: independent Gaussian heads of these widths and rows; with a known spectrum, independent heads of that spectrum;
 * attention: Gaussian queries and keys of the same text, window and spread of logits. Given a query, its logits at

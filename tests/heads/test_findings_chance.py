@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from headway.heads.scores import chance, threshold
+from headway.heads.findings import chance, threshold
 
 
 @pytest.mark.parametrize(("draws", "scale"), [(16, "plain"), (8, "plain"), (16, "share"), (16, "cosine")])
