@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_404,
+    "tokens": 410_402,
     "code lines": 39_277,
     "dense modules": 77,
     "functions above 400 tokens": 20,
