@@ -185,8 +185,8 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     by_hand(tmp_path / "d", of, 5)
     told, _ = settle(tmp_path / "d", of, HALF)
     assert told[1:3] == [
-        "5 seeds were run before the plan of interim analyses was made. Headway uses these seeds for the "
-        "interim analyses at 3 and 4 seeds. Verdicts from before the plan no longer hold.",
+        "5 seeds were run before the plan of interim analyses was made. They count as its analyses "
+        "at 3 and 4 seeds. Verdicts from before the plan no longer hold.",
         "Since there was a verdict at 5 seeds before the plan, the false-positive rate is 8.6 %.",
     ]
     assert set(told[1:3]) <= set(build(Store.open(tmp_path / "d")).warnings), "and for good"

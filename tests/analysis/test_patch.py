@@ -30,7 +30,7 @@ def test_the_planted_head_restores_most_and_is_named():
     assert found.sentences[2].startswith(
         f"Patching a head's context (z) restores these shares of the metric difference: {name} "
     )
-    assert f"The difference over {len(clean)} pairs of texts is " in found.sentences[1]
+    assert f"The mean difference over {len(clean)} pairs is " in found.sentences[1]
     assert set(found.effects) == {"z", "k"}
     written = json.loads(json.dumps(found.to_json()))
     assert written["heads"][0] == "L0H0"

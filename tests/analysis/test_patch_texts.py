@@ -167,7 +167,7 @@ def test_the_verb_takes_files_of_pairs(folder, tmp_path):
     words = ("--clean", "clean.txt", "--corrupted", "corrupted.txt", "--answer", "a", "--sites", "z", "--no-paths")
     done = verb("patch", folder, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "\n* The difference over 3 pairs of texts is " in done.stdout
+    assert "\n* The mean difference over 3 pairs is " in done.stdout
     assert "measured on 3 pairs of texts of at most 16 tokens, 74 tokens in all: the first pair 'A heron" in done.stdout
     content = json.loads((tmp_path / "results/patch-ragged/patch.json").read_text())
     assert len(content["patching"]["restored"]["z"]["interval"]) == 6

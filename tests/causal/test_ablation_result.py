@@ -91,8 +91,8 @@ def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
     exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
     sentence = said(replace(found, exact=exact))
     assert sentence == (
-        "None of 30 heads clearly matters (mean ablation). Too few of 12 sequences show an effect of "
-        "L0H0 for an interval. Add about 28 sequences."
+        "None of 30 heads clearly matters (mean ablation). No interval for L0H0: too few of 12 sequences "
+        "show an effect. Add about 28 sequences."
     )
 
     assert np.isnan(single["mean"].interval()[0][0]).all()
@@ -129,7 +129,8 @@ def test_effects_do_not_add_up_and_that_is_said():
     sentence = said(ablation([[0.2, 0.3]], joint=2.0), "joint_effect")
     assert sentence.startswith("Without any head the loss changes by 2.000 (zero), 2.000 (mean) and 2.000 (resample) ")
     assert sentence.endswith(
-        "to 25 % (zero), 25 % (mean) and 25 % (resample) of this change (100 % means that effects add up)."
+        " Single-head effects sum to 25 % (zero), 25 % (mean) and 25 % (resample) of this change (100 %: additive "
+        "effects)."
     )
 
 
@@ -143,7 +144,7 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
     mixed = ablation([[0.2, 0.3]])
     joint = {"zero": around_0, "mean": np.full(12, 1.0), "resample": around_0}
     mixed = replace(mixed, exact=replace(mixed.exact, joint=joint))
-    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of this change (100 % means that effects add up).")
+    assert said(mixed, "joint_effect").endswith("sum to 50 % (mean) of this change (100 %: additive effects).")
     assert [row.cells[2] for row in ways(mixed).rows] == ["–", "50 %", "–"]
 
 

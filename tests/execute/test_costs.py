@@ -81,10 +81,10 @@ def test_what_kept_weights_take_is_said():
     experiment = load("x-ray").select(arms=["heads-2", "heads-4"], seeds=3)
     planned = plan(experiment, trial=False)
     per_run = [4 * 6 * cost.budget.n_parameters / 1e6 for cost in planned.costs]
-    said = f"weights of 6 steps of each run are kept: {3 * sum(per_run):,.0f} MB in all, in single precision"
+    said = f"each run stores its weights at 6 steps: {3 * sum(per_run):,.0f} MB in all (float32)"
     assert said in list(planned.sentences())
     nothing = load("x-ray", settings="logging.weights=[]").select(arms="heads-2", seeds=1)
-    assert not any("are kept" in sentence for sentence in plan(nothing, trial=False).sentences())
+    assert not any("stores its weights" in sentence for sentence in plan(nothing, trial=False).sentences())
 
 
 def test_a_heavy_model_is_not_tried():
@@ -104,7 +104,7 @@ def test_an_epoch_of_an_unread_corpus_has_no_length():
     planned = plan(load("head-progression", settings=settings).select(arms=["constant-low"]), trial=False)
     assert planned.costs[0].steps is None
     assert any(
-        sentence.startswith("until the corpus is read, the length of an epoch is unknown")
+        sentence == "FLOPs and time are left out, since the epoch length is unknown until the corpus is read"
         for sentence in planned.sentences()
     )
     assert "–" in printed(*planned.tables())

@@ -134,7 +134,7 @@ def test_a_role_is_named_by_its_interval():
     (sentence,) = said(with_ends(above, 0.02))
     assert sentence.startswith("Neighbour heads: L0H2 0.98 and L0H1 0.93 (random heads 0.05). ")
     assert sentence.endswith(
-        " The 95 % CIs of these scores lie above 0.91. Heads that may reach the threshold, but not clearly: L0H0 0.91."
+        " The 95 % CIs of these scores lie above 0.91. Heads not clearly above the threshold: L0H0 0.91."
     )
     (finding,) = looked_for(with_ends(planted("positional_score", [[0.91, 0.2]]), 0.02))
     assert not finding.found
@@ -153,8 +153,8 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
     assert finding.sentence == (
         "Induction heads on the text's own repeats: L0H0 0.95 (random heads 0.10). The score is the share of "
         "attention on tokens after earlier copies of the current token. Headway names heads with 0.40 or more. "
-        "The 95 % CI of the score is 0.93 to 0.97. A head that ignores the tokens and uses only their positions "
-        "would have 0.10. Induction heads on repeated random tokens: none. The highest score is 0.030 (L0H0). "
+        "The 95 % CI of the score is 0.93 to 0.97. A purely positional head would have 0.10. "
+        "Induction heads on repeated random tokens: none. The highest score is 0.030 (L0H0). "
         "Headway names heads with 0.40 or more. Random heads have 0.05 on average."
     )
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.15, 0.1]]))
@@ -172,7 +172,7 @@ def test_a_head_that_looks_where_any_text_repeats_is_no_induction_head():
     assert "Induction heads on the text's own repeats: none is clear. The highest score is 0.550 (L0H0)" in (
         finding.sentence
     )
-    assert finding.sentence.endswith(" A head that ignores the tokens and uses only their positions would have 0.50.")
+    assert finding.sentence.endswith(" A purely positional head would have 0.50.")
 
 
 def test_what_no_head_can_see_is_not_looked_for():
@@ -225,8 +225,8 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     assert finding.about == "k_composition"
     assert finding.sentence == (
         "K-composition (into keys), pairs of heads above chance: 1. The strongest pairs: L0H1 → L1H0 0.60 (60 %). "
-        "Each number is a composition score of the weights. The share in parentheses is the earlier head's part of the "
-        "later head's attention score. Randomly rotated circuits have a score of 0.10."
+        "Numbers are composition scores of the weights. In parentheses: the share of the later head's attention score "
+        "that comes from the earlier head. Randomly rotated circuits score 0.10."
     )
     assert [head for _, head in finding.parts if head] == ["L0H1", "L1H0"]
     assert finding.p < 1e-3
@@ -246,18 +246,17 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
     assert counts(confident | even).found
     assert counts(confident | even).sentence == (
-        "Values that differ from those of random heads: 1 of 8 (a value is one metric of one head or pair). The "
-        "largest difference is in attention confidence: L1H0 with 0.92, random heads with 0.049."
+        "Values that differ from random heads: 1 of 8 (a value is one metric of one head or pair). The "
+        "largest difference is in attention confidence: L1H0 0.92, random heads 0.049."
     )
     alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
-    assert "The largest difference is in output dissimilarity: L0H0 and L0H2 with −0.83, random " in (
+    assert "The largest difference is in output dissimilarity: L0H0 and L0H2 −0.83, random heads " in (
         counts(pairs("output_dissimilarity", alike)).sentence
     )
     nothing = counts(even)
     assert not nothing.found
     assert nothing.sentence.startswith(
-        "None of 4 values (one metric of one head or pair) clearly differs from 16 copies of the layer with random "
-        "weights."
+        "None of 4 values (one metric of one head or pair) clearly differs from 16 random copies of the layer."
     )
 
 

@@ -72,8 +72,8 @@ def test_a_plan_that_is_stored_takes_the_place_of_such_looks(tmp_path):
     found = results.write(Store.open(tmp_path / "d"))
     assert said(found) == []
     assert [warning for warning in found.warnings if "before the plan" in warning] == [
-        "5 seeds were run before the plan of interim analyses was made. Headway uses these seeds for the "
-        "interim analyses at 3 and 5 seeds. Verdicts from before the plan no longer hold.",
+        "5 seeds were run before the plan of interim analyses was made. They count as its analyses "
+        "at 3 and 5 seeds. Verdicts from before the plan no longer hold.",
     ]
     assert seen(tmp_path / "d") == (3, 5)
 
@@ -103,7 +103,7 @@ def test_a_look_is_noted_once(tmp_path):
 
 
 def repeated(found: results.Results) -> list[str]:
-    return [warning for warning in found.warnings if "after a verdict" in warning or "former verdict" in warning]
+    return [warning for warning in found.warnings if "after a verdict" in warning or "earlier verdict" in warning]
 
 
 def test_arms_that_are_added_after_a_verdict_are_named(tmp_path):
@@ -143,8 +143,8 @@ def test_runs_that_are_dropped_after_a_verdict_are_named(tmp_path):
     store.drop("constant-low", seeds=2)
     (warning,) = repeated(results.write(Store.open(tmp_path / "d")))
     assert warning == (
-        "Runs of a former verdict are gone: constant-low seed 2. Choosing which seeds to drop can raise the rate of "
-        "false positives to 18 % (one seed) or 38 % (two)."
+        "Runs behind an earlier verdict are missing: constant-low seed 2. Choosing which seeds to drop can raise the "
+        "rate of false positives to 18 % (one seed) or 38 % (two)."
     )
 
 

@@ -43,7 +43,7 @@ def test_a_document_that_names_earlier_experiments_is_compared_without_them(old)
     content = file.read_bytes().partition(b"\n")[2].replace(b"\nheadway:\n", b"\nprior: results/earlier\nheadway:\n")
     assert b"\nprior:" in content
     file.write_bytes(b"# SHA-256 of what follows: " + hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-    told = "Headway no longer uses `prior` of experiment.yaml. Intervals may differ from those of a former version."
+    told = "Headway no longer uses `prior` of experiment.yaml. Intervals may differ from those of earlier versions."
     found = results.build(Store.open(old))
     assert set(found.warnings) == {told, *without.warnings}
     assert replace(found, warnings=without.warnings, cautions=without.cautions) == without

@@ -46,7 +46,7 @@ OUTCOMES = {
 }
 """The words for the outcome of a difference that are used where its better direction is not named."""
 
-AGREES, DOES_NOT_AGREE, NO_VERDICT, NOT_COMPARED = "agrees", "does not agree", "no verdict here", "not compared"
+AGREES, DOES_NOT_AGREE, NO_VERDICT, NOT_COMPARED = "agrees", "does not agree", "inconclusive", "not compared"
 """The words for a verdict beside a published claim on the same sides."""
 
 SMALL = "{phrase}, by less than {margin}"
@@ -77,8 +77,8 @@ ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} di
 ALL_WIDE = "No comparison shows a clear difference in {quantity} yet: the intervals are too wide ({seeds})."
 SPAN = "between {low} and {high} ({interval}s; {seeds})"
 NO_INTERVALS = "There is no verdict on the {quantity} yet: the {n} comparisons have only {seeds}."
-OTHER = "The other comparison is {outcome}."
-OTHERS_ALIKE = "The other {n} comparisons are {outcome}."
+OTHER = "The other comparison shows {outcome}."
+OTHERS_ALIKE = "The other {n} comparisons show {outcome}."
 OTHERS = "The other {n} comparisons: {counts}."
 
 SPECIAL = {
@@ -108,10 +108,10 @@ SPECIAL = {
 WARNINGS = {
     "directory": "{text}",
     "former_search": (
-        "A search for the best arm (--best, a former option) chose which arms got more seeds. This selection makes "
-        "these arms look better than they are. Train the arms that matter in a new directory."
+        "A search for the best arm (--best, a removed option) chose which arms got more seeds. This selection bias "
+        "favours these arms. Train the arms that matter in a new directory."
     ),
-    "removed_key": "Headway no longer uses `{key}` of {file}. Intervals may differ from those of a former version.",
+    "removed_key": "Headway no longer uses `{key}` of {file}. Intervals may differ from those of earlier versions.",
     "failed": "{arm}, seed {seed} failed: {text}",
     "damaged": "{arm}: Headway leaves out a damaged run: {text}",
     "unfinished": "{n} of {runs} runs are not finished. `headway run` on this directory finishes them.",
@@ -129,18 +129,19 @@ WARNINGS = {
         "tokenizer that restores {least} % or more."
     ),
     "still_falling": (
-        "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. The largest fall is in {most} "
-        "(at least {least} %). This fall exceeds the difference, or equivalence margin, of compared arms ({sides}: "
-        "{apart} %). Train longer, or let the learning rate decay."
+        "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. In {most} it fell by "
+        "{least} % or more. The compared difference, or the equivalence margin, is smaller ({sides}: {apart} %). "
+        "Train longer, or let the learning rate decay."
     ),
     "fell_as_rates_decayed": (
-        "As the learning rate decayed in the last tenth of training, the {quantity} fell in {n} of {all} arms by more "
-        "than some compared arms differ ({sides}: {apart} %). Longer training may change the answer."
+        "In the last tenth of training, as the learning rate decayed, the {quantity} fell in {n} of {all} arms. A "
+        "compared difference, or the equivalence margin, is smaller ({sides}: {apart} %). Longer training may change "
+        "the answer."
     ),
     "rates_matter": (
-        "Another learning rate changes the result of {n} of {all} arms. The change exceeds the difference, or "
-        "equivalence margin, of compared arms ({sides}: {apart} %). The gain is largest for {most}: at least {least} % "
-        "at {factor} times its learning rate. Rely on the verdicts at the best learning rates."
+        "Another learning rate changes the result of {n} of {all} arms. For {most} the gain is {least} % or more, at "
+        "{factor} times its learning rate. A compared difference, or the equivalence margin, is smaller ({sides}: "
+        "{apart} %). Rely on the verdicts at the best learning rates."
     ),
     "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
     "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
@@ -157,21 +158,21 @@ WARNINGS = {
         "at most {rate} %."
     ),
     "runs_dropped": (
-        "Runs of a former verdict are gone: {runs}. Choosing which seeds to drop can raise the rate of false positives "
-        "to 18 % (one seed) or 38 % (two)."
+        "Runs behind an earlier verdict are missing: {runs}. Choosing which seeds to drop can raise the rate of "
+        "false positives to 18 % (one seed) or 38 % (two)."
     ),
     "prolonged_plan": (
         "The plan of interim analyses was to end at {planned} seeds and now ends at {end}. This raises the plan's "
         "rate of false positives to {rate} %."
     ),
     "late_plan": (
-        "{n} seeds were run before the plan of interim analyses was made. Headway uses these seeds for the interim "
-        "analyses at {seeds} seeds. Verdicts from before the plan no longer hold."
+        "{n} seeds were run before the plan of interim analyses was made. They count as its analyses at {seeds} "
+        "seeds. Verdicts from before the plan no longer hold."
     ),
     "late_plan_again": "Since there was a verdict at {n} seeds before the plan, the false-positive rate is {rate} %.",
     "former_rules": (
         "The plan of interim analyses was made with version {former} of Headway's rules for comparisons. Headway now "
-        "uses version {now}, so former verdicts may differ."
+        "uses version {now}, so earlier verdicts may differ."
     ),
     "seeds_beyond_plan": (
         "Verdicts leave out seeds beyond the end of the plan ({n} after {last} seeds). `headway run` with --until "
@@ -201,10 +202,10 @@ FINDINGS = {
     "interval": "The 95 % CI of the score is {interval:z.2f}.",
     "intervals": "The 95 % CIs of these scores lie above {low:z.2f}.",
     "untrained": "Random heads have {untrained:z.2f} on average.",
-    "by_place": "A head that ignores the tokens and uses only their positions would have {by_place:z.2f}.",
+    "by_place": "A purely positional head would have {by_place:z.2f}.",
     "reached": "Random heads could reach this score by chance.",
     "chancy": "Scores that may be due to chance (compared with {draws} random copies): {heads:5}.",
-    "unclear": "Heads that may reach the threshold, but not clearly: {heads:5}.",
+    "unclear": "Heads not clearly above the threshold: {heads:5}.",
     "constant": "Heads with nearly constant output ({least:.0%} of its squared norm or more): {heads:5}.",
     "no_output": "The heads of {layers} add nothing to the residual stream.",
     "output_correlation": "Similar outputs (centred cosine): {pairs}.",
@@ -212,24 +213,23 @@ FINDINGS = {
     "mean_of_pairs": "The mean over all pairs of heads ({n}) is {mean:z.2f}.",
     "idle": "Idle heads (share of the layer's output): {heads:3}.",
     "composition": (
-        "{name} ({into}), pairs of heads above chance: {n}. The strongest pairs: {pairs}. Each number is a "
-        "composition score of the weights. The share in parentheses is the earlier head's part of the later head's "
-        "{of}. Randomly rotated circuits have a score of {null:z.2f}."
+        "{name} ({into}), pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are composition "
+        "scores of the weights. In parentheses: the share of the later head's {of} that comes from the earlier head. "
+        "Randomly rotated circuits score {null:z.2f}."
     ),
     "composition_on_text": (
-        "{name} ({into}) on the text, pairs of heads above chance: {n}. The strongest pairs: {pairs}. Each number is "
-        "a composition score of the weights. The share in parentheses is the earlier head's part of the later head's "
-        "{of}. The first pair adds {nats:z.2f} nats to this {of}; random heads add {drawn:z.2f}. Randomly rotated "
-        "circuits have a score of {null:z.2f}."
+        "{name} ({into}) on the text, pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are "
+        "composition scores of the weights. In parentheses: the share of the later head's {of} that comes from the "
+        "earlier head, {nats:z.2f} nats for the first pair ({drawn:z.2f} for random heads). Randomly rotated "
+        "circuits score {null:z.2f}."
     ),
     "differ": (
-        "Values that differ from those of random heads: {n} of {m} (a value is one metric of one head or pair). The "
-        "largest difference is in {metric}: {heads} with {value}, random heads with {untrained}."
+        "Values that differ from random heads: {n} of {m} (a value is one metric of one head or pair). The largest "
+        "difference is in {metric}: {heads} {value}, random heads {untrained}."
     ),
     "none_differ": (
-        "None of {m} values (one metric of one head or pair) clearly differs from {draws} copies of the layer with "
-        "random weights. "
-        "The largest difference is in {metric}: {heads} with {value}, random heads with {untrained}."
+        "None of {m} values (one metric of one head or pair) clearly differs from {draws} random copies of the layer. "
+        "The largest difference is in {metric}: {heads} {value}, random heads {untrained}."
     ),
     "change": "{heads} {change:z.3f} ({interval:z.3f})",
     "changes": (
@@ -241,12 +241,12 @@ FINDINGS = {
         "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests at once. Give a text of {least} "
         "documents or more."
     ),
-    "rarely_felt": "Too few of {n} sequences show an effect of {heads} for an interval. Add about {more} sequences.",
+    "rarely_felt": "No interval for {heads}: too few of {n} sequences show an effect. Add about {more} sequences.",
     "without_all": (
         "Without any head the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} (resample) "
         "nats per token."
     ),
-    "sum_of_singles": "The effects of single heads sum to {shares} of this change (100 % means that effects add up).",
+    "sum_of_singles": "Single-head effects sum to {shares} of this change (100 %: additive effects).",
     "share_by_kind": "{share:z.0%} ({kind})",
     "pairs": (
         "Interactions of pairs of heads ({kind} ablation): {pairs:2}. An interaction is the effect of both heads "
@@ -285,12 +285,12 @@ FINDINGS = {
     "probabilities": "The answer's mean probability is {clean:.3g} % (clean text) and {corrupted:.3g} % (corrupted).",
     "not_above_0": (
         "The metric is not clearly above 0 on the clean text. If the metric is a logit difference, the model does "
-        "not know the answer, and shares of the difference between the texts mean nothing."
+        "not know the answer, and restored shares mean nothing."
     ),
     "metric": "The metric is {clean:3} on the clean text and {corrupted:3} on the corrupted text.",
-    "difference": "The difference over {n} pairs of texts is {difference:3} ({interval:3}).",
+    "difference": "The mean difference over {n} pairs is {difference:3} ({interval:3}).",
     "one_pair": "One pair of texts gives no intervals. Headway names heads with {least:.0%} or more of the difference.",
-    "unknown_answer": "Headway states no share of this difference, since the model does not clearly know the answer.",
+    "unknown_answer": "No restored shares are given, since the model does not clearly know the answer.",
     "favours_corrupted": "The corrupted text favours the answer more than the clean text: nothing can be restored.",
     "equal_metric": "The metric does not differ between the texts, so there is nothing to restore.",
     "unclear_difference": "This difference is not clearly different from 0, so there is nothing to restore.",
@@ -313,9 +313,9 @@ FINDINGS = {
 """The sentences of a finding about heads, and the entries of their lists, by kind."""
 
 DOUBTFUL = {
-    "former_search": "a former search chose the seeds",
+    "former_search": "a search chose the seeds",
     "no_better_than_bigram": "not trained enough",
-    "lost_text": "no common unit of loss",
+    "lost_text": "no loss in bits per byte",
     "still_falling": "not trained enough",
     "rates_matter": "learning rates matter",
 }
@@ -326,9 +326,9 @@ IN_DOUBT = {
         "in doubt: none of these arms is better than a bigram model, and such models cannot show what heads do"
     ),
     "falling": (
-        "in doubt: in the last tenth of training, the {metric} still fell by more than this difference or its margin"
+        "in doubt: in the last tenth of training, the {metric} still fell by more than this difference or the margin"
     ),
-    "rates": "in doubt: another learning rate changes the {metric} by more than this difference or its margin",
+    "rates": "in doubt: another learning rate changes the {metric} by more than this difference or the margin",
 }
 """The clause in the sentence of an answer by the kind of its doubt."""
 
@@ -481,14 +481,14 @@ def others_sentence(outcomes: Counter[str]) -> str:
     """Return the sentence that counts further comparisons by their outcome in a few words.
 
     Examples:
-        >>> others_sentence(Counter(["open", "open", "clear too"]))
-        'The other 3 comparisons: 2 are open, 1 is clear too.'
+        >>> others_sentence(Counter(["no clear difference"] * 2 + ["a clear difference"]))
+        'The other 3 comparisons: 2 show no clear difference, 1 shows a clear difference.'
     """
     n = outcomes.total()
     if len(outcomes) == 1:
         template = OTHER if n == 1 else OTHERS_ALIKE
         return template.format(n=n, outcome=next(iter(outcomes)))
-    counts = [f"{times} {'is' if times == 1 else 'are'} {outcome}" for outcome, times in outcomes.most_common()]
+    counts = [f"{times} {'shows' if times == 1 else 'show'} {outcome}" for outcome, times in outcomes.most_common()]
     return OTHERS.format(n=n, counts=", ".join(counts))
 
 
@@ -497,7 +497,7 @@ def agreement(says: str, kind: Kind) -> str:
 
     Examples:
         >>> agreement("better", "worse"), agreement("better", "open")
-        ('does not agree', 'no verdict here')
+        ('does not agree', 'inconclusive')
     """
     if kind == says:
         return AGREES

@@ -94,7 +94,7 @@ class PlannedCosts:
         arms = [cost.arm for cost in self.costs]
         if all(arm.parent is None for arm in arms):
             return ()
-        tree = Tree("each run starts from the run of the arm above with the same seed", guide_style="dim")
+        tree = Tree("each run is initialised from the parent arm's run with the same seed", guide_style="dim")
         branches: dict[str, Tree] = {}
         for arm in sorted(arms, key=lambda arm: len(arm.ancestors)):
             above = tree if arm.parent is None else branches.get(arm.parent.full_name, tree)
@@ -114,9 +114,9 @@ class PlannedCosts:
         if len(self.costs) > 1:
             yield from self._matches()
         if any(c.run.declared_steps is None and c.steps for c in self.costs):
-            yield "the length of an epoch is an estimate from the known facts about the corpus"
+            yield "the epoch length is estimated from what is known of the corpus"
         if any(c.steps is None for c in self.costs):
-            yield "until the corpus is read, the length of an epoch is unknown, so FLOPs and time of a run are left out"
+            yield "FLOPs and time are left out, since the epoch length is unknown until the corpus is read"
         if any(c.arm.parent is not None for c in self.costs):
             yield "layouts and costs of pruned arms are estimates until their runs begin"
         yield from dict.fromkeys(c.about_trial for c in self.costs if c.about_trial)
@@ -141,7 +141,7 @@ class PlannedCosts:
         if any(n_steps):
             numbers = sum(n * cost.budget.n_parameters for n, cost in zip(n_steps, self.costs, strict=True))
             taken = size(4 * numbers * len(self.experiment.seeds))
-            yield f"weights of {_range(n_steps)} of each run are kept: {taken} in all, in single precision"
+            yield f"each run stores its weights at {_range(n_steps)}: {taken} in all (float32)"
 
     def _total(self) -> Iterable[str]:
         times = [c.seconds for c in self.costs if c.seconds is not None]
@@ -166,8 +166,8 @@ class PlannedCosts:
         for key in ("steps", "tokens", "epochs"):
             length = getattr(self._run.training, key, None)
             if length:
-                example = f", for example with --set training.{key}={length // 10}" if length >= 100 else ""
-                yield f"training.{key} ({length:,} here) sets the length of a run; smaller means shorter{example}"
+                example = f"; for a shorter run, --set training.{key}={length // 10}" if length >= 100 else ""
+                yield f"training.{key} ({length:,} here) sets the length of a run{example}"
 
 
 def _alike(values: Iterable[tuple[str, Value]]) -> dict[Value, list[str]]:

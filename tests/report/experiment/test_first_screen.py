@@ -40,7 +40,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
 def test_the_answer_names_its_quantity_and_its_interval_and_counts_the_rest(icl: ReportData) -> None:
     found = screen(icl)
     assert found.answer.startswith("1 head vs 2 heads: worse, evaluation MSE +112.9 % (simultaneous 95 % CI 107.5 ")
-    assert found.answer.endswith("; 3 seeds). The other 2 comparisons are not clear.")
+    assert found.answer.endswith("; 3 seeds). The other 2 comparisons show no clear difference.")
     assert (
         found.setting
         == "Evaluation MSE (y squared): 4 arms with 216 parameters on regression, 3 seeds. Lower is better."
@@ -92,7 +92,7 @@ def test_an_answer_in_doubt_says_so_and_the_reason_stands_once(orders: ReportDat
     assert "worse, in doubt" in html
     said = screen(found).answer
     assert said.startswith("In doubt: ascending vs constant: worse, evaluation loss +")
-    assert said.endswith("The other comparison is in doubt.")
+    assert said.endswith("The other comparison shows a difference in doubt.")
 
 
 def test_questions_on_arms_that_were_not_chosen_are_silent(tmp_path: Path) -> None:

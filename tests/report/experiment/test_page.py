@@ -304,9 +304,9 @@ def test_the_answer_is_markdown_with_a_picture_beside_it(directory: Path) -> Non
     assert "(icl-heads.png)" in text
     assert (directory / "answer" / "icl-heads.png").read_bytes().startswith(b"\x89PNG")
     assert "| one head &lt;b&gt;loses&lt;/b&gt; | a paper; seeds: 1 | agrees: 1 head vs 2 heads: worse, " in text
-    assert "| four heads lose |  | no verdict here: 4 heads vs 2 heads: no clear difference, " in text
+    assert "| four heads lose |  | inconclusive: 4 heads vs 2 heads: no clear difference, " in text
     assert "| heads are many |  | not compared |" in text
-    assert re.search(r"\n- More seeds: 1 of 2 comparisons have no clear answer yet, and about \d+ more", text)
+    assert re.search(r"\n- More seeds: no clear answer yet in 1 of 2 comparisons; about \d+ more", text)
     assert "\n| 1 head vs 2 heads | +112.9 (" in text
     assert re.search(r"9 runs, all finished; .* of processor time; .*finished on 20\d\d-\d\d-\d\d with Headway", text)
     assert "- To repeat it: `headway run icl-heads --seeds 3 --arms h1,h2,h4 --set " in text

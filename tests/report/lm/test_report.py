@@ -129,7 +129,7 @@ def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:
     assert figure is not None
     points = [row for row in rows(figure) if "plain" in row]
     assert {row["label"] for row in points if row["plain"]} == {"NoDL-96-5.5M", "NoDL-384-27M", "NoDL-768-69M"}
-    assert "The line joins the plain models" in figure.caption
+    assert "The line interpolates the loss of plain models" in figure.caption
 
 
 def test_lane_use_ends_before_the_final_norm(lanes: ReportData) -> None:
@@ -186,7 +186,7 @@ def test_whole_blocks_of_samples_are_drawn_where_there_are_three(tmp_path: Path,
     figure = samples.repetition(material)
     assert ({row["token"] for row in rows(figure)} if figure else set()) == drawn
     assert (
-        f"; of the last {n_tokens % 100} tokens, 50 % complete an earlier 4-gram"
+        f"; 50 % of the last {n_tokens % 100} tokens repeat an earlier 4-gram"
         in samples.writings(material)[0].samples[1].note
     )
 
@@ -211,7 +211,7 @@ def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None
     assert "&lt;/blockquote&gt;&lt;script&gt;alert(1)" in html
     assert evil not in html
     assert "Once upon a time there was" in html
-    assert "of the last 100 tokens, " in html
+    assert "of the last 100 tokens repeat an earlier 4-gram" in html
     assert "One seed, so no band." in html
 
 

@@ -429,14 +429,14 @@ WEIGHTS = "document.querySelector('.side').dataset.weights"
 def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_are(page, keeping):
     page.open(keeping, "#head=L1H0&head2=L1H0")
     assert "tokens that the head copies when it attends to themThe 3.0" in page.text(CIRCUITS)
-    assert page.text(CIRCUITS).endswith("The model is the finished one.")
+    assert page.text(CIRCUITS).endswith("Shown: the finished model.")
     finished = page.text(COMPOSITION)
     for step, word, of in (
-        (500, "The", "The model is that of step 500."),
-        (700, " cat", "The model is that of step 700."),
-        (1000, " cat", "The model is that of step 700, the last step before 1,000 with stored weights."),
-        (2000, " sat", "The model is that of step 2,000."),
-        (12_000, " sat", "The model is that of step 2,000, the last step before 12,000 with stored weights."),
+        (500, "The", "Shown: the model at step 500."),
+        (700, " cat", "Shown: the model at step 700."),
+        (1000, " cat", "Shown: the model at step 700, the last step before 1,000 with stored weights."),
+        (2000, " sat", "Shown: the model at step 2,000."),
+        (12_000, " sat", "Shown: the model at step 2,000, the last step before 12,000 with stored weights."),
     ):
         to_step(page, step)
         assert f"tokens that the head copies when it attends to them{word} 7.5" in page.text(CIRCUITS)
@@ -449,14 +449,14 @@ def test_circuits_and_compositions_follow_the_slider_and_say_of_which_step_they_
         assert page.text(".panel h3").endswith(f"numbers of step {probed:,}")
     to_step(page, 40)
     assert "The 3.0" in page.text(CIRCUITS)
-    first = "The model is the finished one, since the first stored weights are from step 500."
+    first = "Shown: the finished model, since the first stored weights are from step 500."
     assert page.text(CIRCUITS).endswith(first)
     right = "document.querySelectorAll('.side')[1].querySelector('.lists .list:nth-child(2)').textContent"
     assert page.value(right).endswith(
-        "The model is the finished one, since this run stored no weights during training (logging.weights)."
+        "Shown: the finished model, since this run stored no weights during training (logging.weights)."
     )
     to_step(page, None)
-    assert page.text(CIRCUITS).endswith("The model is the finished one.")
+    assert page.text(CIRCUITS).endswith("Shown: the finished model.")
     assert page.text(COMPOSITION) == finished
 
 
@@ -468,9 +468,9 @@ def test_patterns_follow_the_slider_and_say_where_they_are_cut(page, keeping):
     page.until(f"{WEIGHTS} === '700'")
     assert page.text(".said").startswith("“mat” (5) attends to The (0) 0.79")
     about = "document.querySelector('.panel .which').textContent"
-    assert page.value(about) == "A sequence of the text. The model is that of step 700."
+    assert page.value(about) == "A sequence of the text. Shown: the model at step 700."
     to_step(page, 1000)
-    said = "The model is that of step 700, the last step before 1,000 with stored weights."
+    said = "Shown: the model at step 700, the last step before 1,000 with stored weights."
     assert page.value(about) == f"A sequence of the text. {said}"
     assert page.value(WEIGHTS) == "700"
     page.choose("#choose-sequence", "2")
@@ -483,7 +483,7 @@ def test_patterns_follow_the_slider_and_say_where_they_are_cut(page, keeping):
     page.until(f"{WEIGHTS} === '700'")
     to_step(page, None)
     page.until(f"{WEIGHTS} === 'finished'")
-    assert page.value(about) == "A sequence of the text. The model is the finished one."
+    assert page.value(about) == "A sequence of the text. Shown: the finished model."
     page.open(keeping, "#head=L0H0&head2=L0H0&token=5&step=2000")
     page.until(f"{WEIGHTS} === '2000'")
     assert page.text(".said").startswith("“mat” (5) attends to The (0) 0.79")
@@ -498,7 +498,7 @@ def test_a_run_that_kept_weights_and_was_not_probed_has_a_slider_over_them(page,
     page.choose("#choose-step", "1")
     assert page.text(".step output") == "step 40"
     assert address(page)["step"] == "40"
-    assert page.text(CIRCUITS).endswith("The model is that of step 40.")
+    assert page.text(CIRCUITS).endswith("Shown: the model at step 40.")
     said = "numbers of the finished model, since this run was not measured during training"
     assert page.text(".panel h3").endswith(said)
     assert picked(page).startswith("L0H0: previous token score 0.80")

@@ -74,7 +74,7 @@ def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -
     assert "means over 2 seeds. Bands span the range over seeds" in captions["loss"]
     assert "mean over 2 seeds" in captions["lengths"]
     assert "95 % bootstrap intervals" in captions["lengths-by-arm"]
-    assert "Strong lines: seed 0; faint lines: 1 further seed" in captions["dynamics"]
+    assert "Strong lines: seed 0; faint lines: other seeds (1 of 1)" in captions["dynamics"]
     assert "too few seeds for an interval" in captions["final-error"]
 
 

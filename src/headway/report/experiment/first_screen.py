@@ -212,11 +212,14 @@ def _others(results: Results, rest: Sequence[ShownDifference]) -> str:
     if not rest:
         return ""
     words = {
-        "apart": "clear too",
-        "small": "clear too",
-        "same": f"within the margin of {margin_of(results):g} %",
+        "apart": "a clear difference",
+        "small": "a clear difference",
+        "same": f"a difference within {margin_of(results):g} %",
     }
-    outcomes = ["in doubt" if one.judged.doubts else words.get(one.judged.outcome, "not clear") for one in rest]
+    outcomes = [
+        "a difference in doubt" if one.judged.doubts else words.get(one.judged.outcome, "no clear difference")
+        for one in rest
+    ]
     return f" {others_sentence(Counter(outcomes))}"
 
 
@@ -355,7 +358,7 @@ def _setting(material: ReportData) -> str:
     runs = [arm.shown.run.spec for arm in arms] or [material.run]
     sizes = sorted({int(size) for arm in arms for size in arm.final("n_parameters")})
     corpora = [[PurePath(text).name if text.startswith("/") else text for text in run.task.corpora] for run in runs]
-    titles = [", ".join(texts) or run.task.title for texts, run in zip(corpora, runs, strict=True)]
+    titles = [" and ".join(texts) or run.task.title for texts, run in zip(corpora, runs, strict=True)]
     tasks = list(dict.fromkeys(titles))
     on = f" on {tasks[0]}" if len(tasks) == 1 else f" on {len(tasks)} tasks"
     of = counted(len(arms) or len({run.name for run in material.runs if run.control is None}), "arm")
@@ -379,12 +382,12 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
     undecided = [one for one in plain if not one.is_settled]
     if undecided:
         more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
-        many = f", and {about(more)} more seeds would settle them" if more else ""
-        yield f"More seeds: {len(undecided)} of {counted(len(plain), 'comparison')} have no clear answer yet{many}."
+        many = f"; {about(more)} more seeds would settle all" if more else ""
+        yield f"More seeds: no clear answer yet in {len(undecided)} of {counted(len(plain), 'comparison')}{many}."
     if any(one.outcome == "same" for one in plain):
-        yield f"A smaller margin than {margin_of(material.results):g} %: Headway counts smaller differences as equal."
+        yield f"A margin below {margin_of(material.results):g} %: differences within the margin count as equal."
     yield from cautions
-    yield "Another task, model size or length of training: the answer holds for the setting above."
+    yield "Another task, model size or training length: the answer holds only for the setting above."
 
 
 def _care(material: ReportData, n: int) -> str:

@@ -54,7 +54,7 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             measure.sentence,
             several_seeds if material.n_seeds > 1 else measure.one_seed,
             measure.ticks,
-            "Estimators far from every arm have no tick." if len(near) < len(ticks) else "",
+            "Estimators far from all arms are not drawn." if len(near) < len(ticks) else "",
         ),
         chart=grid([_outcome_chart(material, measure, those, near) for those in _apart(measure, arms)], 1),
     )

@@ -66,7 +66,7 @@ def association(material: ReportData) -> Figure | None:
     return Figure(
         name="association",
         part=PART,
-        title="How much of the loss the diversity of a layer explains",
+        title="Variance of the loss explained by the diversity of a layer",
         caption=_caption(material, entries),
         chart=panels(alt.layer(*layers, data=inline(rows)), arms),
     )
@@ -117,13 +117,13 @@ def _caption(material: ReportData, entries: Sequence[LayerAssociation]) -> str:
         f"dissimilarity. Steps: {early}the whole training (to step {last['whole']:,}). Large points are means over "
         f"{counted(material.n_seeds, 'seed')}{'; small points are seeds' if seeds > 1 else ''}.",
         "Any two curves with a trend in time have a high R².",
-        "Diamonds show the R² with the mean over seeds subtracted from every value. Grey: the chance level, "
-        "which is the R² with the heads of other seeds."
+        "Diamonds: R² after subtracting the mean over seeds from every value. Grey: chance level, "
+        "the R² with the heads of other seeds."
         if any(entry.r2_own is not None for entry in entries)
         else "",
         f"The significance of R² {reason}." if reason else "",
-        f"{n_told} of {len(tested)} diamonds exceed chance (permutation of seeds, p below 0.05 each; chance alone "
-        f"gives about {number(LEVEL * len(tested), 2)})."
+        f"{n_told} of {len(tested)} diamonds exceed chance (permutation test over seeds, uncorrected p below 0.05; "
+        f"about {number(LEVEL * len(tested), 2)} expected by chance)."
         if tested and not reason
         else "",
     )
@@ -276,16 +276,18 @@ def lane_diagram(material: ReportData) -> Figure | None:
         return None
     drawings = []
     for (side, _), arms in kinds.items():
-        title = f"{listed(arm.label for arm in arms)}: read out on the {'same' if side == 'same' else 'other'} side"
+        title = (
+            f"{listed(arm.label for arm in arms)}: read-out on the {'embedding' if side == 'same' else 'opposite'} side"
+        )
         drawings.append(panel(_drawing(declared(arms[0]).model), WIDTH - 20, 160, title))
     return Figure(
         name="lane-diagram",
         part="Data lane",
         title="The data lane",
-        caption="The residual stream runs from left to right. Heights are to scale for the first arm named. "
-        "The token embedding fills the blue entries. The yellow entries, the lane, start at zero "
-        "unless positions are added. Every layer reads and writes all entries. The read-out reads as "
-        "many entries as the embedding fills.",
+        caption="The residual stream runs from left to right; heights are to scale for the first arm named. "
+        "The token embedding fills the blue entries; the yellow entries (the lane) start at zero unless "
+        "positions are added. Every layer reads and writes all entries; the read-out reads as many as the "
+        "embedding fills.",
         chart=grid(drawings, 1, (18, 18)),
     )
 

@@ -61,10 +61,10 @@ FINAL = {
     "eval_loss_nats": LOSS.axis,
     "total_heads": "heads in all layers",
     "n_parameters": "parameters",
-    "tokens": "tokens trained on",
+    "tokens": "training tokens",
 }
 """Final metrics in the opening table: name to heading."""
-_OF_ITS_OWN = "; tokens do not include the training of the run that an arm starts from"
+_OF_ITS_OWN = "; tokens exclude the training of the initial checkpoint"
 _WHICH = " (of its group, or of the experiment)"
 
 

@@ -47,7 +47,7 @@ def repetition(material: ReportData) -> Figure | None:
     return Figure(
         name="repetition",
         part="Samples",
-        title="How samples repeat themselves",
+        title="Repetition in samples",
         caption=join(
             f"Share of 4-grams that occur earlier in the same sample, in blocks of {BLOCK} tokens.",
             f"Each line is an arm: the mean over {counted(max(row['n'] for row in rows), 'sample')}."
@@ -129,7 +129,7 @@ def _note(sample: dict[str, Any], seed: int) -> str:
     said += f"{sample['n_tokens']:,} tokens"
     if repeated is not None:
         last = (sample["n_tokens"] - 1) % BLOCK + 1
-        said += f"; of the last {last} tokens, {100 * repeated:.0f} % complete an earlier 4-gram"
+        said += f"; {100 * repeated:.0f} % of the last {last} tokens repeat an earlier 4-gram"
     if sample.get("unused_share") is not None:
         said += f"; {100 * sample['unused_share']:.1f} % of the tokens never occur in the training text"
     return said + "."
@@ -182,10 +182,9 @@ def table(material: ReportData) -> Table | None:
         columns=("", *map(material.experiment.control_label, controls)),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
         caption=(
-            "Each cell gives the verdict and the range of the tested number over arms. Its last line counts the arms: "
-            "holds / does not hold / cannot be told. Grey rows use the metric as published: if a grey verdict "
-            "differs from the row above, the metric is the reason. If a column differs from the first column, its "
-            "control is the reason."
+            "Each cell: verdict, range of the tested number over arms, and numbers of arms (holds / does not hold / "
+            "cannot be told). Grey rows use the metric as published, which explains any difference from the row "
+            "above. A column's control explains any difference from the first column."
         )
         + ("" if _OF_PRUNING.intersection(order) else _NOT_HERE),
     )

@@ -245,10 +245,9 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
         title="Loss against trained parameters",
         caption=join(
             f"Each point is an arm: {mean_said(material.n_seeds)}.",
-            "The line joins the plain models (no lane, full-rank matrices), so it shows the loss of a plain model of "
-            "each size."
+            "The line interpolates the loss of plain models (no lane, full-rank matrices)."
             if len(plain) > 1
-            else "No line is drawn, since all plain models (no lane, full-rank matrices) have the same size.",
+            else "No line is drawn, since fewer than two arms are plain models (no lane, full-rank matrices).",
             "Hollow points: arms under a control." if any(row["control"] for row in points) else "",
             below_and_above(material, y),
         ),
@@ -317,7 +316,7 @@ def busy(material: ReportData) -> str:
     if not unmeasured:
         return ""
     arms = "all arms" if len(unmeasured) == len(timed) else listed(unmeasured)
-    return f"The speed of {arms} is not measured, since the machine was busy."
+    return f"The speed of {arms} is missing, since the machine was busy."
 
 
 def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> Datum:

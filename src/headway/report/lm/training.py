@@ -57,7 +57,7 @@ def learning(material: ReportData) -> Figure | None:
     width = (WIDTH - 60) // len(columns) - 62 if several else (WIDTH - 60) // 2 - 20
     whole = _ends(rows, values(material).values())
     style = keyed("what", _styles(material, whole), nested=False)
-    x = Axis("x", f"tokens trained on ({unit})", scale={"nice": False}, ticks={"tickCount": 6})
+    x = Axis("x", f"training tokens ({unit})", scale={"nice": False}, ticks={"tickCount": 6})
     # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
     y = Axis("loss_nats", "evaluation loss (nats)", domain=whole, log=True, ticks={"tickCount": 5, "minExtent": 34})
     panels = [
@@ -161,7 +161,7 @@ def learning_rates(material: ReportData) -> Table | None:
     named, rows = arm_styles(material.experiment), []
     for entry in entries:
         means = {rate.factor: rate.mean for rate in entry.rates}
-        best = f"x{entry.best:g}" + (" (at the end of the range)" if entry.at_edge else "")
+        best = f"x{entry.best:g}" + (" (edge of the tested range)" if entry.at_edge else "")
         verdicts = "\n".join(c.verdict for c in entry.comparisons) or "–"
         cells = (named[entry.arm].label, *(number(means.get(f)) for f in factors), best, verdicts)
         rows.append(Row(cells=cells, colour=named[entry.arm].colour))
@@ -215,9 +215,7 @@ def against_kept(material: ReportData) -> Figure | None:
             "Each point is a pruned model without further training, evaluated on the same held-out sequences. The "
             "rise is relative to the unpruned model of the same seed.",
             f"Lines: {mean_said(material.n_seeds)}.",
-            "Rule by which each method removes heads: "
-            + "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods)
-            + ".",
+            "Pruning criteria: " + "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods) + ".",
         ),
         chart=_pruned_lines(rows, styles),
     )
@@ -287,7 +285,7 @@ def lane_use(material: ReportData) -> Figure | None:
             "The lane's share of the stream's squared norm, averaged over tokens, before each layer and before the "
             "final norm. Grey: the lane's share of the width.",
             f"Above: the end of training, {mean_said(material.n_seeds)}.",
-            f"Below: the course of training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
+            f"Below: during training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
             if over
             else "",
         ),

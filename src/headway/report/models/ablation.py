@@ -94,10 +94,10 @@ def circuit_losses(found: Ablation) -> Figure | None:
     return Figure(
         name="circuit",
         part="The circuit",
-        title=f"The loss with {listed(map(named, one.heads))} alone",
+        title=f"Loss with {listed(map(named, one.heads))} alone",
         caption="All heads outside a circuit are ablated, by one of three methods. Thick: 95 % interval over "
-        f"sequences. Thin lines: {random_circuits_said(one)}. The loss of a good circuit is near that "
-        "of all heads.",
+        f"sequences. Thin lines: {random_circuits_said(one)}. A good circuit has nearly "
+        "the loss of all heads.",
         chart=grid(panels, 3, (14, 0)),
     )
 
@@ -227,8 +227,8 @@ def pair_intervals(found: Ablation) -> Figure | None:
         "Change of the loss without both heads, minus the changes without each alone, in nats per token. Right of 0: "
         "the heads are redundant; left of 0: they work together.",
         f"Thick: 95 % interval over sequences; thin: simultaneous interval for {counted(len(names), 'pair')}.",
-        "Measured are pairs of heads that matter most or that matter more when others are ablated"
-        + (f", and pairs of heads with the most similar outputs (cosine): {', '.join(alike)}." if alike else "."),
+        "Measured pairs: heads that matter most or that matter more when others are ablated"
+        + (f", and heads with the most similar outputs (cosine): {', '.join(alike)}." if alike else "."),
     )  # fmt: skip
     return Figure(
         name="interactions",
@@ -267,10 +267,10 @@ def estimates(found: Ablation) -> Figure | None:
         name="estimates",
         part="Estimates",
         title="Cheap estimates against exact effects",
-        caption="Horizontal: exact change of the loss without the head, in nats per token; vertical: its estimate. On "
-        "the dashed line, the estimate is exact. Michel's importance has no sign, so its ranks are also compared with "
-        "absolute effects. If no head has a clear effect, no rank correlation is given. Integrated gradients are "
-        "shares of the joint effect of all heads.",
+        caption="Horizontal: exact change of the loss without the head, in nats per token; vertical: its estimate; "
+        "dashed: both are equal. Michel's importance has no sign, so its ranks are also compared with absolute "
+        "effects; without a clear effect of any head, no rank correlation is given. Integrated gradients divide the "
+        "joint effect of all heads among them.",
         chart=grid(panels, len(KINDS), (26, 18)),
     )
 
@@ -311,7 +311,7 @@ def ablation_page(found: Ablation) -> ModelPage:
         title=f"Ablation of heads: {found.name}",
         headline=headline(found),
         second=_together(found),
-        read=f"Loss on {found.read}; replacements of ablated heads come from {found.other}",
+        read=f"Loss on {found.read}; mean and resample ablation take outputs from {found.other}",
         found=found,
         overview=ways(found),
         heads=heads(found),

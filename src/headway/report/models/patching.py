@@ -95,8 +95,8 @@ def position_map(found: PatchedModel, site: PatchSite) -> Figure | None:
         part="Positions",
         title=f"Share restored at each position: {SITES[site]}",
         caption=(
-            f"Columns: tokens of the corrupted text{alike}. In each cell, the head gets its {SITES[site]} from the "
-            "clean text at this position only. For keys and values, positions are those of keys."
+            f"Columns: tokens of the corrupted text{alike}. Each cell patches the head's {SITES[site]} from the clean "
+            "text at this position only. For keys and values, positions are key positions."
         )
         + (f" Not drawn: {counted(left_out, 'head')} with smaller shares." if left_out else ""),
         chart=panel([cells], min(WIDTH - 160, 26 * len(found.positions)), 18 * len(heads)),
@@ -121,7 +121,7 @@ def patterns(found: PatchedModel) -> Figure:
         title=(
             "Attention patterns of the heads of the strongest path"
             if of_path
-            else "Attention pattern of the head that moves the metric most"
+            else "Attention pattern of the head with the largest effect"
         )
         + (", on the first pair" if len(found.patching.clean) > 1 else ""),
         caption="Attention weights: rows are queries, columns are keys; white is 0, dark is "
@@ -208,7 +208,7 @@ def head_path_maps(found: HeadPaths) -> Figure | None:
         title="Direct effects between heads",
         caption=join(
             "Rows: the head that writes, patched from the clean text. Columns: the later head that reads this "
-            "output into its queries, keys or values. Everything else stays as on the corrupted text.",
+            "output into its queries, keys or values. All other activations stay corrupted.",
             thinned,
         ),
         chart=chart,
@@ -288,8 +288,8 @@ def heads(found: PatchedModel) -> Table:
         rows.append(Row(cells=(named(patching.heads[at]), *cells, "paths cancel" if patching.cancels[at] else "")))
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
-        "Restored shares of the metric's difference, exact and estimated from one gradient. "
-        f"If paths through later layers cancel, the estimate is wrong. {_intervals(found)} "
+        "Restored shares of the metric's difference, exact and by attribution patching (one gradient). "
+        f"If paths through later layers cancel, the estimate fails. {_intervals(found)} "
         f"On these texts the metric is {number(float(patching.clean.mean()), 3)} (clean) and "
         f"{number(float(patching.corrupted.mean()), 3)} (corrupted)."
     )

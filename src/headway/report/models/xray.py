@@ -39,10 +39,10 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
         part="Composition",
         title="How heads compose",
         caption=join(
-            "Rows: the earlier head. Columns: the later head, whose queries, keys or values read the earlier head's "
-            "output. The number is the Frobenius norm of the product of both circuits, divided by the product of "
-            f"their norms. Unrelated circuits have about {decimal(found.null)}. Headway names a pair only if the "
-            "earlier head also contributes to the later head's score or output on the text.",
+            "Rows: earlier heads. Columns: later heads, whose queries, keys or values read the earlier head's output. "
+            "Composition score: Frobenius norm of the product of both circuits, divided by the product of their norms "
+            f"(about {decimal(found.null)} for unrelated circuits). Headway names a pair only if the earlier head also "
+            "contributes to the later head's score or output on the text.",
             thinned,
         ),
         chart=chart,
@@ -178,7 +178,7 @@ MEANS = {
 """Columns of the table of layers that are means over heads."""
 TOPS = {
     "sink_score": "highest sink score",
-    "previous_token_score": "highest previous token score",
+    "previous_token_score": "highest previous-token score",
     "induction_score": "highest induction score",
 }
 """Columns that name the layer's highest head."""
@@ -197,9 +197,8 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "The column heads gives query heads:KV heads x head width; KV heads are left out if there are as many. Other "
-        "columns: means over heads or pairs of heads (in parentheses: random heads on the same text), or the layer's "
-        "highest head."
+        "Column heads: query heads:KV heads x head width (KV heads only if fewer). Other columns: means over heads or "
+        "pairs of heads (in parentheses: random heads on the same text), or the layer's highest head."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=rows, caption=caption)
 
@@ -287,7 +286,7 @@ def _number(score: HeadScores, value: float) -> str:
 def _top(xray: XRay, metric: str, name: str) -> str:
     values = xray.scores[metric].values.get(name)
     if values is None or not np.isfinite(values).any():
-        return "hidden by window" if metric in REPEATED and values is not None else "–"
+        return "window too short" if metric in REPEATED and values is not None else "–"
     head = int(np.nanargmax(values))
     return f"H{head} {decimal(float(values[head]))}"
 

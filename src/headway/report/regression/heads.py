@@ -178,8 +178,7 @@ def _caption(arms: list[ArmResults]) -> str:
         "Each line is a head, in the same colour in every figure. w: mean diagonal entry of the x block of the QK "
         "circuit; mu: the y entry of the OV circuit.",
         f"Strong lines: seed {' or '.join(map(str, seeds))}"
-        + (f"; faint lines: {min(others, OTHERS)} further seed{'s' * (min(others, OTHERS) > 1)}" if others else "")
-        + (f" of {others}." if others > OTHERS else "."),
+        + (f"; faint lines: other seeds ({min(others, OTHERS)} of {others})." if others else "."),
         "The order and the signs of heads are arbitrary, so seeds are not averaged." if others else "",
         f"Dashed ({', '.join(theory)}): mu*(w), the mu that minimises the theory's effective loss at the current w "
         "(left out for very small w)."

@@ -140,13 +140,13 @@ def second_head(material: ReportData) -> Figure | None:
     return Figure(
         name="second-head",
         part="Outcome",
-        title="What the second head is worth",
+        title="Benefit of a second head",
         caption=join(
             "Points: error of one head divided by the error of two heads, the median over up to "
             f"{counted(max(worth.seeds for worth in worths), 'seed')}{interval}.",
             "Lines: the ratio of the lowest exact risks of one and of two heads, simulated with fixed draws.",
-            "Dashed: the ratio that the effective loss, an approximation, predicts. This ratio is the same for all d, "
-            "and tends to e = 2.72.",
+            "Dashed: the prediction of the effective loss (an approximation), which is the same for all d and tends to "
+            "e = 2.72.",
             f"For long prompts, the exact ratio tends to {limits}, and to e only for large d.",
         ),
         chart=panel(layers, WIDTH - 320, 340),

@@ -148,7 +148,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
         title="Error against prompt length, beside untrained estimators",
         caption=join(
             f"Seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}; all curves on the same prompts.",
-            "The kernel estimator uses only w and mu, two numbers of each head that the section Heads explains."
+            "The kernel estimator uses only w and mu of each head (see section Heads)."
             if any("kernel" in _curve(a) for a in arms)
             else "",
             "GD is one step of gradient descent. The curve of least squares is a median, since its mean does not exist "
