@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_402,
-    "code lines": 39_277,
+    "tokens": 410_391,
+    "code lines": 39_276,
     "dense modules": 77,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 74,
