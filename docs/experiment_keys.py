@@ -16,10 +16,10 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from headway.config.command import CommandRun
 from headway.config.document import RUN_SECTIONS, Document, Logging, Published
 from headway.config.kinds import run_kinds
 from headway.config.lm.run import TokensRun
+from headway.config.own_program import CommandRun
 from headway.config.regression import IclRun
 from headway.config.run import RunSpec
 from headway.config.spec import Spec, specs_in

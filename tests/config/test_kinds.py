@@ -3,9 +3,9 @@
 import pytest
 
 from headway.config import kinds
-from headway.config.command import CommandRun
 from headway.config.kinds import parse_run, parse_stored
 from headway.config.load import load
+from headway.config.own_program import CommandRun
 from headway.config.regression import IclRun
 from headway.errors import DeclarationError
 

@@ -47,7 +47,7 @@ EXCEPTIONS = {
     "config/experiment.py": ("read_text", OWN),
     "config/plugins.py": ("read_bytes rglob touch", "installed packages, and a mark in the private cache"),
     "config/yaml.py": ("glob", OWN),
-    "config/command.py": ("chmod", "the copy of a script in the folder of its run"),
+    "config/own_program.py": ("chmod", "the copy of a script in the folder of its run"),
     "execute/work.py": ("rglob", "the folder that a training command has filled"),
     "analysis/inputs.py": ("np.load", GIVEN),
     "analysis/text_pairs.py": ("read_text", GIVEN),

@@ -34,7 +34,7 @@ sys.path.extend([str(Path(__file__).parents[1]), str(Path(__file__).parents[2] /
 from rich.console import Console
 from support import planted_effects, quadratic
 
-from headway.config import command
+from headway.config import own_program
 from headway.errors import UserError
 from headway.execute import work as work_module
 from headway.execute.work import work
@@ -69,7 +69,7 @@ STORED_FILES = (
     StoredFile(pattern=document.FILE, by="its first line"),
     StoredFile(pattern="looks/*.json", by="the document"),
     StoredFile(pattern="plugins/*.py", by="its name"),
-    StoredFile(pattern=f"{command.FOLDER}/*", by="its name"),
+    StoredFile(pattern=f"{own_program.FOLDER}/*", by="its name"),
     *(StoredFile(pattern=pattern, by="itself") for pattern in document.SIGNED),
     StoredFile(pattern=integrity.CHECKED, by="nothing: where it is damaged, runs are read whole"),
     StoredFile(pattern=f"{_OF_RUN}/run.json", by="itself"),

@@ -5,8 +5,8 @@
   field's words for keys and options;
 * `experiment`: an experiment, its `arms`, its `contrasts` and which arms are compared; `run`: one complete training
   run; `kinds`: the table of laboratories and kinds of task;
-* `regression`: runs of in-context regression; `lm`: runs of transformers on tokens; `command`: runs of a training
-  command of the user's own;
+* `regression`: runs of in-context regression; `lm`: runs of transformers on tokens; `own_program`: runs of a
+  training command of the user's own;
 * `metrics`, `head_metrics`: the names and meanings of all metrics; `plugins`: how the user's own code is found, run and
   stored.
 """

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, get_args
 
 from headway.config import plugins
-from headway.config.command import CommandRun
+from headway.config.own_program import CommandRun
 from headway.config.regression import IclRun
 from headway.config.run import RunSpec, Task, imported
 from headway.config.spec import Locate, Spec, parse, renamed
@@ -22,9 +22,9 @@ LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
         "show": "headway.report.regression.report.LABORATORY",
     },
     "command": {
-        "train": "headway.train.command.LABORATORY",
+        "train": "headway.train.own_program.LABORATORY",
         "compare": "headway.stats.laboratory.LABORATORY",
-        "show": "headway.report.experiment.command.LABORATORY",
+        "show": "headway.report.experiment.own_program.LABORATORY",
     },
     "tokens": {
         "prepare": "headway.data.batch.prepare",

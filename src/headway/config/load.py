@@ -14,11 +14,11 @@ from typing import Any
 
 from headway.config import plugins as plugin_files
 from headway.config.arms import Arm, check_kept
-from headway.config.command import with_hashes
 from headway.config.document import RUN_SECTIONS, Document, all_seeds, label_of, meant_for, starts_of, with_settings
 from headway.config.experiment import Experiment
 from headway.config.kinds import parse_run
 from headway.config.lm.run import impossible_init, pointless_init
+from headway.config.own_program import with_hashes
 from headway.config.plugins import Plugin
 from headway.config.run import RunSpec, effective
 from headway.config.spec import Locate, check_arms, count_values, parse, renamed

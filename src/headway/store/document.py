@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from headway.base import files
 from headway.base.files import Content
 from headway.base.text import counted, listed
-from headway.config import command
+from headway.config import own_program
 from headway.config.plugins import FOLDER, keep
 from headway.config.yaml import read_yaml, write_yaml
 from headway.errors import DeclarationError
@@ -66,7 +66,7 @@ def write(directory: Path, experiment: "Experiment", asked: Iterable[Name] = ())
         files.folder_in(directory, FOLDER)  # by which readers know that there are some
     for name, content in keep(directory, experiment.plugins).items():
         files.write_bytes(files.inside(directory, *name.split("/")), content)
-    command.keep(directory, experiment.code or {})
+    own_program.keep(directory, experiment.code or {})
     kept = {**surroundings(), **_kept(directory, experiment, asked)}
     _write(directory, write_yaml({**experiment.plain(), "headway": kept}))
 

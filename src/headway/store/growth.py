@@ -13,7 +13,7 @@ from typing import Any
 
 from headway.base.files import entries, inside, names_in
 from headway.base.text import counted, listed, some_names
-from headway.config import command, plugins
+from headway.config import own_program, plugins
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.run import RunSpec
@@ -72,10 +72,10 @@ def check(directory: Path, former: Experiment | None, experiment: Experiment) ->
     arms, runs = {arm.full_name: arm for arm in experiment.arms}, _readable(directory)
     named = () if document.doubt(directory) else sorted(document.named(directory))
     if gone := [name for name in dict.fromkeys((*(run.name for run in runs), *dict(named))) if name not in arms]:
-        one, it = len(gone) == 1, "it" if len(gone) == 1 else "them"
+        one = len(gone) == 1
         raise ResultsError(
             f"{'arm' if one else 'arms'} {listed(gone)} {'has' if one else 'have'} runs in {directory} and "
-            f"{'is' if one else 'are'} not in the file; keep {it}, or {_drop(directory, gone)}"
+            f"{'is' if one else 'are'} not in the file; keep {'it' if one else 'them'}, or {_drop(directory, gone)}"
         )
     if changed := [run for run in runs if arms[run.name].spec(run.seed).id != run.id]:
         raise ResultsError(_changed(directory, changed, arms))
@@ -99,7 +99,7 @@ def check_content(path: Path) -> None:
 
 def _is_kept_folder(directory: Path, name: str) -> bool:
     """Return whether a folder holds kept code alone, as it does before there is a document."""
-    kept = {plugins.FOLDER: plugins.KEPT_NAME, command.FOLDER: command.KEPT_NAME}.get(name)
+    kept = {plugins.FOLDER: plugins.KEPT_NAME, own_program.FOLDER: own_program.KEPT_NAME}.get(name)
     folder = inside(directory, name)
     return kept is not None and folder.is_dir() and all(map(kept.fullmatch, names_in(folder)))
 

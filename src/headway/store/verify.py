@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.base.files import Content, entries, json_text, plain, read_bytes
 from headway.base.text import command_line, listed
-from headway.config import command
+from headway.config.own_program import FOLDER, is_kept
 from headway.config.plugins import check_kept
 from headway.errors import DeclarationError, ResultsError
 from headway.store import document, integrity, look_plans
@@ -91,7 +91,7 @@ def _about_strangers(directory: Path, runs: Sequence[document.Name]) -> str:
 def _beside(directory: Path) -> Looked:
     """The damages among the files beside the runs."""
     code = entries(directory, "plugins/*.py")
-    commands = entries(directory, f"{command.FOLDER}/*")
+    commands = entries(directory, f"{FOLDER}/*")
     signed = [file for pattern in document.SIGNED for file in entries(directory, pattern)]
     damages = [
         *map(_why_not_code, code),
@@ -127,7 +127,7 @@ def _why_not_code(file: Path) -> str:
 
 
 def _why_not_command(file: Path) -> str:
-    return "" if command.is_kept(file) else f"{file} is not as it was written; the experiment's file writes it again"
+    return "" if is_kept(file) else f"{file} is not as it was written; the experiment's file writes it again"
 
 
 def _examined(folder: Path, store: Store | None, known: Checked) -> Looked:

@@ -4,5 +4,5 @@
 * `torch_trainer`: training by PyTorch; `device`: the device and its precision; `process_memory`: memory of the process;
 * `regression`: training of in-context models, with `regression_torch` where native code cannot train them;
 * `lm`: training of transformers;
-* `command`: a training command of the user's own, started and read.
+* `own_program`: a training command of the user's own, started and read.
 """

@@ -18,7 +18,7 @@ import numpy as np
 
 from headway.base.files import folder_in, ordinary
 from headway.base.process import RunningCommand, how_it_ended, metric_in
-from headway.config.command import CommandRun, CommandTask, copy_to
+from headway.config.own_program import CommandRun, CommandTask, copy_to
 from headway.config.plugins import directory_of
 from headway.config.run import WORK
 from headway.config.spec import thinned

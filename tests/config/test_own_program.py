@@ -7,9 +7,9 @@ import pytest
 from support.commands import document
 
 from headway.base.files import ordinary
-from headway.config.command import copy_to, keep
 from headway.config.load import read_resolved, resolve
 from headway.config.metrics import METRICS
+from headway.config.own_program import copy_to, keep
 from headway.config.plugins import allow_command, is_allowed_command
 from headway.errors import DeclarationError, ResultsError
 

@@ -13,14 +13,14 @@ from support.tolerance import assert_same
 
 import headway
 from headway.analysis.model import model_folder
-from headway.config.command import CommandTask
 from headway.config.load import load, resolve
+from headway.config.own_program import CommandTask
 from headway.config.run import WORK
 from headway.errors import ResultsError, RunFailed, UserError
 from headway.execute.queue import work_per_step
 from headway.store.directory import Store
 from headway.store.verify import verify
-from headway.train.command import CommandRecords
+from headway.train.own_program import CommandRecords
 
 
 def task(**over):
