@@ -29,7 +29,7 @@ LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
     "tokens": {
         "prepare": "headway.data.batch.prepare",
         "preflight": "headway.data.batch.preflight",
-        "train": "headway.train.lm.laboratory.LABORATORY",
+        "train": "headway.train.lm.LABORATORY",
         "compare": "headway.stats.lm.summary.LABORATORY",
         "show": "headway.report.lm.report.LABORATORY",
     },

@@ -13,7 +13,7 @@ from headway.errors import Diverged, UserError
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 from headway.train import device
-from headway.train.lm.laboratory import LABORATORY
+from headway.train.lm import LABORATORY
 from headway.train.lm.study import open_study
 
 ALL = {"warmup_steps": 3, "grad_accumulation": 2, "lr_schedule": "cosine", "weight_decay": 0.1}
