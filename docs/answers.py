@@ -41,7 +41,6 @@ _NEXT = "not run yet with the current statistical rules; takes 5 to 35 minutes o
 _LONG = "not run yet with the current statistical rules; takes more than an hour on two cores"
 DUE: Mapping[str, str] = {
     **dict.fromkeys(("head-scaling", "regularized"), "not run yet with the current statistical rules"),
-    "x-ray": "in doubt: models with dropout are no better than a bigram model, so the models must train longer",
     "icl-depth": _LONG,
 }
 """Experiments without an answer, and why."""
