@@ -239,8 +239,10 @@ def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
     extra = laboratory_of(experiment.arms[0].resolved_spec).extra(experiment, runs, compared)
     families = of_contrasts + of_compared
     rates = tuple(at_best_rates(experiment, matches, of_arms, compared, looks))
-    case = _case(
-        store.path,
+    case = Case(  # what warnings and doubts are read from: comparisons and contrasts are judged already
+        path=store.path,
+        seen=seen(store.path),
+        runs_seen=runs_seen(store.path),
         experiment=experiment,
         runs=of_arms,
         matches=matches,
@@ -268,11 +270,6 @@ def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
     )
     note = None if case.now is None else Seen(n_seeds=case.now, runs=case.runs_now)
     return results.to_json(), note
-
-
-def _case(directory: Path, **judged: Any) -> Case:
-    """Return what warnings and doubts are read from, and nothing else: comparisons and contrasts are judged already."""
-    return Case(path=directory, seen=seen(directory), runs_seen=runs_seen(directory), **judged)
 
 
 @lru_cache(maxsize=1)

@@ -27,7 +27,7 @@ TableFormat = Literal["latex", "csv", "markdown"]
 def short_verdict(difference: Difference, family: Family | None) -> str:
     """Return the meaning of an interval in a few words."""
     metric = METRICS[difference.metric]
-    sides = ("", "") if getattr(difference, "has_sides", True) else ("",)
+    sides = ("",) if isinstance(difference, JudgedContrast) and not difference.has_sides else ("", "")
     told = verdict_of(difference, family, metric=metric, sides=sides, in_per_cent=difference.is_logarithmic)
     return f"{phrase(replace(told, is_small=False))}, in doubt" if difference.doubts else phrase(told)
 
