@@ -165,7 +165,7 @@ def test_a_circuit_has_a_sentence_a_figure_and_json(ragged, text, tmp_path):
         assert low < found["loss_nats"]["circuit"] < high
     assert (folder / "figures/circuit.svg").exists()
     page = (folder / "ablate.html").read_text()
-    assert "The loss with L0H0 and L2H1 alone" in page
+    assert "Loss with L0H0 and L2H1 alone" in page
     assert content["findings"][-1]["about"] == "circuit"
     assert f"* {content['findings'][-1]['sentence']}\n" in done.stdout
     assert "--circuit" in page

@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_364,
+    "tokens": 410_361,
     "code lines": 39_276,
     "dense modules": 77,
     "functions above 400 tokens": 20,

@@ -46,6 +46,7 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
         "bar: 95 % CI of the mean (t distribution)." if material.n_seeds >= SEEDS else "too few seeds for an interval."
     )
     several_seeds = f"Small points: seeds; large point: their mean; {interval}"
+    panels = [_outcome_chart(material, measure, those, near) for those in _apart(measure, arms)]
     return Figure(
         name=measure.name,
         part="Outcome",
@@ -56,15 +57,14 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
             measure.ticks,
             "Estimators far from all arms are not drawn." if len(near) < len(ticks) else "",
         ),
-        chart=grid([_outcome_chart(material, measure, those, near) for those in _apart(measure, arms)], 1),
+        chart=panels[0] if len(panels) == 1 else grid(panels, 1),
     )
 
 
 def _apart(measure: OutcomeMeasure, arms: list[ArmResults]) -> list[list[ArmResults]]:
     """Return the arms of each group if no two groups' values overlap, and otherwise all arms together."""
     groups = [[arm for arm in arms if arm.group == group] for group in dict.fromkeys(arm.group for arm in arms)]
-    values = [[value for arm in group for value in arm.final(measure.metric)] for group in groups]
-    spans = sorted((min(of_group), max(of_group)) for of_group in values)
+    spans = sorted(ends(value for arm in group for value in arm.final(measure.metric)) for group in groups)
     return [arms] if any(after[0] <= before[1] for before, after in pairwise(spans)) else groups
 
 
