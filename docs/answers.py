@@ -138,7 +138,7 @@ def write_gallery() -> None:
         if rows:
             lines += [f"## {group}", "", "| question | answer | |", "|---|---|---|"]
         for name in rows:
-            picture = f'<img src="{name}.png" width="160">' if (ANSWERS / f"{name}.png").is_file() else ""
+            picture = f'<img src="{name}.png" alt="figure" width="160">' if (ANSWERS / f"{name}.png").is_file() else ""
             lines.append(f"| [{load(name).document.question}]({name}.md) | {sentence(name)} | {picture} |")
         lines += [""] if rows else []
     if due := [name for name in shipped() if name not in there]:

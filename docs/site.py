@@ -35,6 +35,7 @@ sys.path.insert(0, {str(ROOT / "src")!r})
 project, author, version = "Headway", "The authors of Headway", "{VERSION}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["html_image"]
 default_role = "literal"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

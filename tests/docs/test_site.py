@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -16,6 +17,14 @@ def test_every_page_of_docs_is_there_and_needs_no_network(site: Path) -> None:
         loaded = re.findall(r"<(?:script|img|link)[^>]* (?:src|href)=\"(https?:[^\"]*)\"", page.read_text())
         assert loaded == [], page.name
     assert not (site / ".doctrees").exists()
+
+
+@pytest.mark.slow
+def test_every_picture_and_every_link_within_the_site_is_there(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for link in re.findall(r"(?:src|href)=\"([^\"#?]+)", page.read_text()):
+            if not re.match(r"[a-z]+:", link):
+                assert (page.parent / unquote(link)).exists(), (page.relative_to(site), link)
 
 
 @pytest.mark.slow
