@@ -167,14 +167,14 @@ def _wrapped(names: Iterable[str]) -> list[str]:
 
 
 _REASONS = {
-    "AttentionInterface": "the attention does not go through the AttentionInterface of transformers",
+    "AttentionInterface": "the attention bypasses the AttentionInterface of transformers",
     "a gate or a norm": "a gate or a norm stands between the heads and their output projection",
-    "no attention": "there is no attention",
+    "no attention": "no attention",
     "which an encoder sees": "queries see later tokens, as in an encoder",
-    "changes the result of its output projection": "a layer adds something else than its output projection gives",
-    "norms or weighs the whole stream": "a layer norms or weighs the whole stream",
+    "changes the result of its output projection": "a layer adds something other than its output projection",
+    "norms or weighs the whole stream": "a layer normalises or rescales the whole residual stream",
     "reads more of earlier layers": "layers share keys and values",
-    "do together what its contexts do": "more than queries and keys decides where heads attend",
+    "do together what its contexts do": "attention depends on more than queries and keys",
 }
 """What the page says for errors with these words."""
 
@@ -211,9 +211,9 @@ def written(
         "# Which architectures work",
         "",
         f"`make docs` writes this page with transformers {version}, and tests check it. Headway makes a small random",
-        "model of each architecture that reads text. It supports the architecture if every attention layer returns",
-        "softmax(q k) v of its trace, to 1e-5, and if patching agrees with the model's own attention. The names are",
-        "the `model_type` in config.json.",
+        "model of each architecture that reads text. The architecture is supported if softmax(q k) v,",
+        "computed from the trace, equals the output of every attention layer to 1e-5. Patching must also agree with",
+        "the model's own attention. The names are the `model_type` in config.json.",
         "",
         f"## {len(whole)} decoders: x-ray, ablation, activation patching and path patching",
         "",
@@ -227,7 +227,7 @@ def written(
         *_table(parts["some"]),
         f"## {len(measured)} models: x-ray alone",
         "",
-        "These are encoders, models with an encoder and a decoder, and types that patching refuses.",
+        "These are encoders, encoder-decoder models, and models that cannot be patched.",
         "",
         *_wrapped(measured),
         "",
@@ -236,8 +236,8 @@ def written(
         *_table(refused),
         f"## {len(others)} were not tried",
         "",
-        "Their configurations have no small sizes by the usual names, or parts that read no text. Headway's own reader",
-        "opens `gpt_neo`; see [heads](heads.md).",
+        "Headway cannot make small models of these: their sizes have unusual names, or some parts read no text.",
+        "Headway's own reader opens `gpt_neo`; see [heads](heads.md).",
         "",
         *_wrapped(others),
     ]

@@ -1,4 +1,4 @@
-"""Seeds are added until every question has an answer, and no longer.
+"""Adding seeds until every comparison has an answer, by a plan fixed in advance.
 
 * `until`: a plan of interim analyses, followed to its end; `messages`: what it tells.
 """

@@ -194,8 +194,8 @@ class InContextModel(Spec):
     bias: bool = False
     """whether Q, K, V and O have biases"""
     init: Init = "random"
-    """random initial weights, or small multiples of the identity matrix for Q, K, V and a square O (small_id), for Q
-    and K (small_id_qk), or for both with opposite signs of Q in the two halves of the heads (oppo_small_id)"""
+    """initial weights: random, or some matrices are small multiples of the identity. small_id: Q, K, V and a square O;
+    small_id_qk: Q and K; oppo_small_id: Q and K, with opposite signs of Q in the two halves of the heads"""
 
     @whole
     def _check_whole(self) -> None:

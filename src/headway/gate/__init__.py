@@ -1,4 +1,4 @@
-"""Decisions to keep or discard a change, whose rate of useless changes that are kept holds over any number of changes.
+"""Decisions to keep or discard a change, with a bound on the probability of ever keeping a useless change.
 
 * `evidence`: the test;
 * `command`: a training command, and the metric in its output; `journal`: the record of a gate;

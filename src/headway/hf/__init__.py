@@ -1,4 +1,4 @@
-"""Models of Hugging Face opened as Headway's, and Headway's models written as theirs.
+"""Hugging Face models opened as Headway models, and Headway models written as Hugging Face folders.
 
 * `read`: a folder as Headway's model (no transformers needed); `architectures`: what its files mean; `safety`:
   limits on its files and their sizes;

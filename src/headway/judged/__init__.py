@@ -1,4 +1,4 @@
-"""Results that others trained, read from tables and judged by Headway's statistics.
+"""Runs of other trainers, read from tables and compared with Headway's statistics.
 
 * `sources`: files and folders of runs; `table`: the rows and cells of a text or a DataFrame;
 * `columns`: which column is an arm, a seed, a metric; `runs`: a value for each arm and seed, and what differs besides;

@@ -1,4 +1,4 @@
-"""Run folders, and directories of them.
+"""Results directories, and the folders of their runs.
 
 * `run`: one run; `records`: its records, which `run_writer` writes; `checkpoint`: the state from which it resumes;
   `environment`: how it was executed;

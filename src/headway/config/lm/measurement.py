@@ -86,7 +86,7 @@ class Samples(Spec):
     prompt: str = PROMPT
     """first words of the text; for a corpus of token ids, the default is no prompt"""
     tokens: PositiveInt = 500
-    """number of tokens to generate, at most up to the longest context"""
+    """number of tokens to generate, limited by the longest context"""
     temperature: NonNegativeFloat = 0.9
     """sampling temperature; 0: always the likeliest token"""
     top_k: PositiveInt | None = None

@@ -30,7 +30,7 @@ UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
     "training.optimizer": ("adamw", "only AdamW can update many runs at once"),
     "training.grad_accumulation": (1, "a run that has to split its batches is large enough to be trained alone"),
     "model.attention": (SOFTMAX, "torch may be unable to vectorise a custom attention function"),
-    "init_from": (None, "runs that start from other runs may have other numbers of heads"),
+    "init_from": (None, "runs that start from other runs may differ in their number of heads"),
 }
 """Settings that keep a run out of a batched program: by key, the value that does not, and the reason.
 

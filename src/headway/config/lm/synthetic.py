@@ -234,7 +234,7 @@ class ParityTask(SyntheticTask):
 
 
 class RetrievalTask(SyntheticTask):
-    """Retrieval: find the largest projection of an input on each direction, and add these maxima up."""
+    """Retrieval: the sum, over directions, of the largest projection of any input."""
 
     primary: ClassVar[str] = "nmse"
     loss: ClassVar[str] = "mse"

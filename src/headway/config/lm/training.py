@@ -40,7 +40,7 @@ class Regularizer(Spec):
     """
 
     metric: RegularizedMetric
-    """the metric of every layer that the term lowers (similarity of heads) or raises (difference)"""
+    """the metric that the term lowers (similarity of heads) or raises (difference) in every layer"""
     weight: PositiveFloat = 1.0
     """factor of the term in the loss"""
     schedule: Literal["constant", "rising", "falling"] = "constant"
