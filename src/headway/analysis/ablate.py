@@ -8,7 +8,6 @@ every head in all three kinds of ablation, then the estimates, from the same seq
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from headway.analysis.model import Opened
 from headway.analysis.open import open_model
 from headway.base.text import counted, number
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects, effect_scores
-from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind, MeanOver
+from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind, MeanOver, named
 from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, single_of
 from headway.errors import UserError, near
 
@@ -96,16 +95,14 @@ def circuit_heads(model: "Intervenable", heads: Sequence[str], draws: int = 1) -
     """
     from headway.causal.faithfulness import check_circuit
 
-    found = [_head(name) for name in ([heads] if isinstance(heads, str) else heads)]
-    check_circuit(model, found, draws)
-    return found
-
-
-def _head(name: str) -> Head:
-    found = re.fullmatch(r"L(\d+)H(\d+)", str(name))
-    if not found:
-        raise UserError(f"heads: {name!r} is not a head; write L0H3, layer and head from 0")
-    return int(found[1]), int(found[2])
+    chosen = []
+    for name in [heads] if isinstance(heads, str) else heads:
+        head = re.fullmatch(r"L(\d+)H(\d+)", str(name))
+        if not head:
+            raise UserError(f"heads: {name!r} is not a head; write L0H3, layer and head from 0")
+        chosen.append((int(head[1]), int(head[2])))
+    check_circuit(model, chosen, draws)
+    return chosen
 
 
 _ALIKE, _IMPORTANT = 5, 5
@@ -203,14 +200,15 @@ def _batched(
     inputs, targets = own.tensors(opened)
     assert targets is not None, "a loss has targets"
     others = inputs if other.inputs is own.inputs else opened.on_device(other.tokens)
-    read = BatchedText.read(opened.decoder, inputs, targets, others, mean_over=mean, seed=seed, tell=tell)
-    return replace(read, documents=None if _units(own) == len(own) or own.documents is None else own.documents)
+    # Sequences are the units of intervals where they are documents, and of too few documents.
+    documents = own.documents if LEAST <= _n_documents(own) < len(own) else None
+    return BatchedText.read(
+        opened.decoder, inputs, targets, others, mean_over=mean, seed=seed, tell=tell, documents=documents
+    )
 
 
-def _units(own: TextInput) -> int:
-    """Return the number of units of intervals: documents, or sequences where these are of too few documents."""
-    n = len(own) if own.documents is None else len(np.unique(own.documents))
-    return n if n >= LEAST else len(own)
+def _n_documents(own: TextInput) -> int:
+    return len(own) if own.documents is None else len(np.unique(own.documents))
 
 
 def _alike(work: "BatchedText") -> "tuple[HeadScores, list[AttentionTrace]]":
@@ -240,7 +238,7 @@ def _together(
         return None
     cosine = _cosines(alike, names)
     most_alike = sorted(cosine, key=lambda pair: -cosine[pair])[:_ALIKE]
-    by_size = [head for head, _ in sorted(exact.single["mean"].heads(), key=lambda pair: -abs(pair[1]))]
+    by_size = _by_size(exact)
     others = tuple(head for head in every if head not in up)
     suspects = _suspects(work, up, others)
     searched = list(dict.fromkeys([*suspects, *down[:_LOWERING], *by_size]))[:_SEARCHED]
@@ -248,8 +246,8 @@ def _together(
     for reason, heads in (("important", by_size[:_IMPORTANT]), ("searched", searched)):
         for pair in combinations(sorted(heads), 2):
             why.setdefault(pair, reason)
-    named = heads_beyond(exact, 1, -1)
-    sets = [*why, named, others, *_all_but_one(others, suspects)]
+    strong = heads_beyond(exact, 1, -1)
+    sets = [*why, strong, others, *_all_but_one(others, suspects)]
     by_kind, n = work.without(sets), len(why)
     changes = [{kind: by_kind[kind][at] for kind in KINDS} for at in range(len(sets))]
     left_in = dict(zip(suspects, changes[n + 2 :], strict=True))
@@ -264,38 +262,42 @@ def _together(
             per_sequence=interactions,
             tokens=exact.tokens,
         ),
-        named=GroupEffect(heads=named, joint=changes[n], left_in={}) if len(named) > 1 else None,
+        named=GroupEffect(heads=strong, joint=changes[n], left_in={}) if len(strong) > 1 else None,
         others=GroupEffect(heads=others, joint=changes[n + 1], left_in=left_in) if len(others) > 1 else None,
     )
 
 
 def _cosines(alike: "HeadScores", names: Mapping[int, str]) -> dict[tuple[Head, Head], float]:
     """Return the cosine of what every two heads of a layer write."""
-    return {
-        ((layer, i), (layer, j)): -float(value[i, j])
-        for layer, name in names.items()
-        for value in [alike.values[name]]
-        for i, j in combinations(range(len(value)), 2)
-        if np.isfinite(value[i, j])
-    }
+    cosines = {}
+    for layer, name in names.items():
+        unlike = alike.values[name]
+        for i, j in np.argwhere(np.triu(np.isfinite(unlike), 1)).tolist():
+            cosines[(layer, i), (layer, j)] = -float(unlike[i, j])
+    return cosines
 
 
-def _suspects(work: "BatchedText", named: tuple[Head, ...], others: tuple[Head, ...]) -> tuple[Head, ...]:
+def _suspects(work: "BatchedText", strong: tuple[Head, ...], others: tuple[Head, ...]) -> tuple[Head, ...]:
     """Return heads whose effect grows most when other heads are gone: all the others, or those that are named.
 
     The search reads the first sequences alone, with heads at their mean.
     """
     singles = [(head,) for head in others]
-    added = [(*named, head) for head in others]
-    nats = work.first_without([others, named, *singles, *_all_but_one(others, others), *added], "mean")
-    without_others, without_named = nats[:2]
-    alone, left_in, added_to_named = np.split(nats[2:], 3)
-    grows = np.maximum(without_others - left_in, added_to_named - without_named) - alone
+    added = [(*strong, head) for head in others]
+    nats = work.first_without([others, strong, *singles, *_all_but_one(others, others), *added], "mean")
+    without_others, without_strong = nats[:2]
+    alone, left_in, added_to_strong = np.split(nats[2:], 3)
+    grows = np.maximum(without_others - left_in, added_to_strong - without_strong) - alone
     return tuple(others[at] for at in np.argsort(-grows)[:_SUSPECTS] if grows[at] > MATTERS)
 
 
 def _all_but_one(heads: tuple[Head, ...], left_in: Sequence[Head]) -> list[tuple[Head, ...]]:
     return [tuple(head for head in heads if head != one) for one in left_in]
+
+
+def _by_size(exact: ExactEffects) -> list[Head]:
+    """Return the heads, those first whose removal at their mean changes the loss most."""
+    return [head for head, _ in sorted(exact.single["mean"].heads(), key=lambda pair: -abs(pair[1]))]
 
 
 def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
@@ -306,7 +308,7 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
             f"the loss is a mean over the {asked:,} of {own.size:,} tokens at which an answer is asked for, "
             "and where nats per token are said, these tokens are meant"
         )
-    if own.documents is not None and 1 <= (n := len(np.unique(own.documents))) < min(LEAST, len(own)):
+    if (n := _n_documents(own)) < min(LEAST, len(own)):
         its, only = ("its", "it") if n == 1 else ("their", "them")
         yield (
             f"the text has {counted(n, 'document')}: intervals are over {its} {len(own)} sequences, and hold for "
@@ -325,21 +327,20 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
 
 def _about_reference(work: "BatchedText", exact: ExactEffects, other: TextInput) -> Iterator[str]:
     """Yield how far the reference's own error moves the effects of the heads that matter most at their mean."""
-    by_size = sorted(exact.single["mean"].heads(), key=lambda pair: -abs(pair[1]))[:_IMPORTANT]
-    effect, errors = dict(by_size), work.reference_error([head for head, _ in by_size])
+    effect, errors = dict(exact.single["mean"].heads()), work.reference_error(_by_size(exact)[:_IMPORTANT])
     told = {
         head: more
         for head, (more, error) in errors.items()
         if abs(more) > max(2 * error, _NOTICED * abs(effect[head])) and abs(effect[head]) > MATTERS
     }
     if told:
-        layer, head = most = max(told, key=lambda each: abs(told[each]))
-        more, low, high = (number(value) for value in (effect[most] + told[most], told[most] / 3, told[most]))
+        most = max(told, key=lambda each: abs(told[each]))
+        more = told[most]
         yield (
             f"replacements come from {counted(len(other), 'other sequence')}; intervals do not include their error: "
-            f"with a quarter of them, the mean ablation of L{layer}H{head} gives {more} instead of "
-            f"{number(effect[most])} nats per token, so all of them still add about {low} to {high}; give a longer "
-            "reference"
+            f"with a quarter of them, the mean ablation of {named(most)} gives {number(effect[most] + more)} instead "
+            f"of {number(effect[most])} nats per token, so all of them still add about {number(more / 3)} to "
+            f"{number(more)}; give a longer reference"
         )
     elif not errors and other.size < LOSS_TOKENS:
         yield (

@@ -26,6 +26,7 @@ from headway.causal.effects import (
     HeadEffects,
     Kind,
     MeanOver,
+    TokenCounts,
     joined,
     mean_over_tokens,
     over_documents,
@@ -44,12 +45,7 @@ from headway.causal.substitutes import (
 )
 
 
-def ablate(
-    model: Intervenable,
-    inputs: Tokens,
-    targets: Tokens,
-    stand_ins: Substitutes,
-) -> ExactEffects:
+def ablate(model: Intervenable, inputs: Tokens, targets: Tokens, stand_ins: Substitutes) -> ExactEffects:
     """Return the exact effects of every head, and of all together.
 
     Args:
@@ -62,16 +58,14 @@ def ablate(
     heads = heads_of(model)
     sets = [*((head,) for head in heads), tuple(heads)]
     losses, by_kind = losses_by_kind(model, inputs, targets, stand_ins, sets)
-    changes = {kind: (part - losses.whole).cpu().numpy() for kind, part in by_kind.items()}
     tokens, ends = counted(targets).cpu().numpy(), np.cumsum(model.n_heads)[:-1]
+    single, joint = {}, {}
+    for kind, part in by_kind.items():
+        changes = (part - losses.whole).cpu().numpy()
+        single[kind] = HeadEffects(per_sequence=tuple(np.split(changes[:-1], ends)), tokens=tokens)
+        joint[kind] = changes[-1]
     return ExactEffects(
-        loss=losses.whole.cpu().numpy(),
-        single={
-            kind: HeadEffects(per_sequence=tuple(np.split(change[:-1], ends)), tokens=tokens)
-            for kind, change in changes.items()
-        },
-        joint={kind: change[-1] for kind, change in changes.items()},
-        forward_passes=losses.forward_passes,
+        loss=losses.whole.cpu().numpy(), single=single, joint=joint, forward_passes=losses.forward_passes
     )
 
 
@@ -128,7 +122,7 @@ class BatchedText:
         *,
         mean_over: MeanOver = "positions",
         seed: int = 0,
-        tell: Callable[[str], object] = lambda _: None,
+        **more: Any,
     ) -> "BatchedText":
         """Check a model, and read the other text.
 
@@ -139,7 +133,7 @@ class BatchedText:
             others: the other text; or `inputs` themselves, as of `OtherText.read`.
             mean_over: the mean over `positions` (and sequences), or over sequences per position.
             seed: the random seed of the choice of donors.
-            tell: the function that is given the expected time as a sentence, if that is long.
+            more: `tell` and `documents`, as of the class.
 
         Raises:
             UserError: if the model fails a check, which is named, the texts do not fit each other, or a sequence has no
@@ -149,7 +143,7 @@ class BatchedText:
         check_sound(model, inputs)
         at_once = max(1, BATCH // inputs.shape[1])
         other = OtherText.read(model, inputs, others, mean_over=mean_over, seed=seed, at_once=at_once)
-        return cls(model=model, inputs=inputs, targets=targets, other=other, at_once=at_once, tell=tell)
+        return cls(model=model, inputs=inputs, targets=targets, other=other, at_once=at_once, **more)
 
     def exact(self) -> ExactEffects:
         """Return the exact effects of `ablate` over the whole text."""
@@ -171,8 +165,8 @@ class BatchedText:
     def first_without(self, sets: Sequence[tuple[Head, ...]], kind: Kind) -> Float[np.ndarray, " set"]:
         """Return the mean change of the loss without each set of heads on the first batch, by one kind of ablation."""
         first = next(self._batches())
-        tokens = counted(first[1]).cpu().numpy()
-        return mean_over_tokens(changes_without(self.model, *first, sets, (kind,))[kind], tokens)
+        changes = changes_without(self.model, *first, sets, (kind,))[kind]
+        return mean_over_tokens(changes, self._tokens[: self.at_once])
 
     def reference_error(self, heads: Sequence[Head]) -> dict[Head, tuple[float, float]]:
         """Return what a quarter of the other text adds to the effect of each head at its mean, and a standard error.
@@ -181,15 +175,15 @@ class BatchedText:
         sequences shifts an effect by c / N, a third of the first number is still in the effect with all of them; if by
         c / sqrt(N), as in models that saturate, all of it is.
         """
-        if not self.other.quarters or not heads:
+        if not self.other.quarters:
             return {}
-        sets, tokens = [(head,) for head in heads], counted(self.targets).cpu().numpy()
+        sets = [(head,) for head in heads]
 
         def effects(mean: StandIn) -> Float[np.ndarray, " head"]:
             stand_ins = Substitutes(of={"mean": mean}, donors=())
             pieces = zip(self.inputs.split(self.at_once), self.targets.split(self.at_once), strict=True)
             changes = joined([changes_without(self.model, *piece, stand_ins, sets, ("mean",)) for piece in pieces])
-            return mean_over_tokens(changes["mean"], tokens)
+            return mean_over_tokens(changes["mean"], self._tokens)
 
         whole, quarters = effects(self.other.mean), np.stack([effects(mean) for mean in self.other.quarters])
         more, error = quarters.mean(0) - whole, quarters.std(0, ddof=1) / np.sqrt(len(quarters))
@@ -204,8 +198,11 @@ class BatchedText:
 
     def _units(self, found: Any) -> Any:
         """Return results over the units of intervals."""
-        tokens = counted(self.targets).cpu().numpy()
-        return found if self.documents is None else over_documents(found, tokens, self.documents)
+        return found if self.documents is None else over_documents(found, self._tokens, self.documents)
+
+    @property
+    def _tokens(self) -> TokenCounts:
+        return counted(self.targets).cpu().numpy()
 
     def _batches(self) -> Iterator[Batch]:
         for start in range(0, len(self.inputs), self.at_once):

@@ -20,15 +20,20 @@ from headway.causal.effects import (
     FELT,
     KINDS,
     LEAST,
+    Ends,
     ExactEffects,
     Head,
     HeadEffects,
     Kind,
     MeanOver,
+    Means,
+    OfLayers,
     PerSequence,
     TokenCounts,
+    Values,
     beyond,
     felt,
+    floats,
     interval,
     mean_over_tokens,
     named,
@@ -50,7 +55,7 @@ def within(value: float, ends: Sequence[float]) -> str:
         >>> within(0.5234, (0.4719, 0.5688))
         '0.523 (0.472 to 0.569)'
     """
-    return filled("{value:z.3f} ({interval:z.3f})", value=value, interval=tuple(map(float, ends)))
+    return filled("{value:z.3f} ({interval:z.3f})", value=value, interval=floats(ends))
 
 
 def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
@@ -61,16 +66,15 @@ def share_that_is_told(exact: ExactEffects, kind: Kind) -> float:
 
 def change_of(names: tuple[str, ...], change: float, ends: Sequence[float]) -> HeadStatement:
     """Return the change of the loss without some heads, with its interval, as an entry of a list."""
-    return statement("change", heads=names, change=change, interval=tuple(map(float, ends)))
+    return statement("change", heads=names, change=change, interval=floats(ends))
 
 
 def _heads(effects: HeadEffects, kind: Kind) -> Iterator[HeadStatement]:
-    n = len(effects.tokens)
+    n, n_heads = len(effects.tokens), sum(map(len, effects.per_sequence))
     if n < LEAST:
-        yield _too_few("Heads", kind, n, sum(map(len, effects.per_sequence)))
+        yield _too_few("Heads", kind, n, n_heads)
         return
     changes = tuple(change_of((named(head),), effect, ends) for head, effect, ends in beyond(effects, MATTERS))
-    n_heads = sum(map(len, effects.per_sequence))
     if changes:
         yield statement("changes", n=len(changes), all=n_heads, kind=kind, heads=changes)
     else:
@@ -107,11 +111,14 @@ def _pairs(pairs: "PairEffects", kind: Kind) -> HeadStatement:
     if len(pairs.tokens) < LEAST:
         return _too_few("Pairs", kind, len(pairs.tokens), len(pairs.heads))
     means, (low, high) = pairs.mean(kind), pairs.corrected_interval(kind)
-    clear = [i for i in np.argsort(-np.abs(means)) if low[i] > MATTERS or high[i] < -MATTERS]
-    if not clear:
+    changes = tuple(
+        change_of(tuple(map(named, pairs.heads[i])), float(means[i]), (low[i], high[i]))
+        for i in np.argsort(-np.abs(means))
+        if low[i] > MATTERS or high[i] < -MATTERS
+    )
+    if not changes:
         return statement("no_pair", kind=kind, least=MATTERS)
-    changes = [change_of(tuple(map(named, pairs.heads[i])), float(means[i]), (low[i], high[i])) for i in clear]
-    return statement("pairs", kind=kind, pairs=tuple(changes))
+    return statement("pairs", kind=kind, pairs=changes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,28 +143,30 @@ class Faithfulness:
     @property
     def whole(self) -> float:
         """The loss with all heads."""
-        return float(mean_over_tokens(self.losses.whole, self.tokens))
+        return float(self._mean(self.losses.whole))
 
     @property
     def none(self) -> float:
         """The loss without any head."""
-        return float(mean_over_tokens(self.losses.none, self.tokens))
+        return float(self._mean(self.losses.none))
 
     @property
     def circuit(self) -> float:
         """The loss with the circuit alone."""
-        return float(mean_over_tokens(self.losses.circuit, self.tokens))
+        return float(self._mean(self.losses.circuit))
 
     @property
-    def random(self) -> Float[np.ndarray, " draws"]:
+    def random(self) -> Means:
         """The losses of random circuits of the same size."""
-        return mean_over_tokens(self.losses.random, self.tokens)
+        return self._mean(self.losses.random)
+
+    def _mean(self, losses: Values) -> Means:
+        return mean_over_tokens(losses, self.tokens)
 
     @property
     def circuit_interval(self) -> tuple[float, float]:
         """The interval over sequences of the loss with the circuit alone, 95 %."""
-        low, high = interval(self.losses.circuit, self.tokens)
-        return float(low), float(high)
+        return floats(interval(self.losses.circuit, self.tokens))
 
     @property
     def useful(self) -> bool:
@@ -168,7 +177,7 @@ class Faithfulness:
     @property
     def share(self) -> float:
         """The share of the worth of all heads that the circuit keeps, from 0 to 1; NaN if heads are worth nothing."""
-        return self._share(self.circuit)
+        return float(self._share(self.circuit))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -176,13 +185,12 @@ class Faithfulness:
         if not self.useful:
             return float("nan"), float("nan")
         none = self.losses.none
-        low, high = share_interval(none - self.losses.circuit, none - self.losses.whole, self.tokens)
-        return float(low), float(high)
+        return floats(share_interval(none - self.losses.circuit, none - self.losses.whole, self.tokens))
 
     @property
-    def random_shares(self) -> Float[np.ndarray, " draws"]:
+    def random_shares(self) -> Means:
         """The share of each random circuit."""
-        return np.array([self._share(loss) for loss in self.random])
+        return self._share(self.random)
 
     @property
     def as_faithful(self) -> int:
@@ -194,8 +202,9 @@ class Faithfulness:
         """The share of random circuits that are as faithful, counted with this one, so that it is never 0."""
         return (1 + self.as_faithful) / (1 + len(self.random))
 
-    def _share(self, loss: float) -> float:
-        return (self.none - loss) / (self.none - self.whole) if self.useful else float("nan")
+    def _share(self, losses: Any) -> Any:
+        worth = self.none - self.whole if self.useful else np.nan
+        return (self.none - losses) / worth
 
     @property
     def sentence(self) -> str:
@@ -235,15 +244,13 @@ def circuit_statements(by_kind: Mapping[Kind, Faithfulness]) -> Iterator[HeadSta
         if not circuit.useful:
             yield statement("no_worth", kind=kind, worth=circuit.none - circuit.whole)
             continue
-        heads, share = tuple(map(named, circuit.heads)), circuit.share
-        ends = circuit.interval
-        if np.isfinite(ends).all():
-            yield statement("faithful_within", heads=heads, share=share, interval=ends, kind=kind)
+        said: dict[str, Any] = {"heads": tuple(map(named, circuit.heads)), "share": circuit.share}
+        if np.isfinite(circuit.interval).all():
+            yield statement("faithful_within", **said, interval=circuit.interval, kind=kind)
         else:
-            yield statement("faithful", heads=heads, share=share, kind=kind)
+            yield statement("faithful", **said, kind=kind)
         median = float(np.median(circuit.random_shares))
-        said = random_circuits_said(circuit)
-        yield statement("random_circuits", circuits=said, median=median, n=circuit.as_faithful)
+        yield statement("random_circuits", circuits=random_circuits_said(circuit), median=median, n=circuit.as_faithful)
 
 
 def random_circuits_said(circuit: Faithfulness) -> str:
@@ -255,7 +262,6 @@ def random_circuits_said(circuit: Faithfulness) -> str:
 
 
 SCHEMA = 1
-Ends = tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +277,7 @@ class PairEffects:
     """In nats per token; above 0: one makes up for the loss of the other."""
     tokens: TokenCounts
 
-    def mean(self, kind: Kind) -> Float[np.ndarray, " pair"]:
+    def mean(self, kind: Kind) -> Means:
         """Return the interaction of each pair over all tokens."""
         return mean_over_tokens(self.per_sequence[kind], self.tokens)
 
@@ -303,7 +309,7 @@ class Ablation(ModelOnText):
     other: str
     mean_over: MeanOver
     exact: ExactEffects
-    michel: tuple[Float[np.ndarray, " _head"], ...]
+    michel: OfLayers
     first_order: Mapping[Kind, HeadEffects]
     integrated: Mapping[Kind, HeadEffects]
     pairs: PairEffects | None = None
@@ -329,33 +335,28 @@ class Ablation(ModelOnText):
     @cached_property
     def agreement(self) -> dict[Kind, dict[str, float]]:
         """The rank correlation of each estimate with the exact effects, by kind of ablation; NaN for a single head."""
-        michel = np.concatenate([*self.michel, np.zeros(0)])
-        return {
-            kind: {
-                name: rank_correlation(estimate, self.exact.single[kind].flat())
-                for name, estimate in {
-                    "michel": michel,
-                    "first-order": self.first_order[kind].flat(),
-                    "integrated": self.integrated[kind].flat(),
-                }.items()
+        found = {}
+        for kind in KINDS:
+            estimates = {
+                "michel": np.concatenate(self.michel),
+                "first-order": self.first_order[kind].flat(),
+                "integrated": self.integrated[kind].flat(),
             }
-            for kind in KINDS
-        }
+            exact = self.exact.single[kind].flat()
+            found[kind] = {name: rank_correlation(estimate, exact) for name, estimate in estimates.items()}
+        return found
 
     @cached_property
     def agreement_of_sizes(self) -> dict[Kind, float]:
         """The rank correlation of Michel's importance, which has no sign, with the sizes of the exact effects."""
-        michel = np.concatenate([*self.michel, np.zeros(0)])
+        michel = np.concatenate(self.michel)
         return {kind: rank_correlation(michel, np.abs(self.exact.single[kind].flat())) for kind in KINDS}
 
     @cached_property
     def agreement_of_kinds(self) -> dict[tuple[Kind, Kind], float]:
         """The rank correlation of the exact effects of two kinds of ablation; NaN for a single head."""
-        single = self.exact.single
-        return {
-            (one, other): rank_correlation(single[one].flat(), single[other].flat())
-            for one, other in combinations(KINDS, 2)
-        }
+        flat = {kind: effects.flat() for kind, effects in self.exact.single.items()}
+        return {(one, other): rank_correlation(flat[one], flat[other]) for one, other in combinations(KINDS, 2)}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values, numbers to five digits; non-finite numbers are null.
@@ -366,25 +367,23 @@ class Ablation(ModelOnText):
         nothing to rank.
         """
         exact = self.exact
-        low, high = interval(exact.loss, exact.tokens)
         return {
             "schema": SCHEMA,
             **super().to_json(),
             "other": {"from": self.other, "mean": self.mean_over},
-            "loss_nats": {"value": five_digits(self.loss_nats), "interval": five_digits([low, high])},
+            "loss_nats": five_digits({"value": self.loss_nats, "interval": interval(exact.loss, exact.tokens)}),
             "heads": self._heads(),
             "joint": {
-                kind: {
-                    "effect_nats": five_digits(exact.joint_mean(kind)),
-                    "interval": five_digits(interval(exact.joint[kind], exact.tokens)),
-                    "share_of_single_effects": five_digits(exact.share_of_joint(kind)),
-                }
+                kind: five_digits(
+                    {
+                        "effect_nats": exact.joint_mean(kind),
+                        "interval": interval(exact.joint[kind], exact.tokens),
+                        "share_of_single_effects": exact.share_of_joint(kind),
+                    }
+                )
                 for kind in KINDS
             },
-            "rank_correlation_with_exact": {
-                kind: {name: five_digits(value) for name, value in found.items()}
-                for kind, found in self.agreement.items()
-            },
+            "rank_correlation_with_exact": five_digits(self.agreement),
             "rank_correlation_with_absolute_exact": {
                 kind: {"michel": five_digits(value)} for kind, value in self.agreement_of_sizes.items()
             },
@@ -402,63 +401,56 @@ class Ablation(ModelOnText):
 
     def _heads(self) -> list[dict[str, Any]]:
         """Return an entry for each head, those whose removal raises the loss most first."""
-        ends = {kind: effects.interval() for kind, effects in self.exact.single.items()}
-        corrected = {kind: effects.corrected_interval() for kind, effects in self.exact.single.items()}
-        means = {kind: effects.mean for kind, effects in self.exact.single.items()}
-        return [
-            {
-                "head": named((layer, head)),
-                "layer": layer,
-                "number": head,
-                **{
-                    kind: {
-                        "effect_nats": five_digits(means[kind][layer][head]),
-                        "interval": five_digits(ends[kind][layer][head]),
-                        "corrected_interval": five_digits(corrected[kind][layer][head]),
-                        "first_order": five_digits(self.first_order[kind].mean[layer][head]),
-                        "integrated": five_digits(self.integrated[kind].mean[layer][head]),
-                    }
-                    for kind in KINDS
-                },
-                "michel": five_digits(self.michel[layer][head]),
+        by_kind: dict[Kind, dict[str, OfLayers]] = {
+            kind: {
+                "effect_nats": effects.mean,
+                "interval": effects.interval(),
+                "corrected_interval": effects.corrected_interval(),
+                "first_order": self.first_order[kind].mean,
+                "integrated": self.integrated[kind].mean,
             }
-            for (layer, head), _ in self.exact.single["mean"].ranked()
-        ]
+            for kind, effects in self.exact.single.items()
+        }
+        entries = []
+        for (layer, head), _ in self.exact.single["mean"].ranked():
+            entry: dict[str, Any] = {"head": named((layer, head)), "layer": layer, "number": head}
+            for kind in KINDS:
+                entry[kind] = {name: five_digits(values[layer][head]) for name, values in by_kind[kind].items()}
+            entries.append({**entry, "michel": five_digits(self.michel[layer][head])})
+        return entries
 
     def _pairs(self, pairs: PairEffects) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [
-            {"heads": [named(one), named(other)], "why": why, "cosine": five_digits(cosine)}
-            for (one, other), why, cosine in zip(pairs.heads, pairs.why, pairs.cosine, strict=True)
+        entries: list[dict[str, Any]] = [
+            {"heads": list(map(named, heads)), "why": why, "cosine": five_digits(cosine)}
+            for heads, why, cosine in zip(pairs.heads, pairs.why, pairs.cosine, strict=True)
         ]
         for kind in pairs.per_sequence:
-            means, own, corrected = pairs.mean(kind), pairs.interval(kind), pairs.corrected_interval(kind)
-            for at, pair in enumerate(found):
-                pair[kind] = {
-                    "interaction_nats": five_digits(means[at]),
-                    "interval": five_digits([end[at] for end in own]),
-                    "corrected_interval": five_digits([end[at] for end in corrected]),
-                }
-        return found
+            values = {
+                "interaction_nats": pairs.mean(kind),
+                "interval": np.transpose(pairs.interval(kind)),
+                "corrected_interval": np.transpose(pairs.corrected_interval(kind)),
+            }
+            for at, entry in enumerate(entries):
+                entry[kind] = {name: five_digits(found[at]) for name, found in values.items()}
+        return entries
 
 
 def effect_scores(
     names: Mapping[int, str],
     exact: ExactEffects,
-    michel: tuple[np.ndarray, ...],
+    michel: OfLayers,
     first_order: Mapping[Kind, HeadEffects],
     integrated: Mapping[Kind, HeadEffects],
 ) -> dict[str, HeadScores]:
     """Return effects and estimates as metrics of the atlas, by metric; `names` are the attentions' by layer."""
-    by_metric: dict[str, tuple[np.ndarray, ...]] = {
+    by_metric: dict[str, OfLayers] = {
         **{f"{kind}_ablation_nats": exact.single[kind].mean for kind in KINDS},
         "michel_importance_nats": michel,
         **{f"{kind}_attribution_nats": first_order[kind].mean for kind in KINDS},
         **{f"{kind}_integrated_nats": integrated[kind].mean for kind in KINDS},
     }
-    n_tokens = int(exact.tokens.sum())
-    return {
-        metric: HeadScores(
-            metric=metric, values={name: values[layer] for layer, name in names.items()}, n_rows=n_tokens
-        )
-        for metric, values in by_metric.items()
-    }
+    scores = {}
+    for metric, of_layers in by_metric.items():
+        values = {name: of_layers[layer] for layer, name in names.items()}
+        scores[metric] = HeadScores(metric=metric, values=values, n_rows=int(exact.tokens.sum()))
+    return scores

@@ -15,10 +15,9 @@ from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.causal.effects import KINDS, HeadEffects, Kind
+from headway.causal.effects import KINDS, HeadEffects, Kind, OfLayers
 from headway.causal.substitutes import Intervenable, Substitutes, Tokens, counted, layers_with_heads
 from headway.errors import UserError
 from headway.models.trace import Edits
@@ -28,13 +27,13 @@ from headway.models.trace import Edits
 class Attribution:
     """Estimates of every head, from one forward and one backward pass."""
 
-    gate_gradients: tuple[Float[np.ndarray, "_head batch"], ...]
+    gate_gradients: OfLayers
     """dL/dxi of each layer, L the loss of a sequence in nats per token and xi the gate of a head on it."""
     first_order: Mapping[Kind, HeadEffects]
     """The gradient times the difference that each kind of ablation makes."""
 
     @property
-    def michel(self) -> tuple[Float[np.ndarray, " _head"], ...]:
+    def michel(self) -> OfLayers:
         """Michel's importance of each layer's heads: the mean over sequences of |dL/dxi|."""
         return tuple(np.abs(gradients).mean(1) for gradients in self.gate_gradients)
 
@@ -59,10 +58,8 @@ def attribute(
     gates, z, slopes = _gradients(model, inputs, targets)
     first_order = {}
     for kind in KINDS:
-        changes = {
-            layer: ((stand_ins.of[kind][layer] - z[layer].detach()) * slope).sum((2, 3)).T
-            for layer, slope in slopes.items()
-        }
+        stand_in = stand_ins.of[kind]
+        changes = {i: ((stand_in[i] - z[i].detach()) * slope).sum((2, 3)).T for i, slope in slopes.items()}
         first_order[kind] = _effects(model, changes, targets)
     return Attribution(gate_gradients=_per_layer(model, gates, len(inputs)), first_order=first_order)
 
@@ -105,9 +102,7 @@ def integrated(
     return found
 
 
-def gate_gradients(
-    model: Intervenable, inputs: Tokens, targets: Tokens
-) -> tuple[Float[np.ndarray, "_head batch"], ...]:
+def gate_gradients(model: Intervenable, inputs: Tokens, targets: Tokens) -> OfLayers:
     """Return dL/dxi of each layer's heads, as in `Attribution`.
 
     Raises:
@@ -171,7 +166,5 @@ def _effects(model: Intervenable, changes: dict[int, Tensor], targets: Tensor) -
 
 def _per_layer(model: Intervenable, found: dict[int, Tensor], batch: int) -> tuple[np.ndarray, ...]:
     """Return arrays (head, batch) of all layers, in float64; empty for a layer without heads."""
-    return tuple(
-        found[i].detach().double().cpu().numpy() if i in found else np.zeros((0, batch))
-        for i in range(len(model.n_heads))
-    )
+    empty = torch.zeros(0, batch)
+    return tuple(found.get(i, empty).detach().double().cpu().numpy() for i in range(len(model.n_heads)))

@@ -19,10 +19,10 @@ from headway.base import rng
 from headway.causal.patch_result import PATCH_SITES, PatchSite
 from headway.causal.patching import TwoRuns, patched_context, why_no_paths
 from headway.causal.pruning import pruned
-from headway.causal.removal import Removal, losses_without, reference_losses_without
+from headway.causal.removal import READ, Removal, losses_without, reference_losses_without
 from headway.causal.substitutes import Intervenable, OtherText, Tokens, heads_of, layers_with_heads, logits_of
 from headway.errors import UserError
-from headway.models.trace import AttentionTrace, Edits, Site
+from headway.models.trace import AttentionTrace, Edits
 from headway.models.transformer import Transformer
 
 TOLERANCE = 1e-5
@@ -91,11 +91,8 @@ def _gates_of_one(model: Intervenable, tokens: Tensor) -> None:
 
 def _contributions(model: Intervenable, tokens: Tensor) -> None:
     for layer, of_heads, written in _outputs(model, tokens):
-        compare(
-            f"in layer {layer} the heads' contributions and the bias add up to what the attention writes",
-            of_heads,
-            written,
-        )
+        check = f"in layer {layer} the heads' contributions and the bias add up to what the attention writes"
+        compare(check, of_heads, written)
 
 
 def _gates_of_zero(model: Intervenable, tokens: Tensor) -> None:
@@ -105,10 +102,8 @@ def _gates_of_zero(model: Intervenable, tokens: Tensor) -> None:
         gates[layer] = torch.zeros_like(gates[layer])
         writes = _most(of_heads)
         if writes > 0 and torch.equal(plain, logits_of(model, tokens, gates)):
-            _fail(
-                "gates of 0 change the logits",
-                f"they do not in layer {layer}, whose heads write entries up to {writes:.2g}",
-            )
+            told = f"they do not in layer {layer}, whose heads write entries up to {writes:.2g}"
+            _fail("gates of 0 change the logits", told)
 
 
 def _masked_is_pruned(model: Intervenable, tokens: Tensor) -> None:
@@ -121,8 +116,7 @@ def _masked_is_pruned(model: Intervenable, tokens: Tensor) -> None:
     draw = rng.generator(0, "heads of the check")
     keeps["a random half of the heads masked is these heads removed"] = [draw.random(n) < 0.5 for n in model.n_heads]
     for check, keep in keeps.items():
-        some = next(model.parameters())
-        gates = [torch.tensor(mask, dtype=some.dtype, device=some.device) for mask in keep]
+        gates = [torch.from_numpy(mask).to(next(model.parameters())) for mask in keep]
         compare(check, logits_of(model, tokens, gates), _removed(model, tokens, keep))
 
 
@@ -147,11 +141,8 @@ def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor,
     for attention in trace.attentions:
         written = model.written(trace.streams[attention.layer], attention.layer)
         assert written is not None
-        yield (
-            attention.layer,
-            attention.contributions().sum(1),
-            written if attention.b_O is None else written - attention.b_O,
-        )
+        plain = written if attention.b_O is None else written - attention.b_O
+        yield attention.layer, attention.contributions().sum(1), plain
 
 
 def _removed(model: Intervenable, tokens: Tensor, keep: list[np.ndarray]) -> Tensor:
@@ -163,7 +154,7 @@ def _removed(model: Intervenable, tokens: Tensor, keep: list[np.ndarray]) -> Ten
 
 def _ones(model: Intervenable) -> list[Tensor]:
     some = next(model.parameters())
-    return [torch.ones(n, dtype=some.dtype, device=some.device) for n in model.n_heads]
+    return [some.new_ones(n) for n in model.n_heads]
 
 
 def compare(check: str, one: Tensor, other: Tensor) -> None:
@@ -186,9 +177,6 @@ def _fail(check: str, found: str) -> None:
         f"Headway cannot intervene on this model; the check that failed: {check}; {found}. Effects of heads would be "
         "wrong; take another checkpoint, or repair the model"
     )
-
-
-_INTO: tuple[Site, ...] = ("q", "k", "v")
 
 
 def check_patching(
@@ -226,7 +214,7 @@ def check_patching(
     with torch.no_grad():
         plain = logits_of(model, tokens)
         if paths and why_no_paths(runs) is None:
-            sites = tuple(site for site in PATCH_SITES if site in {*sites, *_INTO})
+            sites = tuple(site for site in PATCH_SITES if site in {*sites, *READ})
             _nothing_added_changes_nothing(runs, plain)
         for other, attention in runs.pairs():
             _own_parts_change_nothing(runs, attention, sites, plain)
@@ -239,11 +227,7 @@ def _own_parts_change_nothing(
     heads = range(attention.z.shape[1])
     patches = [{head: patched_context(attention, attention, head, site) for head in heads} for site in sites]
     for site, logits in zip(sites, runs.run.logits_with(attention.layer, patches), strict=True):
-        compare(
-            f"in layer {attention.layer} {site} as it was, put in for every head, changes nothing",
-            logits,
-            plain,
-        )
+        compare(f"in layer {attention.layer} {site} as it was, put in for every head, changes nothing", logits, plain)
 
 
 def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor) -> None:
@@ -251,7 +235,7 @@ def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor) -> None:
     for attention in runs.corrupted.attentions:
         nothing = torch.zeros_like(attention.contributions()[:, 0])
         (read,) = runs.run.reads(attention.layer, [nothing])
-        for site in _INTO:
+        for site in READ:
             was = getattr(attention, site)
             check = f"{added} before layer {attention.layer} leaves its {site} as it was"
             compare(check, read[site][:, :, : was.shape[2]], was)
@@ -274,7 +258,7 @@ def _cases(
 ) -> Iterator[tuple[str, Mapping[int, Tensor], Edits]]:
     """Yield the cases to check by name: contexts put in, and the equal change of the model's own attention."""
     layer, one = attention.layer, attention.z.shape[1] // 2
-    for site in _INTO:
+    for site in READ:
         if site in sites or (site == "v" and "pattern" in sites):
             kv = attention.kv_of[one]
             readers = [one] if site == "q" else [head for head, its in enumerate(attention.kv_of) if its == kv]
@@ -292,12 +276,12 @@ def _cases(
             whole,
             {(layer, "z"): partial(_exchanged, other.z, slice(None))},
         )
-    if set(sites) & set(_INTO):
+    if set(sites) & set(READ):
         yield (
             "queries, keys and values of another text do together what its contexts do, as nothing else decides where "
             "heads look (z and pattern alone, as sites and without paths, do not need that)",
             whole,
-            {(layer, site): partial(_exchanged, getattr(other, site), slice(None)) for site in _INTO},
+            {(layer, site): partial(_exchanged, getattr(other, site), slice(None)) for site in READ},
         )
 
 

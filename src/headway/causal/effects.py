@@ -10,7 +10,7 @@ their skewness.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, cast, get_args
 
@@ -28,6 +28,18 @@ MeanOver = Literal["positions", "per-position"]
 
 PerSequence = Float[np.ndarray, " batch"]
 """A number for each sequence."""
+
+Values = Float[np.ndarray, "*some batch"]
+"""Numbers of any kind for each sequence."""
+
+Means = Float[np.ndarray, "*some"]
+"""Their means over sequences."""
+
+Ends = tuple[Means, Means]
+"""Both ends of the interval of each mean."""
+
+OfLayers = tuple[np.ndarray, ...]
+"""Numbers for the heads of each layer."""
 
 TokenCounts = Int[np.ndarray, " batch"]
 """The number of tokens of each sequence that count, which is its weight in means over tokens."""
@@ -56,37 +68,36 @@ def named(head: Head) -> str:
 class HeadEffects:
     """The change of the loss, in nats per token, when a head is ablated; above 0 the loss rises."""
 
-    per_sequence: tuple[Float[np.ndarray, "_head batch"], ...]
+    per_sequence: OfLayers
     """The change of each layer's heads."""
     tokens: TokenCounts
     """The number of tokens of each sequence that count, which is its weight."""
 
     @property
-    def mean(self) -> tuple[Float[np.ndarray, " _head"], ...]:
+    def mean(self) -> OfLayers:
         """The effect of each layer's heads over all tokens."""
         return tuple(mean_over_tokens(effects, self.tokens) for effects in self.per_sequence)
 
-    def interval(self, confidence: float = 0.95) -> tuple[Float[np.ndarray, "_head 2"], ...]:
+    def interval(self, confidence: float = 0.95) -> OfLayers:
         """Return the interval of each mean over sequences, weighted by tokens; NaN with one sequence.
 
         Each interval holds for its head on its own: over many heads some intervals miss.
         """
         return self._ends(confidence, at_once=False)
 
-    def corrected_interval(self, confidence: float = 0.95) -> tuple[Float[np.ndarray, "_head 2"], ...]:
+    def corrected_interval(self, confidence: float = 0.95) -> OfLayers:
         """Return intervals that hold for all heads at once; NaN below eight sequences, which cannot carry them."""
         return self._ends(confidence if len(self.tokens) >= LEAST else np.nan, at_once=True)
 
-    def _ends(self, confidence: float, *, at_once: bool) -> tuple[Float[np.ndarray, "_head 2"], ...]:
-        every = np.concatenate([*self.per_sequence, np.zeros((0, len(self.tokens)))])
+    def _ends(self, confidence: float, *, at_once: bool) -> OfLayers:
+        every = np.concatenate(self.per_sequence)
         ends = np.stack(interval(every, self.tokens, confidence, at_once=at_once), axis=-1)
         return tuple(np.split(ends, np.cumsum([len(layer) for layer in self.per_sequence])[:-1]))
 
     def heads(self) -> Iterator[tuple[Head, float]]:
         """Return each head with its effect, in the order of the model."""
-        for layer, mean in enumerate(self.mean):
-            for head, effect in enumerate(mean):
-                yield (layer, head), float(effect)
+        heads = every_head([len(layer) for layer in self.per_sequence])
+        return zip(heads, self.flat().tolist(), strict=True)
 
     def ranked(self) -> list[tuple[Head, float]]:
         """Return the heads with their effects, those first without which the loss rises most."""
@@ -94,7 +105,7 @@ class HeadEffects:
 
     def flat(self) -> Float[np.ndarray, " heads"]:
         """Return the effect of every head, in the order of the model."""
-        return np.concatenate([*self.mean, np.zeros(0)])
+        return np.concatenate(self.mean)
 
     @classmethod
     def joined(cls, parts: Sequence["HeadEffects"]) -> "HeadEffects":
@@ -107,9 +118,12 @@ def beyond(effects: HeadEffects, least: float = 0.0) -> list[tuple[Head, float, 
 
     Each has its effect and the ends of its interval; the largest effect comes first.
     """
-    ends = np.concatenate([*effects.corrected_interval(), np.zeros((0, 2))]).tolist()
-    every = [(head, effect, (low, high)) for (head, effect), (low, high) in zip(effects.heads(), ends, strict=True)]
-    found = [each for each in every if each[2][0] > least or each[2][1] < -least]
+    ends = np.concatenate(effects.corrected_interval()).tolist()
+    found = [
+        (head, effect, (low, high))
+        for (head, effect), (low, high) in zip(effects.heads(), ends, strict=True)
+        if low > least or high < -least
+    ]
     return sorted(found, key=lambda each: -abs(each[1]))
 
 
@@ -156,11 +170,9 @@ def _mapped(function: Callable[..., Any], *results: Any) -> Any:
         return {key: _mapped(function, *(each[key] for each in results)) for key in first}
     if isinstance(first, tuple):
         return tuple(_mapped(function, *each) for each in zip(*results, strict=True))
-    if not is_dataclass(first):
-        return function(*results)
-    names = [field.name for field in fields(first)]
-    values = {name: _mapped(function, *(getattr(each, name) for each in results)) for name in names}
-    return replace(cast(Any, first), **values)
+    if is_dataclass(first):
+        return replace(cast(Any, first), **_mapped(function, *map(vars, results)))
+    return function(*results)
 
 
 def joined(parts: Sequence[Any]) -> Any:
@@ -203,7 +215,7 @@ def over_documents(found: Any, tokens: TokenCounts, documents: Int[np.ndarray, "
     return _mapped(gather, found)
 
 
-def mean_over_tokens(per_sequence: Float[np.ndarray, "*some batch"], tokens: TokenCounts) -> Float[np.ndarray, "*some"]:
+def mean_over_tokens(per_sequence: Values, tokens: TokenCounts) -> Means:
     """Return the mean over all tokens, from means over each sequence's."""
     return np.asarray(per_sequence @ (tokens / tokens.sum()))
 
@@ -226,7 +238,7 @@ _FELT_FROM, _FELT_SHARE = 0.2, 0.6
 enough."""
 
 
-def felt(per_sequence: Float[np.ndarray, "*some batch"]) -> Int[np.ndarray, "*some"]:
+def felt(per_sequence: Values) -> Int[np.ndarray, "*some"]:
     """Return how many sequences feel an effect: those with more than a fifth of its root mean square.
 
     Examples:
@@ -237,19 +249,19 @@ def felt(per_sequence: Float[np.ndarray, "*some batch"]) -> Int[np.ndarray, "*so
     return np.asarray((np.abs(per_sequence) > _FELT_FROM * size).sum(-1))
 
 
-def is_rare(per_sequence: Float[np.ndarray, "*some batch"]) -> Bool[np.ndarray, "*some"]:
+def is_rare(per_sequence: Values) -> Bool[np.ndarray, "*some"]:
     """Return whether too few sequences feel an effect, or none does, for an interval of its mean."""
     return np.asarray(felt(per_sequence) < min(FELT, _FELT_SHARE * per_sequence.shape[-1]))
 
 
 def interval(
-    per_sequence: Float[np.ndarray, "*some batch"],
+    per_sequence: Values,
     tokens: TokenCounts,
     confidence: float = 0.95,
     *,
     at_once: bool = False,
-    effect: Float[np.ndarray, "*some batch"] | None = None,
-) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
+    effect: Values | None = None,
+) -> Ends:
     """Return both ends of the interval of the mean over tokens; sequences are the sampled units.
 
     The mean is a ratio of sums over sequences, so its spread is that of the sequences' deviations, weighted. The
@@ -267,7 +279,8 @@ def interval(
 
     mean, n, level = mean_over_tokens(per_sequence, tokens), len(tokens), (1 - confidence) / 2
     if n < 2:
-        return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+        unknown = np.full_like(mean, np.nan)
+        return unknown, unknown
     deviations = (per_sequence - mean[..., None]) * (tokens / tokens.sum())
     error = np.sqrt(n / (n - 1) * np.square(deviations).sum(-1))
     drawn = LEAST <= n <= _MOST and bool(mean.size) and np.isfinite(level)
@@ -282,6 +295,12 @@ def interval(
     return np.asarray(mean - high * error), np.asarray(mean - low * error)
 
 
+def floats(ends: Sequence[Any] | np.ndarray) -> tuple[float, float]:
+    """Return both ends of an interval as plain numbers."""
+    low, high = ends
+    return float(low), float(high)
+
+
 def _drawn_ends(
     deviations: Float[np.ndarray, "cell batch"],
     error: Float[np.ndarray, " cell"],
@@ -293,22 +312,20 @@ def _drawn_ends(
     times, n = _drawn_times(len(tokens)), len(tokens)
     weights = tokens / tokens.sum()
     total = (times @ weights)[:, None]
-    found, extremes, floor = [], [], _FLOOR_AT_ONCE if at_once else _FLOOR
-    for some in range(0, len(deviations), _TOGETHER):
-        here, least = deviations[some : some + _TOGETHER].T, np.maximum(floor * error[some : some + _TOGETHER], 1e-300)
+    found, floor = [], _FLOOR_AT_ONCE if at_once else _FLOOR
+    for start in range(0, len(deviations), _TOGETHER):
+        some = slice(start, start + _TOGETHER)
+        here, least = deviations[some].T, np.maximum(floor * error[some], 1e-300)
         mean = times @ here / total
-        squares = times @ here**2 - 2 * mean * (times @ (weights[:, None] * here)) + mean**2 * (
-            (times @ weights**2)[:, None]
-        )  # fmt: skip
+        products = times @ (weights[:, None] * here)
+        squares = times @ here**2 - 2 * mean * products + mean**2 * (times @ weights**2)[:, None]
         ratios = mean / np.maximum(np.sqrt(np.maximum(n / (n - 1) * squares, 0)) / total, least)
-        if at_once:
-            extremes.append((ratios.min(1), ratios.max(1)))
-        else:
-            found.append(np.quantile(ratios, [level, 1 - level], axis=0))
+        ends = (ratios.min(1), ratios.max(1)) if at_once else np.quantile(ratios, [level, 1 - level], axis=0)
+        found.append(ends)
     if not at_once:
         return np.concatenate(found, axis=1)
-    low, high = np.min([e[0] for e in extremes], axis=0), np.max([e[1] for e in extremes], axis=0)
-    return np.array([np.quantile(low, level), np.quantile(high, 1 - level)])
+    lows, highs = zip(*found, strict=True)
+    return np.array([np.quantile(np.min(lows, axis=0), level), np.quantile(np.max(highs, axis=0), 1 - level)])
 
 
 @lru_cache(maxsize=4)
@@ -318,13 +335,13 @@ def _drawn_times(n: int) -> Float[np.ndarray, "draw batch"]:
 
 
 def share_interval(
-    parts: Float[np.ndarray, "*some batch"],
+    parts: Values,
     wholes: PerSequence,
     tokens: TokenCounts,
     confidence: float = 0.95,
     *,
     at_once: bool = False,
-) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
+) -> Ends:
     """Return both ends of the interval of a part's share of a whole; NaN with one sequence.
 
     Part and whole are means over tokens. Their ratio is linear in the sequences' deviations, as in `interval`: it wants

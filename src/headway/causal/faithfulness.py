@@ -64,12 +64,12 @@ def check_circuit(model: Intervenable, heads: Sequence[Head], draws: int = DRAWS
         UserError: if the heads are none, all, unknown or repeated, or no random circuit is left to compare with.
     """
     every = heads_of(model)
-    wrong = next((head for head in heads if head not in every), None)
-    twice = next((head for at, head in enumerate(heads) if head in heads[:at]), None)
-    if wrong is not None:
-        said = f"{named(wrong)} is none of them"
-    elif twice is not None:
-        said = f"{named(twice)} stands twice"
+    wrong = [head for head in heads if head not in every]
+    twice = [head for at, head in enumerate(heads) if head in heads[:at]]
+    if wrong:
+        said = f"{named(wrong[0])} is none of them"
+    elif twice:
+        said = f"{named(twice[0])} stands twice"
     elif not heads:
         said = "none was given"
     elif len(heads) == len(every):
@@ -89,9 +89,8 @@ def random_circuits(every: Sequence[Head], heads: Sequence[Head], draws: int, se
     own, n = frozenset(heads), len(heads)
     if comb(len(every), n) - 1 <= draws:
         return [some for some in combinations(every, n) if frozenset(some) != own]
-    draw, found = rng.generator(seed, "random circuits"), dict[frozenset[Head], tuple[Head, ...]]()
-    while len(found) < draws:
+    draw, found = rng.generator(seed, "random circuits"), {own: tuple(heads)}
+    while len(found) <= draws:
         some = tuple(every[i] for i in draw.permutation(len(every))[:n])
-        if frozenset(some) != own:
-            found.setdefault(frozenset(some), some)
-    return list(found.values())
+        found.setdefault(frozenset(some), some)
+    return list(found.values())[1:]

@@ -21,7 +21,7 @@ whose gradients are the relaxed ones, it found none of 8 planted circuits, and r
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import cast
 
 import numpy as np
@@ -91,7 +91,7 @@ def ablation(model: Transformer, units: Sequence[Unit], text: PruningText) -> li
 def alike(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
     """Remove, again and again, the unit that adds less of the two units of a layer with most alike outputs."""
     likeness, share = _measured(model, units, text)
-    return _of_pairs(likeness, lambda pair: min(pair, key=lambda unit: share[unit]))
+    return _of_pairs(likeness, lambda pair: min(pair, key=share.__getitem__))
 
 
 def alike_either(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
@@ -103,8 +103,7 @@ def alike_either(model: Transformer, units: Sequence[Unit], text: PruningText) -
 
 def output(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
     """Order units by what they add to the stream, as a share of what their layer's heads add."""
-    _, share = _measured(model, units, text)
-    return _ascending(np.array(share))
+    return _ascending(np.array(_measured(model, units, text)[1]))
 
 
 def _measured(
@@ -116,10 +115,9 @@ def _measured(
         for inputs, _ in text.batches():
             stream.add(model.trace(inputs))
     scores = stream.scores()
-    cosine = {int(name.split(".")[1]): -value for name, value in scores[_ALIKE].values.items()}
-    share = {int(name.split(".")[1]): value for name, value in scores[_SHARE].values.items()}
+    unlike, share = ({int(name.split(".")[1]): x for name, x in scores[of].values.items()} for of in (_ALIKE, _SHARE))
     likeness = {
-        (i, j): float(np.mean([cosine[units[i][0][0]][a, b] for _, a in units[i] for _, b in units[j]]))
+        (i, j): -float(np.mean([unlike[layer][a, b] for (layer, a), (_, b) in product(units[i], units[j])]))
         for i, j in combinations(range(len(units)), 2)
         if units[i][0][0] == units[j][0][0]
     }
@@ -130,9 +128,8 @@ def _of_pairs(likeness: Mapping[tuple[int, int], float], gone_of: Callable[[tupl
     """Remove one unit of the most alike pair, again and again, until each layer has one unit left."""
     order, pairs = list[int](), dict(likeness)
     while pairs:
-        gone = gone_of(max(pairs, key=lambda pair: pairs[pair]))
-        order.append(gone)
-        pairs = {pair: value for pair, value in pairs.items() if gone not in pair}
+        order.append(gone_of(max(pairs, key=pairs.__getitem__)))
+        pairs = {pair: value for pair, value in pairs.items() if order[-1] not in pair}
     return order
 
 
@@ -145,25 +142,24 @@ def magnitude(model: Transformer, units: Sequence[Unit], text: PruningText) -> l
 def at_random(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
     """Order units at random by the seed: the floor of every other method."""
     del model
-    return [int(unit) for unit in rng.generator(text.seed, "heads pruned at random").permutation(len(units))]
+    return rng.generator(text.seed, "heads pruned at random").permutation(len(units)).tolist()
 
 
 def _squared_norm(model: Transformer, head: Head) -> float:
     """Return ||W_V W_O||^2 of a head, as the trace of two small matrices."""
     layer, number = head
     attention = cast(Attention, model.layers[layer].attention)
-    kv = attention.kv_of[number]
-    d_head = attention.d_head
+    by_head = (-1, attention.d_head)
     with torch.no_grad():
-        W_V = cast(Map, attention.v).weight[kv * d_head : (kv + 1) * d_head].double()
-        W_O = attention.o.weight[:, number * d_head : (number + 1) * d_head].double()
+        W_V = cast(Map, attention.v).weight.unflatten(0, by_head)[attention.kv_of[number]].double()
+        W_O = attention.o.weight.unflatten(1, by_head)[:, number].double()
         return float(((W_O.T @ W_O) * (W_V @ W_V.T)).sum())
 
 
 def _ascending(scores: np.ndarray) -> list[int]:
     if not np.isfinite(scores).all():
         raise UserError("importance of heads is not finite on this text; take another text or checkpoint")
-    return [int(unit) for unit in np.argsort(scores, kind="stable")]
+    return np.argsort(scores, kind="stable").tolist()
 
 
 STEPS, RATE = 200, 0.1
@@ -184,19 +180,16 @@ def gates(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[
     """Order units by the odds that a gate with an L0 penalty is open."""
     sizes = torch.tensor([float(len(unit)) for unit in units])
     odds, weight = torch.full((len(units),), _OPEN, requires_grad=True), 0.0
-    draw = torch.Generator().manual_seed(_seed(text, "uniform numbers of gates"))
+    uniform = _uniform(text, "uniform numbers of gates")
 
-    def loss(step: int, inputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(_: int, inputs: Tensor, targets: Tensor) -> Tensor:
         nonlocal weight
-        del step
-        uniform = torch.rand(len(inputs), len(units), generator=draw).clamp(1e-6, 1 - 1e-6)
-        opened = hard_concrete(odds, uniform)
+        opened = hard_concrete(odds, uniform(len(inputs), len(units)))
         excess = ((open_chance(odds) * sizes).sum() - text.keep) / sizes.sum()
         weight = max(0.0, weight + _WEIGHT * float(excess.detach()))
         return _nll(model, units, opened, inputs, targets) + weight * excess
 
-    _train([odds], loss, model, text)
-    return [int(unit) for unit in odds.detach().argsort()]
+    return _trained_order(odds, loss, model, text)
 
 
 def budget(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
@@ -204,17 +197,16 @@ def budget(model: Transformer, units: Sequence[Unit], text: PruningText) -> list
     total = sum(map(len, units))
     k = min(len(units) - 1, max(1, round(text.keep * len(units) / total)))
     scores = torch.zeros(len(units), requires_grad=True)
-    draw = torch.Generator().manual_seed(_seed(text, "noise of the choice"))
+    uniform = _uniform(text, "noise of the choice")
 
     def loss(step: int, inputs: Tensor, targets: Tensor) -> Tensor:
         temperature = _WARM * (_COLD / _WARM) ** (step / (STEPS - 1))
-        uniform = torch.rand(len(units), generator=draw).clamp(1e-6, 1 - 1e-6)
         n_open = round(len(units) + (k - len(units)) * min(1.0, (step + 1) / (_FALLING * STEPS)))
-        chosen = top_k(scores - (-uniform.log()).log(), min(n_open, len(units) - 1), temperature)
+        noise = -(-uniform(len(units)).log()).log()
+        chosen = top_k(scores + noise, min(n_open, len(units) - 1), temperature)
         return _nll(model, units, chosen.expand(len(inputs), -1), inputs, targets)
 
-    _train([scores], loss, model, text)
-    return [int(unit) for unit in scores.detach().argsort()]
+    return _trained_order(scores, loss, model, text)
 
 
 def hard_concrete(odds: Tensor, uniform: Tensor) -> Tensor:
@@ -269,27 +261,26 @@ def _nll(model: Transformer, units: Sequence[Unit], opened: Tensor, inputs: Tens
     return torch.nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=-1)
 
 
-def _train(
-    learned: list[Tensor],
-    loss: Callable[[int, Tensor, Tensor], Tensor],
-    model: Transformer,
-    text: PruningText,
-) -> None:
-    """Train learned numbers with Adam over the batches in turn; the model's weights get no gradient."""
+def _trained_order(
+    learned: Tensor, loss: Callable[[int, Tensor, Tensor], Tensor], model: Transformer, text: PruningText
+) -> list[int]:
+    """Order units by numbers that Adam trains over the batches in turn; the model's weights get no gradient."""
     check_gradients(model)
     with uncompiled():
-        optimizer, batches = torch.optim.Adam(learned, lr=RATE), text.batches()
+        optimizer, batches = torch.optim.Adam([learned], lr=RATE), text.batches()
     for step in range(STEPS):
         with torch.enable_grad():
             value = loss(step, *batches[step % len(batches)])
-        for each, gradient in zip(learned, torch.autograd.grad(value, learned), strict=True):
-            each.grad = gradient
+        (learned.grad,) = torch.autograd.grad(value, learned)
         with uncompiled():
             optimizer.step()
+    return learned.detach().argsort().tolist()
 
 
-def _seed(text: PruningText, purpose: str) -> int:
-    return int(rng.generator(text.seed, purpose).integers(2**62))
+def _uniform(text: PruningText, purpose: str) -> Callable[..., Tensor]:
+    """Return a function that draws uniform numbers of a shape, away from 0 and 1."""
+    draw = torch.Generator().manual_seed(int(rng.generator(text.seed, purpose).integers(2**62)))
+    return lambda *shape: torch.rand(*shape, generator=draw).clamp(1e-6, 1 - 1e-6)
 
 
 METHODS: Mapping[str, Order] = {

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from headway.base.text import counted
 from headway.base.words import HeadStatement, statement
-from headway.causal.effects import Head, interval, named, share_interval
+from headway.causal.effects import Head, floats, interval, named, share_interval
 from headway.heads.findings import Finding
 from headway.heads.results import ModelOnText
 from headway.heads.scores import five_digits
@@ -59,7 +59,7 @@ def _known(patching: "Patching") -> Iterator[HeadStatement]:
     """Yield whether the model knows the answer on the clean text, as far as the metric tells."""
     clean, n = patching.clean, len(patching.clean)
     mean = float(clean.mean())
-    ends = tuple(map(float, interval(clean, patching._each)))
+    ends = floats(interval(clean, patching._each))
     if patching.asks == "logit difference":
         known = "knows_answer" if patching.knows else "does_not_know" if mean <= 0 else "not_found_to_know"
         yield statement(known)
@@ -68,8 +68,8 @@ def _known(patching: "Patching") -> Iterator[HeadStatement]:
         else:
             yield statement("logits", value=mean, interval=ends, right=int((clean > 0).sum()), n=n)
     elif patching.asks == "log probability":
-        percent = [100 * float(np.exp(values).mean()) for values in (clean, patching.corrupted)]
-        yield statement("probabilities", clean=percent[0], corrupted=percent[1])
+        before, after = (100 * float(np.exp(values).mean()) for values in (clean, patching.corrupted))
+        yield statement("probabilities", clean=before, corrupted=after)
     elif not (mean > 0 and (n < 2 or ends[0] > 0)):
         yield statement("not_above_0")
 
@@ -89,11 +89,12 @@ def _heads(patching: "Patching", site: "PatchSite") -> Iterator[HeadStatement]:
     is_one = len(patching.clean) < 2
     matters = np.abs(shares) >= OF_ONE if is_one else (ends[:, 0] > MATTERS) | (ends[:, 1] < -MATTERS)
     order = [int(at) for at in np.argsort(-np.abs(shares), kind="stable") if matters[at]]
+    said = {"part": PARTS[site], "quantity": quantity}
     if order:
         entries = tuple(_share(named(patching.heads[at]), float(shares[at]), ends[at]) for at in order)
-        yield statement("restored", part=PARTS[site], quantity=quantity, heads=entries)
+        yield statement("restored", **said, heads=entries)
     else:
-        yield statement("none_restored", part=PARTS[site], quantity=quantity)
+        yield statement("none_restored", **said)
     if patching.effects[site].ndim > 2:
         yield statement("by_position")
 
@@ -101,7 +102,7 @@ def _heads(patching: "Patching", site: "PatchSite") -> Iterator[HeadStatement]:
 def _share(head: str, share: float, ends: np.ndarray) -> HeadStatement:
     if not np.isfinite(ends).all():
         return statement("share", heads=(head,), share=share)
-    return statement("share_within", heads=(head,), share=share, interval=tuple(map(float, ends)))
+    return statement("share_within", heads=(head,), share=share, interval=floats(ends))
 
 
 PatchSite = Literal["z", "q", "k", "v", "pattern"]
@@ -184,16 +185,14 @@ class Patching:
     @property
     def differs(self) -> bool:
         """True if the runs differ: by the interval over examples, or at all for one example."""
-        difference = self.clean - self.corrupted
-        if len(difference) < 2:
-            return bool(difference.any())
+        if len(self.clean) < 2:
+            return self.difference != 0
         low, high = self.difference_interval()
         return low > 0 or high < 0
 
     def difference_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return the interval of the difference over examples; NaN with one."""
-        low, high = interval(self.clean - self.corrupted, self._each, confidence)
-        return float(low), float(high)
+        return floats(interval(self.clean - self.corrupted, self._each, confidence))
 
     def restored(self, site: PatchSite) -> Float[np.ndarray, "..."]:
         """Return the share of the difference that each head brings back; NaN if there is nothing to restore."""
@@ -206,19 +205,13 @@ class Patching:
 
     def restored_by_heads(self, site: PatchSite) -> Float[np.ndarray, " _head"]:
         """Return the share that each head restores; by position, the sum over positions."""
-        share = self.restored(site)
-        return share if share.ndim == 1 else share.sum(1)
-
-    def _totals(self, site: PatchSite) -> Float[np.ndarray, "_head example"]:
-        """Return each head's effect, over all positions."""
-        effects = self.effects[site]
-        return effects if effects.ndim == 2 else effects.sum(1)
+        return _over_positions(self.restored(site), 1)
 
     def restored_interval(
         self, site: PatchSite, confidence: float = 0.95, *, at_once: bool = False
     ) -> Float[np.ndarray, "_head 2"]:
         """Return the interval of each head's restored share over examples; NaN if nothing can be told."""
-        totals = self._totals(site)
+        totals = _over_positions(self.effects[site], 2)
         if not self.restorable:
             return np.full((len(totals), 2), np.nan)
         wholes = self.clean - self.corrupted
@@ -248,15 +241,17 @@ class Patching:
             "knows_answer": self.knows,
             "clean": five_digits(float(self.clean.mean())),
             "corrupted": five_digits(float(self.corrupted.mean())),
-            "difference": {"value": five_digits(self.difference), "interval": five_digits(self.difference_interval())},
+            "difference": five_digits({"value": self.difference, "interval": self.difference_interval()}),
             "effects": {site: five_digits(found.mean(-1)) for site, found in self.effects.items()},
-            "intervals": {site: five_digits(self.interval(site)) for site in self.effects},
+            "intervals": five_digits({site: self.interval(site) for site in self.effects}),
             "restored": {
-                site: {
-                    "share": five_digits(self.restored_by_heads(site)),
-                    "interval": five_digits(self.restored_interval(site)),
-                    "corrected_interval": five_digits(self.corrected_interval(site)),
-                }
+                site: five_digits(
+                    {
+                        "share": self.restored_by_heads(site),
+                        "interval": self.restored_interval(site),
+                        "corrected_interval": self.corrected_interval(site),
+                    }
+                )
                 for site in self.effects
             },
             "estimates": {site: five_digits(found.mean(-1)) for site, found in self.estimates.items()},
@@ -265,6 +260,11 @@ class Patching:
             "no_paths": self.no_paths,
             "sentences": list(self.sentences),
         }
+
+
+def _over_positions(values: np.ndarray, ndim: int) -> np.ndarray:
+    """Return numbers of each head, summed over positions if there are any."""
+    return values if values.ndim == ndim else values.sum(1)
 
 
 _INTO = {"q": "queries", "k": "keys", "v": "values"}
@@ -357,14 +357,13 @@ def strongest_path(patching: Patching) -> StrongestPath | None:
     paths = patching.paths
     if paths is None:
         return None
-    best: StrongestPath | None = None
-    for through, changes in paths.through.items():
-        if not np.isfinite(changes).any():
-            continue
-        row, column = np.unravel_index(np.nanargmax(np.abs(changes)), changes.shape)
-        change = float(changes[row, column])
-        if best is None or abs(change) > abs(best.change):
-            best = StrongestPath(
-                writer=paths.heads[int(row)], reader=paths.heads[int(column)], through=through, change=change
-            )
-    return best
+    changes = np.stack(list(paths.through.values()))
+    if not np.isfinite(changes).any():
+        return None
+    at, row, column = np.unravel_index(np.nanargmax(np.abs(changes)), changes.shape)
+    return StrongestPath(
+        writer=paths.heads[row],
+        reader=paths.heads[column],
+        through=list(paths.through)[at],
+        change=float(changes[at, row, column]),
+    )

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -115,10 +115,6 @@ class TwoRuns:
         """The tokens of each text."""
         return self.tokens.shape[1]
 
-    def places(self, *, by_position: bool) -> list[slice]:
-        """Return the positions that are patched together: each by itself, or all."""
-        return [slice(i, i + 1) for i in range(self.length)] if by_position else [slice(None)]
-
     def pairs(self) -> Iterator[tuple[AttentionTrace, AttentionTrace]]:
         """Return the attention of each layer that has one, clean and corrupted."""
         yield from zip(self.clean.attentions, self.corrupted.attentions, strict=True)
@@ -139,27 +135,30 @@ def patched_context(
     clean, corrupted = clean.of_head(head), corrupted.of_head(head)
     if site == "pattern":
         return (_with(corrupted.patterns(), clean.patterns(), at) @ corrupted.v)[:, 0]
-    z, q, k, v = (
-        _with(one, other, at) if name == site else one
-        for name in ("z", "q", "k", "v")
-        for one, other in [(getattr(corrupted, name), getattr(clean, name))]
-    )
-    return (z if site == "z" else replace(corrupted, q=q, k=k, v=v).patterns() @ v)[:, 0]
+    part: dict[str, Any] = {site: _with(getattr(corrupted, site), getattr(clean, site), at)}
+    patched = replace(corrupted, **part)
+    return (patched.z if site == "z" else patched.patterns() @ patched.v)[:, 0]
 
 
 def patched_effects(runs: TwoRuns, site: PatchSite, *, by_position: bool = False) -> Float[Tensor, "head *pos batch"]:
     """Return the exact change of the metric with each head's part from the clean run."""
     base, changes = runs.values(runs.tokens), []
     with torch.no_grad():
-        for clean, corrupted in runs.pairs():
-            contexts = [
-                {head: patched_context(clean, corrupted, head, site, at)}
-                for head in range(corrupted.z.shape[1])
-                for at in runs.places(by_position=by_position)
-            ]
-            changes.append(runs.with_contexts(corrupted.layer, contexts) - base)
+        for corrupted, contexts in _patches(runs, site, by_position):
+            patches = [{head: context} for head, context in contexts]
+            changes.append(runs.with_contexts(corrupted.layer, patches) - base)
     effects = torch.cat(changes)
     return effects.unflatten(0, (-1, runs.length)) if by_position else effects
+
+
+def _patches(
+    runs: TwoRuns, site: PatchSite, by_position: bool
+) -> Iterator[tuple[AttentionTrace, list[tuple[int, Tensor]]]]:
+    """Yield each corrupted attention with its patched contexts, each of one head, at all positions or at one."""
+    places = [slice(i, i + 1) for i in range(runs.length)] if by_position else [slice(None)]
+    for clean, corrupted in runs.pairs():
+        heads = product(range(corrupted.z.shape[1]), places)
+        yield corrupted, [(head, patched_context(clean, corrupted, head, site, at)) for head, at in heads]
 
 
 def _with(x: Tensor, other: Tensor, at: slice) -> Tensor:
@@ -188,9 +187,9 @@ def estimated_effects(
     with torch.no_grad():
         for site in sites:
             rows = []
-            for clean, corrupted in runs.pairs():
-                for head, at in product(range(corrupted.z.shape[1]), runs.places(by_position=by_position)):
-                    change = patched_context(clean, corrupted, head, site, at) - corrupted.z[:, head]
+            for corrupted, contexts in _patches(runs, site, by_position):
+                for head, context in contexts:
+                    change = context - corrupted.z[:, head]
                     rows.append((gradients[corrupted.layer][:, head] * change).sum((1, 2)))
             effects = torch.stack(rows).double()
             estimates[site] = effects.unflatten(0, (-1, runs.length)) if by_position else effects
@@ -213,14 +212,11 @@ def cancelling(runs: TwoRuns) -> tuple[bool, ...]:
 
 def _estimates_of_contexts(runs: TwoRuns, left_out: int | None) -> Tensor:
     """Return (head,) estimates of patched contexts, the mean over examples."""
-    gradients = _gradients(runs, left_out)
+    gradients, estimates = _gradients(runs, left_out), []
     with torch.no_grad():
-        return torch.cat(
-            [
-                (gradients[corrupted.layer] * (clean.z - corrupted.z)).sum((2, 3)).mean(0)
-                for clean, corrupted in runs.pairs()
-            ]
-        ).cpu()
+        for clean, corrupted in runs.pairs():
+            estimates.append((gradients[corrupted.layer] * (clean.z - corrupted.z)).sum((2, 3)).mean(0))
+    return torch.cat(estimates).cpu()
 
 
 def _gradients(runs: TwoRuns, left_out: int | None) -> dict[int, Tensor]:
@@ -251,7 +247,7 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
     heads = runs.heads
     place = {head: at for at, head in enumerate(heads)}
     base, n = runs.values(runs.tokens), len(heads)
-    through = {name: np.full((n, n), np.nan) for name in THROUGH}
+    through: dict[Through, np.ndarray] = {name: np.full((n, n), np.nan) for name in THROUGH}
     to_output = np.zeros(n)
     with torch.no_grad():
         for clean, corrupted in runs.pairs():
@@ -264,7 +260,7 @@ def head_paths(runs: TwoRuns) -> HeadPaths:
                 for row, parts in zip(rows, runs.run.reads(later.layer, changes), strict=True):
                     for name, effects in _readers(runs, later, parts).items():
                         through[name][row, columns] = (effects - base).mean(1).cpu().numpy()
-    return HeadPaths(heads=heads, through=cast(dict[Through, np.ndarray], through), to_output=to_output)
+    return HeadPaths(heads=heads, through=through, to_output=to_output)
 
 
 def _changes(runs: TwoRuns, clean: AttentionTrace, corrupted: AttentionTrace) -> Sequence[Tensor]:
@@ -276,29 +272,24 @@ def _changes(runs: TwoRuns, clean: AttentionTrace, corrupted: AttentionTrace) ->
 
 def why_no_paths(runs: TwoRuns) -> str | None:
     """Return why direct effects between heads of a model cannot be measured, in words; None: they can."""
-    why = _why_no_sum(runs)
-    return None if why is None else f"paths between heads are not measured: {why}"
-
-
-def _why_no_sum(runs: TwoRuns) -> str | None:
     model = runs.model
     if not isinstance(model, Transformer):
-        why = runs.sums.why_not
-        return None if why is None else f"what a head of this model writes does not reach later heads as it is ({why})"
-    if not model.model.residual:
-        return "this model has no residual stream in which what a head writes would reach later heads"
-    if model.model.norm_place == "after" and model.model.norm != "none":
-        return "this model's norms come after its sub-layers, so that no head writes into the stream by itself"
-    return None
+        if (of_sums := runs.sums.why_not) is None:
+            return None
+        why = f"what a head of this model writes does not reach later heads as it is ({of_sums})"
+    elif not model.model.residual:
+        why = "this model has no residual stream in which what a head writes would reach later heads"
+    elif model.model.norm_place == "after" and model.model.norm != "none":
+        why = "this model's norms come after its sub-layers, so that no head writes into the stream by itself"
+    else:
+        return None
+    return f"paths between heads are not measured: {why}"
 
 
 def _readers(runs: TwoRuns, later: AttentionTrace, parts: Mapping[Site, Tensor]) -> dict[Through, Tensor]:
     """Return the metric (reader, batch) by input, when each head of a later layer reads a changed stream there."""
-    changed = replace(later, q=parts["q"], k=parts["k"], v=parts["v"])
-    return {
-        name: runs.with_contexts(
-            later.layer,
-            [{head: patched_context(changed, later, head, name)} for head in range(later.z.shape[1])],
-        )
-        for name in THROUGH
-    }
+    changed, effects = replace(later, q=parts["q"], k=parts["k"], v=parts["v"]), dict[Through, Tensor]()
+    for name in THROUGH:
+        contexts = [{head: patched_context(changed, later, head, name)} for head in range(later.z.shape[1])]
+        effects[name] = runs.with_contexts(later.layer, contexts)
+    return effects

@@ -50,9 +50,7 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
     """
     declared = without_heads(model.model, keep)
     held: dict[str, Tensor] = dict(model.named_parameters())
-    result = Transformer(declared, model.vocab_size)
-    some = next(model.parameters())
-    result.to(device=some.device, dtype=some.dtype).train(model.training)
+    result = Transformer(declared, model.vocab_size).to(next(model.parameters())).train(model.training)
     with torch.no_grad():
         arrays = {name: array for name, array in held.items() if ".attention." not in name}
         for layer, (heads, mask) in enumerate(zip(model.model.layout.layers, keep, strict=True)):
@@ -66,11 +64,9 @@ def pruned(model: Transformer, keep: Keep) -> Transformer:
 def entries_of(heads: LayerHeads, stay: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return the entries of some heads in a layer's width of queries, and in its width of keys."""
     kv = sorted({heads.kv_of[head] for head in stay})
-    return _entries(stay, heads.d_head), _entries(kv, heads.d_head)
-
-
-def _entries(heads: Sequence[int], d_head: int) -> Tensor:
-    return (torch.tensor(heads, dtype=torch.long)[:, None] * d_head + torch.arange(d_head)).flatten()
+    inside = torch.arange(heads.d_head)
+    q_entries, kv_entries = (torch.tensor(some).long()[:, None] * heads.d_head + inside for some in (stay, kv))
+    return q_entries.flatten(), kv_entries.flatten()
 
 
 def _attention_pruning(
@@ -95,21 +91,16 @@ def _projection(
     held: Mapping[str, Tensor], at: str, entries: Tensor, *, of_output: bool, whole: bool
 ) -> dict[str, Tensor]:
     """Return the kept rows of Q, K or V, or columns of O; `whole` for one matrix instead of two factors."""
-    first, second = held.get(f"{at}.first.weight"), held.get(f"{at}.second.weight")
-    bias = held.get(f"{at}.bias", held.get(f"{at}.second.bias"))
-    entries = entries.to(next(iter(held.values())).device)
-    if second is None or first is None:
-        weight = held[f"{at}.weight"]
-        arrays = {"weight": weight[:, entries] if of_output else weight[entries]}
-    elif of_output:
-        arrays = {"first.weight": first[:, entries], "second.weight": second}
-    else:
-        arrays = {"first.weight": first, "second.weight": second[entries]}
-    if bias is not None:
-        arrays["bias" if second is None else "second.bias"] = bias if of_output else bias[entries]
-    if whole and second is not None:
-        arrays["weight"] = arrays.pop("second.weight") @ arrays.pop("first.weight")
-        arrays |= {"bias": arrays.pop("second.bias")} if bias is not None else {}
+    arrays = {name.removeprefix(f"{at}."): array for name, array in held.items() if name.startswith(f"{at}.")}
+    for name, array in arrays.items():
+        some = entries.to(array.device)
+        if of_output and name in ("weight", "first.weight"):
+            arrays[name] = array[:, some]
+        elif not of_output and name != "first.weight":
+            arrays[name] = array[some]
+    if whole and "first.weight" in arrays:
+        arrays["second.weight"] = arrays["second.weight"] @ arrays.pop("first.weight")
+        arrays = {name.removeprefix("second."): array for name, array in arrays.items()}
     return {f"{at}.{name}": array for name, array in arrays.items()}
 
 
@@ -156,10 +147,9 @@ def prune_to_number(
             tell(f"step {step} of {steps}: from {counted(len(heads), 'head')} to {target}")
         units = units_of(now.model.layout)
         gone = _going(units, order(now, units, replace(text, keep=target)), len(heads) - target, len(heads) - keep)
-        stays = [head not in gone for head in heads_of(now)]
-        heads = [head for head, stay in zip(heads, stays, strict=True) if stay]
-        n_heads, at = now.model.layout.n_heads, iter(stays)
-        now = pruned(now, [[next(at) for _ in range(n)] for n in n_heads])
+        heads = [head for head, its in zip(heads, heads_of(now), strict=True) if its not in gone]
+        keep_now = [[(layer, head) not in gone for head in range(n)] for layer, n in enumerate(now.n_heads)]
+        now = pruned(now, keep_now)
     return Kept(model=now, heads=tuple(heads))
 
 
@@ -240,7 +230,7 @@ def _attention_regrowing(
         return
     q, kv = (entries.numpy() for entries in entries_of(layout, kept))
     for name, entries in (("q", q), ("k", kv), ("v", kv)):
-        arrays[f"{at}.{name}.weight"][entries] = held[f"{at}.{name}.weight"]
-        if f"{at}.{name}.bias" in held:
-            arrays[f"{at}.{name}.bias"][entries] = held[f"{at}.{name}.bias"]
+        for array in (f"{at}.{name}.weight", f"{at}.{name}.bias"):
+            if array in held:
+                arrays[array][entries] = held[array]
     arrays[f"{at}.o.weight"][:, q] = held[f"{at}.o.weight"]

@@ -62,7 +62,7 @@ def work_of(model: TransformerModel, vocab_size: int, n_ctx: int) -> Work:
     readout = 2 * n_ctx * vocab_size * model.embedding_width
     matrices = [p for p in parameters_of(model, vocab_size) if len(p.shape) == 2]
 
-    def products(*begins: str) -> int:
+    def products(begins: str) -> int:
         return 2 * n_ctx * sum(math.prod(p.shape) for p in matrices if p.name.startswith(begins))
 
     layers = range(model.n_layers)
@@ -101,27 +101,16 @@ class Losses:
 
 
 def reference_losses_without(
-    model: Intervenable,
-    inputs: Tokens,
-    targets: Tokens,
-    removals: Sequence[Removal],
+    model: Intervenable, inputs: Tokens, targets: Tokens, removals: Sequence[Removal]
 ) -> Losses:
     """Return losses from a whole forward pass for each set."""
+    edits = [None, *(without(removal.heads, removal.stand_in) for removal in removals)]
     with torch.no_grad():
-        whole = sequence_losses(model, model.hidden(inputs)[0], targets)
-        found = [
-            sequence_losses(model, model.hidden(inputs, edits=without(r.heads, r.stand_in))[0], targets)
-            for r in removals
-        ]
+        whole, *found = (sequence_losses(model, model.hidden(inputs, edits=each)[0], targets) for each in edits)
     return Losses(whole=whole, without=torch.stack(found), forward_passes=1.0 + len(removals))
 
 
-def losses_without(
-    model: Intervenable,
-    inputs: Tokens,
-    targets: Tokens,
-    removals: Sequence[Removal],
-) -> Losses:
+def losses_without(model: Intervenable, inputs: Tokens, targets: Tokens, removals: Sequence[Removal]) -> Losses:
     """Return the losses of each sequence without sets of heads, from shared work.
 
     Args:
@@ -176,19 +165,16 @@ def _side_by_side(model: Transformer, inputs: Tensor, targets: Tensor, removals:
             begins = [i for i, removal in enumerate(removals) if _first(removal) == layer]
             z: dict[int, Tensor] = {}
             written = model.written(stream, layer, {(layer, "z"): partial(z.setdefault, layer)})
-            if begins:
+            for start in range(0, len(begins), at_once):
                 assert written is not None, "a layer with heads writes"
-                for start in range(0, len(begins), at_once):
-                    some = begins[start : start + at_once]
-                    branch = [removals[i] for i in some]
-                    outputs = torch.cat([_written_without(model, layer, written, z[layer], each) for each in branch])
-                    result[some] = _branch_losses(model, layer, stream, outputs, branch, targets)
-                passes += len(begins) * work.after_attention(layer)
+                some = begins[start : start + at_once]
+                branch = [removals[i] for i in some]
+                outputs = torch.cat([_written_without(model, layer, written, z[layer], each) for each in branch])
+                result[some] = _branch_losses(model, layer, stream, outputs, branch, targets)
+            passes += len(begins) * work.after_attention(layer)
             stream = model.rest(stream, written, layer)
         whole = sequence_losses(model, stream, targets)
-    for i, removal in enumerate(removals):
-        if not removal.heads:
-            result[i] = whole
+    result[[i for i, removal in enumerate(removals) if not removal.heads]] = whole
     return Losses(whole=whole, without=result, forward_passes=passes)
 
 
@@ -227,17 +213,13 @@ def _output_slices(model: Transformer, layer: int) -> Float[Tensor, "head d_head
 
 def _later(removals: Sequence[Removal], layer: int) -> Edits | None:
     """Return the edits of a later layer, sets side by side along the batch."""
-    concerned = [any(at == layer for at, _ in removal.heads) for removal in removals]
-    if not any(concerned):
+    edits = [without(removal.heads, removal.stand_in).get((layer, "z")) for removal in removals]
+    if not any(edits):
         return None
 
     def edit(z: Tensor) -> Tensor:
-        parts = list(z.chunk(len(removals)))
-        for i, removal in enumerate(removals):
-            if concerned[i]:
-                here = [head for head in removal.heads if head[0] == layer]
-                parts[i] = without(here, removal.stand_in)[layer, "z"](parts[i])
-        return torch.cat(parts)
+        parts = zip(edits, z.chunk(len(removals)), strict=True)
+        return torch.cat([part if change is None else change(part) for change, part in parts])
 
     return {(layer, "z"): edit}
 
@@ -257,7 +239,8 @@ def _sets_at_once(model: Transformer) -> int:
     return 1 + 2 * model.vocab_size // (max(mlp, attention) + 4 * model.model.d_model)
 
 
-_READ: tuple[Site, ...] = ("q", "k", "v")
+READ: tuple[Site, ...] = ("q", "k", "v")
+"""What a head reads of the stream."""
 _STREAMS = 1 << 22
 """The most entries of the streams of copies that are held at once."""
 
@@ -283,10 +266,8 @@ class OwnRun:
         assert written is not None
         parts = []
         for patch in patches:
-            part = written
-            for head, context in patch.items():
-                part = part + (context - z[:, head]) @ W_O[head]
-            parts.append(part)
+            changes = ((context - z[:, head]) @ W_O[head] for head, context in patch.items())
+            parts.append(sum(changes, start=written))
         stream = model.rest(stream.repeat(len(parts), 1, 1), torch.cat(parts), layer)
         for later in range(layer + 1, model.model.n_layers):
             stream = model.rest(stream, model.written(stream, later), later)
@@ -296,7 +277,7 @@ class OwnRun:
         """Return queries, keys and values of a layer with each of some changes of the stream before it."""
         for change in changes:
             seen: dict[Site, Tensor] = {}
-            edits: Edits = {(layer, site): partial(seen.setdefault, site) for site in _READ}
+            edits: Edits = {(layer, site): partial(seen.setdefault, site) for site in READ}
             self.model.written(self.trace.streams[layer] + change, layer, edits)
             yield seen
 

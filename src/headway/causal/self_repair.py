@@ -13,7 +13,6 @@ Numpy alone. Paper: McGrath et al. 2023, arXiv 2307.15771 (self-repair).
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from headway.causal.effects import (
     Kind,
     PerSequence,
     beyond,
+    floats,
     interval,
     mean_over_tokens,
     named,
@@ -51,10 +51,10 @@ def heads_beyond(exact: ExactEffects, *signs: int) -> tuple[Head, ...]:
     A head that raises the loss in one way of ablation and lowers it in another is there once.
     """
     found = dict[Head, float]()
-    for effects, sign in product(exact.single.values(), signs):
+    for effects in exact.single.values():
         for head, effect, _ in beyond(effects, MATTERS):
-            if sign * effect > 0:
-                found[head] = max(found.get(head, 0.0), sign * effect)
+            if np.sign(effect) in signs:
+                found[head] = max(found.get(head, 0.0), abs(effect))
     return tuple(sorted(found, key=lambda head: -found[head]))
 
 
@@ -104,7 +104,7 @@ class SelfRepair:
 
     def _pairs(self, kind: Kind) -> Iterator[HeadStatement]:
         redundant = self.redundant(kind)
-        both, (low, high) = self._both.mean(kind), self._both.corrected_interval(kind)
+        both, ends = self._both.mean(kind), np.transpose(self._both.corrected_interval(kind))
         for at in redundant[:_SHOWN]:
             heads = self.pairs.heads[at]
             first, second = (self._mean(single_of(self.exact, head, kind)) for head in heads)
@@ -113,7 +113,7 @@ class SelfRepair:
                 kind=kind,
                 heads=tuple(map(named, heads)),
                 both=float(both[at]),
-                interval=(float(low[at]), float(high[at])),
+                interval=floats(ends[at]),
                 first=first,
                 second=second,
             )
@@ -155,17 +155,16 @@ class SelfRepair:
 
     def _ends(self, per_sequence: np.ndarray, confidence: float = 0.975) -> tuple[float, float]:
         """Return both ends of an interval; by default of one that holds for both groups of heads at once."""
-        low, high = interval(per_sequence, self.exact.tokens, confidence)
-        return float(low), float(high)
+        return floats(interval(per_sequence, self.exact.tokens, confidence))
 
     @cached_property
     def _both(self) -> PairEffects:
         """The effects of removing both heads of each pair."""
-        alone = {
-            kind: np.array([sum(single_of(self.exact, head, kind) for head in pair) for pair in self.pairs.heads])
-            for kind in KINDS
-        }
-        return replace(self.pairs, per_sequence={k: self.pairs.per_sequence[k] + alone[k] for k in KINDS})
+        both = {}
+        for kind in KINDS:
+            alone = [sum(single_of(self.exact, head, kind) for head in pair) for pair in self.pairs.heads]
+            both[kind] = self.pairs.per_sequence[kind] + np.array(alone)
+        return replace(self.pairs, per_sequence=both)
 
     def group_json(self, group: GroupEffect | None) -> dict[str, Any] | None:
         """Return the effects of a group as plain values, in nats per token."""
@@ -212,7 +211,12 @@ class AblationTogether(Ablation):
         """Return everything as plain values, as `Ablation.to_json`; `self_repair` has the joint effects."""
         repair, found = self.repair, None
         if repair is not None:
-            told = {kind: [list(map(named, repair.pairs.heads[at])) for at in repair.redundant(kind)] for kind in KINDS}
-            groups = {"named": repair.group_json(repair.named), "others": repair.group_json(repair.others)}
-            found = {**groups, "pairs": self._pairs(repair.pairs), "redundant": told}
+            found = {
+                "named": repair.group_json(repair.named),
+                "others": repair.group_json(repair.others),
+                "pairs": self._pairs(repair.pairs),
+                "redundant": {
+                    kind: [list(map(named, repair.pairs.heads[at])) for at in repair.redundant(kind)] for kind in KINDS
+                },
+            }
         return {**super().to_json(), "self_repair": found}

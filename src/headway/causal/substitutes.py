@@ -88,8 +88,7 @@ def donors_of(inputs: Tokens, other: Int[Tensor, "others span"], seed: int) -> t
             f"{length}; give one sequence or more, at least as long"
         )
     draw = rng.generator(seed, "donors of contexts")
-    rounds = [draw.permutation(len(other)) for _ in range(-(-batch // len(other)))]
-    donors = np.concatenate(rounds)
+    donors = np.concatenate([draw.permutation(len(other)) for _ in range(-(-batch // len(other)))])
 
     def own(at: int, donor: int) -> bool:
         return at < batch and torch.equal(inputs[at], other[donor, :length])
@@ -98,17 +97,17 @@ def donors_of(inputs: Tokens, other: Int[Tensor, "others span"], seed: int) -> t
         if not own(at, donors[at]):
             continue
         # Exchanged with a sequence that keeps another's contexts too, or with a donor that nobody has.
-        free = (i for i in range(len(donors)) if not own(at, donors[i]) and not own(i, donors[at]))
-        if (found := next(free, None)) is not None:
-            donors[[at, found]] = donors[[found, at]]
-        elif len(others := [donor for donor in range(len(other)) if not own(at, donor)]):
+        free = [i for i in range(len(donors)) if not own(at, donors[i]) and not own(i, donors[at])]
+        if free:
+            donors[[at, free[0]]] = donors[[free[0], at]]
+        elif others := [donor for donor in range(len(other)) if not own(at, donor)]:
             donors[at] = others[0]
         else:
             raise UserError(
                 f"sequence {at} is in the other text, too, which has no other sequence; it would replace itself, and "
                 "no head would seem to matter. Give another text"
             )
-    return tuple(int(donor) for donor in donors[:batch])
+    return tuple(donors[:batch].tolist())
 
 
 def donors_among(n: int, seed: int) -> tuple[int, ...]:
@@ -212,12 +211,8 @@ class OtherText:
             return {layer: (z / n).to(dtype) for layer, z in total.items()}
 
         quarters = tuple(mean(total, len(part)) for total, part in zip(totals, parts, strict=True))
-        return cls(
-            tokens=tokens,
-            mean=mean(whole, len(tokens)),
-            donors=donors,
-            quarters=quarters if len(quarters) > 1 else (),
-        )
+        quarters = quarters if len(parts) > 1 else ()
+        return cls(tokens=tokens, mean=mean(whole, len(tokens)), donors=donors, quarters=quarters)
 
     def stand_ins(self, model: Intervenable, some: slice) -> Substitutes:
         """Return the substitutes for heads on some sequences of the text."""
