@@ -14,9 +14,9 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 410_361,
-    "code lines": 39_276,
-    "dense modules": 77,
+    "tokens": 409_393,
+    "code lines": 39_198,
+    "dense modules": 76,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 74,
     "fragments in Args": 0,
