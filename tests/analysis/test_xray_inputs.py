@@ -225,5 +225,5 @@ def test_the_output_folder_is_tried_first(tmp_path, monkeypatch):
 
 def test_a_declaration_without_a_size_is_told_before_anything_is_read(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(UserError, match=r"it has no 'n_(layer|embd)'; fetch or write it again"):
+    with pytest.raises(UserError, match=r"n_(layer|embd) is missing; give it a value"):
         check_own(tmp_path)

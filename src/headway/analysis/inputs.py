@@ -8,6 +8,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +94,14 @@ class TextInput:
     def part(self, some: Any) -> "TextInput":
         """Return some of the sequences, or of their positions, by a slice of each."""
         inputs, targets = self.tokens[some], None if self.targets is None else self.targets[some]
-        documents = None if self.documents is None else self.documents[some[0] if isinstance(some, tuple) else some]
+        documents = None if self.documents is None else self.documents[some]
         complete = self.complete and inputs.size == self.tokens.size
         return replace(self, inputs=inputs, targets=targets, complete=complete, documents=documents)
+
+    def halves(self) -> "tuple[TextInput, TextInput]":
+        """Return the first half of the sequences, and the others, which are never more."""
+        half = -(-len(self) // 2)
+        return self.part(np.s_[:half]), self.part(np.s_[half:])
 
     def check_tokens(self, model: object, verb: str) -> None:
         """Raise UserError for examples that are no tokens.
@@ -159,11 +165,11 @@ class TextInput:
             if tokens.shape[1] < 2:
                 raise UserError(f"{self.asked}: sequences of one token predict nothing; give longer sequences")
         else:
-            read, n_documents = self.corpus.pieces, times * DOCUMENTS
-            tokens, documents = opened.pieces(read(), n=n, length=wanted + 1, predicted=True)
+            n_documents, pieces = times * DOCUMENTS, partial(opened.pieces, n=n, length=wanted + 1, predicted=True)
+            tokens, documents = pieces(self.corpus.pieces())
             if len(np.unique(documents)) < n_documents <= n:
                 # Of long documents the beginnings, where that gives more documents.
-                given = opened.pieces(read(), n=n, length=wanted + 1, predicted=True, each=n // n_documents)
+                given = pieces(self.corpus.pieces(), each=n // n_documents)
                 tokens, documents = given if len(given[0]) >= n else (tokens, documents)
             if tokens.shape[1] <= wanted:
                 raise UserError(
@@ -205,10 +211,11 @@ def text_input(text: "str | Path | TokenIds | TextInput", asked: str = "text") -
     """
     if isinstance(text, TextInput):
         return text
-    if isinstance(text, str | Path) and Path(text).suffix == ".npy" and Path(text).is_file():
-        return TextInput(name=str(text), inputs=_array_in(Path(text), asked), asked=asked)
     if isinstance(text, str | Path):
-        return TextInput(name=str(text), corpus=find_corpus(str(text), limit=None, asked=asked), asked=asked)
+        name, file = str(text), Path(text)
+        if file.suffix == ".npy" and file.is_file():
+            return TextInput(name=name, inputs=_array_in(file, asked), asked=asked)
+        return TextInput(name=name, corpus=find_corpus(name, limit=None, asked=asked), asked=asked)
     return TextInput(name="the given tokens", inputs=np.atleast_2d(array_of(text)), asked=asked)
 
 
@@ -287,9 +294,9 @@ def own_text(model: object) -> str | TextInput:
             raise UserError(
                 f"{folder.asked}: it is a run of the in-context laboratory, which has no tokens; give a run on a text"
             )
-        text = _text_of(spec)
-        if text is None:
-            return _examples(spec)
+        text = _text_of(spec) or _examples(spec)
+    if isinstance(text, TextInput):
+        return text
     if text is None:
         raise UserError(f"{folder.asked}: which text should it read? Give one with --text (in Python text=)")
     if holds_ids(text):
@@ -368,8 +375,7 @@ def two_inputs(
                 "3: two for an interval and one as replacement; give a longer text, a smaller length, or another text "
                 "as reference"
             )
-        half = -(-len(both) // 2)
-        own, other = both.part(np.s_[:half]), both.part(np.s_[half:])
+        own, other = both.halves()
         others = f"{counted(len(other), 'further sequence')} of {both.name}"
     if len(own) < 2:
         raise UserError(
@@ -435,10 +441,9 @@ def with_targets(opened: Opened, text: TextInput, targets: Any, other: TextInput
     if other is None:
         if len(own) < 3:
             raise UserError(f"{text.name}: it has {len(own)} sequences, but without a reference 3 are needed")
-        half = -(-len(own) // 2)
-        own, other = own.part(np.s_[:half]), own.part(np.s_[half:])
+        own, other = own.halves()
     others = opened.checked(other.tokens)
-    return (own, replace(other, name=f"{counted(len(others), 'sequence')} of other tokens", inputs=others))
+    return own, replace(other, name=f"{counted(len(others), 'sequence')} of other tokens", inputs=others)
 
 
 def _same(text: Any, reference: Any) -> bool:
@@ -517,10 +522,8 @@ class LossSoFar:
             if logits is None:
                 self.why = "its loss on the text is not known: it gives no logits of the next token"
                 return
-            if targets is None:
-                self._count(logits[:-1], tokens[at][1:])
-            else:
-                self._count(logits, targets[at][: len(logits)])
+            wanted = tokens[at][1:] if targets is None else targets[at]
+            self._count(logits[: len(wanted)], wanted[: len(logits)])
         if not math.isfinite(self.nats):
             self.why = "its loss on the text is not a number: its logits overflow, after heads that do not"
 

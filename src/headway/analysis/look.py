@@ -22,7 +22,7 @@ from headway.analysis.xray import is_too_few, measured, short_text_xray
 from headway.base.text import counted
 from headway.config.spec import MOST_MODELS
 from headway.errors import UserError
-from headway.heads.results import KeptStep, ModelView, XRay
+from headway.heads.results import KeptStep, ModelView, PackedPatterns, XRay
 from headway.store.run import Run
 
 if TYPE_CHECKING:
@@ -67,24 +67,19 @@ def kept_steps(
     n = _fitting(shown, len(steps))
     found = []
     for step in steps:
-        then = _at(run, step, seen)
+        then, patterns = _at(run, step, seen), dict[tuple[str, int], PackedPatterns]()
         own = then.opened.own
-        found.append(
-            KeptStep(
-                step=step,
-                circuits=token_circuits(own, tokens) if in_tokens(own) else None,
-                composition=compositions(own) if composed else None,
-                patterns={
-                    (name, at): packed
-                    for at, sequence in enumerate(shown.sequences[:n])
-                    for name, packed in then.packed(sequence).items()
-                },
-            )
-        )
+        for at, sequence in enumerate(shown.sequences[:n]):
+            patterns |= {(name, at): packed for name, packed in then.packed(sequence).items()}
+        circuits = token_circuits(own, tokens) if in_tokens(own) else None
+        composition = compositions(own) if composed else None
+        found.append(KeptStep(step=step, circuits=circuits, composition=composition, patterns=patterns))
     fitted = _cut(found, n, shown.room)
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
+    if few == many:
+        return fitted, ()
     note = f"while it trained, patterns of {few} of {counted(many, 'sequence')} are kept, {below}"
-    return fitted, (note if few else f"patterns during training were left out, {below}",) if few < many else ()
+    return fitted, (note if few else f"patterns during training were left out, {below}",)
 
 
 def _at(run: "Run", step: int, seen: look_tokens.SeenModel) -> look_tokens.SeenModel:

@@ -126,17 +126,14 @@ def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str)
         if fitted >= min(2, len(every)) or length <= _SHORTEST or seen.of_one_length:
             break
         length //= 2
-    cuts = tuple(_cuts(fitted, len(every), length, seen.tokens.shape[1], below))
-    return ShownPatterns(patterns=patterns, sequences=every[:fitted], room=left, cuts=cuts)
-
-
-def _cuts(fitted: int, asked: int, length: int, whole: int, below: str) -> Iterator[str]:
+    cuts, whole, asked = list[str](), seen.tokens.shape[1], len(every)
     if length < whole:
-        yield f"sequences are cut to {length} of {whole} tokens, {below}"
+        cuts.append(f"sequences are cut to {length} of {whole} tokens, {below}")
     if not fitted:
-        yield f"no patterns are kept, {below}"
+        cuts.append(f"no patterns are kept, {below}")
     elif fitted < asked:
-        yield f"patterns of {fitted} of {counted(asked, 'sequence')} are kept, {below}"
+        cuts.append(f"patterns of {fitted} of {counted(asked, 'sequence')} are kept, {below}")
+    return ShownPatterns(patterns=patterns, sequences=every[:fitted], room=left, cuts=tuple(cuts))
 
 
 def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[results.ShownSequence, ...]:
@@ -164,17 +161,17 @@ def attended_pairs(seen: SeenModel) -> dict[results.Head, tuple[results.Attended
     """The most attended pairs of tokens of every head, over the text."""
     from headway.heads.token_circuits import TokenPairs
 
-    by_kind = {}
-    decoded = seen.tokens
+    read = decoded = seen.tokens
     if seen.opened.kind == "encoder-decoder":
         from headway.hf.recorder import start_token
 
         start = start_token(seen.opened.module)
-        decoded = np.concatenate((np.full_like(seen.tokens[:, :1], start), seen.tokens[:, :-1]), axis=1)
-    for kind in {attention.kind for attention in seen.attentions}:
-        queries = seen.tokens if kind == "encoder" else decoded
-        keys = decoded if kind == "self" else seen.tokens
-        by_kind[kind] = TokenPairs(queries, keys, same=kind in ("self", "encoder"))
+        decoded = np.concatenate((np.full_like(read[:, :1], start), read[:, :-1]), axis=1)
+    by_kind = {
+        "self": TokenPairs(decoded, decoded, same=True),
+        "encoder": TokenPairs(read, read, same=True),
+        "cross": TokenPairs(decoded, read, same=False),
+    }
     for first, trace in seen.traces():
         for attention in trace.attentions:
             by_kind[attention.kind].add(attention, first)
@@ -251,7 +248,7 @@ def visible(text: str) -> str:
     """
     if not text:
         return "⟨nothing⟩"
-    few = text if len(text) <= LONGEST else text[:LONGEST]
+    few = text[:LONGEST]
     said = "".join(map(_seen, few))
     # A mark that combines with what is before it would leave its token.
     lead = "◌" if unicodedata.combining(few[0]) else ""
@@ -278,8 +275,7 @@ def _word(tokenizer: Any, token: int, anchor: list[int], before: str) -> str:
     text = both[len(before) :] if both.startswith(before) else _decoded(tokenizer, [token])
     if text and _UNKNOWN not in text:
         return text
-    named = _named(tokenizer, token)
-    return named if named is not None else text
+    return text if (named := _named(tokenizer, token)) is None else named
 
 
 def _decoded(tokenizer: Any, tokens: list[int]) -> str:
@@ -290,13 +286,13 @@ def _decoded(tokenizer: Any, tokens: list[int]) -> str:
 
 def _named(tokenizer: Any, token: int) -> str | None:
     """Return the tokenizer's name of a token; for bytes that are no whole character, the bytes."""
-    if not isinstance(tokenizer, Tokenizer | NoEosTokenizer):
-        found = tokenizer.convert_ids_to_tokens(token)
-        return None if found is None else str(found)
-    name = tokenizer.inner.id_to_token(token)
-    if name is not None and isinstance(tokenizer.inner.decoder, ByteLevel) and set(name) <= set(_BYTES):
+    of_headway = isinstance(tokenizer, Tokenizer | NoEosTokenizer)
+    name = tokenizer.inner.id_to_token(token) if of_headway else tokenizer.convert_ids_to_tokens(token)
+    if name is None:
+        return None
+    if of_headway and isinstance(tokenizer.inner.decoder, ByteLevel) and set(name) <= set(_BYTES):
         return "".join(f"⟨{_BYTES.index(character):02X}⟩" for character in name)
-    return None if name is None else str(name)
+    return str(name)
 
 
 _BESIDES, _OF_A_HEAD, _OF_A_STEP = 300_000, 3_000, 1_000

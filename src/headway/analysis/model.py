@@ -201,7 +201,7 @@ class Opened:
         if self.brought:
             raise UserError(not_maskable(self.name))
         if self.kind != "causal":
-            what = {"encoder-decoder": "an encoder and a decoder over it"}.get(self.kind, "an encoder")
+            what = "an encoder and a decoder over it" if self.kind == "encoder-decoder" else "an encoder"
             raise UserError(
                 f"{self.name} is a {self.facts['architecture']}, {what}. `headway xray` can measure its heads. "
                 "Ablation and patching measure the loss of the next token, so they need a decoder"
@@ -220,10 +220,9 @@ class Opened:
         """
         if self.reads_ids:
             return Encoder(encode=_written_ids, whole=_written_ids, before=(), after=(), end=None, some=(0,))
-        if self.tokenizer is None and self.no_text:
-            raise UserError(f"{self.name} {self.no_text}")
         if self.tokenizer is None:
-            raise UserError(f"{self.name} has no tokenizer; {_GIVE}")
+            why = self.no_text or f"has no tokenizer; {_GIVE}"
+            raise UserError(f"{self.name} {why}")
         return Encoder.of(self.tokenizer)
 
     @property
@@ -412,9 +411,8 @@ def tokens_of(opened: Opened, text: "str | Sequence[str] | TokenIds") -> "torch.
     """
     if isinstance(text, str):
         return opened.on_device(opened.encoder.whole(text))
-    texts = [each for each in text if isinstance(each, str)] if isinstance(text, list | tuple) else []
-    if texts and len(texts) == len(text):
-        return opened.on_device([opened.encoder.whole(each) for each in texts])
+    if isinstance(text, list | tuple) and text and all(isinstance(each, str) for each in text):
+        return opened.on_device([opened.encoder.whole(cast(str, each)) for each in text])
     return opened.on_device(cast("TokenIds", text))
 
 
@@ -425,13 +423,12 @@ def whole_numbers(given: "TokenIds") -> np.ndarray:
         UserError: if the tokens are anything else.
     """
     found = array_of(given)
-    tokens = found[None] if found.ndim == 1 else found
-    if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
+    if found.ndim not in (1, 2) or not found.size or found.dtype.kind not in "iu":
         raise UserError(
             "give a text, or at least one token, as whole numbers of shape (pos) or (batch, pos); "
             f"you gave an array of shape {found.shape} and type {found.dtype}"
         )
-    return tokens
+    return np.atleast_2d(found)
 
 
 def array_of(given: "TokenIds") -> np.ndarray:
@@ -457,15 +454,11 @@ def _ids_alone(encoding: Mapping[str, Any]) -> np.ndarray:
     if "input_ids" not in encoding:
         raise UserError(f"tokens: a mapping without input_ids was given (it has {', '.join(map(str, encoding))})")
     ids = array_of(encoding["input_ids"])
-    usual = {
-        "attention_mask": np.ones_like(ids),
-        "token_type_ids": np.zeros_like(ids),
-        "position_ids": np.zeros_like(ids) + np.arange(ids.shape[-1]),
-    }
+    usual: dict[str, Any] = {"attention_mask": 1, "token_type_ids": 0, "position_ids": np.arange(ids.shape[-1])}
     if other := [str(name) for name in encoding if name != "input_ids" and name not in usual]:
         raise UserError(f"tokens: only input_ids are read, and {', '.join(other)} came with them; leave them out")
     for name, expected in usual.items():
-        if name not in encoding or np.array_equal(np.zeros_like(ids) + array_of(encoding[name]), expected):
+        if name not in encoding or (array_of(encoding[name]) == np.broadcast_to(expected, ids.shape)).all():
             continue
         if name == "attention_mask":
             raise UserError(
@@ -478,18 +471,16 @@ def _ids_alone(encoding: Mapping[str, Any]) -> np.ndarray:
 
 def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: int) -> Iterator[str]:
     """Yield the beginning of each document; the pieces of a long document are not kept beyond it."""
-    begun: list[str] = []
-    length, given = 0, False
+    begun, given = "", False
     for each in documents:
         text, ended = (each, True) if isinstance(each, str) else each
         if not given:
-            begun.append(text[: most - length])
-            length += len(begun[-1])
-            if ended or length >= most:
-                yield "".join(begun)
-                given = True
+            begun += text[: most - len(begun)]
+            given = ended or len(begun) >= most
+            if given:
+                yield begun
         if ended:
-            begun, length, given = [], 0, False
+            begun, given = "", False
 
 
 def not_ours(name: str, architecture: str) -> str:

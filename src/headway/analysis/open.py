@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from headway.analysis.evaluation import evaluating, plain_torch
 from headway.analysis.model import (
+    ModelFolder,
     Opened,
     model_folder,
     not_maskable,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from headway.analysis.model import TokenIds
     from headway.hf.open import Pretrained
-    from headway.models.redraw import Redrawable
     from headway.models.transformer import Transformer
     from headway.store.run import Run
 
@@ -123,7 +123,6 @@ def _from_path(
     path: str | Path, tokenizer: "str | PreTrainedTokenizerBase | None", for_: Purpose | None, *, trust_code: bool
 ) -> Opened:
     from headway import hf
-    from headway.analysis.inputs import no_text
     from headway.hf.read import architecture_of, check_own, load
 
     folder = model_folder(path)
@@ -135,13 +134,7 @@ def _from_path(
         # By the package, which says what to install if transformers is absent.
         pretrained = hf.open_pretrained(folder.path, trust_code=trust_code)
         return _with_tokenizer(_of_transformers(pretrained, folder.name, str(folder.path)), tokenizer, folder.path)
-    model = _of_run(folder.path) if folder.kind == "run" else load(folder.path)
-    opened = _of_own(model, folder.name)
-    if folder.kind == "run":
-        from headway.store.run import Run
-
-        spec = Run.open(folder.path).spec
-        opened = replace(opened, n_ctx=spec.task.n_ctx, no_text=no_text(spec))
+    opened = _of_run(folder) if folder.kind == "run" else _of_own(load(folder.path), folder.name)
     if tokenizer is None:
         opened = replace(opened, tokenizer=_of_folder(folder.path, writes=for_ == "write"))
     return _with_tokenizer(opened, tokenizer, folder.path)
@@ -271,19 +264,21 @@ def _named(tokenizer: Any) -> Any:
     return open_tokenizer(name, tuple) if found is None else found
 
 
-def _of_run(folder: Path) -> "Transformer":
+def _of_run(folder: ModelFolder) -> Opened:
+    from headway.analysis.inputs import no_text
     from headway.store.integrity import check_file
     from headway.store.run import Run
 
-    run = Run.open(folder)
-    inside(folder, "tokenizer.json")
-    if run.spec.task.n_ctx is None:
-        raise UserError(f"{folder}: it is a run of the in-context laboratory, which has no language; give a text run")
+    run, path = Run.open(folder.path), folder.path
+    inside(path, "tokenizer.json")
+    n_ctx = run.spec.task.n_ctx
+    if n_ctx is None:
+        raise UserError(f"{path}: it is a run of the in-context laboratory, which has no language; give a text run")
     if run.status != "done":
-        raise UserError(f"{folder}: {_progress(run)}; `headway run` on its results directory finishes it")
+        raise UserError(f"{path}: {_progress(run)}; `headway run` on its results directory finishes it")
     if run.seal is not None:  # its arrays say of themselves what they must be
-        check_file(run.path, run.seal, "tokenizer.json")
-    return run.model().eval()
+        check_file(path, run.seal, "tokenizer.json")
+    return replace(_of_own(run.model().eval(), folder.name), n_ctx=n_ctx, no_text=no_text(run.spec))
 
 
 def _progress(run: "Run") -> str:
@@ -324,9 +319,9 @@ def _in_memory(
         from headway.hf.open import in_memory
         from headway.hf.read import own_version
 
-        if (own := own_version(model)) is not None:
-            return _with_tokenizer(_of_own(own, called), tokenizer, called)
-        return _with_tokenizer(_of_transformers(in_memory(model), called, name), tokenizer, called)
+        own = own_version(model)
+        opened = _of_transformers(in_memory(model), called, name) if own is None else _of_own(own, called)
+        return _with_tokenizer(opened, tokenizer, called)
     if for_ in ("intervene", "prune"):
         raise UserError(not_maskable(name))
     return _brought(model, tokens)
@@ -396,9 +391,6 @@ def _brought(model: Any, given: "TokenIds | None") -> Opened:
             raise UserError(f"{name}.trace did not return the {len(some)} sequences of its input: {_BRING}")
         return trace
 
-    def read(some: torch.Tensor) -> "Redrawable":
-        return redrawable(traced(some))
-
     tables = [module.num_embeddings for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     opened = Opened(
         name=name,
@@ -406,7 +398,7 @@ def _brought(model: Any, given: "TokenIds | None") -> Opened:
         module=model,
         ours=None,
         traced=traced,
-        read=read,
+        read=lambda some: redrawable(traced(some)),
         kind="causal",
         tokenizer=None,
         vocab_size=max(tables, default=int(tokens.max()) + 1),

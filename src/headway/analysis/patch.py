@@ -15,7 +15,7 @@ from headway.analysis.evaluation import evaluating
 from headway.analysis.inputs import described
 from headway.analysis.model import Opened, tokens_of
 from headway.analysis.open import open_model
-from headway.analysis.text_pairs import TextPairs
+from headway.analysis.text_pairs import TextPairs, Texts
 from headway.base.text import counted
 from headway.causal.checks import check_sound
 from headway.causal.effects import Head
@@ -93,14 +93,13 @@ def measured(
 ) -> Patching:
     """Measure all that patching shows of two runs."""
     refused = why_no_paths(runs) if paths else None
-    effects = {site: patched_effects(runs, site, by_position=by_position) for site in sites}
     estimates = estimated_effects(runs, sites, by_position=by_position)
     return Patching(
         heads=runs.heads,
         clean=runs.values(runs.clean_tokens).cpu().numpy(),
         corrupted=runs.values(runs.tokens).cpu().numpy(),
-        effects={site: found.cpu().numpy() for site, found in effects.items()},
-        estimates={site: found.cpu().numpy() for site, found in estimates.items()},
+        effects={site: patched_effects(runs, site, by_position=by_position).cpu().numpy() for site in sites},
+        estimates={site: estimate.cpu().numpy() for site, estimate in estimates.items()},
         cancels=cancelling(runs),
         paths=head_paths(runs) if paths and refused is None else None,
         no_paths=refused,
@@ -126,10 +125,10 @@ def sites_of(sites: str | Sequence[str]) -> tuple[PatchSite, ...]:
 def patch_texts(
     model: str | Path,
     *,
-    clean: str | Sequence[str],
-    corrupted: str | Sequence[str],
-    answer: str | Sequence[str],
-    wrong: str | Sequence[str] | None = None,
+    clean: Texts,
+    corrupted: Texts,
+    answer: Texts,
+    wrong: Texts | None = None,
     sites: Sequence[str] = PATCH_SITES,
     by_position: bool = False,
     paths: bool = True,
@@ -201,8 +200,6 @@ def _heads_shown(patching: Patching) -> tuple[Head, ...]:
 def _pattern(runs: TwoRuns, head: Head, length: int) -> HeadPattern:
     """Return a head's pattern on the first pair of texts."""
     layer, number = head
-    found = []
-    for trace in (runs.clean, runs.corrupted):
-        attention = next(each for each in trace.attentions if each.layer == layer)
-        found.append(attention.patterns(slice(number, number + 1))[0, 0, :length, :length].cpu().double().numpy())
-    return HeadPattern(head=head, clean=found[0], corrupted=found[1])
+    pair = next(pair for pair in runs.pairs() if pair[0].layer == layer)
+    clean, corrupted = (attention.patterns(slice(number, number + 1))[0, 0, :length, :length] for attention in pair)
+    return HeadPattern(head=head, clean=clean.cpu().double().numpy(), corrupted=corrupted.cpu().double().numpy())

@@ -7,7 +7,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +23,7 @@ from headway.base.files import write_json
 from headway.base.words import statement
 from headway.causal.ablation import BATCH
 from headway.causal.checks import check_sound
-from headway.causal.effects import Head, interval, mean_over_tokens, named
+from headway.causal.effects import Head, floats, interval, mean_over_tokens, named
 from headway.causal.importance import METHODS, PruningText
 from headway.causal.pruning import prune_to_number
 from headway.causal.substitutes import counted as tokens_of
@@ -164,14 +164,13 @@ class Pruned:
     def sentences(self) -> tuple[str, ...]:
         """Sentences on the pruning, its cost and its savings."""
         before, after = self.before, self.after
-        layouts = [heads_by_layer(layout) for layout in self.layouts]
-        memory = [f"{cost.step_memory_bytes / 1e6:.3g} MB" for cost in (before, after)]
-        n = len(self.kept)
+        was, now = map(heads_by_layer, self.layouts)
+        larger, smaller = (f"{cost.step_memory_bytes / 1e6:.3g} MB" for cost in (before, after))
         return (
-            statement("kept", by=self.by, n=n, steps=self.steps, before=layouts[0], after=layouts[1]).sentence,
+            statement("kept", by=self.by, n=len(self.kept), steps=self.steps, before=was, after=now).sentence,
             *(change.sentence for change in self.losses.values()),
             statement("parameters", before=before.parameters, after=after.parameters).sentence,
-            statement("memory", tokens=before.tokens, before=memory[0], after=memory[1]).sentence,
+            statement("memory", tokens=before.tokens, before=larger, after=smaller).sentence,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -264,13 +263,13 @@ def prune(
             losses={what: _change(whole, small, batched[what], each) for what, each in texts.items()},
             before=before,
             after=after,
-            folder=None
-            if folder is None
-            else (folder, export(small.model, small.vocab_size, small.weights(), folder, opened.tokenizer)),
+            folder=None,
         )
-    if folder is not None:
-        write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
-    return result
+    if folder is None:
+        return result
+    kind = export(small.model, small.vocab_size, small.weights(), folder, opened.tokenizer)
+    write_json(folder / "pruning.json", {**result.to_json(), "of": opened.name})
+    return replace(result, folder=(folder, kind))
 
 
 def _examples(model: object) -> TextInput:
@@ -299,18 +298,20 @@ def _batched(opened: Opened, text: TextInput, seed: int) -> PruningText:
 
 
 def _change(whole: Transformer, small: Transformer, text: PruningText, source: TextInput) -> LossChange:
+    tokens, was, now = tokens_of(text.targets).cpu().numpy(), _losses(whole, text), _losses(small, text)
+    return LossChange(
+        text=source.name,
+        before=float(mean_over_tokens(was, tokens)),
+        after=float(mean_over_tokens(now, tokens)),
+        interval=floats(interval(now - was, tokens)),
+        counted="answer" if source.examples else "token",
+    )
+
+
+def _losses(model: Transformer, text: PruningText) -> np.ndarray:
     with torch.no_grad():
-        losses = [
-            np.concatenate(
-                [sequence_losses(m, m.hidden(inputs)[0], targets).cpu().numpy() for inputs, targets in text.batches()]
-            )
-            for m in (whole, small)
-        ]
-    tokens = tokens_of(text.targets).cpu().numpy()
-    before, after = (float(mean_over_tokens(loss, tokens)) for loss in losses)
-    low, high = (float(end) for end in interval(losses[1] - losses[0], tokens))
-    counted: Literal["token", "answer"] = "answer" if source.examples else "token"
-    return LossChange(text=source.name, before=before, after=after, interval=(low, high), counted=counted)
+        losses = [sequence_losses(model, model.hidden(inputs)[0], targets) for inputs, targets in text.batches()]
+    return torch.cat(losses).cpu().numpy()
 
 
 def heads_by_layer(layout: str) -> str:
@@ -320,8 +321,8 @@ def heads_by_layer(layout: str) -> str:
         >>> heads_by_layer("4-0-2x16"), heads_by_layer("4-4-4"), heads_by_layer("3x8-2x8"), heads_by_layer("4:2-0")
         ('4, 0, 2 (width 16)', '4, 4, 4', '3, 2 (width 8)', '4 on 2 KV heads, 0')
     """
-    layers = [layer.partition("x") for layer in re.sub(r":(\d+)", r" on \1 KV heads", layout).split("-")]
-    widths = list(dict.fromkeys(width for _, _, width in layers if width))
+    said = re.sub(r":(\d+)", r" on \1 KV heads", layout).replace("-", ", ")
+    widths = set(re.findall(r"x(\d+)", said))
     if len(widths) > 1:
-        return ", ".join(f"{heads} (width {width})" if width else heads for heads, _, width in layers)
-    return ", ".join(heads for heads, _, _ in layers) + (f" (width {widths[0]})" if widths else "")
+        return re.sub(r"x(\d+)", r" (width \1)", said)
+    return re.sub(r"x\d+", "", said) + "".join(f" (width {width})" for width in widths)

@@ -11,6 +11,8 @@ from headway.analysis.model import Opened
 from headway.base.text import counted
 from headway.errors import UserError
 
+Texts = str | Sequence[str]
+"""One text for all pairs, or a text for each."""
 MOST = 1024
 """Pairs that are read, all at once."""
 _FEW = 6
@@ -46,10 +48,10 @@ class TextPairs:
     def of(
         cls,
         opened: Opened,
-        clean: str | Sequence[str],
-        corrupted: str | Sequence[str],
-        answer: str | Sequence[str],
-        wrong: str | Sequence[str] | None,
+        clean: Texts,
+        corrupted: Texts,
+        answer: Texts,
+        wrong: Texts | None,
     ) -> "TextPairs":
         """Make pairs from the texts of a user: one text or several, with answers for all pairs or for each.
 
@@ -69,14 +71,14 @@ class TextPairs:
                     f"answer {words[0]!r} and wrong {words[1]!r} begin with the same token"
                     f"{_of_pair(number, len(right))}; give two that differ in it"
                 )
-        every = [*(ids for some in pairs for ids in some), *(ids[:1] for ids in [*right, *(not_right or [])])]
+        answers = (ids[0] for ids in [*right, *(not_right or [])])
         first_pair = f"{texts[0][0]!r} and {texts[1][0]!r}"
         return cls(
             clean=pairs[0],
             corrupted=pairs[1],
             right=right,
             wrong=not_right,
-            words=token_words(opened, [token for ids in every for token in ids]),
+            words=token_words(opened, [*answers, *(token for some in pairs for ids in some for token in ids)]),
             texts=first_pair if len(right) < 2 else f"the first pair {first_pair}",
         )
 
@@ -87,11 +89,11 @@ class TextPairs:
             UserError: if the pairs differ in length where they must not.
         """
         first = len(self.clean[0])
+        if not by_position and opened.kind != "future":
+            return
+        why = "each position is patched by itself" if by_position else "this model attends to what comes later"
         for at, ids in enumerate(self.clean):
-            if len(ids) == first:
-                continue
-            why = "each position is patched by itself" if by_position else "this model attends to what comes later"
-            if by_position or opened.kind == "future":
+            if len(ids) != first:
                 raise UserError(
                     f"pair 1 has texts of {first} tokens and pair {at + 1} of {len(ids)}, but {why}; give pairs of "
                     "equal length"
@@ -100,11 +102,11 @@ class TextPairs:
     def tensors(self, opened: Opened) -> tuple[torch.Tensor, torch.Tensor]:
         """Clean and corrupted tokens, filled up to one length: what comes after a text changes nothing before it."""
         longest = max(map(len, self.clean))
-        clean, corrupted = (
-            opened.on_device([[*ids, *ids[-1:] * (longest - len(ids))] for ids in some])
-            for some in (self.clean, self.corrupted)
-        )
-        return clean, corrupted
+
+        def filled(some: list[list[int]]) -> torch.Tensor:
+            return opened.on_device([[*ids, *ids[-1:] * (longest - len(ids))] for ids in some])
+
+        return filled(self.clean), filled(self.corrupted)
 
     def metric(self, logits: torch.Tensor) -> torch.Tensor:
         """Return the metric of each pair, from the logits after its text."""
@@ -112,8 +114,7 @@ class TextPairs:
         def logit_of(ids: list[list[int]]) -> torch.Tensor:
             return last.gather(1, torch.tensor([[each[0]] for each in ids], device=logits.device))[:, 0]
 
-        ends = torch.tensor([len(ids) - 1 for ids in self.clean], device=logits.device)
-        last = logits[torch.arange(self.n, device=logits.device), ends].float()
+        last = logits[range(self.n), [len(ids) - 1 for ids in self.clean]].float()
         if self.wrong is not None:
             return logit_of(self.right) - logit_of(self.wrong)
         return logit_of(self.right) - last.logsumexp(1)
@@ -179,7 +180,7 @@ def text_or_lines(given: str, what: str) -> str | list[str]:
     return lines
 
 
-def _texts(clean: str | Sequence[str], corrupted: str | Sequence[str]) -> list[list[str]]:
+def _texts(clean: Texts, corrupted: Texts) -> list[list[str]]:
     texts = [[text] if isinstance(text, str) else list(text) for text in (clean, corrupted)]
     if len(texts[0]) != len(texts[1]) or not texts[0]:
         raise UserError(
@@ -193,7 +194,7 @@ def _of_pair(at: int, n: int) -> str:
     return f" (pair {at + 1})" if n > 1 else ""
 
 
-def _answers(opened: Opened, clean: list[str], given: str | Sequence[str], what: str) -> list[list[int]]:
+def _answers(opened: Opened, clean: list[str], given: Texts, what: str) -> list[list[int]]:
     answers = [given] * len(clean) if isinstance(given, str) else list(given)
     if len(answers) != len(clean):
         raise UserError(
@@ -216,13 +217,11 @@ def _check_pair(opened: Opened, clean: list[int], corrupted: list[int], which: s
                 "different texts"
             )
         return
-    said = [
-        " ".join(f"[{word}]" for word in (token_words(opened, ids)[token] for token in ids))
-        for ids in (clean[:40], corrupted[:40])
-    ]
+    words = token_words(opened, [*clean, *corrupted])
+    first, second = (" ".join(f"[{words[token]}]" for token in ids[:40]) for ids in (clean, corrupted))
     raise UserError(
         f"the clean text has {len(clean)} tokens and the corrupted text {len(corrupted)}{which}; give two texts with "
-        f"equal numbers of tokens, at least 2. Clean: {said[0]}. Corrupted: {said[1]}"
+        f"equal numbers of tokens, at least 2. Clean: {first}. Corrupted: {second}"
     )
 
 

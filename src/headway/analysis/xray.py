@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,10 +45,6 @@ if TYPE_CHECKING:
     from headway.models.trace import Trace
 
 
-_OF_FEW = ("patterns", "circuits")
-"""Families of metrics that are measured on a text that is too short for the others."""
-
-
 def is_too_few(read: TextInput, attentions: Sequence[AttentionHeads]) -> bool:
     """Return whether the positions are too few to compare heads with untrained ones."""
     return read.size <= 2 * _widest(attentions)
@@ -65,7 +61,8 @@ def short_text_xray(opened: Opened, read: TextInput) -> XRay:
     metrics = [
         name
         for name, declared in HEAD_METRICS.items()
-        if declared.family in _OF_FEW and name not in REPEATED and (declared.family != "circuits" or name in of_weights)
+        if name not in REPEATED
+        and (declared.family == "patterns" or (declared.family == "circuits" and name in of_weights))
     ]
     loss = LossSoFar(opened=opened)
 
@@ -77,25 +74,24 @@ def short_text_xray(opened: Opened, read: TextInput) -> XRay:
 
     with evaluating(opened.module), torch.inference_mode():
         scores = examine(traces(), metrics, trace=opened.traced, repetition=None, weights=opened.ours)
-    attentions, n = _attentions(opened, read), read.size
+    attentions = _attentions(opened, read)
     begun = "the text gives" if read.targets is None else f"{read.name} are"
     note = (
-        f"{begun} {n:,} tokens: too few to compare these heads with random heads, or to find similar "
+        f"{begun} {read.size:,} tokens: too few to compare these heads with random heads, or to find similar "
         f"heads; more than {2 * _widest(attentions):,} are needed"
     )
-    notes = (note, *([loss.why] if loss.why else []))
+    return _found(read, loss, [note], attentions=attentions, scores=scores)
+
+
+def _found(read: TextInput, loss: LossSoFar, notes: Sequence[str], **measured: Any) -> XRay:
+    """Return what was measured, with the loss or the reason why there is none."""
     return XRay(
-        **read.facts(opened),
-        unit=_unit(read),
-        attentions=attentions,
-        scores=scores,
+        **read.facts(loss.opened),
+        **measured,
+        unit="token" if read.targets is None or read.pairs else "answer",
         loss_nats=loss.mean,
-        notes=notes,
+        notes=(*notes, *([loss.why] if loss.why else [])),
     )
-
-
-def _unit(read: TextInput) -> str:
-    return "token" if read.targets is None or read.pairs else "answer"
 
 
 def _attentions(opened: Opened, read: TextInput) -> tuple[AttentionHeads, ...]:
@@ -116,8 +112,7 @@ class XRayNotes(list[str]):
         """Add notes on a text shorter than asked, before all others, or too short, and on layers with one head."""
         n_sequences, length = read.wanted or (len(read), read.length)
         if read.length < length:
-            short = f"the text has only {read.size:,} tokens: one sequence that is shorter than {length:,}"
-            self.insert(0, short)
+            self.insert(0, f"the text has only {read.size:,} tokens: one sequence that is shorter than {length:,}")
         elif len(read) < n_sequences:
             self.insert(0, f"the text gives only {len(read)} of {n_sequences} sequences of {length:,} tokens")
         wide = widest(attentions)
@@ -138,8 +133,8 @@ class XRayNotes(list[str]):
     def repeats_enough(self, read: TextInput) -> bool:
         """Return whether tokens of the text occur again often enough to measure what heads do then, or add a note."""
         n = read.size - sum(len(np.unique(tokens)) for tokens in read.tokens)
-        if enough := n >= _LEAST_REPEATS and len(read) > 1:
-            return enough
+        if n >= _LEAST_REPEATS and len(read) > 1:
+            return True
         self.append(
             f"induction and duplicate-token heads are not measured on the text's own repeats: {n:,} of {read.size:,} "
             f"tokens of {counted(len(read), 'sequence')} occurred earlier in their sequence, and {_LEAST_REPEATS} "
@@ -149,15 +144,15 @@ class XRayNotes(list[str]):
 
     def about_circuits(self, scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on circuits that are unknown in another library's model."""
-        of_text = scores["sink_score"].values
-        plain = scores["qk_effective_rank"].values if "qk_effective_rank" in scores else {}
-        if not plain:
+        n = len(scores["sink_score"].values)
+        n_plain = len(scores["qk_effective_rank"].values) if "qk_effective_rank" in scores else 0
+        if not n_plain:
             self.append(
                 "circuits are not measured: the queries, keys and values of this model are not linear maps of the "
                 "residual stream"
             )
             return
-        some = "" if len(plain) == len(of_text) else f" of {len(plain)} of {len(of_text)} attentions, the plain ones,"
+        some = "" if n_plain == n else f" of {n_plain} of {n} attentions, the plain ones,"
         self.append(
             f"circuits{some} are measured from W_Q, W_K, W_V and W_O, which read the normed stream; copying scores "
             "and composition also need the layers' norms, so only Headway's own models have them"
@@ -189,22 +184,22 @@ class XRayNotes(list[str]):
             return
         if draws < 4:
             self.append(f"{counted(draws, 'draw')} of random heads: too few to find heads that stand out; give 4")
-        wide = [each for each in attentions if each.n_heads > 1 and each.name not in scores["query_cka"].draws]
+        labels, drawn = labels_of(attentions), scores["query_cka"].draws
+        wide = [labels[each.name] for each in attentions if each.n_heads > 1 and each.name not in drawn]
         if wide:
-            labels = labels_of(attentions)
-            pairs = listed([labels[each.name] for each in wide])
-            self.append(f"pairs of {pairs} are not compared with random heads, since there are too many pairs")
+            self.append(f"pairs of {listed(wide)} are not compared with random heads, since there are too many pairs")
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on windows that hide what repeated tokens could show."""
         labels = labels_of(attentions)
         for metric in REPEATED:
             seen = scores[metric].values if metric in scores else {}
-            hidden = [each for each in attentions if not np.isfinite(seen.get(each.name, np.nan)).any()]
+            hidden = [label for name, label in labels.items() if not np.isfinite(seen.get(name, np.nan)).any()]
             if hidden:
-                where = listed([labels[each.name] for each in hidden])
-                called = metric_name(metric)
-                self.append(f"{called} cannot be measured in {where}, since its window hides the tokens in question")
+                self.append(
+                    f"{metric_name(metric)} cannot be measured in {listed(hidden)}, since its window hides the tokens "
+                    "in question"
+                )
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:
@@ -368,17 +363,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     notes.about_draws(drawn, seen.attentions, scores)
     if period is not None:
         notes.about_windows(attentions, scores)
-    if seen.loss.why:
-        notes.append(seen.loss.why)
-    return XRay(
-        **read.facts(opened),
-        unit=_unit(read),
-        attentions=attentions,
-        scores=scores,
-        composition=composition,
-        loss_nats=seen.loss.mean,
-        notes=tuple(notes),
-    )
+    return _found(read, seen.loss, notes, attentions=attentions, scores=scores, composition=composition)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,8 +412,8 @@ class _Seen:
 
 def _bytes(trace: "Trace") -> int:
     """About what a trace keeps."""
-    arrays = [x for a in trace.attentions for x in (a.q, a.k, a.v, a.z)] + list(trace.streams)
-    return sum(x.numel() * x.element_size() for x in arrays)
+    arrays = [*trace.streams, *(x for each in trace.attentions for x in (each.q, each.k, each.v, each.z))]
+    return sum(x.nbytes for x in arrays)
 
 
 def _period(opened: Opened, length: int, read: TextInput, notes: XRayNotes) -> int | None:
@@ -461,7 +446,7 @@ def _composition(
         notes.about_circuits(scores)
         return None
     if not model.model.residual:
-        if len([n for n in model.n_heads if n]) > 1:
+        if np.count_nonzero(model.n_heads) > 1:
             notes.append(
                 "composition is left out: this model has no residual stream (model.residual false) that later heads "
                 "would read earlier ones in"

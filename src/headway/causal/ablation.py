@@ -187,7 +187,7 @@ class BatchedText:
 
         whole, quarters = effects(self.other.mean), np.stack([effects(mean) for mean in self.other.quarters])
         more, error = quarters.mean(0) - whole, quarters.std(0, ddof=1) / np.sqrt(len(quarters))
-        return {head: (float(more[at]), float(error[at])) for at, head in enumerate(heads)}
+        return dict(zip(heads, zip(more.tolist(), error.tolist(), strict=True), strict=True))
 
     def faithfulness(
         self, heads: Sequence[Head], *, kinds: Sequence[Kind] = KINDS, draws: int = DRAWS, seed: int = 0

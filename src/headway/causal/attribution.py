@@ -38,12 +38,7 @@ class Attribution:
         return tuple(np.abs(gradients).mean(1) for gradients in self.gate_gradients)
 
 
-def attribute(
-    model: Intervenable,
-    inputs: Tokens,
-    targets: Tokens,
-    stand_ins: Substitutes,
-) -> Attribution:
+def attribute(model: Intervenable, inputs: Tokens, targets: Tokens, stand_ins: Substitutes) -> Attribution:
     """Return Michel's importance and first-order effects of every head, from one pass and its gradient.
 
     Args:
@@ -65,12 +60,7 @@ def attribute(
 
 
 def integrated(
-    model: Intervenable,
-    inputs: Tokens,
-    targets: Tokens,
-    stand_ins: Substitutes,
-    *,
-    steps: int = 8,
+    model: Intervenable, inputs: Tokens, targets: Tokens, stand_ins: Substitutes, *, steps: int = 8
 ) -> dict[Kind, HeadEffects]:
     """Return integrated gradients of every head from all gates open to all closed, by the midpoint rule.
 
@@ -97,7 +87,7 @@ def integrated(
                 loss = _total(model, model.hidden(inputs, edits=edits)[0], targets)
             gradients = torch.autograd.grad(loss, [gates[i] for i in layers])
             for i, gradient in zip(layers, gradients, strict=True):
-                total[i] = total.get(i, torch.zeros_like(gradient.T)) - gradient.T / steps
+                total[i] = total.get(i, 0) - gradient.T / steps
         found[kind] = _effects(model, total, targets)
     return found
 
@@ -117,13 +107,13 @@ def _gradients(
 ) -> tuple[dict[int, Tensor], dict[int, Tensor], dict[int, Tensor]]:
     """Return gradients of the losses by gates (head, batch), the contexts, and gradients by contexts, of each layer."""
     check_gradients(model)
-    layers, gates, z = layers_with_heads(model), _gates(model, len(inputs), 1.0), dict[int, Tensor]()
-    edits: Edits = {(layer, "z"): partial(z.setdefault, layer) for layer in layers}
+    gates, z = _gates(model, len(inputs), 1.0), dict[int, Tensor]()
+    edits: Edits = {(layer, "z"): partial(z.setdefault, layer) for layer in layers_with_heads(model)}
     with torch.enable_grad():
         total = _total(model, model.hidden(inputs, gates=gates, edits=edits)[0], targets)
-    found = torch.autograd.grad(total, [*(gates[layer] for layer in layers), *(z[layer] for layer in layers)])
-    by_gates = {layer: gradient.T for layer, gradient in zip(layers, found, strict=False)}
-    return by_gates, z, dict(zip(layers, found[len(layers) :], strict=True))
+    found = torch.autograd.grad(total, [*(gates[layer] for layer in z), *z.values()])
+    by_gates = {layer: gradient.T for layer, gradient in zip(z, found, strict=False)}
+    return by_gates, z, dict(zip(z, found[len(z) :], strict=True))
 
 
 def check_gradients(model: Intervenable) -> None:
@@ -148,9 +138,7 @@ def _between(gate: Tensor, stand_in: Tensor, z: Tensor) -> Tensor:
 def _gates(model: Intervenable, batch: int, value: float) -> list[Tensor]:
     """Return a gate for each example and head."""
     some = next(model.parameters())
-    return [
-        torch.full((batch, n), value, dtype=some.dtype, device=some.device, requires_grad=True) for n in model.n_heads
-    ]
+    return [some.new_full((batch, n), value, requires_grad=True) for n in model.n_heads]
 
 
 def _total(model: Intervenable, stream: Tensor, targets: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from headway.base import rng
+from headway.causal.effects import Head
 from headway.causal.patch_result import PATCH_SITES, PatchSite
 from headway.causal.patching import TwoRuns, patched_context, why_no_paths
 from headway.causal.pruning import pruned
@@ -108,11 +109,10 @@ def _gates_of_zero(model: Intervenable, tokens: Tensor) -> None:
 
 def _masked_is_pruned(model: Intervenable, tokens: Tensor) -> None:
     keeps: dict[str, list[np.ndarray]] = {}
-    for layer in layers_with_heads(model):
-        head = model.n_heads[layer] // 2
-        keeps[f"L{layer}H{head} masked is L{layer}H{head} removed"] = [
-            np.arange(n) != (head if i == layer else -1) for i, n in enumerate(model.n_heads)
-        ]
+    for layer, one in _middle_heads(model):
+        keep = [np.ones(n, bool) for n in model.n_heads]
+        keep[layer][one] = False
+        keeps[f"L{layer}H{one} masked is L{layer}H{one} removed"] = keep
     draw = rng.generator(0, "heads of the check")
     keeps["a random half of the heads masked is these heads removed"] = [draw.random(n) < 0.5 for n in model.n_heads]
     for check, keep in keeps.items():
@@ -126,10 +126,14 @@ def _fast_is_slow(model: Intervenable, tokens: Tensor) -> None:
     # Each token's neighbour in the vocabulary serves as the other text, which so differs from every text.
     other = OtherText.read(model, inputs, torch.where(inputs > 0, inputs - 1, inputs + 1))
     stand_ins = other.stand_ins(model, slice(None))
-    heads = [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
-    removals = [Removal((head,), stand_in) for head in heads for stand_in in stand_ins.of.values()]
+    removals = [Removal((head,), stand_in) for head in _middle_heads(model) for stand_in in stand_ins.of.values()]
     fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
     compare("the losses without a head are those of a whole pass", fast.without, slow.without)
+
+
+def _middle_heads(model: Intervenable) -> list[Head]:
+    """Return one head of each layer."""
+    return [(layer, model.n_heads[layer] // 2) for layer in layers_with_heads(model)]
 
 
 def _outputs(model: Intervenable, tokens: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:

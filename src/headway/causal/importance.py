@@ -77,15 +77,12 @@ def taylor(model: Transformer, units: Sequence[Unit], text: PruningText) -> list
 
 def ablation(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
     """Order units by the exact change of the loss without each unit, its contexts set to zero as pruning does."""
-    some = next(model.parameters())
-    zero = dict.fromkeys(range(model.model.n_layers), some.new_zeros(1, 1, 1, 1))
-    removals = [Removal(unit, zero) for unit in units]
-    total, tokens = torch.zeros(len(units), dtype=torch.float64, device=some.device), 0
+    zero = dict.fromkeys(range(model.model.n_layers), next(model.parameters()).new_zeros(1, 1, 1, 1))
+    removals, total = [Removal(unit, zero) for unit in units], np.zeros(len(units))
     for inputs, targets in text.batches():
-        losses, counts = losses_without(model, inputs, targets, removals), counted(targets)
-        total += ((losses.without - losses.whole) * counts).sum(1)
-        tokens += int(counts.sum())
-    return _ascending((total / tokens).cpu().numpy())
+        losses = losses_without(model, inputs, targets, removals)
+        total += ((losses.without - losses.whole) * counted(targets)).sum(1).cpu().numpy()
+    return _ascending(total / int(counted(text.targets).sum()))
 
 
 def alike(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
@@ -194,8 +191,7 @@ def gates(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[
 
 def budget(model: Transformer, units: Sequence[Unit], text: PruningText) -> list[int]:
     """Order units by the scores of a relaxed top-k, which opens ever fewer units, down to the number to stay."""
-    total = sum(map(len, units))
-    k = min(len(units) - 1, max(1, round(text.keep * len(units) / total)))
+    k = min(len(units) - 1, max(1, round(text.keep * len(units) / sum(map(len, units)))))
     scores = torch.zeros(len(units), requires_grad=True)
     uniform = _uniform(text, "noise of the choice")
 

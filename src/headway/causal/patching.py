@@ -110,11 +110,6 @@ class TwoRuns:
         """The heads, in the order in which the model computes their attentions."""
         return tuple((each.layer, head) for each in self.corrupted.attentions for head in range(each.z.shape[1]))
 
-    @property
-    def length(self) -> int:
-        """The tokens of each text."""
-        return self.tokens.shape[1]
-
     def pairs(self) -> Iterator[tuple[AttentionTrace, AttentionTrace]]:
         """Return the attention of each layer that has one, clean and corrupted."""
         yield from zip(self.clean.attentions, self.corrupted.attentions, strict=True)
@@ -148,14 +143,14 @@ def patched_effects(runs: TwoRuns, site: PatchSite, *, by_position: bool = False
             patches = [{head: context} for head, context in contexts]
             changes.append(runs.with_contexts(corrupted.layer, patches) - base)
     effects = torch.cat(changes)
-    return effects.unflatten(0, (-1, runs.length)) if by_position else effects
+    return effects.unflatten(0, (-1, runs.tokens.shape[1])) if by_position else effects
 
 
 def _patches(
     runs: TwoRuns, site: PatchSite, by_position: bool
 ) -> Iterator[tuple[AttentionTrace, list[tuple[int, Tensor]]]]:
     """Yield each corrupted attention with its patched contexts, each of one head, at all positions or at one."""
-    places = [slice(i, i + 1) for i in range(runs.length)] if by_position else [slice(None)]
+    places = [slice(i, i + 1) for i in range(runs.tokens.shape[1])] if by_position else [slice(None)]
     for clean, corrupted in runs.pairs():
         heads = product(range(corrupted.z.shape[1]), places)
         yield corrupted, [(head, patched_context(clean, corrupted, head, site, at)) for head, at in heads]
@@ -192,7 +187,7 @@ def estimated_effects(
                     change = context - corrupted.z[:, head]
                     rows.append((gradients[corrupted.layer][:, head] * change).sum((1, 2)))
             effects = torch.stack(rows).double()
-            estimates[site] = effects.unflatten(0, (-1, runs.length)) if by_position else effects
+            estimates[site] = effects.unflatten(0, (-1, runs.tokens.shape[1])) if by_position else effects
     return estimates
 
 
@@ -223,17 +218,16 @@ def _gradients(runs: TwoRuns, left_out: int | None) -> dict[int, Tensor]:
     """Return gradients of each example's metric by the contexts of the corrupted run, by layer."""
     model = runs.model
     check_gradients(model)
-    layers, found = layers_with_heads(model), dict[int, Tensor]()
-    edits: Edits = {(layer, "z"): partial(_kept, found, layer, layer == left_out) for layer in layers}
+    found = dict[int, Tensor]()
+
+    def keep(layer: int, z: Tensor) -> Tensor:
+        found[layer] = z.detach().requires_grad_() if layer == left_out or not z.requires_grad else z
+        return found[layer]
+
+    edits: Edits = {(layer, "z"): partial(keep, layer) for layer in layers_with_heads(model)}
     with torch.enable_grad():
         total = runs.metric(logits_of(model, runs.tokens, edits=edits)).sum()
-    return dict(zip(layers, torch.autograd.grad(total, [found[layer] for layer in layers]), strict=True))
-
-
-def _kept(found: dict[int, Tensor], layer: int, leaf: bool, z: Tensor) -> Tensor:
-    z = z.detach().requires_grad_() if leaf or not z.requires_grad else z
-    found[layer] = z
-    return z
+    return dict(zip(found, torch.autograd.grad(total, list(found.values())), strict=True))
 
 
 def head_paths(runs: TwoRuns) -> HeadPaths:

@@ -13,7 +13,7 @@ Logits of all tokens at once are often the largest array of a forward pass, so t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -70,8 +70,8 @@ def check_mean_over(mean_over: str) -> MeanOver:
     Raises:
         UserError: if the name is another one.
     """
-    if mean_over not in get_args(MeanOver):
-        raise UserError(f"mean {mean_over!r} is not a kind of mean; {near(mean_over, get_args(MeanOver))}")
+    if mean_over not in _AXES:
+        raise UserError(f"mean {mean_over!r} is not a kind of mean; {near(mean_over, _AXES)}")
     return cast(MeanOver, mean_over)
 
 

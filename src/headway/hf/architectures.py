@@ -38,45 +38,53 @@ class ArrayPlace:
     parts: int = 1
 
 
-Table = Mapping[str, ArrayPlace]
-"""A table from the name of a Headway module to its place."""
+Table = Mapping[str, str | ArrayPlace]
+"""A table from the name of a Headway module to its place, or to the name of a whole module."""
 
-
-def _table(prefix: str, layer: str, **places: str | ArrayPlace) -> Table:
-    """Return places by short names: of the whole model, and of a layer (`layer` is prefixed to them)."""
-    short = {
-        "embedding": "embedding",
-        "positions": "positions",
-        "norm": "norm",
-        "readout": "readout",
-        **{name: f"layers.*.{name}" for name in ("attention_norm", "mlp_norm")},
-        **{name: f"layers.*.attention.{name}" for name in "qkvo"},
-        **{name: f"layers.*.mlp.{name}" for name in ("gate", "up", "down")},
-    }
-    table = {}
-    for name, given in places.items():
-        place = given if isinstance(given, ArrayPlace) else ArrayPlace(given)
-        at = f"{prefix}.{layer}.*." if short[name].startswith("layers") else f"{prefix}."
-        table[short[name]] = ArrayPlace(at + place.module, place.transposed, place.part, place.parts)
-    return {**table, "readout": ArrayPlace("lm_head")}
-
-
-# fmt: off
 NAMES: dict[str, Table] = {
-    "gpt_neo": _table("transformer", "h", embedding="wte", positions="wpe", attention_norm="ln_1",
-        q="attn.attention.q_proj", k="attn.attention.k_proj", v="attn.attention.v_proj", o="attn.attention.out_proj",
-        mlp_norm="ln_2", up="mlp.c_fc", down="mlp.c_proj", norm="ln_f"),
-    "gpt2": _table("transformer", "h", embedding="wte", positions="wpe", attention_norm="ln_1",
-        q=ArrayPlace("attn.c_attn", transposed=True, part=0, parts=3),
-        k=ArrayPlace("attn.c_attn", transposed=True, part=1, parts=3),
-        v=ArrayPlace("attn.c_attn", transposed=True, part=2, parts=3), o=ArrayPlace("attn.c_proj", transposed=True),
-        mlp_norm="ln_2", up=ArrayPlace("mlp.c_fc", transposed=True), down=ArrayPlace("mlp.c_proj", transposed=True),
-        norm="ln_f"),
-    "llama": _table("model", "layers", embedding="embed_tokens", attention_norm="input_layernorm", q="self_attn.q_proj",
-        k="self_attn.k_proj", v="self_attn.v_proj", o="self_attn.o_proj", mlp_norm="post_attention_layernorm",
-        gate="mlp.gate_proj", up="mlp.up_proj", down="mlp.down_proj", norm="norm"),
+    "gpt_neo": {
+        "embedding": "transformer.wte",
+        "positions": "transformer.wpe",
+        "layers.*.attention_norm": "transformer.h.*.ln_1",
+        "layers.*.attention.q": "transformer.h.*.attn.attention.q_proj",
+        "layers.*.attention.k": "transformer.h.*.attn.attention.k_proj",
+        "layers.*.attention.v": "transformer.h.*.attn.attention.v_proj",
+        "layers.*.attention.o": "transformer.h.*.attn.attention.out_proj",
+        "layers.*.mlp_norm": "transformer.h.*.ln_2",
+        "layers.*.mlp.up": "transformer.h.*.mlp.c_fc",
+        "layers.*.mlp.down": "transformer.h.*.mlp.c_proj",
+        "norm": "transformer.ln_f",
+        "readout": "lm_head",
+    },
+    "gpt2": {
+        "embedding": "transformer.wte",
+        "positions": "transformer.wpe",
+        "layers.*.attention_norm": "transformer.h.*.ln_1",
+        "layers.*.attention.q": ArrayPlace("transformer.h.*.attn.c_attn", transposed=True, part=0, parts=3),
+        "layers.*.attention.k": ArrayPlace("transformer.h.*.attn.c_attn", transposed=True, part=1, parts=3),
+        "layers.*.attention.v": ArrayPlace("transformer.h.*.attn.c_attn", transposed=True, part=2, parts=3),
+        "layers.*.attention.o": ArrayPlace("transformer.h.*.attn.c_proj", transposed=True),
+        "layers.*.mlp_norm": "transformer.h.*.ln_2",
+        "layers.*.mlp.up": ArrayPlace("transformer.h.*.mlp.c_fc", transposed=True),
+        "layers.*.mlp.down": ArrayPlace("transformer.h.*.mlp.c_proj", transposed=True),
+        "norm": "transformer.ln_f",
+        "readout": "lm_head",
+    },
+    "llama": {
+        "embedding": "model.embed_tokens",
+        "layers.*.attention_norm": "model.layers.*.input_layernorm",
+        "layers.*.attention.q": "model.layers.*.self_attn.q_proj",
+        "layers.*.attention.k": "model.layers.*.self_attn.k_proj",
+        "layers.*.attention.v": "model.layers.*.self_attn.v_proj",
+        "layers.*.attention.o": "model.layers.*.self_attn.o_proj",
+        "layers.*.mlp_norm": "model.layers.*.post_attention_layernorm",
+        "layers.*.mlp.gate": "model.layers.*.mlp.gate_proj",
+        "layers.*.mlp.up": "model.layers.*.mlp.up_proj",
+        "layers.*.mlp.down": "model.layers.*.mlp.down_proj",
+        "norm": "model.norm",
+        "readout": "lm_head",
+    },
 }
-# fmt: on
 """The table of each architecture; a Mistral's names are a Llama's, a Headway folder's are Headway's own."""
 
 BUFFERS = re.compile(r".*\.(attn\.(attention\.)?(masked_)?bias|rotary_emb\.inv_freq)")
@@ -93,9 +101,11 @@ def place_of(table: Table | None, name: str) -> tuple[str, ArrayPlace]:
     module, _, kind = name.rpartition(".")
     if table is None:
         return name, ArrayPlace(module)
-    layer = re.search(r"\d+", module)
-    place = table[re.sub(r"\d+", "*", module)]
-    return place.module.replace("*", layer[0] if layer else "") + f".{kind}", place
+    pattern = re.sub(r"\d+", "*", module)
+    there = table[pattern]
+    place = ArrayPlace(there) if isinstance(there, str) else there
+    layer = re.sub(r"\D", "", module)
+    return place.module.replace("*", layer) + f".{kind}", place
 
 
 def shapes_of(table: Table | None, parameters: Iterable[Parameter]) -> dict[str, tuple[int, ...]]:
@@ -137,6 +147,22 @@ FAMILIES: dict[str, type[TransformerModel]] = {
 
 _SCALES = ("none", "d_head", "d_model")
 _PROJECTIONS = ("q", "k", "v", "o", "up", "down")
+_DESCRIBED = {
+    "d_model": "hidden_size",
+    "n_layers": "num_hidden_layers",
+    "n_positions": "max_position_embeddings",
+    "mlp": "mlp",
+    "mask": "attends",
+    "embedding_scale": "embedding_scale",
+    "norm": "norm",
+    "norm_place": "norm_place",
+    "norm_eps": "norm_eps",
+    "positions": "positions",
+    "tied": "tie_word_embeddings",
+    "dropout": "dropout",
+    "init_std": "initializer_range",
+}
+"""The key of a description for each of these fields of a declaration."""
 
 
 def describe(model: TransformerModel) -> dict[str, Any]:
@@ -151,10 +177,8 @@ def describe(model: TransformerModel) -> dict[str, Any]:
     layers, lane = range(model.n_layers), model.embedding_width < model.d_model
     heads = model.layout.layers
     return {
-        "hidden_size": model.d_model,
+        **{key: getattr(model, field) for field, key in _DESCRIBED.items()},
         "embedding_size": model.embedding_width,
-        "num_hidden_layers": model.n_layers,
-        "max_position_embeddings": model.n_positions,
         "num_attention_heads_per_layer": [layer.n_heads for layer in heads],
         "queries_of_key_value_heads_per_layer": [list(layer.queries) for layer in heads],
         "head_dim_per_layer": [layer.d_head for layer in heads],
@@ -162,21 +186,11 @@ def describe(model: TransformerModel) -> dict[str, Any]:
         "window_per_layer": [model.window(i) for i in layers],
         "intermediate_size_per_layer": list(model.mlp_widths),
         "ranks_per_layer": {name: [model.rank(name, i) for i in layers] for name in _PROJECTIONS},  # type: ignore[arg-type]
-        "mlp": model.mlp,
         "biases": sorted(model.biases),
-        "attends": model.mask,
-        "embedding_scale": model.embedding_scale,
         "emptied": sorted(model.emptied),
-        "norm": model.norm,
-        "norm_place": model.norm_place,
-        "norm_eps": model.norm_eps,
-        "positions": model.positions,
         "positions_in_lane": model.positions_in_lane if lane else None,
         "rotary_base": model.rotary_base if model.positions == "rotary" else None,
         "lane": model.lane if lane else None,
-        "tie_word_embeddings": model.tied,
-        "dropout": model.dropout,
-        "initializer_range": model.init_std,
     }
 
 
@@ -194,22 +208,19 @@ def declared(description: Mapping[str, Any], family: str | None) -> TransformerM
         >>> declared(describe(model), "gpt-neo").n_heads
         '2x8-4x8'
     """
-    d_model, n_layers = description["hidden_size"], description["num_hidden_layers"]
+    d_model, d_embed = description["hidden_size"], description["embedding_size"]
+    layers = zip(description["queries_of_key_value_heads_per_layer"], description["head_dim_per_layer"], strict=True)
     layout = HeadLayout(
         d_model=d_model,
-        layers=tuple(
-            LayerHeads(queries=tuple(queries), d_head=d_head)
-            for queries, d_head in zip(
-                description["queries_of_key_value_heads_per_layer"], description["head_dim_per_layer"], strict=True
-            )
-        ),
+        layers=tuple(LayerHeads(queries=tuple(queries), d_head=d_head) for queries, d_head in layers),
     )
     widths = description["intermediate_size_per_layer"]
     values = {
-        "d_model": d_model,
-        "d_embed": None if description["embedding_size"] == d_model else description["embedding_size"],
-        "n_layers": n_layers,
-        "n_positions": description["max_position_embeddings"],
+        # Folders older than these choices lack their keys.
+        **_read_keys(_DESCRIBED, description, {"mask": "past", "embedding_scale": "none"}),
+        "emptied": description.get("emptied", ()),
+        "biases": description["biases"],
+        "d_embed": None if d_embed == d_model else d_embed,
         "n_heads": str(layout),
         "n_kv_heads": None,
         "d_head": None,
@@ -217,20 +228,10 @@ def declared(description: Mapping[str, Any], family: str | None) -> TransformerM
         "windows": description["window_per_layer"],
         "d_mlp": widths if all(widths) else None,
         "ranks": Ranks(**{name: tuple(ranks) for name, ranks in description["ranks_per_layer"].items() if any(ranks)}),
-        "tied": description["tie_word_embeddings"],
-        "init_std": description["initializer_range"],
-        **{
-            key: description[key] for key in ("mlp", "biases", "norm", "norm_place", "norm_eps", "positions", "dropout")
-        },
-        **{
-            key: description[key]
-            for key in ("positions_in_lane", "rotary_base", "lane")
-            if description[key] is not None
-        },
-        # Folders older than these choices lack the keys.
-        "mask": description.get("attends", "past"),
-        **{key: description[key] for key in ("embedding_scale", "emptied") if key in description},
     }
+    for key in ("positions_in_lane", "rotary_base", "lane"):
+        if description[key] is not None:
+            values[key] = description[key]
     if family is None:
         return parse(TransformerModel, values)
     return parse(FAMILIES[family], {"family": family, **values})
@@ -313,9 +314,9 @@ def vocab_size_of(config: Config) -> int:
     return rows
 
 
-def _activation(config: Config, key: str, kinds: tuple[str, ...], default: str) -> str:
+def _activation(config: Config, key: str, default: str, *, gated: bool = False) -> str:
     name_given = config.get(key, default)
-    names = [name for name, kind in _ACTIVATIONS.items() if kind in kinds]
+    names = [name for name, kind in _ACTIVATIONS.items() if (kind == "swiglu") == gated]
     if name_given not in names:
         raise NotOurs(f"{key} {shortened(repr(name_given))} is not known here; there is {', '.join(names)}")
     return _ACTIVATIONS[name_given]
@@ -392,14 +393,14 @@ def _read_gpt_neo(config: Config) -> GptNeo:
     if unknown := {kind for kinds, _ in types for kind in kinds} - {"global", "local"}:
         raise UserError(f"attention_types names {shortened(', '.join(sorted(unknown)))}; there is global and local")
     n_named = sum(len(kinds) * times for kinds, times in types)
-    if n_named != n_layers:
+    if n_named != n_layers:  # before a hostile number of them is listed
         raise UserError(f"attention_types names {n_named} layers, but num_layers is {n_layers}")
     kinds = [kind for kinds, times in types for kind in kinds * times]
     values = {
         "family": "gpt-neo",
         **_read_keys(_GPT_NEO, config, _DEFAULTS),
         "windows": [config.get("window_size", 256) if kind == "local" else None for kind in kinds],
-        "mlp": _activation(config, "activation_function", ("gelu_new", "gelu", "relu"), "gelu_new"),
+        "mlp": _activation(config, "activation_function", "gelu_new"),
         "dropout": _dropout(config, "resid_dropout", "embed_dropout", "attention_dropout", default=0.0),
     }
     return parse(GptNeo, values)
@@ -427,11 +428,12 @@ def _left_of_pruned(config: Config, n_layers: int, n_heads: int, d_model: int) -
         return n_heads
     if not isinstance(pruned, dict) or d_model % n_heads:
         raise UserError(f"pruned_heads {shortened(repr(pruned))} is not a mapping from layers to lists of heads")
-    gone = {int(layer): {int(head) for head in heads} for layer, heads in pruned.items()}
-    for layer, heads in gone.items():
-        if layer not in range(n_layers) or not heads <= set(range(n_heads)):
-            raise UserError(f"pruned_heads names heads {sorted(heads)} of layer {layer}, which the model does not have")
-    left = [n_heads - len(gone.get(layer, ())) for layer in range(n_layers)]
+    left = [n_heads] * n_layers
+    for layer, heads in pruned.items():
+        gone = {int(head) for head in heads}
+        if int(layer) not in range(n_layers) or not gone <= set(range(n_heads)):
+            raise UserError(f"pruned_heads names heads {sorted(gone)} of layer {layer}, which the model does not have")
+        left[int(layer)] = n_heads - len(gone)
     return "-".join(f"{n}x{d_model // n_heads}" if n else "0" for n in left)
 
 
@@ -442,7 +444,7 @@ def _read_gpt2(config: Config) -> Gpt2:
         **_read_keys(_GPT2, config, _DEFAULTS),
         "n_heads": _left_of_pruned(config, config["n_layer"], config["n_head"], config["n_embd"]),
         "attention_scale": "d_head" if config.get("scale_attn_weights", True) else "none",
-        "mlp": _activation(config, "activation_function", ("gelu_new", "gelu", "relu"), "gelu_new"),
+        "mlp": _activation(config, "activation_function", "gelu_new"),
         "dropout": _dropout(config, "resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
     }
     return parse(Gpt2, values)
@@ -475,7 +477,7 @@ def _read_llama(config: Config) -> Llama:
             _LLAMA, config, {"norm_eps": 1e-6, "tied": False, "init_std": 0.02, "n_kv_heads": None, "d_head": None}
         ),
         "rotary_base": {"rope_theta": 10_000.0, **config, **rope}["rope_theta"],
-        "mlp": _activation(config, "hidden_act", ("swiglu",), "silu"),
+        "mlp": _activation(config, "hidden_act", "silu", gated=True),
         "biases": [*biases, "mlp"] if config.get("mlp_bias") else biases,
     }
     return parse(Llama, values)

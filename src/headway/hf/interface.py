@@ -142,8 +142,7 @@ class OutputMap:
         """Return the attention as it adds to the stream; the weight and the mean go into W_O and b_O."""
         if self.weight is None:
             return attention
-        W_O, b_O = (None if x is None else self._weighted(x) for x in (attention.W_O, attention.b_O))
-        assert W_O is not None
+        W_O, b_O = self._weighted(attention.W_O), None if attention.b_O is None else self._weighted(attention.b_O)
         if not self.slope:
             return replace(attention, W_O=W_O * self.offset**-0.5, b_O=None if b_O is None else b_O * self.offset**-0.5)
         plain = torch.einsum("bhqd,hdm->bqm", attention.z, attention.W_O)

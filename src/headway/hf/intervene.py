@@ -27,7 +27,7 @@ from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
 from headway.hf.interface import attentions, intercepted, own_function
-from headway.hf.recorder import longest_text, recorded_pass, trace, traceable
+from headway.hf.recorder import by_input, longest_text, recorded_pass, trace, traceable
 from headway.hf.stream_sums import SAME, StreamSums, answering, keep_output, same, stream_sums, with_added
 from headway.models.trace import Edits, Site, Trace, edited
 
@@ -122,8 +122,8 @@ class TheirPass:
             add = partial(with_added, torch.cat(list(some)))
             with suppress(_SeenAll), self.decoder.layers[layer].register_forward_pre_hook(add, with_kwargs=True):
                 self.again(layer, edits, len(some))
-            parts = {site: x.chunk(len(some)) for site, x in seen.items()}
-            yield from ({site: copies[at] for site, copies in parts.items()} for at in range(len(some)))
+            for copies in zip(*(x.chunk(len(some)) for x in seen.values()), strict=True):
+                yield dict(zip(seen, copies, strict=True))
 
     def ends(self, changes: Sequence[Stream]) -> Iterator[Logits]:
         """Yield the logits with each of some changes of the stream after the last layer."""
@@ -204,8 +204,8 @@ class TheirDecoder:
         self.model = model
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
         takes = inspect.signature(model.forward).parameters
-        self._options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
-        self._options |= {"return_dict": True} if "return_dict" in takes else {}
+        options = {"use_cache": False, "return_dict": True}
+        self._options: dict[str, Any] = {name: value for name, value in options.items() if name in takes}
         self._few_tokens = _tokens(model, self.vocab_size)
         self._check_answers()
         self._heads = _heads_of(model, self._few_tokens)
@@ -255,16 +255,6 @@ class TheirDecoder:
             )
 
     @property
-    def training(self) -> bool:
-        """True if the model is in training mode."""
-        return self.model.training
-
-    @property
-    def dropout(self) -> float:
-        """The largest share that any part's dropout zeroes."""
-        return max((m.p for m in self.model.modules() if isinstance(m, nn.Dropout)), default=0.0)
-
-    @property
     def n_heads(self) -> tuple[int, ...]:
         """Query heads of each layer; 0 for one without."""
         return tuple(heads.n_heads if (heads := self._heads.get(i)) else 0 for i in range(max(self._heads) + 1))
@@ -282,12 +272,13 @@ class TheirDecoder:
     ) -> tuple[Logits, None]:
         """Return the logits, with gates and edits of the heads."""
         with ExitStack() as stack:
-            if any(site != "z" for _, site in edits or ()):
+            edits = edits or {}
+            if any(site != "z" for _, site in edits):
                 paths = {heads.path: layer for layer, heads in self._heads.items()}
-                stack.enter_context(attending(self.model, paths, edits or {}))
+                stack.enter_context(attending(self.model, paths, edits))
             for layer, heads in self._heads.items():
                 gate = None if gates is None else gates[layer]
-                if gate is not None or (layer, "z") in (edits or ()):
+                if gate is not None or (layer, "z") in edits:
                     change = partial(_changed, heads, layer, gate, edits, len(tokens))
                     stack.enter_context(heads.projection.register_forward_pre_hook(change))
             return self.model(input_ids=tokens, **self._options).logits, None
@@ -337,7 +328,7 @@ class TheirDecoder:
                 stack.enter_context(heads.projection.register_forward_hook(partial(keep_output, wrote[layer])))
             contexts = {each.layer: each.z for each in self.trace(tokens).attentions}
         for layer, heads in self._heads.items():
-            W_O = _by_input(heads.projection).unflatten(0, (heads.n_heads, heads.d_head))
+            W_O = by_input(heads.projection.weight, heads.projection).unflatten(0, (heads.n_heads, heads.d_head))
             bias = heads.projection.bias
             written = wrote[layer][-1].reshape(*tokens.shape, -1)
             total = torch.einsum("bhqd,hdm->bqm", contexts[layer], W_O)
@@ -348,11 +339,10 @@ class TheirDecoder:
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         arrays: dict[str, Tensor] = {}
         for layer, heads in self._heads.items():
-            weight = heads.projection.weight
-            left = _by_input(heads.projection) * keep[layer].to(weight.device).repeat_interleave(heads.d_head)[:, None]
-            arrays[names[id(weight)]] = left.T if isinstance(heads.projection, nn.Linear) else left
-        output = functional_call(self.model, arrays, (), {"input_ids": tokens, **self._options})
-        logits: Tensor = output.logits
+            weight, stays = heads.projection.weight, keep[layer].repeat_interleave(heads.d_head).to(tokens.device)
+            left = by_input(weight, heads.projection) * stays[:, None]
+            arrays[names[id(weight)]] = by_input(left, heads.projection)
+        logits: Tensor = functional_call(self.model, arrays, (), {"input_ids": tokens, **self._options}).logits
         return logits
 
 
@@ -375,13 +365,11 @@ def _heads_of(model: PreTrainedModel, tokens: Tokens) -> dict[int, _Heads]:
         seen, recorded = recorded_pass(model, {"input_ids": tokens})
     found: dict[int, _Heads] = {}
     for attention, call in zip(seen.attentions, recorded.calls, strict=True):
-        other = found.get(attention.layer)
-        if other is not None or any(call.projection is heads.projection for heads in found.values()):
+        if attention.layer in found or any(call.projection is heads.projection for heads in found.values()):
             raise UserError(
                 f"{name}: heads cannot be ablated or patched, since its layers share attentions ({attention.name}); "
                 "measure them with `headway xray`"
             )
-        assert isinstance(call.projection, nn.Linear | Conv1D), "nothing else was hooked"
         found[attention.layer] = _Heads(
             projection=call.projection, path=attention.name, n_heads=attention.z.shape[1], d_head=attention.z.shape[3]
         )
@@ -418,7 +406,3 @@ def _changed(
         z = z * gate.broadcast_to(z.shape[:2])[:, :, None, None]
     z = edited(z, edits, layer, "z")
     return z.transpose(1, 2).reshape(entered.shape), *rest
-
-
-def _by_input(projection: nn.Linear | Conv1D) -> Tensor:
-    return projection.weight.T if isinstance(projection, nn.Linear) else projection.weight

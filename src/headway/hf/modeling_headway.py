@@ -96,17 +96,13 @@ class HeadwayForCausalLM(PreTrainedModel, GenerationMixin):
         stream, width = self.embedding(tokens), _position_width(config)
         if config.embedding_scale == "d_model":
             stream = stream * config.hidden_size**0.5
-        lane = (0, config.hidden_size - config.embedding_size)
-        added: Tensor | float = 0.0
+        stream = functional.pad(stream, (0, config.hidden_size - config.embedding_size))
         if config.positions == "learned":
-            added = self.positions(positions)
+            stream = stream + functional.pad(self.positions(positions), (0, config.hidden_size - width))
         if config.positions == "sinusoidal":
             angles = _angles(positions, width + width % 2, 10_000.0)
-            added = torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)[..., :width].to(stream.dtype)
-        if width == config.embedding_size:
-            stream = functional.pad(stream + added, lane)
-        else:
-            stream = functional.pad(stream, lane) + added
+            waves = torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)[..., :width].to(stream.dtype)
+            stream = stream + functional.pad(waves, (0, config.hidden_size - width))
         return functional.dropout(stream, config.dropout, self.training)
 
 
@@ -224,10 +220,12 @@ class HeadwayMlp(nn.Module):
         """Return what the MLP writes to the stream."""
         inside = self.up(x)
         if self.kind == "swiglu":
-            return self.down(functional.silu(self.gate(x)) * inside)
-        if self.kind == "relu":
-            return self.down(functional.relu(inside))
-        return self.down(functional.gelu(inside, approximate="tanh" if self.kind == "gelu_new" else "none"))
+            inside = functional.silu(self.gate(x)) * inside
+        elif self.kind == "relu":
+            inside = functional.relu(inside)
+        else:
+            inside = functional.gelu(inside, approximate="tanh" if self.kind == "gelu_new" else "none")
+        return self.down(inside)
 
 
 class HeadwayLowRank(nn.Module):

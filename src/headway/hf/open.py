@@ -251,7 +251,7 @@ def _types_of(model: transformers.PreTrainedModel, arrays: Arrays) -> dict[str, 
 
 def _refuse(folder: Path, what: str, names: Iterable[str]) -> None:
     if lines := sorted(names):
-        more = [f"and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
+        more = [f"and {len(lines) - _NAMED} more"] * (len(lines) > _NAMED)
         raise UserError(f"{folder}: weights {what}:\n  " + "\n  ".join([*map(shortened, lines[:_NAMED]), *more]))
 
 
@@ -265,12 +265,14 @@ def folder_tokenizer(folder: Path, *, trust_code: bool) -> Any:
     if not any(list(folder.glob(name)) for name in _TOKENIZER_FILES):
         return None
     check_tokenizer(folder)
-    trust = trust_code and safety.tokenizer_code(folder) is not None
+    has_code = safety.tokenizer_code(folder) is not None
     with explained(f"{folder}: its tokenizer cannot be read", "fetch its files again"):
-        if not trust and safety.tokenizer_code(folder) is not None:
+        if has_code and not trust_code:
             found = transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
         else:
-            found = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust)
+            found = transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=has_code
+            )
         if isinstance(inner := getattr(found, "backend_tokenizer", None), tokenizers.Tokenizer):
             check_growth(inner, str(folder))
         return found

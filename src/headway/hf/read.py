@@ -62,9 +62,8 @@ class Arrays:
                 file = safe_open(path, framework="pt")
                 for name in file.keys():  # noqa: SIM118 - it is not a mapping
                     full = name if not prefix or name.startswith((f"{prefix}.", "lm_head.")) else f"{prefix}.{name}"
-                    self._homes[full] = file, name
-                    self.shapes[full] = tuple(file.get_slice(name).get_shape())
-                    self.types[full] = file.get_slice(name).get_dtype()
+                    self._homes[full], array = (file, name), file.get_slice(name)
+                    self.shapes[full], self.types[full] = tuple(array.get_shape()), array.get_dtype()
             except (SafetensorError, OSError) as error:
                 said = shortened(str(error))
                 raise UserError(f"{path}: it is damaged ({said}); fetch or write it again") from None
@@ -181,32 +180,20 @@ def load(folder: str | Path) -> Transformer:
     """
     folder = Path(folder)
     config = config_of(folder)
-    model_type = config.get("model_type")
-    if model_type not in architectures.ARCHITECTURES:
+    architecture = architectures.ARCHITECTURES.get(config.get("model_type", ""))
+    if architecture is None:
         raise UserError(
-            f"{folder}: its architecture is {shortened(repr(model_type))}, which Headway does not read; "
+            f"{folder}: its architecture is {shortened(repr(config.get('model_type')))}, which Headway does not read; "
             f"it reads {', '.join(architectures.ARCHITECTURES)}"
         )
-    architecture = architectures.ARCHITECTURES[model_type]
-    arrays = Arrays(folder, architecture.table["embedding"].module.partition(".")[0] if architecture.table else "")
-    model, vocab_size = _declared(folder, config, architecture, arrays)
-    check_memory(folder, arrays.numbers)
-    return Transformer(model, vocab_size, _weights(folder, model, vocab_size, architecture.table, arrays)).eval()
-
-
-def _declared(
-    folder: Path, config: dict[str, Any], architecture: architectures.Architecture, arrays: Arrays
-) -> tuple[TransformerModel, int]:
-    """Return the model and vocabulary that config.json declares, if both fit these arrays.
-
-    Raises:
-        UserError: if the declaration is invalid, Headway's model cannot have it, or it is far larger than the arrays.
-    """
+    table = architecture.table
+    arrays = Arrays(folder, architectures.place_of(table, "norm.weight")[0].partition(".")[0] if table else "")
     with _in_config(folder):
         check_declared(config, numbers=arrays.numbers, arrays=len(arrays.shapes))
         model, vocab_size = architecture.read(config), architectures.vocab_size_of(config)
         check_built((), fixed_bytes(model), numbers=arrays.numbers)
-    return model, vocab_size
+    check_memory(folder, arrays.numbers)
+    return Transformer(model, vocab_size, _weights(folder, config, model, vocab_size, table, arrays)).eval()
 
 
 @contextmanager
@@ -239,9 +226,7 @@ def is_own(folder: Path) -> bool:
     """
     config = config_of(folder)
     architecture = architectures.ARCHITECTURES.get(config.get("model_type", ""))
-    if architecture is None:
-        return False
-    if _OTHER_HEAD.search(next(iter(named_architectures(config)), "")):
+    if architecture is None or _OTHER_HEAD.search(next(iter(named_architectures(config)), "")):
         return False
     try:
         with _in_config(folder):
@@ -258,13 +243,10 @@ def check_own(folder: Path) -> None:
         UserError: saying what Headway's model does not have.
     """
     config = config_of(folder)
-    if (architecture := architectures.ARCHITECTURES.get(config.get("model_type", ""))) is not None:
-        try:
+    architecture = architectures.ARCHITECTURES.get(config.get("model_type", ""))
+    if architecture is not None:
+        with _in_config(folder):
             architecture.read(config)
-        except architectures.NotOurs as error:
-            raise UserError(f"{folder}/config.json: {error}") from None
-        except KeyError as error:
-            raise UserError(f"{folder}/config.json: it has no {error}; fetch or write it again") from None
 
 
 def architecture_of(folder: Path) -> str:
@@ -338,7 +320,12 @@ def config_of(folder: Path) -> dict[str, Any]:
 
 
 def _weights(
-    folder: Path, model: TransformerModel, vocab_size: int, table: architectures.Table | None, arrays: Arrays
+    folder: Path,
+    config: Mapping[str, Any],
+    model: TransformerModel,
+    vocab_size: int,
+    table: architectures.Table | None,
+    arrays: Arrays,
 ) -> Weights:
     parameters = parameters_of(model, vocab_size)
     shapes = {name: shape for name, shape in arrays.shapes.items() if not architectures.BUFFERS.fullmatch(name)}
@@ -349,7 +336,7 @@ def _weights(
             + "\n  ".join(wrong)
         )
     wanted = {parameter.name: architectures.place_of(table, parameter.name)[0] for parameter in parameters}
-    check_types(folder, config_of(folder), {name: arrays.types[name] for name in wanted.values()})
+    check_types(folder, config, {name: arrays.types[name] for name in wanted.values()})
     weights = {name: architectures.from_folder(table, name, arrays.read(there)) for name, there in wanted.items()}
     if repeated and not np.array_equal(arrays.read("lm_head.weight"), weights["embedding.weight"]):
         raise UserError(
@@ -417,12 +404,11 @@ def _sharing(
     """Return a model of these weights, which shares those that it can compute with."""
     shared = {}
     for parameter in parameters_of(declared, vocab_size):
-        there, _ = architectures.place_of(table, parameter.name)
-        whole = held[there].detach()
+        name = parameter.name
+        whole = held[architectures.place_of(table, name)[0]].detach()
         exact = whole if whole.dtype == torch.float64 else whole.float()
-        shared[parameter.name] = architectures.from_folder(table, parameter.name, exact)
-        if exact.is_inference():
-            shared[parameter.name] = shared[parameter.name].clone()
+        array = architectures.from_folder(table, name, exact)
+        shared[name] = array.clone() if exact.is_inference() else array
     return Transformer(declared, vocab_size, shared=shared)
 
 

@@ -50,7 +50,7 @@ class Call:
     """The stream that its queries are made of."""
     W_O: Tensor
     b_O: Tensor | None
-    projection: nn.Module
+    projection: nn.Linear
     output_map: OutputMap | None = None
 
 
@@ -145,7 +145,7 @@ class AttentionRecorder:
             k=k,
             v=v,
             z=returned.transpose(1, 2),
-            kv_of=_shared_keys(q.shape[1], k.shape[1]),
+            kv_of=tuple(head * k.shape[1] // q.shape[1] for head in range(q.shape[1])),
             scale=q.shape[3] ** -0.5 if scale is None else float(scale),
             softcap=options.get("softcap"),
             mask=mask,
@@ -169,12 +169,11 @@ class AttentionRecorder:
             return
         if _memory(entered) != _memory(computed.returned):
             return
-        by_input = module.weight.T if isinstance(module, nn.Linear) else module.weight
-        of_heads = tuple(computed.returned.shape[2:])
-        if len(by_input) != of_heads[0] * of_heads[1]:
+        weight, of_heads = by_input(module.weight, module), computed.returned.shape[2:]
+        if len(weight) != of_heads.numel():
             return
         # Under autocast both factors have different types.
-        W_O = by_input.to(computed.returned.dtype).unflatten(0, of_heads)
+        W_O = weight.to(computed.returned.dtype).unflatten(0, of_heads)
         attention = computed.trace(W_O=W_O, b_O=module.bias)
         if not computed.dropout and not _tells(attention):
             raise UserError(
@@ -197,9 +196,9 @@ class AttentionRecorder:
     def summed(self, one: Tensor, other: Tensor) -> None:
         """Check before a sum whether it adds the projection's output to the stream."""
         o = self._projected
-        if o is None or self._repeats or not all(x.shape[-1:] == o.shape[-1:] for x in (one, other)):
+        if o is None or self._repeats:
             return
-        if not all(x.numel() == o.numel() for x in (one, other)):
+        if any(x.shape[-1:] != o.shape[-1:] or x.numel() != o.numel() for x in (one, other)):
             return
         # An in-place sum might overwrite what was projected before it is compared with the other.
         output = next((how for x in (other, one) if (how := output_map(o, x))), None)
@@ -216,9 +215,8 @@ class AttentionRecorder:
                 "a Linear or Conv1D, so no head has a contribution of its own"
             )
         o, self._projected = self._projected, None
-        if (
-            o is not None and not self._model.training and o.numel() > o.shape[-1]
-        ):  # one position cannot show a norm; dropout hides it
+        # One position cannot show a norm; dropout hides it.
+        if o is not None and not self._model.training and o.numel() > o.shape[-1]:
             raise UserError(
                 f"{self.kind} cannot be traced: {self.attentions[-1].name} changes the result of its output projection "
                 "by more than a norm or a factor, so no head has a contribution of its own"
@@ -245,11 +243,6 @@ class AttentionRecorder:
         return f"{path}#{before + 1}" if before else path, (int(number[0]) if number else 0) + before
 
 
-def _shared_keys(n_heads: int, n_kv_heads: int) -> tuple[int, ...]:
-    """Return the KV head of each query head."""
-    return tuple(head * n_kv_heads // n_heads for head in range(n_heads))
-
-
 def _by_name(module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a module's call by name, further ones included."""
     signature = inspect.signature(module.forward)
@@ -260,6 +253,11 @@ def _by_name(module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) 
     return dict(arguments)
 
 
+def by_input(weight: Tensor, of: nn.Module) -> Tensor:
+    """Return the weight of a linear map as (input, output), or put it back: a Linear has the other order."""
+    return weight.T if isinstance(of, nn.Linear) else weight
+
+
 def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
@@ -268,12 +266,12 @@ def _mask_and_bias(
     given: Tensor | None, position_bias: Tensor | None, shape: tuple[int, int, int]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the keys that are seen and the bias, from a mask, boolean or added to the logits."""
-    mask, biases = given, [] if position_bias is None else [position_bias]
+    mask, biases = given, [position_bias]
     if given is not None and given.dtype != torch.bool:
         mask = given > _HIDDEN
         biases.append(given.masked_fill(~mask, 0))
-    biases = [bias for bias in biases if bias.any()]
-    return _fitted(mask, shape), _fitted(sum(biases[1:], start=biases[0]) if biases else None, shape)
+    some = [bias for bias in biases if bias is not None and bias.any()]
+    return _fitted(mask, shape), _fitted(sum(some[1:], start=some[0]) if some else None, shape)
 
 
 def _fitted(tensor: Tensor | None, shape: tuple[int, int, int]) -> Tensor | None:
@@ -355,9 +353,7 @@ def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace,
         # Only the whole model makes a decoder's inputs from labels.
         (model if "labels" in given else model.base_model)(**given)
     decoded = "decoder_attention_mask" if model.config.is_encoder_decoder else "attention_mask"
-    masks = {
-        kind: given.get(decoded if kind != "encoder" else "attention_mask") for kind in ("self", "encoder", "cross")
-    }
+    masks = {"self": given.get(decoded), "cross": given.get(decoded), "encoder": given.get("attention_mask")}
     attentions = tuple(replace(each, rows=_rows(masks[each.kind], each.q)) for each in recorded.attentions)
     return Trace(attentions=attentions), recorded
 
@@ -378,8 +374,7 @@ def traceable(model: PreTrainedModel) -> None:
         raise UserError(f"{kind} cannot be traced: its weights are quantized; load it without quantization")
     if model.config.model_type in CONVERTED:
         return
-    found_attentions = attentions(model)
-    if found_attentions:
+    if attentions(model):
         return
     closed = sorted({type(module).__name__ for module in model.modules() if "Attention" in type(module).__name__})
     if closed:
@@ -444,12 +439,11 @@ def _with_something_to_decode(model: PreTrainedModel, given: dict[str, Any]) -> 
         name in given for name in ("decoder_input_ids", "decoder_inputs_embeds", "labels")
     ):
         return given
-    later = {"input_ids": start_token(model), "attention_mask": 1}
-    return given | {
-        f"decoder_{name}": functional.pad(given[name][:, :-1], (1, 0), value=first)
-        for name, first in later.items()
-        if given.get(name) is not None
-    }
+    given = dict(given)
+    for name, first in (("input_ids", start_token(model)), ("attention_mask", 1)):
+        if (its := given.get(name)) is not None:
+            given[f"decoder_{name}"] = functional.pad(its[:, :-1], (1, 0), value=first)
+    return given
 
 
 def _rows(mask: Tensor | None, q: Tensor) -> Bool[Tensor, "batch query"] | None:

@@ -90,15 +90,14 @@ def _parts(recorded: AttentionRecorder, at: int) -> list[_Part]:
         reads_stream = entered.shape == call.x.shape and torch.equal(entered, call.x)
         taken = {part.name for part in parts}
         for part in _parts_of_map(name, module, output, attention):
-            parts.append(replace(part, name=name) if part.name in taken else part)
-            parts[-1] = replace(parts[-1], is_plain=part.is_plain and reads_stream)
+            its_name = name if part.name in taken else part.name
+            parts.append(replace(part, name=its_name, is_plain=part.is_plain and reads_stream))
     return parts
 
 
 def _parts_of_map(name: str, module: nn.Linear, output: Tensor, attention: AttentionTrace) -> list[_Part]:
     """Return the parts of one linear map: values stand last, or last in each KV head's block of outputs."""
-    n_heads, n_kv = attention.q.shape[1], attention.k.shape[1]
-    wide, wide_v = attention.q.shape[3], attention.v.shape[3]
+    (n_heads, wide), (n_kv, wide_v) = (x.shape[1::2] for x in (attention.q, attention.v))
     every = torch.arange(output.shape[-1])
     part = partial(_part, module=module, output=output)
     whole = _Part(name=name, map=module, outputs=every)
@@ -111,9 +110,8 @@ def _parts_of_map(name: str, module: nn.Linear, output: Tensor, attention: Atten
         if not v.is_plain:
             continue
         rest = blocks[:, :-values]
-        queries = n_heads * wide // n_blocks
         if rest.numel() == (n_heads + n_kv) * wide:
-            q, k = rest[:, :queries], rest[:, queries:]
+            q, k = rest.tensor_split([n_heads * wide // n_blocks], 1)
             return [v, part("k", k, attention.k), part("q", q, attention.q)]
         return [v, replace(whole, name=f"{name}.rest", outputs=rest.flatten())] if rest.numel() else [v]
     for role, vectors in (("k", attention.k), ("q", attention.q)):
@@ -127,7 +125,7 @@ def _part(
 ) -> _Part:
     """Return some outputs of a map as a part, which is plain if the vectors are these outputs."""
     outputs = outputs.flatten()
-    n_heads, width = vectors.shape[1], vectors.shape[3]
+    n_heads, width = vectors.shape[1::2]
     part = _Part(name=name, map=module, outputs=outputs, n_heads=n_heads)
     if len(outputs) != n_heads * width:
         return part
@@ -194,14 +192,9 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos *side"]) -> Redr
             attentions.append(replace(again, rows=attention.rows).at(some[attention.name] if some else None))
         return Trace(attentions=tuple(attentions))
 
-    plain = tuple(
-        replace(attention, plain=_plain(attention, call, of_call))
-        for attention, call, of_call in zip(trace.attentions, recorded.calls, parts, strict=True)
-    )
-    return Redrawable(
-        trace=replace(trace, attentions=plain),
-        redraw=drawn,
-    )
+    each = zip(trace.attentions, recorded.calls, parts, strict=True)
+    plain = tuple(replace(attention, plain=_plain(attention, call, of_call)) for attention, call, of_call in each)
+    return Redrawable(trace=replace(trace, attentions=plain), redraw=drawn)
 
 
 def _places(trace: Trace) -> list[str]:
@@ -233,5 +226,8 @@ def _parameters(call: Call, parts: list[_Part], draw: int, place: str) -> Mappin
 
 def _maps(call: Call) -> dict[str, nn.Linear]:
     """Return the linear maps of an attention before its heads."""
-    maps = ((name, each) for name, each in call.module.named_modules() if isinstance(each, _MAPS))
-    return {name: each for name, each in maps if each is not call.projection}
+    return {
+        name: each
+        for name, each in call.module.named_modules()
+        if isinstance(each, _MAPS) and each is not call.projection
+    }

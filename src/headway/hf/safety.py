@@ -236,12 +236,12 @@ def _code(path: Path, content: Mapping[str, Any]) -> dict[str, str]:
     code = {}
     for name, given in auto_map.items():
         # Of tokenizers two are named: a slow one and a fast one, or null.
-        named = [each for each in (given if isinstance(given, list) else [given]) if each is not None]
-        for each in named:
-            if not isinstance(each, str) or "--" in each or not all(map(str.isidentifier, each.split("."))):
+        for each in given if isinstance(given, list) else [given]:
+            if each is None:
+                continue
+            if not isinstance(each, str) or not all(map(str.isidentifier, each.split("."))):
                 raise UserError(
                     f"{path}: auto_map names {shortened(repr(each))}, which is no code of this folder; remove it"
                 )
-        if named:
-            code[name] = named[-1]
+            code[name] = each
     return code

@@ -83,9 +83,8 @@ def answering(module: nn.Module, answer: Callable[[], Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del module.forward
-        else:
+        del module.forward
+        if before is not None:
             module.forward = before
 
 
