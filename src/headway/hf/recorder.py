@@ -130,7 +130,7 @@ class AttentionRecorder:
         returned = returned.contiguous()
         causal, bias, scale = (options.get(name) for name in ("is_causal", "position_bias", "scaling"))
         causal = getattr(module, "is_causal", True) if causal is None else causal
-        n_queries = q.shape[2]
+        n_heads, n_queries = q.shape[1:3]
         if implementation == "sdpa" and attention_mask is None and causal and n_queries > 1:
             # The function then hides later keys itself, counting from the first key, and cuts off unseen keys.
             k, v, attention_mask = k[:, :, :n_queries], v[:, :, :n_queries], sees(n_queries, n_queries, None, q.device)
@@ -145,7 +145,7 @@ class AttentionRecorder:
             k=k,
             v=v,
             z=returned.transpose(1, 2),
-            kv_of=tuple(head * k.shape[1] // q.shape[1] for head in range(q.shape[1])),
+            kv_of=tuple(head * k.shape[1] // n_heads for head in range(n_heads)),
             scale=q.shape[3] ** -0.5 if scale is None else float(scale),
             softcap=options.get("softcap"),
             mask=mask,
