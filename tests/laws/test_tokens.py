@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 409_393,
-    "code lines": 39_198,
-    "dense modules": 76,
+    "tokens": 408_396,
+    "code lines": 39_114,
+    "dense modules": 75,
     "functions above 400 tokens": 20,
-    "comprehensions in 1,000 lines": 74,
+    "comprehensions in 1,000 lines": 73,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
 }
