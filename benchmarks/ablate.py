@@ -67,7 +67,7 @@ class Bench:
 
     def effects(self, part: int, parts: int, kind: str = "mean") -> float:
         """Of every `parts`-th head; forward passes by the count of operations."""
-        removals = [Removal((head,), self.stand_ins.of[kind]) for head in self.heads[part::parts]]  # type: ignore[index]
+        removals = [Removal((head,), self.stand_ins[kind]) for head in self.heads[part::parts]]  # type: ignore[index]
         return losses_without(self.model, self.inputs, self.targets, removals).forward_passes
 
     def estimates(self) -> None:

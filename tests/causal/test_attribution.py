@@ -45,7 +45,7 @@ def test_first_order_is_the_slope_of_the_exact_effect(model):
 
         def towards(z, kind=kind):
             moved = z.clone()
-            moved[:, 0] += step * (stand_ins.of[kind][layer].expand_as(z)[:, 0] - z[:, 0])
+            moved[:, 0] += step * (stand_ins[kind][layer].expand_as(z)[:, 0] - z[:, 0])
             return moved
 
         with torch.no_grad():

@@ -59,8 +59,8 @@ def test_every_decoder_that_is_traced_passes_the_checks(name):
 def test_shared_passes_are_whole_passes(name):
     found = decoder(name)
     stand_ins = substitutes(found, TEXT[:, :-1], OTHER)
-    removals = [Removal((head,), stand_ins.of[kind]) for head in heads_of(found) for kind in KINDS]
-    removals += [Removal(tuple(heads_of(found)), stand_ins.of["mean"]), Removal((), stand_ins.of["zero"])]
+    removals = [Removal((head,), stand_ins[kind]) for head in heads_of(found) for kind in KINDS]
+    removals += [Removal(tuple(heads_of(found)), stand_ins["mean"]), Removal((), stand_ins["zero"])]
     fast, slow = (f(found, TEXT[:, :-1], TEXT[:, 1:], removals) for f in (losses_without, reference_losses_without))
     assert_same(fast.without, slow.without, dtype=np.float32)
     assert_same(fast.without[-1], fast.whole, dtype=np.float32)

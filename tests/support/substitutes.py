@@ -1,6 +1,6 @@
 """What stands in for heads, from one whole pass of the other text; a text in batches must equal it."""
 
-from headway.causal.substitutes import Substitutes, contexts_of, donors_of
+from headway.causal.substitutes import contexts_of, donors_of
 
 
 def substitutes(model, inputs, other, *, mean_over="positions", seed=0):
@@ -8,11 +8,8 @@ def substitutes(model, inputs, other, *, mean_over="positions", seed=0):
     donors = donors_of(inputs, other, seed)
     contexts = contexts_of(model, other[:, : inputs.shape[1]])
     axes = {"positions": (0, 2), "per-position": (0,)}[mean_over]
-    return Substitutes(
-        of={
-            "zero": {layer: z.new_zeros(1, 1, 1, 1) for layer, z in contexts.items()},
-            "mean": {layer: z.mean(axes, keepdim=True) for layer, z in contexts.items()},
-            "resample": {layer: z[list(donors)] for layer, z in contexts.items()},
-        },
-        donors=donors,
-    )
+    return {
+        "zero": {layer: z.new_zeros(1, 1, 1, 1) for layer, z in contexts.items()},
+        "mean": {layer: z.mean(axes, keepdim=True) for layer, z in contexts.items()},
+        "resample": {layer: z[list(donors)] for layer, z in contexts.items()},
+    }

@@ -249,10 +249,11 @@ def _together(
     strong = heads_beyond(exact, 1, -1)
     sets = [*why, strong, others, *_all_but_one(others, suspects)]
     by_kind, n = work.without(sets), len(why)
-    changes = [{kind: by_kind[kind][at] for kind in KINDS} for at in range(len(sets))]
-    left_in = dict(zip(suspects, changes[n + 2 :], strict=True))
-    alone = {kind: [single_of(exact, a, kind) + single_of(exact, b, kind) for a, b in why] for kind in KINDS}
-    interactions = {kind: by_kind[kind][:n] - np.array(alone[kind]) for kind in KINDS}
+    of_strong, of_others, *of_rest = [{kind: by_kind[kind][at] for kind in KINDS} for at in range(n, len(sets))]
+    left_in, interactions = dict(zip(suspects, of_rest, strict=True)), {}
+    for kind in KINDS:
+        alone = [single_of(exact, one, kind) + single_of(exact, other, kind) for one, other in why]
+        interactions[kind] = by_kind[kind][:n] - np.array(alone)
     return SelfRepair(
         exact=exact,
         pairs=PairEffects(
@@ -262,8 +263,8 @@ def _together(
             per_sequence=interactions,
             tokens=exact.tokens,
         ),
-        named=GroupEffect(heads=strong, joint=changes[n], left_in={}) if len(strong) > 1 else None,
-        others=GroupEffect(heads=others, joint=changes[n + 1], left_in=left_in) if len(others) > 1 else None,
+        named=GroupEffect(heads=strong, joint=of_strong, left_in={}) if len(strong) > 1 else None,
+        others=GroupEffect(heads=others, joint=of_others, left_in=left_in) if len(others) > 1 else None,
     )
 
 

@@ -514,6 +514,8 @@ class LossSoFar:
             tokens: the tokens of the batch.
             targets: the answer at each position, -1 where none is asked for; None: the next token.
         """
+        from headway.models.transformer import mean_nll
+
         self.why = self.why or self._why_not(given=targets is not None)
         if self.why is not None:
             return
@@ -522,8 +524,10 @@ class LossSoFar:
             if logits is None:
                 self.why = "its loss on the text is not known: it gives no logits of the next token"
                 return
-            wanted = tokens[at][1:] if targets is None else targets[at]
-            self._count(logits[: len(wanted)], wanted[: len(logits)])
+            wanted = tokens[at][1:] if targets is None else targets[at][: len(logits)]
+            if n := int((wanted >= 0).sum()):
+                self.nats += float(mean_nll(logits[None, : len(wanted)], wanted[None])) * n
+                self.tokens += n
         if not math.isfinite(self.nats):
             self.why = "its loss on the text is not a number: its logits overflow, after heads that do not"
 
@@ -534,23 +538,17 @@ class LossSoFar:
 
     def _why_not(self, *, given: bool) -> str | None:
         """Return why the loss cannot be measured, or None if it can."""
-        if self.opened.reads_numbers:
+        opened = self.opened
+        if opened.reads_numbers:
             return "its loss is a squared error and not in nats: the report of its runs tells it"
         if given:
             return None
-        if not self.opened.causal:
-            return f"its loss on the text is not measured: {_NOT_CAUSAL[self.opened.kind]}"
-        readout = None if self.opened.ours is None else self.opened.ours.model.readout
+        if not opened.causal:
+            return f"its loss on the text is not measured: {_NOT_CAUSAL[opened.kind]}"
+        readout = None if opened.ours is None else opened.ours.model.readout
         if readout is not None:
             return f"its loss on these tokens is not known: it gives one of {readout} answers, and not the next token"
         return None
-
-    def _count(self, logits: "torch.Tensor", targets: "torch.Tensor") -> None:
-        from headway.models.transformer import mean_nll
-
-        if n := int((targets >= 0).sum()):
-            self.nats += float(mean_nll(logits[None], targets[None])) * n
-            self.tokens += n
 
     def _logits(self, reading: "Redrawable", tokens: "torch.Tensor", at: int) -> "torch.Tensor | None":
         """Return the logits of one sequence (pos, vocab)."""

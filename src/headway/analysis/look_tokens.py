@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,12 +146,11 @@ def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[results
         return tuple(texts)
     from headway.heads.measure import drawn_repeats  # loads torch
 
-    drawn = drawn_repeats(n_tokens, period, len(texts), seed)
-    repeated = [
-        results.ShownSequence(kind="repeated", tokens=tuple(row.tolist()), begins=int(begins), period=int(each))
-        for row, begins, each in zip(drawn.tokens, drawn.begins, drawn.periods, strict=True)
-    ]
-    return tuple(each for both in zip(texts, repeated, strict=True) for each in both)
+    drawn, shown = drawn_repeats(n_tokens, period, len(texts), seed), []
+    for text, row, begins, each in zip(texts, drawn.tokens, drawn.begins, drawn.periods, strict=True):
+        tokens = tuple(row.tolist())
+        shown += [text, results.ShownSequence(kind="repeated", tokens=tokens, begins=int(begins), period=int(each))]
+    return tuple(shown)
 
 
 _IN_CIRCUITS = 512
@@ -206,13 +206,11 @@ def occurring(
     """The tokens that a page names."""
     for sequence in sequences:
         yield from sequence.tokens
-    for of_head in pairs.values():
-        for pair in of_head:
-            yield from (pair.query, pair.key)
-    for circuits in every_circuits:
-        for said in () if circuits is None else circuits.of.values():
-            for token, _ in (*said.copies, *said.suppresses):
-                yield token
+    for pair in chain.from_iterable(pairs.values()):
+        yield from (pair.query, pair.key)
+    for circuits in filter(None, every_circuits):
+        for said in circuits.of.values():
+            yield from (token for token, _ in (*said.copies, *said.suppresses))
             for one, other, _ in (*said.raises, *said.matches):
                 yield from (one, other)
 

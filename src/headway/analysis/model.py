@@ -85,7 +85,7 @@ def _written_ids(text: str) -> list[int]:
         raise UserError(
             f"tokenizer ids: {wrong[0][:40]!r} is not a token id; write whole numbers with spaces between them"
         )
-    return [int(word) for word in words]
+    return list(map(int, words))
 
 
 def _words(vocabulary: Callable[[], Iterable[str]]) -> Iterator[str]:
@@ -163,8 +163,8 @@ class Opened:
         broken: dict[str, list[str]] = {}
         for name, weight in chain(self.module.named_parameters(), self.module.named_buffers()):
             if weight.is_floating_point() and not weight.detach().isfinite().all():
-                layer = re.match(r".*?\.\d+(?=\.)", name)
-                where, rest = (layer[0], name[layer.end() + 1 :]) if layer else ("outside of the layers", name)
+                layer = re.match(r"(.*?\.\d+)\.(.*)", name)
+                where, rest = layer.groups() if layer else ("outside of the layers", name)
                 broken.setdefault(where, []).append(rest)
         if broken:
             said = "; ".join(f"{where}: {', '.join(names)}" for where, names in broken.items())

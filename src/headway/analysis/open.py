@@ -224,7 +224,7 @@ def _fitting(its: Any, asked: Any, vocab_size: int, whose: str) -> Any:
     tokenizer = its if asked is None else _named(asked)
     if tokenizer is None:
         return None
-    n_tokens = 1 + max(_own_vocabulary(tokenizer).values(), default=-1)
+    n_tokens = 1 + max(_own_vocabulary(tokenizer), default=-1)
     if 0 <= vocab_size - n_tokens < max(_SPARE, _SPARE_SHARE * vocab_size):
         return tokenizer
     whose_tokenizer = whose if asked is None else f"tokenizer {asked if isinstance(asked, str | Path) else ''}".strip()
@@ -234,12 +234,12 @@ def _fitting(its: Any, asked: Any, vocab_size: int, whose: str) -> Any:
     )
 
 
-def _own_vocabulary(tokenizer: Any) -> dict[str, int]:
+def _own_vocabulary(tokenizer: Any) -> set[int]:
     """Return the ids of a tokenizer's vocabulary, without tokens that were added to it."""
     if isinstance(tokenizer, Tokenizer | NoEosTokenizer):
-        return dict(tokenizer.inner.get_vocab(with_added_tokens=False))
+        return set(tokenizer.inner.get_vocab(with_added_tokens=False).values())
     added = tokenizer.get_added_vocab()
-    return {token: number for token, number in tokenizer.get_vocab().items() if token not in added}
+    return {number for token, number in tokenizer.get_vocab().items() if token not in added}
 
 
 def _named(tokenizer: Any) -> Any:

@@ -4,7 +4,6 @@
 """
 
 import re
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -67,26 +66,23 @@ def pass_costs(
     models: tuple[Transformer, Transformer], inputs: torch.Tensor, targets: torch.Tensor
 ) -> tuple[PassCost, PassCost]:
     """Measure the cost of a pass of each of two models."""
-    forwards: tuple[list[float], list[float]] = ([], [])
-    steps: tuple[list[float], list[float]] = ([], [])
-    for _ in range(_ROUNDS):
-        for at, model in enumerate(models):
-            forwards[at].append(_seconds(partial(_forward, model, inputs), inputs))
-            steps[at].append(_seconds(partial(_step, model, inputs, targets), inputs))
+    passes = [partial(one, model, inputs, targets) for model in models for one in (_forward, _step)]
+    rounds = [[_seconds(one, inputs) for one in passes] for _ in range(_ROUNDS)]
+    medians = iter(np.median(rounds, axis=0).tolist())
     first, second = (
         PassCost(
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             tokens=inputs.numel(),
-            forward_s=statistics.median(forwards[at]),
-            step_s=statistics.median(steps[at]),
+            forward_s=next(medians),
+            step_s=next(medians),
             step_memory_bytes=_memory(model, inputs, targets),
         )
-        for at, model in enumerate(models)
+        for model in models
     )
     return first, second
 
 
-def _forward(model: Transformer, inputs: torch.Tensor) -> None:
+def _forward(model: Transformer, inputs: torch.Tensor, _: torch.Tensor) -> None:
     with torch.no_grad():
         model(inputs)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -132,16 +133,18 @@ class TextPairs:
 
     def positions(self) -> tuple[str, ...]:
         """Return a name of each position: its token in the corrupted text, or its number where pairs differ."""
-        length = max(map(len, self.clean))
-        at = [{ids[i] for ids in self.corrupted if i < len(ids)} for i in range(length)]
-        return tuple(self.words[min(found)] if len(found) == 1 else f"({i + 1})" for i, found in enumerate(at))
+        names = []
+        for number, tokens in enumerate(map(set, zip_longest(*self.corrupted)), 1):
+            first, *others = tokens - {None}
+            names.append(f"({number})" if others else self.words[first])
+        return tuple(names)
 
     def notes(self) -> Iterator[str]:
         """Yield sentences on the limits of the findings."""
         for name, tokens in (("answer", self.right), ("wrong", self.wrong or [])):
-            first = next((ids for ids in tokens if len(ids) > 1), None)
-            if first is not None:
-                yield f"{name} has {len(first)} tokens; its first, [{self.words[first[0]]}], is asked about"
+            if several := [ids for ids in tokens if len(ids) > 1]:
+                first, n = several[0][0], len(several[0])
+                yield f"{name} has {n} tokens; its first, [{self.words[first]}], is asked about"
         if self.n == 1:
             yield (
                 "one pair of texts says what happens on these texts, and nothing of others: there is no interval; give "

@@ -394,20 +394,17 @@ class _Seen:
             if not self.attentions:
                 at_once *= max(1, _TRACE_BYTES // _bytes(found.trace))
                 self.attentions.extend(map(described, found.trace.attentions))
-                self._check_enough()
+                wide = widest(self.attentions)
+                # Any two heads that are as wide as the positions are many span one space.
+                if self.read.size <= wide:
+                    raise UserError(
+                        f"the text gives {self.read.size:,} tokens, and on so few all heads of width {wide} look "
+                        f"similar; give a text of more than {2 * wide:,} tokens, or read more of it (sequences, length)"
+                    )
             if self.repeats:
                 tokens = torch.from_numpy(some.tokens).to(self.opened.device)
                 found = replace(found, trace=replace(found.trace, tokens=tokens))
             yield found
-
-    def _check_enough(self) -> None:
-        """Raise UserError if heads are as wide as the positions are many: any two heads then span one space."""
-        wide = widest(self.attentions)
-        if self.read.size <= wide:
-            raise UserError(
-                f"the text gives {self.read.size:,} tokens, and on so few all heads of width {wide} look similar; "
-                f"give a text of more than {2 * wide:,} tokens, or read more of it (sequences, length)"
-            )
 
 
 def _bytes(trace: "Trace") -> int:
@@ -452,12 +449,12 @@ def _composition(
                 "would read earlier ones in"
             )
         return None
-    widths = [heads.n_heads * heads.d_head for heads in model.model.layout.layers]
-    flops = 3 * model.model.d_model * sum(widths) ** 2
-    if flops > _COMPOSITION_FLOPS:
-        notes.append(f"composition is left out: {model.model.layout.total:,} heads have too many pairs")
+    d_model, layout = model.model.d_model, model.model.layout
+    width = sum(heads.n_heads * heads.d_head for heads in layout.layers)
+    if 3 * d_model * width**2 > _COMPOSITION_FLOPS:
+        notes.append(f"composition is left out: {layout.total:,} heads have too many pairs")
         return None
     some = read.part(np.s_[: max(1, _BATCH // read.length)])
     found, reading = compositions(model), opened.reading(some.tokens)
-    per_draw = 4 * model.model.d_model * some.size * model.model.layout.total**2
+    per_draw = 4 * d_model * some.size * layout.total**2
     return composed_on_text(model, reading, found, draws if draws * per_draw <= _COMPOSITION_FLOPS else 0)

@@ -180,9 +180,8 @@ class BatchedText:
         sets = [(head,) for head in heads]
 
         def effects(mean: StandIn) -> Float[np.ndarray, " head"]:
-            stand_ins = Substitutes(of={"mean": mean}, donors=())
             pieces = zip(self.inputs.split(self.at_once), self.targets.split(self.at_once), strict=True)
-            changes = joined([changes_without(self.model, *piece, stand_ins, sets, ("mean",)) for piece in pieces])
+            changes = joined([changes_without(self.model, *piece, {"mean": mean}, sets, ("mean",)) for piece in pieces])
             return mean_over_tokens(changes["mean"], self._tokens)
 
         whole, quarters = effects(self.other.mean), np.stack([effects(mean) for mean in self.other.quarters])

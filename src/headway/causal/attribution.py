@@ -53,7 +53,7 @@ def attribute(model: Intervenable, inputs: Tokens, targets: Tokens, stand_ins: S
     gates, z, slopes = _gradients(model, inputs, targets)
     first_order = {}
     for kind in KINDS:
-        stand_in = stand_ins.of[kind]
+        stand_in = stand_ins[kind]
         changes = {i: ((stand_in[i] - z[i].detach()) * slope).sum((2, 3)).T for i, slope in slopes.items()}
         first_order[kind] = _effects(model, changes, targets)
     return Attribution(gate_gradients=_per_layer(model, gates, len(inputs)), first_order=first_order)
@@ -82,7 +82,7 @@ def integrated(
         total: dict[int, Tensor] = {}
         for step in range(steps):
             gates = _gates(model, len(inputs), 1 - (step + 0.5) / steps)
-            edits: Edits = {(i, "z"): partial(_between, gates[i], stand_ins.of[kind][i]) for i in layers}
+            edits: Edits = {(i, "z"): partial(_between, gates[i], stand_ins[kind][i]) for i in layers}
             with torch.enable_grad():
                 loss = _total(model, model.hidden(inputs, edits=edits)[0], targets)
             gradients = torch.autograd.grad(loss, [gates[i] for i in layers])

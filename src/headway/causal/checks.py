@@ -126,7 +126,7 @@ def _fast_is_slow(model: Intervenable, tokens: Tensor) -> None:
     # Each token's neighbour in the vocabulary serves as the other text, which so differs from every text.
     other = OtherText.read(model, inputs, torch.where(inputs > 0, inputs - 1, inputs + 1))
     stand_ins = other.stand_ins(model, slice(None))
-    removals = [Removal((head,), stand_in) for head in _middle_heads(model) for stand_in in stand_ins.of.values()]
+    removals = [Removal((head,), stand_in) for head in _middle_heads(model) for stand_in in stand_ins.values()]
     fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
     compare("the losses without a head are those of a whole pass", fast.without, slow.without)
 

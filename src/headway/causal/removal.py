@@ -133,7 +133,7 @@ def losses_by_kind(
     kinds: Sequence[Kind] = KINDS,
 ) -> tuple[Losses, dict[Kind, Float[Tensor, "set batch"]]]:
     """Return the losses without sets of heads; also those of each kind of what stands in for them."""
-    removals = [Removal(heads, stand_ins.of[kind]) for kind in kinds for heads in sets]
+    removals = [Removal(heads, stand_ins[kind]) for kind in kinds for heads in sets]
     losses = losses_without(model, inputs, targets, removals)
     return losses, dict(zip(kinds, losses.without.unflatten(0, (len(kinds), len(sets))), strict=True))
 

@@ -97,8 +97,8 @@ class SelfRepair:
         """Yield a finding for each kind of ablation by which heads do another thing together than one by one."""
         for kind in KINDS:
             statements = [*self._pairs(kind)]
-            for group in (self.named, self.others):
-                statements += [] if group is None else self.group_statements(group, kind)
+            for group in filter(None, (self.named, self.others)):
+                statements += self.group_statements(group, kind)
             if statements:
                 yield Finding(about="self_repair", statements=tuple(statements))
 
@@ -172,15 +172,14 @@ class SelfRepair:
             return None
 
         def effect(values: np.ndarray) -> dict[str, Any]:
-            ends = interval(values, self.exact.tokens)
-            return {"effect_nats": five_digits(self._mean(values)), "interval": five_digits(ends)}
+            return five_digits({"effect_nats": self._mean(values), "interval": interval(values, self.exact.tokens)})
 
+        told: dict[str, Any] = {"heads": list(map(named, group.heads))}
+        for kind in KINDS:
+            singles = group.singles(self.exact, kind)
+            told[kind] = {"joint": effect(group.joint[kind]), "single_effects": effect(singles)}
         left_in = {named(head): {kind: effect(of[kind]) for kind in KINDS} for head, of in group.left_in.items()}
-        together: dict[str, Any] = {
-            kind: {"joint": effect(group.joint[kind]), "single_effects": effect(group.singles(self.exact, kind))}
-            for kind in KINDS
-        }
-        return {"heads": [named(head) for head in group.heads], **together, "all_but_one": left_in}
+        return {**told, "all_but_one": left_in}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,13 +51,8 @@ StandIn = Mapping[int, Tensor]
 """A tensor that broadcasts to z (batch, head, pos, d_head), for each layer that has heads."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Substitutes:
-    """The contexts that stand in for each head, by kind."""
-
-    of: Mapping[Kind, StandIn]
-    donors: tuple[int, ...]
-    """The sequence of the other text whose contexts each sequence gets when resampled."""
+Substitutes = Mapping[Kind, StandIn]
+"""The contexts that stand in for each head, by kind."""
 
 
 _AXES: Mapping[MeanOver, tuple[int, ...]] = {"positions": (0, 2), "per-position": (0,)}
@@ -216,10 +211,9 @@ class OtherText:
 
     def stand_ins(self, model: Intervenable, some: slice) -> Substitutes:
         """Return the substitutes for heads on some sequences of the text."""
-        donors = self.donors[some]
         zero = {layer: z.new_zeros(1, 1, 1, 1) for layer, z in self.mean.items()}
-        resampled = contexts_of(model, self.tokens[list(donors)])
-        return Substitutes(of={"zero": zero, "mean": self.mean, "resample": resampled}, donors=donors)
+        resampled = contexts_of(model, self.tokens[list(self.donors[some])])
+        return {"zero": zero, "mean": self.mean, "resample": resampled}
 
 
 def _total_contexts(model: Intervenable, texts: Iterable[Tensor], axes: tuple[int, ...]) -> dict[int, Tensor]:

@@ -228,22 +228,15 @@ class HeadwayMlp(nn.Module):
         return self.down(inside)
 
 
-class HeadwayLowRank(nn.Module):
-    """A linear map that is a product of two."""
-
-    def __init__(self, into: int, out: int, rank: int, bias: bool) -> None:
-        super().__init__()
-        self.first = nn.Linear(into, rank, bias=False)
-        self.second = nn.Linear(rank, out, bias=bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the map of x."""
-        return self.second(self.first(x))
-
-
 def _linear(config: HeadwayConfig, layer: int, name: str, into: int, out: int, bias: bool) -> nn.Module:
+    """Return a linear map; of low rank, a product of two."""
     rank = None if config.ranks_per_layer is None else config.ranks_per_layer[name][layer]
-    return nn.Linear(into, out, bias=bias) if rank is None else HeadwayLowRank(into, out, rank, bias)
+    if rank is None:
+        return nn.Linear(into, out, bias=bias)
+    factors = nn.Sequential()
+    factors.add_module("first", nn.Linear(into, rank, bias=False))
+    factors.add_module("second", nn.Linear(rank, out, bias=bias))
+    return factors
 
 
 def _norm(config: HeadwayConfig) -> nn.Module:

@@ -262,7 +262,7 @@ def folder_tokenizer(folder: Path, *, trust_code: bool) -> Any:
         UserError: when it cannot be read.
     """
     # Without any of its files transformers makes a tokenizer of its own.
-    if not any(list(folder.glob(name)) for name in _TOKENIZER_FILES):
+    if not any(any(folder.glob(name)) for name in _TOKENIZER_FILES):
         return None
     check_tokenizer(folder)
     has_code = safety.tokenizer_code(folder) is not None

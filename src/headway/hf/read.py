@@ -102,8 +102,8 @@ def check_types(folder: Path, config: Mapping[str, Any], types: Mapping[str, str
             f"{folder}/config.json: torch_dtype {shortened(repr(dtype))} is not a type of weights; write the type that "
             "the file has, such as float32"
         )
-    there = list(dict.fromkeys(_READ[kind] for kind in sorted(types.values())))
-    if there and name not in there and name != "auto":
+    there = [_READ[kind] for kind in sorted(set(types.values()))]
+    if there and name not in (*there, "auto"):
         warnings.warn(
             f"{folder}/config.json says that weights are {name}, but the file holds {listed(there)}; Headway reads the "
             "file, and computes in float32",
@@ -278,9 +278,8 @@ def tokenizer(folder: str | Path) -> Tokenizer | None:
         UserError: when it cannot be read.
     """
     folder = Path(folder)
-    complete = (("tokenizer.json",), ("vocab.json", "merges.txt"))
-    there = any(all((folder / name).is_file() for name in names) for names in complete)
-    return Tokenizer.load(folder) if there else None
+    whole, vocabulary, merges = ((folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "merges.txt"))
+    return Tokenizer.load(folder) if whole or (vocabulary and merges) else None
 
 
 ADAPTER = "adapter_config.json"
@@ -313,9 +312,9 @@ def config_of(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} has no config.json; a folder of Hugging Face has one") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: it is not a mapping, keys with values")
-    if not isinstance(content.get("model_type"), str | None):
-        model_type = shortened(repr(content["model_type"]))
-        raise UserError(f"{path}: model_type {model_type} is not a name; give that of an architecture")
+    model_type = content.get("model_type")
+    if not isinstance(model_type, str | None):
+        raise UserError(f"{path}: model_type {shortened(repr(model_type))} is not a name; give that of an architecture")
     return content
 
 
@@ -368,8 +367,10 @@ def converted(model: "PreTrainedModel") -> Transformer:
         declared = architecture.read({**model.config.to_dict(), "tie_word_embeddings": True})
     except UserError as error:
         raise UserError(f"{name} cannot be traced: {error}") from None
-    body, prefix = model.base_model, f"{model.base_model_prefix}."
-    held = {f"{prefix}{array}".removeprefix("."): tensor for array, tensor in body.state_dict().items()}
+    held = {
+        f"{model.base_model_prefix}.{array}".removeprefix("."): tensor
+        for array, tensor in model.base_model.state_dict().items()
+    }
     vocab_size = model.get_input_embeddings().num_embeddings
     return _sharing(declared, vocab_size, architecture.table, held).to(model.device).train(model.training)
 

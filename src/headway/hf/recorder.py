@@ -339,10 +339,15 @@ def _with_positions(model: PreTrainedModel, given: dict[str, Any]) -> dict[str, 
 
 def _counts_from_text(model: PreTrainedModel) -> bool:
     """Return whether a model finds itself where a text begins (RoBERTa, by its padding tokens), or is an encoder."""
-    tables = (module for name, module in model.named_modules() if "position" in name)
-    by_padding = any(isinstance(table, nn.Embedding) and table.padding_idx is not None for table in tables)
     causal, masked = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return by_padding or model.config.model_type not in causal.keys() - masked.keys()
+    return any(_padded_positions(model)) or model.config.model_type not in causal.keys() - masked.keys()
+
+
+def _padded_positions(model: PreTrainedModel) -> Iterator[tuple[nn.Embedding, int]]:
+    """Yield the tables of positions that have a row for padding, and its number."""
+    for name, module in model.named_modules():
+        if "position" in name and isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            yield module, module.padding_idx
 
 
 def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace, AttentionRecorder]:
@@ -470,10 +475,6 @@ def longest_text(model: PreTrainedModel, tokenizer: Any) -> int | None:
     config = model.config.get_text_config()
     bounds = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
     # RoBERTa counts positions from the padding token's number on.
-    bounds += [
-        module.num_embeddings - module.padding_idx - 1
-        for name, module in model.named_modules()
-        if "position" in name and isinstance(module, nn.Embedding) and module.padding_idx is not None
-    ]
+    bounds += [table.num_embeddings - padding - 1 for table, padding in _padded_positions(model)]
     bounds.append(getattr(tokenizer, "model_max_length", None))
     return min((int(bound) for bound in bounds if bound is not None and 0 < bound < 1e9), default=None)
