@@ -116,18 +116,22 @@ def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str)
     while True:
         every = _sequences(seen, n, length, seed)
         patterns: dict[tuple[str, int], results.PackedPatterns] = {}
-        left, fitted = room, 0
+        left = room
+        fitted = 0
         for at, sequence in enumerate(every):
             packed = seen.packed(sequence)
             size = sum(len(found.data) for found in packed.values())
             if size > left:
                 break
             patterns |= {(name, at): found for name, found in packed.items()}
-            left, fitted = left - size, fitted + 1
+            left -= size
+            fitted += 1
         if fitted >= min(2, len(every)) or length <= _SHORTEST or seen.of_one_length:
             break
         length //= 2
-    cuts, whole, asked = list[str](), seen.tokens.shape[1], len(every)
+    cuts = list[str]()
+    whole = seen.tokens.shape[1]
+    asked = len(every)
     if length < whole:
         cuts.append(f"sequences are cut to {length} of {whole} tokens, {below}")
     if not fitted:
@@ -146,7 +150,8 @@ def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[results
         return tuple(texts)
     from headway.heads.measure import drawn_repeats  # loads torch
 
-    drawn, shown = drawn_repeats(n_tokens, period, len(texts), seed), []
+    drawn = drawn_repeats(n_tokens, period, len(texts), seed)
+    shown = []
     for text, row, begins, each in zip(texts, drawn.tokens, drawn.begins, drawn.periods, strict=True):
         tokens = tuple(row.tolist())
         shown += [text, results.ShownSequence(kind="repeated", tokens=tokens, begins=int(begins), period=int(each))]
